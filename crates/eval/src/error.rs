@@ -1,0 +1,44 @@
+//! What can go wrong in an evaluation.
+
+/// An error that names the input or the node where it lies.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(transparent)]
+pub struct Error(#[from] Cause);
+
+/// What an [`Error`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// An input is missing or has a type or shape that the graph does not take.
+    Input,
+    /// A value for which an operation has no meaning, as an id outside its table.
+    Value,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Cause {
+    #[error(transparent)]
+    Binding(#[from] cognate_graph::Error),
+    #[error("{graph}: input {input}: expected {expected}, found {found}")]
+    InputType { graph: String, input: String, expected: String, found: &'static str },
+    #[error("{node}: size {dim} is negative or too large for these inputs")]
+    Size { node: String, dim: String },
+    #[error("{node}: id {id} is outside the table of {rows} rows")]
+    Id { node: String, id: i64, rows: usize },
+}
+
+impl Error {
+    /// What the error is about.
+    pub fn kind(&self) -> ErrorKind {
+        match self.0 {
+            Cause::Binding(_) | Cause::InputType { .. } => ErrorKind::Input,
+            Cause::Size { .. } | Cause::Id { .. } => ErrorKind::Value,
+        }
+    }
+}
+
+impl From<cognate_graph::Error> for Error {
+    fn from(error: cognate_graph::Error) -> Self {
+        Self(Cause::Binding(error))
+    }
+}

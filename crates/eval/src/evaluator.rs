@@ -1,0 +1,116 @@
+//! The walk over a graph's nodes.
+
+use crate::error::Cause;
+use crate::{Error, Float, Value, ops};
+use cognate_graph::{Bindings, DType, Dim, Graph, Node, Op, Program};
+use ndarray::{ArcArray, Array, IxDyn};
+
+/// Evaluates one program in the precision `F`; see [the crate's example](crate).
+#[derive(Debug)]
+pub struct Evaluator<F> {
+    program: Program,
+    /// Converted weights by node, from their first use on.
+    parameters: Vec<Option<ArcArray<F, IxDyn>>>,
+    /// For each node the last node that reads it.
+    last_use: Vec<usize>,
+}
+
+impl<F: Float> Evaluator<F> {
+    /// An evaluator for `program`; weights are read at the first run.
+    pub fn new(program: &Program) -> Self {
+        let graph = program.graph();
+        let mut last_use: Vec<_> = (0..graph.nodes().len()).collect();
+        for (id, node) in graph.iter() {
+            node.inputs.iter().for_each(|input| last_use[input.index()] = id.index());
+        }
+        graph.outputs().iter().for_each(|output| last_use[output.node.index()] = usize::MAX);
+        Self { program: program.clone(), parameters: vec![None; graph.nodes().len()], last_use }
+    }
+
+    /// Computes every output from the inputs that `input` gives by name.
+    ///
+    /// # Errors
+    /// If an input is missing or has a type or shape that the graph does not take, or an id lies outside its table.
+    pub fn run(&mut self, input: impl Fn(&str) -> Option<Value<F>>) -> Result<Vec<(String, Value<F>)>, Error> {
+        let Self { program, parameters, last_use } = self;
+        let graph = program.graph();
+        let given: Vec<_> = graph.inputs().map(|(id, node)| (id, input(&node.name))).collect();
+        let shape_of = |name: &str| {
+            let (_, value) = given.iter().find(|(id, _)| graph.node(*id).name == name)?;
+            value.as_ref().map(Value::shape)
+        };
+        let bindings = graph.bind(shape_of)?;
+        let mut values: Vec<Option<Value<F>>> = vec![None; graph.nodes().len()];
+        for (id, value) in &given {
+            values[id.index()] = Some(checked(graph, graph.node(*id), value.clone())?);
+        }
+        for (id, node) in graph.iter() {
+            let index = id.index();
+            let value = match node.op {
+                Op::Input => continue,
+                Op::Parameter => {
+                    let weight = parameters[index].get_or_insert_with(|| weight(program, node));
+                    Value::Float(weight.clone())
+                }
+                _ => {
+                    let inputs: Vec<_> =
+                        node.inputs.iter().map(|input| values[input.index()].as_ref().expect("inputs come before their use")).collect();
+                    compute(node, &inputs, &bindings)?
+                }
+            };
+            values[index] = Some(value);
+            for input in &node.inputs {
+                if last_use[input.index()] <= index {
+                    values[input.index()] = None;
+                }
+            }
+        }
+        let outputs = graph.outputs().iter();
+        Ok(outputs.map(|output| (output.name.clone(), values[output.node.index()].clone().expect("outputs are kept"))).collect())
+    }
+}
+
+fn checked<F>(graph: &Graph, node: &Node, value: Option<Value<F>>) -> Result<Value<F>, Error> {
+    let value = value.expect("binding has seen every input");
+    if value.dtype() == node.ty.dtype {
+        return Ok(value);
+    }
+    let found = match value.dtype() {
+        DType::F32 => "floating point numbers",
+        DType::I64 => "integers",
+        DType::Bool => "truth values",
+    };
+    let (graph, input, expected) = (graph.name().to_string(), node.name.clone(), node.ty.to_string());
+    Err(Cause::InputType { graph, input, expected, found }.into())
+}
+
+fn weight<F: Float>(program: &Program, node: &Node) -> ArcArray<F, IxDyn> {
+    let recipe = program.weights().get(&node.name).expect("a program has a weight for each parameter");
+    Array::from_shape_vec(IxDyn(recipe.shape()), recipe.values()).expect("a recipe gives as many values as its shape holds").into_shared()
+}
+
+/// The value of one node: a closed match, one function an operation.
+fn compute<F: Float>(node: &Node, inputs: &[&Value<F>], bindings: &Bindings) -> Result<Value<F>, Error> {
+    let size = |dim: &Dim| -> Result<usize, Error> {
+        let size = dim.evaluate(bindings).and_then(|size| usize::try_from(size).ok());
+        size.ok_or_else(|| Cause::Size { node: node.name.clone(), dim: dim.to_string() }.into())
+    };
+    Ok(match &node.op {
+        Op::Input | Op::Parameter => unreachable!("declared values are not computed"),
+        Op::Scalar(value) => ops::scalar(*value),
+        Op::Range { start, end } => ops::range(size(start)?, size(end)?),
+        Op::Unary(function) => ops::unary(*function, inputs[0]),
+        Op::Binary(function) => ops::binary(*function, inputs[0], inputs[1]),
+        Op::LessOrEqual => ops::less_or_equal(inputs[0], inputs[1]),
+        Op::Select => ops::select(inputs[0], inputs[1], inputs[2]),
+        Op::Cast(dtype) => ops::cast(*dtype, inputs[0]),
+        Op::Gather => ops::gather(inputs[0], inputs[1]).map_err(|(id, rows)| Cause::Id { node: node.name.clone(), id, rows })?,
+        Op::MatMul => ops::matmul(inputs[0], inputs[1]),
+        Op::Linear => ops::linear(inputs[0], inputs[1], inputs.get(2).copied()),
+        Op::Reshape(shape) => ops::reshape(inputs[0], &shape.dims().iter().map(size).collect::<Result<Vec<_>, _>>()?),
+        Op::Transpose(order) => ops::transpose(inputs[0], order),
+        Op::Concat { axis } => ops::concat(*axis, inputs),
+        Op::Softmax => ops::softmax(inputs[0]),
+        Op::LayerNorm { epsilon } => ops::layer_norm(inputs[0], inputs[1], inputs[2], *epsilon),
+    })
+}

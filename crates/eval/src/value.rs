@@ -1,0 +1,98 @@
+//! Values of the evaluator.
+
+use cognate_graph::DType;
+use ndarray::{ArcArray, ArrayD, IxDyn, NdFloat};
+
+/// A precision in which the evaluator computes: `f32` or `f64`.
+pub trait Float: NdFloat + From<f32> {
+    /// The error function.
+    fn erf(self) -> Self;
+
+    /// The nearest number.
+    fn from_int(value: i64) -> Self;
+}
+
+impl Float for f32 {
+    fn erf(self) -> Self {
+        libm::erff(self)
+    }
+
+    fn from_int(value: i64) -> Self {
+        value as f32
+    }
+}
+
+impl Float for f64 {
+    fn erf(self) -> Self {
+        libm::erf(self)
+    }
+
+    fn from_int(value: i64) -> Self {
+        value as f64
+    }
+}
+
+/// A tensor; its elements are shared between clones.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value<F> {
+    /// What the graph calls f32, in the evaluator's precision.
+    Float(ArcArray<F, IxDyn>),
+    /// Integers.
+    Int(ArcArray<i64, IxDyn>),
+    /// Truth values.
+    Bool(ArcArray<bool, IxDyn>),
+}
+
+impl<F> Value<F> {
+    /// The shape.
+    pub fn shape(&self) -> &[usize] {
+        match self {
+            Value::Float(array) => array.shape(),
+            Value::Int(array) => array.shape(),
+            Value::Bool(array) => array.shape(),
+        }
+    }
+
+    /// The element type that the graph gives it.
+    pub fn dtype(&self) -> DType {
+        match self {
+            Value::Float(_) => DType::F32,
+            Value::Int(_) => DType::I64,
+            Value::Bool(_) => DType::Bool,
+        }
+    }
+
+    /// The numbers, if that is what it holds.
+    pub fn as_float(&self) -> Option<&ArcArray<F, IxDyn>> {
+        match self {
+            Value::Float(array) => Some(array),
+            Value::Int(_) | Value::Bool(_) => None,
+        }
+    }
+
+    /// The integers, if that is what it holds.
+    pub fn as_int(&self) -> Option<&ArcArray<i64, IxDyn>> {
+        match self {
+            Value::Int(array) => Some(array),
+            Value::Float(_) | Value::Bool(_) => None,
+        }
+    }
+}
+
+impl From<ArrayD<f32>> for Value<f32> {
+    fn from(array: ArrayD<f32>) -> Self {
+        Value::Float(array.into_shared())
+    }
+}
+
+impl From<ArrayD<f64>> for Value<f64> {
+    fn from(array: ArrayD<f64>) -> Self {
+        Value::Float(array.into_shared())
+    }
+}
+
+impl<F> From<ArrayD<i64>> for Value<F> {
+    fn from(array: ArrayD<i64>) -> Self {
+        Value::Int(array.into_shared())
+    }
+}

@@ -1,0 +1,42 @@
+//! From graphs to ONNX: standard operators, readable names, weights stored once.
+//!
+//! [`Export`] writes graphs that share one weights file into a [`Folder`], which appears whole or not at all;
+//! [`to_onnx_bytes`] makes a single self-contained file; [`Listing`] tells what an ONNX file holds, ours or not.
+//!
+//! This crate knows no Transformer: it lowers any graph. It computes nothing and changes no weight.
+//!
+//! ```
+//! use cognate_export::{Listing, Metadata, to_onnx_bytes};
+//! use cognate_graph::{Builder, DType, Program, Weights};
+//!
+//! let builder = Builder::new("attention");
+//! let q = builder.input("q", DType::F32, ["tgt", "d_k"]);
+//! let k = builder.input("k", DType::F32, ["src", "d_k"]);
+//! builder.output("weights", (q.matmul(k.t()) * 0.125).softmax());
+//! let program = Program::new(builder.finish()?, Weights::default())?;
+//!
+//! let folder = tempfile::tempdir()?;
+//! let path = folder.path().join("attention.onnx");
+//! std::fs::write(&path, to_onnx_bytes(&program, &Metadata::default())?)?;
+//! let listing = Listing::read(&path)?;
+//! assert_eq!(listing.outputs, [("weights".into(), "f32 [tgt, src]".into())]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod error;
+mod flush;
+mod folder;
+mod listing;
+mod lower;
+mod model;
+pub mod proto;
+mod read;
+mod writer;
+
+pub use error::{Error, ErrorKind};
+pub use folder::{Existing, Folder, Report};
+pub use listing::{Initializer, Listing};
+pub use lower::OPSET;
+pub use model::{Metadata, to_onnx_bytes};
+pub use read::read_model;
+pub use writer::{Export, write_folder};

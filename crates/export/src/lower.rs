@@ -1,0 +1,216 @@
+//! Lowering: from a graph of the language to an ONNX graph of standard operators.
+//!
+//! One match over [`Op`] says what each operation becomes. Two parts serve it: `forms` keeps the tensors that hold each
+//! value's elements, so that a layer's rows stay flat from one `Gemm` to the next, and `sizes` computes symbolic sizes
+//! from the inputs' shapes.
+//!
+//! A tensor called as a node of the graph holds that node's value in the graph's shape; `NAME.flat` holds the same
+//! elements as `[rows, width]`.
+
+mod emit;
+mod forms;
+mod sizes;
+
+use crate::Error;
+use crate::error::Problem;
+use crate::proto::{DataType, GraphProto};
+use cognate_graph::{Binary, DType, Dim, Graph, Node, NodeId, Op, Scalar, Shape, Symbol, Unary};
+use emit::{Attribute, Names, value_info};
+use forms::Form;
+use std::collections::{BTreeMap, HashMap};
+
+/// The version of ONNX's operator set that lowering speaks.
+pub const OPSET: i64 = 18;
+
+/// The ONNX graph; its initializers lack the parameters, whose place is the writer's choice.
+pub(crate) fn lower(graph: &Graph) -> Result<GraphProto, Error> {
+    graph.verify().map_err(Problem::from)?;
+    let mut lowering = Lowering::new(graph)?;
+    for (id, node) in graph.iter() {
+        lowering.node(id, node)?;
+    }
+    lowering.outputs()?;
+    Ok(lowering.made)
+}
+
+/// ONNX's number for an element type.
+pub(crate) fn data_type(dtype: DType) -> DataType {
+    match dtype {
+        DType::F32 => DataType::Float,
+        DType::I64 => DataType::Int64,
+        DType::Bool => DataType::Bool,
+    }
+}
+
+struct Lowering<'g> {
+    graph: &'g Graph,
+    symbols: BTreeMap<Symbol, (NodeId, usize)>,
+    /// The output that takes a node's value, where its tensor can be called so at once.
+    titles: HashMap<NodeId, &'g str>,
+    /// By node: the index in `elements`.
+    elements_of: Vec<usize>,
+    /// Tensors that hold the same elements, row by row, under different shapes.
+    elements: Vec<Vec<Form>>,
+    /// Tensors already made, by what they hold.
+    sizes: HashMap<Dim, String>,
+    scalars: HashMap<Dim, String>,
+    shapes: HashMap<Shape, String>,
+    integers: HashMap<Vec<i64>, String>,
+    node_names: Names,
+    tensor_names: Names,
+    made: GraphProto,
+}
+
+impl<'g> Lowering<'g> {
+    fn new(graph: &'g Graph) -> Result<Self, Error> {
+        let mut titles = HashMap::new();
+        for output in graph.outputs() {
+            if !matches!(graph.node(output.node).op, Op::Input | Op::Parameter | Op::Scalar(_)) {
+                titles.entry(output.node).or_insert(output.name.as_str());
+            }
+        }
+        Ok(Self {
+            graph,
+            symbols: graph.symbol_sources(),
+            titles,
+            elements_of: Vec::new(),
+            elements: Vec::new(),
+            sizes: HashMap::new(),
+            scalars: HashMap::new(),
+            shapes: HashMap::new(),
+            integers: HashMap::new(),
+            node_names: Names::default(),
+            tensor_names: Names::of_interface(graph)?,
+            made: GraphProto {
+                name: graph.name().into(),
+                output: graph.outputs().iter().map(|output| value_info(&output.name, &graph.node(output.node).ty)).collect(),
+                ..GraphProto::default()
+            },
+        })
+    }
+
+    fn node(&mut self, id: NodeId, node: &Node) -> Result<(), Error> {
+        let axis = |axis: i64| Attribute::Int("axis", axis);
+        match &node.op {
+            Op::Input => {
+                let info = value_info(&node.name, &node.ty);
+                self.made.input.push(info);
+                self.declare(node, node.name.clone());
+            }
+            Op::Parameter => self.declare(node, node.name.clone()),
+            Op::Scalar(value) => {
+                let bytes = match value {
+                    Scalar::F32(value) => value.to_le_bytes().to_vec(),
+                    Scalar::I64(value) => value.to_le_bytes().to_vec(),
+                };
+                let tensor = self.initializer(&node.name, node.ty.dtype, &[], bytes);
+                self.declare(node, tensor);
+            }
+            Op::Range { start, end } => {
+                let inputs = vec![self.scalar(start), self.scalar(end), self.scalar(&Dim::from(1))];
+                self.define(id, &node.ty.shape, "Range", inputs, &[]);
+            }
+            Op::Unary(function) => {
+                let operator = match function {
+                    Unary::Relu => "Relu",
+                    Unary::Sigmoid => "Sigmoid",
+                    Unary::Tanh => "Tanh",
+                    Unary::Erf => "Erf",
+                };
+                self.by_rows(id, operator, &[])?;
+            }
+            Op::Binary(function) => {
+                let operator = match function {
+                    Binary::Add => "Add",
+                    Binary::Sub => "Sub",
+                    Binary::Mul => "Mul",
+                    Binary::Div => "Div",
+                };
+                self.by_rows(id, operator, &[])?;
+            }
+            Op::LessOrEqual => self.by_rows(id, "LessOrEqual", &[])?,
+            Op::Select => self.by_rows(id, "Where", &[])?,
+            Op::Cast(dtype) => self.by_rows(id, "Cast", &[Attribute::Int("to", data_type(*dtype) as i64)])?,
+            Op::Softmax => self.by_rows(id, "Softmax", &[axis(-1)])?,
+            Op::LayerNorm { epsilon } => {
+                self.by_rows(id, "LayerNormalization", &[axis(-1), Attribute::Float("epsilon", *epsilon)])?;
+            }
+            Op::Gather => self.whole(id, "Gather", &[axis(0)])?,
+            Op::MatMul => self.whole(id, "MatMul", &[])?,
+            Op::Transpose(order) => {
+                let order = order.iter().map(|&axis| axis as i64).collect();
+                self.whole(id, "Transpose", &[Attribute::Ints("perm", order)])?;
+            }
+            Op::Concat { axis: along } => self.whole(id, "Concat", &[axis(*along as i64)])?,
+            Op::Linear => {
+                // MatMul would want the weight transposed: Gemm reads it as the checkpoint has it.
+                let x = node.inputs[0];
+                let mut inputs = vec![self.form(x, &rows(&self.graph.node(x).ty.shape))?];
+                for &parameter in &node.inputs[1..] {
+                    inputs.push(self.value(parameter)?);
+                }
+                self.define(id, &rows(&node.ty.shape), "Gemm", inputs, &[Attribute::Int("transB", 1)]);
+            }
+            Op::Reshape(_) => self.elements_of.push(self.elements_of[node.inputs[0].index()]),
+        }
+        Ok(())
+    }
+
+    /// An operation on tensors in the graph's shapes.
+    fn whole(&mut self, id: NodeId, operator: &str, attributes: &[Attribute]) -> Result<(), Error> {
+        let node = self.graph.node(id);
+        let inputs = node.inputs.iter().map(|&input| self.value(input)).collect::<Result<_, _>>()?;
+        self.define(id, &node.ty.shape, operator, inputs, attributes);
+        Ok(())
+    }
+
+    /// An operation that treats each row by itself: it also works on flat tensors, and does so if a flat one is at hand.
+    fn by_rows(&mut self, id: NodeId, operator: &str, attributes: &[Attribute]) -> Result<(), Error> {
+        let graph = self.graph;
+        let node = graph.node(id);
+        let own = &node.ty.shape;
+        let shape_of = |input: &NodeId| &graph.node(*input).ty.shape;
+        let flat = rows(own);
+        let allowed = own.rank() > 2 && node.inputs.iter().all(|input| shape_of(input) == own || is_row(shape_of(input)));
+        let wanted = node.inputs.iter().any(|&input| self.has(input, &flat) && !self.has(input, own));
+        let shape = if allowed && wanted { &flat } else { own };
+        let mut inputs = Vec::new();
+        for input in &node.inputs {
+            inputs.push(if shape_of(input) == own { self.form(*input, shape)? } else { self.value(*input)? });
+        }
+        self.define(id, shape, operator, inputs, attributes);
+        Ok(())
+    }
+
+    /// Gives every output the tensor of its name.
+    fn outputs(&mut self) -> Result<(), Error> {
+        for output in self.graph.outputs() {
+            let tensor = self.value(output.node)?;
+            if tensor != output.name {
+                // An input, a weight, or a value that is already called by another output's name.
+                let node = self.node_names.fresh(&output.name);
+                self.emit("Identity", node, output.name.clone(), vec![tensor], &[]);
+            }
+        }
+        let outputs: Vec<_> = self.graph.outputs().iter().map(|output| output.name.as_str()).collect();
+        self.made.value_info.retain(|info| !outputs.contains(&info.name.as_str()));
+        Ok(())
+    }
+}
+
+/// The shape of the same elements as a matrix of rows: `[rows, width]`.
+fn rows(shape: &Shape) -> Shape {
+    match shape.dims() {
+        [] => [1, 1].into(),
+        [leading @ .., width] => [leading.iter().collect::<Shape>().elements(), width.clone()].into(),
+    }
+}
+
+/// Whether every row meets the same values: `[]`, `[width]` or `[1, width]`.
+fn is_row(shape: &Shape) -> bool {
+    match shape.dims() {
+        [] | [_] => true,
+        [first, _] => *first == Dim::from(1),
+        _ => false,
+    }
+}

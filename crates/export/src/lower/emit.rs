@@ -1,0 +1,111 @@
+//! Nodes, initializers and names.
+
+use super::{Lowering, data_type};
+use crate::Error;
+use crate::error::Problem;
+use crate::proto::{
+    AttributeProto, AttributeType, DimensionProto, NodeProto, TensorProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
+};
+use cognate_graph::{DType, Graph, Type};
+use std::collections::{HashMap, HashSet};
+
+/// A constant of a node.
+pub(super) enum Attribute {
+    Int(&'static str, i64),
+    Float(&'static str, f32),
+    Ints(&'static str, Vec<i64>),
+}
+
+impl Attribute {
+    fn message(&self) -> AttributeProto {
+        let of = |name: &str, kind: AttributeType| AttributeProto { name: name.into(), r#type: kind.into(), ..AttributeProto::default() };
+        match self {
+            Attribute::Int(name, value) => AttributeProto { i: Some(*value), ..of(name, AttributeType::Int) },
+            Attribute::Float(name, value) => AttributeProto { f: Some(*value), ..of(name, AttributeType::Float) },
+            Attribute::Ints(name, values) => AttributeProto { ints: values.clone(), ..of(name, AttributeType::Ints) },
+        }
+    }
+}
+
+impl Lowering<'_> {
+    /// Appends a node.
+    pub(super) fn emit(&mut self, operator: &str, name: String, output: String, inputs: Vec<String>, attributes: &[Attribute]) {
+        self.made.node.push(NodeProto {
+            input: inputs,
+            output: vec![output],
+            name,
+            op_type: operator.into(),
+            attribute: attributes.iter().map(Attribute::message).collect(),
+            domain: String::new(),
+        });
+    }
+
+    /// Appends a node that is not in the graph, called after its tensor `name`, of the given type; the tensor's name.
+    pub(super) fn emit_between(&mut self, operator: &str, name: &str, inputs: Vec<String>, attributes: &[Attribute], ty: &Type) -> String {
+        let tensor = self.tensor_names.fresh(name);
+        let node = self.node_names.fresh(name);
+        self.made.value_info.push(value_info(&tensor, ty));
+        self.emit(operator, node, tensor.clone(), inputs, attributes);
+        tensor
+    }
+
+    /// Adds a small constant; the tensor's name.
+    pub(super) fn initializer(&mut self, name: &str, dtype: DType, dims: &[i64], bytes: Vec<u8>) -> String {
+        let name = self.tensor_names.fresh(name);
+        self.made.initializer.push(TensorProto {
+            dims: dims.to_vec(),
+            data_type: data_type(dtype).into(),
+            name: name.clone(),
+            raw_data: Some(bytes.into()),
+            ..TensorProto::default()
+        });
+        name
+    }
+}
+
+/// A tensor's name and type; a symbolic size is called by its polynomial.
+pub(super) fn value_info(name: &str, ty: &Type) -> ValueInfoProto {
+    let dims = ty.shape.dims().iter().map(|dim| match dim.as_constant() {
+        Some(size) => DimensionProto { dim_value: Some(size), dim_param: None },
+        None => DimensionProto { dim_value: None, dim_param: Some(dim.to_string()) },
+    });
+    let shape = TensorShapeProto { dim: dims.collect() };
+    let tensor_type = TensorTypeProto { elem_type: data_type(ty.dtype).into(), shape: Some(shape) };
+    ValueInfoProto { name: name.into(), r#type: Some(TypeProto { tensor_type: Some(tensor_type) }), doc_string: String::new() }
+}
+
+/// Names in use.
+#[derive(Default)]
+pub(super) struct Names {
+    used: HashSet<String>,
+}
+
+impl Names {
+    /// The names that stand outside: inputs, parameters and outputs keep theirs exactly.
+    pub(super) fn of_interface(graph: &Graph) -> Result<Self, Error> {
+        let inputs = graph.inputs().map(|(_, node)| (node.name.as_str(), "an input"));
+        let parameters = graph.parameters().map(|(_, node)| (node.name.as_str(), "a parameter"));
+        let outputs = graph.outputs().iter().map(|output| (output.name.as_str(), "an output"));
+        let mut kinds = HashMap::new();
+        for (name, kind) in inputs.chain(parameters).chain(outputs) {
+            if name.is_empty() {
+                return Err(Problem::NoName { graph: graph.name().into(), kind }.into());
+            }
+            if let Some(first) = kinds.insert(name, kind) {
+                return Err(Problem::SameName { graph: graph.name().into(), name: name.into(), first, second: kind }.into());
+            }
+        }
+        Ok(Self { used: kinds.into_keys().map(str::to_owned).collect() })
+    }
+
+    /// `wanted`, or the first of `wanted_1`, `wanted_2`, ... that is free.
+    pub(super) fn fresh(&mut self, wanted: &str) -> String {
+        let mut name = wanted.to_owned();
+        let mut count = 0;
+        while !self.used.insert(name.clone()) {
+            count += 1;
+            name = format!("{wanted}_{count}");
+        }
+        name
+    }
+}

@@ -1,0 +1,130 @@
+//! The tensors that hold a value's elements, under one shape or several.
+//!
+//! A Reshape moves nothing: it only calls the same elements, row by row, by another shape. So every value has a list of
+//! [`Form`]s, and a Reshape is emitted when a shape that no form has is asked for. Chains of reshapes collapse, and what
+//! flows from `Gemm` through an activation to the next `Gemm` stays `[rows, width]` all the way.
+
+use super::emit::value_info;
+use super::{Lowering, rows};
+use crate::Error;
+use crate::error::Problem;
+use crate::lower::emit::Attribute;
+use cognate_graph::{Node, NodeId, Shape, Type};
+
+/// A tensor that holds the elements under a shape.
+pub(super) struct Form {
+    shape: Shape,
+    tensor: String,
+}
+
+impl Lowering<'_> {
+    /// Makes `tensor` the next node's value.
+    pub(super) fn declare(&mut self, node: &Node, tensor: String) {
+        self.elements_of.push(self.elements.len());
+        self.elements.push(vec![Form { shape: node.ty.shape.clone(), tensor }]);
+    }
+
+    /// Emits the operation that computes the next node's value, under its own shape or as rows.
+    pub(super) fn define(&mut self, id: NodeId, shape: &Shape, operator: &str, inputs: Vec<String>, attributes: &[Attribute]) {
+        let tensor = self.emit_form(id, shape, operator, inputs, attributes);
+        self.elements_of.push(self.elements.len());
+        self.elements.push(vec![Form { shape: shape.clone(), tensor }]);
+    }
+
+    /// The tensor that holds a node's value in the graph's shape.
+    pub(super) fn value(&mut self, id: NodeId) -> Result<String, Error> {
+        self.form(id, &self.graph.node(id).ty.shape)
+    }
+
+    /// Whether a tensor holds the node's elements under `shape`.
+    pub(super) fn has(&self, id: NodeId, shape: &Shape) -> bool {
+        self.forms(id).iter().any(|form| form.shape == *shape)
+    }
+
+    /// The tensor that holds the node's elements under `shape`, reshaped if there is none yet.
+    pub(super) fn form(&mut self, id: NodeId, shape: &Shape) -> Result<String, Error> {
+        if let Some(form) = self.forms(id).iter().find(|form| form.shape == *shape) {
+            return Ok(form.tensor.clone());
+        }
+        if shape.dims().iter().any(|dim| dim.as_constant().is_some_and(|size| size <= 0)) {
+            return Err(Problem::EmptyAxis { place: self.graph.node(id).name.clone(), shape: shape.clone() }.into());
+        }
+        let constant = self.forms(id).iter().find_map(|form| Some((form.tensor.clone(), constant_target(&form.shape, shape)?)));
+        let (tensor, target) = match constant {
+            Some((tensor, target)) => (tensor, self.integers(&target)),
+            None => (self.forms(id)[0].tensor.clone(), self.shape(shape)),
+        };
+        let tensor = self.emit_form(id, shape, "Reshape", vec![tensor, target], &[]);
+        self.elements[self.elements_of[id.index()]].push(Form { shape: shape.clone(), tensor: tensor.clone() });
+        Ok(tensor)
+    }
+
+    fn forms(&self, id: NodeId) -> &[Form] {
+        &self.elements[self.elements_of[id.index()]]
+    }
+
+    /// Emits a node that gives the value of `id` under `shape`, and names it after the graph's node.
+    fn emit_form(&mut self, id: NodeId, shape: &Shape, operator: &str, inputs: Vec<String>, attributes: &[Attribute]) -> String {
+        let Node { name, ty, .. } = self.graph.node(id);
+        let ty_here = Type::new(ty.dtype, shape.clone());
+        if ty.shape != *shape {
+            debug_assert_eq!(*shape, rows(&ty.shape), "a value has its own shape or is flat");
+            return self.emit_between(operator, &format!("{name}.flat"), inputs, attributes, &ty_here);
+        }
+        let tensor = match self.titles.get(&id) {
+            Some(&output) => output.to_owned(),
+            None => {
+                let tensor = self.tensor_names.fresh(name);
+                self.made.value_info.push(value_info(&tensor, &ty_here));
+                tensor
+            }
+        };
+        let node = self.node_names.fresh(name);
+        self.emit(operator, node, tensor.clone(), inputs, attributes);
+        tensor
+    }
+}
+
+/// The target of a Reshape as constants, where the sizes of `from` allow it: `0` copies a size, one `-1` is the rest.
+///
+/// Any symbol may be zero at run time, as `past` is on the first step. Beside a zero the rest is undefined, so `-1`
+/// stands among constants only.
+fn constant_target(from: &Shape, to: &Shape) -> Option<Vec<i64>> {
+    let copied = |axis: usize| match to.dims()[axis].as_constant() {
+        Some(size) => Some(size),
+        None => (from.dims().get(axis) == Some(&to.dims()[axis])).then_some(0),
+    };
+    if let Some(target) = (0..to.rank()).map(copied).collect() {
+        return Some(target);
+    }
+    let target: Vec<_> = to.dims().iter().map(|dim| dim.as_constant().unwrap_or(-1)).collect();
+    (target.iter().filter(|&&size| size == -1).count() == 1).then_some(target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cognate_graph::Dim;
+
+    #[test]
+    fn constant_targets_are_never_ambiguous() {
+        let shape = |text: &str| -> Shape {
+            let dim = |word: &str| {
+                word.parse::<i64>().map_or_else(|_| word.split('*').map(Dim::symbol).fold(Dim::from(1), |a, b| a * b), Dim::from)
+            };
+            text.split_whitespace().map(dim).collect()
+        };
+        let cases = [
+            ("batch tgt 8", "batch tgt 2 4", Some(vec![0, 0, 2, 4])),
+            ("batch*tgt 8", "batch tgt 8", None),
+            ("batch tgt 8", "batch*tgt 8", Some(vec![-1, 8])),
+            ("batch 2 past 4", "batch 2*past 4", None),
+            ("batch 8", "2 batch 4", Some(vec![2, -1, 4])),
+            ("6", "2 3", Some(vec![2, 3])),
+            ("1", "", Some(vec![])),
+        ];
+        for (from, to, expected) in cases {
+            assert_eq!(constant_target(&shape(from), &shape(to)), expected, "{from} -> {to}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Sizes that are known only at run time, read from the inputs' shapes and computed as small i64 tensors.
+//!
+//! `size.past: [1]`, `size.past+tgt: [1]`, `shape.batch.past+tgt.512: [3]`, `scalar.past: []`. Each is made once.
+
+use super::Lowering;
+use super::emit::Attribute;
+use cognate_graph::{DType, Dim, Shape, Type};
+
+impl Lowering<'_> {
+    /// The size `dim`, i64 `[1]`.
+    fn size(&mut self, dim: &Dim) -> String {
+        if let Some(constant) = dim.as_constant() {
+            return self.integers(&[constant]);
+        }
+        if let Some(tensor) = self.sizes.get(dim) {
+            return tensor.clone();
+        }
+        let name = format!("size.{}", label(dim));
+        let ty = Type::new(DType::I64, [1]);
+        let tensor = match parts(dim) {
+            Parts::Symbol(symbol) => {
+                let (input, axis) = self.symbols[symbol];
+                let input = self.graph.node(input).name.clone();
+                let axis = axis as i64;
+                self.emit_between("Shape", &name, vec![input], &[Attribute::Int("start", axis), Attribute::Int("end", axis + 1)], &ty)
+            }
+            Parts::Of(operator, left, right) => {
+                let inputs = vec![self.size(&left), self.size(&right)];
+                self.emit_between(operator, &name, inputs, &[], &ty)
+            }
+        };
+        self.sizes.insert(dim.clone(), tensor.clone());
+        tensor
+    }
+
+    /// The size `dim`, i64 `[]`.
+    pub(super) fn scalar(&mut self, dim: &Dim) -> String {
+        if let Some(tensor) = self.scalars.get(dim) {
+            return tensor.clone();
+        }
+        let name = format!("scalar.{}", label(dim));
+        let tensor = match dim.as_constant() {
+            Some(value) => self.initializer(&name, DType::I64, &[], value.to_le_bytes().to_vec()),
+            None => {
+                let inputs = vec![self.size(dim), self.integers(&[0])];
+                self.emit_between("Squeeze", &name, inputs, &[], &Type::new(DType::I64, Shape::default()))
+            }
+        };
+        self.scalars.insert(dim.clone(), tensor.clone());
+        tensor
+    }
+
+    /// The sizes of `shape`, i64 `[rank]`.
+    pub(super) fn shape(&mut self, shape: &Shape) -> String {
+        if let Some(tensor) = self.shapes.get(shape) {
+            return tensor.clone();
+        }
+        let mut sizes = Vec::new();
+        for run in shape.dims().chunk_by(|left, right| left.as_constant().is_some() && right.as_constant().is_some()) {
+            sizes.push(match run.iter().map(Dim::as_constant).collect::<Option<Vec<_>>>() {
+                Some(constants) => self.integers(&constants),
+                None => self.size(&run[0]),
+            });
+        }
+        let tensor = match sizes.as_slice() {
+            [only] => only.clone(),
+            _ => {
+                let labels: Vec<_> = shape.dims().iter().map(label).collect();
+                let name = format!("shape.{}", labels.join("."));
+                self.emit_between("Concat", &name, sizes, &[Attribute::Int("axis", 0)], &Type::new(DType::I64, [shape.rank()]))
+            }
+        };
+        self.shapes.insert(shape.clone(), tensor.clone());
+        tensor
+    }
+
+    /// Constant integers, i64 `[n]`.
+    pub(super) fn integers(&mut self, values: &[i64]) -> String {
+        if let Some(tensor) = self.integers.get(values) {
+            return tensor.clone();
+        }
+        let labels: Vec<_> = values.iter().map(i64::to_string).collect();
+        let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let tensor = self.initializer(&format!("integers.{}", labels.join(".")), DType::I64, &[values.len() as i64], bytes);
+        self.integers.insert(values.to_vec(), tensor.clone());
+        tensor
+    }
+}
+
+/// How a size that is no constant is computed.
+enum Parts<'d> {
+    Symbol(&'d str),
+    Of(&'static str, Dim, Dim),
+}
+
+/// Splits off the last term of a sum, the coefficient of a product, or its last symbol.
+fn parts(dim: &Dim) -> Parts<'_> {
+    let (product, coefficient) = dim.terms().last().expect("a constant dim has no parts");
+    let symbols = |symbols: &[cognate_graph::Symbol]| symbols.iter().fold(Dim::from(1), |product, symbol| product * Dim::symbol(symbol));
+    let term = symbols(product) * coefficient;
+    if *dim != term {
+        let rest = dim - &term;
+        return if coefficient < 0 { Parts::Of("Sub", rest, term * -1) } else { Parts::Of("Add", rest, term) };
+    }
+    match product {
+        _ if coefficient != 1 => Parts::Of("Mul", symbols(product), coefficient.into()),
+        [symbol] => Parts::Symbol(symbol),
+        [leading @ .., last] => Parts::Of("Mul", symbols(leading), Dim::symbol(last)),
+        [] => unreachable!("a constant dim has no parts"),
+    }
+}
+
+/// `past + tgt` as part of a name: `past+tgt`.
+fn label(dim: &Dim) -> String {
+    dim.to_string().replace(' ', "")
+}

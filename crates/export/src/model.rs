@@ -1,0 +1,90 @@
+//! Whole models: a lowered graph with its weights, and facts for people.
+
+use crate::Error;
+use crate::error::Problem;
+use crate::lower::{OPSET, data_type, lower};
+use crate::proto::{ModelProto, OperatorSetIdProto, StringStringEntryProto, TensorProto};
+use cognate_graph::{DType, Graph, Program, Recipe};
+use prost::Message;
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+
+/// The file format that opset 18 with every runtime of today goes with.
+const IR_VERSION: i64 = 9;
+
+/// What protobuf allows in one message, and so in one ONNX file.
+pub(crate) const FILE_LIMIT: u64 = (1 << 31) - 1;
+
+/// What a model says about itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Metadata {
+    /// A sentence for people.
+    pub doc: String,
+    /// Facts for programs (`metadata_props`).
+    pub properties: BTreeMap<String, String>,
+}
+
+/// The bytes of an ONNX file that holds `program` with its weights inside: for tests and small models.
+///
+/// # Errors
+/// If the graph is not legal or ONNX cannot say it, or if the weights exceed the 2 GiB of one file.
+pub fn to_onnx_bytes(program: &Program, metadata: &Metadata) -> Result<Vec<u8>, Error> {
+    let graph = program.graph();
+    let recipes = || parameters(program).map(|(_, recipe)| recipe);
+    let bytes = recipes().map(byte_len).sum();
+    if bytes > FILE_LIMIT {
+        return Err(Problem::TooLargeInline { graph: graph.name().into(), bytes, limit: FILE_LIMIT }.into());
+    }
+    Ok(model(graph, metadata, parameters(program).map(|(name, recipe)| inline(name, recipe)).collect())?.encode_to_vec())
+}
+
+/// The model of `graph` with the given tensors as its parameters.
+pub(crate) fn model(graph: &Graph, metadata: &Metadata, parameters: Vec<TensorProto>) -> Result<ModelProto, Error> {
+    let mut lowered = lower(graph)?;
+    lowered.initializer.splice(0..0, parameters);
+    Ok(ModelProto {
+        ir_version: IR_VERSION,
+        opset_import: vec![OperatorSetIdProto { domain: String::new(), version: OPSET }],
+        producer_name: "cognate".into(),
+        producer_version: env!("CARGO_PKG_VERSION").into(),
+        doc_string: metadata.doc.clone(),
+        graph: Some(lowered),
+        metadata_props: metadata.properties.iter().map(|(key, value)| entry(key, value)).collect(),
+    })
+}
+
+/// The parameters of a program with their recipes, in the order of first use.
+pub(crate) fn parameters(program: &Program) -> impl Iterator<Item = (&str, &Recipe)> {
+    program.graph().parameters().map(|(_, node)| {
+        let recipe = program.weights().get(&node.name).expect("Program::new found a weight for every parameter");
+        (node.name.as_str(), recipe)
+    })
+}
+
+pub(crate) fn byte_len(recipe: &Recipe) -> u64 {
+    recipe.elements() as u64 * DType::F32.size() as u64
+}
+
+/// A parameter with its values in the message.
+pub(crate) fn inline(name: &str, recipe: &Recipe) -> TensorProto {
+    let mut bytes = Vec::with_capacity(recipe.elements() * DType::F32.size());
+    let Ok(()) = recipe.stream(|piece| {
+        bytes.extend_from_slice(piece);
+        Ok::<_, Infallible>(())
+    });
+    TensorProto { raw_data: Some(bytes.into()), ..parameter(name, recipe) }
+}
+
+/// A parameter without its values.
+pub(crate) fn parameter(name: &str, recipe: &Recipe) -> TensorProto {
+    TensorProto {
+        dims: recipe.shape().iter().map(|&size| size as i64).collect(),
+        data_type: data_type(DType::F32).into(),
+        name: name.into(),
+        ..TensorProto::default()
+    }
+}
+
+pub(crate) fn entry(key: &str, value: impl ToString) -> StringStringEntryProto {
+    StringStringEntryProto { key: key.into(), value: value.to_string() }
+}

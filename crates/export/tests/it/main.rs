@@ -1,0 +1,9 @@
+//! Public behaviour of cognate-export.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod folders;
+mod graphs;
+mod listings;
+mod lowering;
+mod oracle;

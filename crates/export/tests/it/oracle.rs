@@ -1,0 +1,28 @@
+//! The exported files before ONNX's own checker, its reference evaluator and ONNX Runtime, with numpy's numbers.
+//!
+//! Runs where `COGNATE_PYTHON` names an interpreter that can `import onnx`; ONNX Runtime is asked too if it is there.
+
+use crate::graphs;
+use cognate_export::{Existing, Export, Metadata, write_folder};
+use std::process::Command;
+
+#[test]
+fn other_programs_read_the_files_and_agree_with_numpy() {
+    let Some(python) = std::env::var_os("COGNATE_PYTHON") else {
+        eprintln!("skipped: COGNATE_PYTHON names no Python interpreter with the package onnx");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let destination = folder.path().join("out");
+    let programs = graphs::all();
+    let files: Vec<_> = programs.iter().map(|(name, _)| format!("{name}.onnx")).collect();
+    let graphs: Vec<_> = files.iter().zip(&programs).map(|(file, (_, program))| (file.as_str(), program)).collect();
+    let export = Export { graphs: &graphs, weights_file: "weights.onnx_data", metadata: &Metadata::default() };
+    write_folder(&destination, &export, &[], Existing::Refuse).unwrap();
+
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/oracle.py");
+    let output = Command::new(&python).arg(script).arg(&destination).output().unwrap();
+    let text = [String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr)].join("\n");
+    assert!(output.status.success(), "{text}");
+    eprintln!("{text}");
+}

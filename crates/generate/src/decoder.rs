@@ -1,0 +1,160 @@
+//! The state of a batch that is being decoded, over two sessions of the Cognate layout.
+
+use crate::error::Cause;
+use crate::{Error, Result};
+use cognate_runtime::{Session, Value, Values};
+use ndarray::{Array2, Array3, Array5, ArrayD, Axis, Ix4};
+
+/// Scores for the next tokens of a batch of sentences with some beams each.
+pub trait Decoder {
+    /// Encodes the sources (token ids with their end token) and starts as many empty hypotheses as `beams` for each.
+    ///
+    /// # Errors
+    /// If a source is empty or the engine fails.
+    fn start(&mut self, sources: &[Vec<i64>], beams: usize) -> Result<()>;
+
+    /// Appends `tokens: [batch, beams]` to hypotheses and returns the logits `[batch, beams, vocab]` of what comes next.
+    /// Beam `b` of sentence `s` goes on from that sentence's beam `parents[s, b]`; all from themselves if `None`.
+    ///
+    /// # Errors
+    /// If the engine fails.
+    fn advance(&mut self, parents: Option<&Array2<usize>>, tokens: &Array2<i64>) -> Result<Array3<f32>>;
+
+    /// Keeps only the given sentences of the batch, in that order.
+    ///
+    /// # Errors
+    /// If the engine fails.
+    fn retain(&mut self, sentences: &[usize]) -> Result<()>;
+}
+
+/// The decoder of an exported folder: `encoder.onnx` and `decoder.onnx`, or their graphs.
+pub struct SessionDecoder {
+    encoder: Box<dyn Session>,
+    decoder: Box<dyn Session>,
+    pad_token: i64,
+    /// Each past input with the present output that feeds it.
+    past: Vec<(String, String)>,
+    /// The inputs of the next step but for the tokens.
+    state: Values,
+}
+
+impl SessionDecoder {
+    /// Joins the two sessions.
+    ///
+    /// # Errors
+    /// If their inputs and outputs are not those of the Cognate layout.
+    pub fn new(encoder: Box<dyn Session>, decoder: Box<dyn Session>, pad_token: i64) -> Result<Self> {
+        let past: Vec<_> = decoder
+            .inputs()
+            .iter()
+            .filter_map(|input| Some((input.clone(), format!("present.{}", input.strip_prefix("past.")?))))
+            .collect();
+        let layout = |graph, expected: &str, found: &[String]| Cause::Layout { graph, expected: expected.into(), found: found.join(", ") };
+        if past.is_empty() {
+            return Err(layout("decoder", "inputs past.{layer}.key and past.{layer}.value", decoder.inputs()).into());
+        }
+        for output in past.iter().map(|(_, present)| present.as_str()).chain(["logits"]) {
+            if !decoder.outputs().iter().any(|known| known == output) {
+                return Err(layout("decoder", &format!("an output {output}"), decoder.outputs()).into());
+            }
+        }
+        for input in decoder.inputs() {
+            let known =
+                input == "input_ids" || input == "attention_mask" || input.starts_with("past.") || encoder.outputs().contains(input);
+            if !known {
+                return Err(layout("encoder", &format!("an output {input}, which the decoder reads"), encoder.outputs()).into());
+            }
+        }
+        Ok(Self { encoder, decoder, pad_token, past, state: Values::new() })
+    }
+
+    /// What executes, as [`Session::engine`] says it.
+    pub fn engine(&self) -> &str {
+        self.decoder.engine()
+    }
+
+    /// Applies `change` to every past tensor, on the host.
+    fn change_past(&mut self, change: impl Fn(ArrayD<f32>) -> ArrayD<f32>) -> Result<()> {
+        for (name, _) in &self.past {
+            if let Some(value) = self.state.remove(name) {
+                self.state.insert(name, change(value.to_f32()?));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Decoder for SessionDecoder {
+    fn start(&mut self, sources: &[Vec<i64>], beams: usize) -> Result<()> {
+        if let Some(index) = sources.iter().position(Vec::is_empty) {
+            return Err(Cause::Empty(index).into());
+        }
+        let (batch, src) = (sources.len(), sources.iter().map(Vec::len).max().unwrap_or(0));
+        let mut ids = Array2::from_elem((batch, src), self.pad_token);
+        let mut mask = Array2::zeros((batch, src));
+        for (index, source) in sources.iter().enumerate() {
+            for (position, &id) in source.iter().enumerate() {
+                ids[[index, position]] = id;
+                mask[[index, position]] = 1;
+            }
+        }
+        let mask = mask.into_dyn();
+        let inputs = [("input_ids", ids.into_dyn()), ("attention_mask", mask.clone())].into_iter().collect();
+        let mut encoded = self.encoder.run(&inputs)?;
+        self.state = Values::new();
+        self.state.insert("attention_mask", mask);
+        for name in self.decoder.inputs().iter().filter(|name| self.encoder.outputs().contains(name)) {
+            let cross = encoded.remove(name).ok_or_else(|| missing("encoder", name))?;
+            // Cross and past tensors of a layer have as many heads and columns.
+            if let [_, heads, _, d_k] = *cross.shape()
+                && let Some(layer) = name.strip_prefix("cross.")
+            {
+                self.state.insert(format!("past.{layer}"), Array5::<f32>::zeros((batch, beams, heads, 0, d_k)).into_dyn());
+            }
+            self.state.insert(name, cross);
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self, parents: Option<&Array2<usize>>, tokens: &Array2<i64>) -> Result<Array3<f32>> {
+        if let Some(parents) = parents {
+            self.change_past(|past| {
+                let mut moved = past.clone();
+                for ((sentence, beam), &parent) in parents.indexed_iter() {
+                    let from = past.index_axis(Axis(0), sentence);
+                    moved.index_axis_mut(Axis(0), sentence).index_axis_mut(Axis(0), beam).assign(&from.index_axis(Axis(0), parent));
+                }
+                moved
+            })?;
+        }
+        self.state.insert("input_ids", tokens.clone().insert_axis(Axis(2)).into_dyn());
+        let mut outputs = self.decoder.run(&self.state)?;
+        for (past, present) in &self.past {
+            let value = outputs.remove(present).ok_or_else(|| missing("decoder", present))?;
+            self.state.insert(past, value);
+        }
+        let logits = outputs.remove("logits").ok_or_else(|| missing("decoder", "logits"))?;
+        let logits = logits.to_f32()?.into_dimensionality::<Ix4>();
+        let logits = logits.map_err(|_| Cause::Layout { graph: "decoder", expected: "logits of 4 axes".into(), found: "others".into() })?;
+        Ok(logits.index_axis_move(Axis(2), 0))
+    }
+
+    fn retain(&mut self, sentences: &[usize]) -> Result<()> {
+        let names: Vec<_> = self.state.iter().map(|(name, _)| name.to_string()).collect();
+        for name in names {
+            let Some(value) = self.state.remove(&name) else { continue };
+            let kept: Value = match value.into_host()? {
+                Value::F32(array) => array.select(Axis(0), sentences).into(),
+                Value::F64(array) => array.select(Axis(0), sentences).into(),
+                Value::I64(array) => array.select(Axis(0), sentences).into(),
+                held @ Value::Held(_) => held,
+            };
+            self.state.insert(name, kept);
+        }
+        Ok(())
+    }
+}
+
+fn missing(graph: &'static str, output: &str) -> Error {
+    Cause::Layout { graph, expected: format!("an output {output}"), found: "none".into() }.into()
+}

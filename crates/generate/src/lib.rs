@@ -1,0 +1,43 @@
+//! Autoregressive decoding: from source ids to target ids, over any pair of sessions.
+//!
+//! A [`Decoder`] gives scores for the next tokens of a batch; [`generate`] chooses among them, by greedy or by beam search,
+//! until each sentence has ended. [`SessionDecoder`] is the decoder of exported graphs (and of graphs in memory).
+//! [`Settings`] are those of `generation_config.json`.
+//!
+//! This crate knows no text and no files.
+
+mod beam;
+mod decoder;
+mod error;
+mod greedy;
+mod settings;
+
+pub use decoder::{Decoder, SessionDecoder};
+pub use error::{Error, ErrorKind, Result};
+pub use settings::{EarlyStopping, Settings};
+
+/// A translation, as ids.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hypothesis {
+    /// The tokens after the start token, without the end token.
+    pub tokens: Vec<i64>,
+    /// Whether the end token was reached; else the limit on new tokens cut it.
+    pub complete: bool,
+    /// Beam search: the log-probability divided by length to the power of the length penalty. Greedy: 0.
+    pub score: f32,
+    /// Greedy: the smallest distance, over all steps, between the logits of the best and the second-best next token. Where
+    /// it is near the rounding of f32, another engine may choose otherwise. Beam search: infinity.
+    pub margin: f32,
+}
+
+/// Decodes a batch of sources (each with its end token), in the order given: greedily with one beam, else by beam search.
+///
+/// # Errors
+/// If a source is empty or the engine fails.
+pub fn generate(decoder: &mut dyn Decoder, sources: &[Vec<i64>], settings: &Settings) -> Result<Vec<Hypothesis>> {
+    match settings.num_beams {
+        _ if sources.is_empty() => Ok(Vec::new()),
+        0 | 1 => greedy::greedy(decoder, sources, settings),
+        _ => beam::beam_search(decoder, sources, settings),
+    }
+}

@@ -1,0 +1,59 @@
+//! `testdata/golden/marian`: tokens and scores of transformers' `generate`.
+
+use cognate_generate::{Hypothesis, SessionDecoder, Settings, generate};
+use cognate_model::{Attentions, Model};
+use cognate_runtime::{Options, Reference, Runtime, Source};
+use cognate_testing::{Golden, golden};
+
+fn decode(change: impl Fn(&mut Settings)) -> (Golden, Settings, Vec<Hypothesis>) {
+    let (folder, expected) = (golden("marian"), Golden::open("marian"));
+    let model = Model::open(&folder).unwrap();
+    let text = std::fs::read_to_string(folder.join("generation_config.json")).unwrap();
+    let mut settings = Settings::from_json(model.config_json(), Some(&text), model.config().max_positions).unwrap();
+    settings.max_new_tokens = 24;
+    change(&mut settings);
+
+    let load = |program| Reference::F64.load(&Source::Graph(program), &Options::default()).unwrap();
+    let (encoder, step) = (load(model.encode().unwrap()), load(model.step(Attentions::Omit).unwrap()));
+    let mut decoder = SessionDecoder::new(encoder, step, settings.pad_token).unwrap();
+    let (ids, mask) = (expected.ids("input_ids"), expected.ids("attention_mask"));
+    let sources: Vec<Vec<i64>> = ids
+        .data
+        .chunks(ids.shape[1])
+        .zip(mask.data.chunks(ids.shape[1]))
+        .map(|(ids, mask)| ids.iter().zip(mask).filter(|(_, mask)| **mask == 1).map(|(id, _)| *id).collect())
+        .collect();
+    let together = generate(&mut decoder, &sources, &settings).unwrap();
+    // A sentence's tokens do not depend on its neighbours.
+    for (source, hypothesis) in sources.iter().zip(&together) {
+        let alone = generate(&mut decoder, std::slice::from_ref(source), &settings).unwrap();
+        assert_eq!(alone[0].tokens, hypothesis.tokens);
+    }
+    (expected, settings, together)
+}
+
+/// A row of transformers' output without the start token, cut at the end token.
+fn reference(row: &[i64], settings: &Settings) -> Vec<i64> {
+    row[1..].iter().copied().take_while(|token| !settings.eos_tokens.contains(token)).collect()
+}
+
+#[test]
+fn greedy_tokens_equal_transformers() {
+    let (expected, settings, hypotheses) = decode(|_| {});
+    let rows = expected.ids("greedy");
+    for (hypothesis, row) in hypotheses.iter().zip(rows.data.chunks(rows.shape[1])) {
+        assert_eq!(hypothesis.tokens, reference(row, &settings), "margin {:e}", hypothesis.margin);
+    }
+}
+
+#[test]
+fn beam_search_equals_transformers() {
+    let (expected, settings, hypotheses) = decode(|settings| settings.num_beams = 4);
+    let (rows, scores) = (expected.ids("beam4"), expected.floats("beam4_scores"));
+    // Four hypotheses a sentence, the best first.
+    for (sentence, hypothesis) in hypotheses.iter().enumerate() {
+        let row = rows.data.chunks(rows.shape[1]).nth(4 * sentence).unwrap();
+        assert_eq!(hypothesis.tokens, reference(row, &settings));
+        assert!((hypothesis.score - scores.data[4 * sentence]).abs() < 1e-4, "{} {}", hypothesis.score, scores.data[4 * sentence]);
+    }
+}

@@ -1,0 +1,32 @@
+//! What is set and not supported is refused by file and field.
+
+use cognate_generate::Settings;
+use insta::assert_snapshot;
+
+const CONFIG: &str = r#"{"decoder_start_token_id": 2, "eos_token_id": 0, "pad_token_id": 2}"#;
+
+fn refused(generation: &str) -> String {
+    Settings::from_json(CONFIG, Some(generation), 64).unwrap_err().to_string()
+}
+
+#[test]
+fn messages() {
+    assert_snapshot!(refused("{"), @"generation_config.json: not JSON: EOF while parsing an object at line 1 column 1");
+    assert_snapshot!(refused(r#"{"do_sample": true}"#), @"generation_config.json: do_sample true is not supported; expected the default; leave it out");
+    assert_snapshot!(refused(r#"{"no_repeat_ngram_size": 3}"#), @"generation_config.json: no_repeat_ngram_size 3 is not supported; expected the default; leave it out");
+    assert_snapshot!(refused(r#"{"num_beams": 0}"#), @"generation_config.json: num_beams 0 is not supported; expected a positive number");
+    assert_snapshot!(refused(r#"{"bad_words_ids": [[3, 4]]}"#), @"generation_config.json: bad_words_ids [[3,4]] is not supported; expected a list of one-token lists");
+    assert_snapshot!(refused(r#"{"early_stopping": 3}"#), @r#"generation_config.json: early_stopping 3 is not supported; expected false, true or "never""#);
+    assert_snapshot!(Settings::from_json("{}", None, 64).unwrap_err(), @"config.json: eos_token_id is missing");
+}
+
+#[test]
+fn limits() {
+    let limit = |generation: Option<&str>| Settings::from_json(CONFIG, generation, 64).unwrap().max_new_tokens;
+    assert_eq!(limit(None), 64);
+    assert_eq!(limit(Some("{}")), 64);
+    assert_eq!(limit(Some(r#"{"max_length": 20}"#)), 19);
+    assert_eq!(limit(Some(r#"{"max_length": 20, "max_new_tokens": 30}"#)), 30);
+    assert_eq!(limit(Some(r#"{"max_new_tokens": 3000}"#)), 64);
+    assert_eq!(limit(Some(r#"{"max_length": 1}"#)), 1);
+}

@@ -1,0 +1,363 @@
+//! The builder: cheap copyable handles that read like the paper.
+//!
+//! Calls never fail. The first error is kept with the scope path where it happened, later calls do nothing, and
+//! [`Builder::finish`] returns it.
+
+use crate::infer::infer;
+use crate::{Binary, DType, Dim, Error, ErrorKind, Graph, Node, NodeId, Op, Output, Scalar, Shape, Type, Unary};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::{Add, Div, Mul, Sub};
+
+/// Collects nodes; see [the crate's example](crate).
+#[derive(Debug)]
+pub struct Builder {
+    state: RefCell<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    graph: Graph,
+    /// Scope paths entered and not yet left.
+    scopes: Vec<String>,
+    /// Node of each declared name, and how often each name was asked for.
+    declared: HashMap<String, NodeId>,
+    used: HashMap<String, usize>,
+    error: Option<Error>,
+}
+
+impl Builder {
+    /// An empty graph called `name`.
+    pub fn new(name: &str) -> Self {
+        let graph = Graph { name: name.into(), nodes: Vec::new(), outputs: Vec::new() };
+        Self { state: RefCell::new(State { graph, scopes: Vec::new(), declared: HashMap::new(), used: HashMap::new(), error: None }) }
+    }
+
+    /// A value given at every run.
+    pub fn input(&self, name: &str, dtype: DType, shape: impl Into<Shape>) -> Tensor<'_> {
+        self.declare(name, Op::Input, Type::new(dtype, shape))
+    }
+
+    /// The scope at the top, from which parameters and nodes take their paths.
+    pub fn root(&self) -> Scope<'_> {
+        Scope { builder: self, path: String::new() }
+    }
+
+    /// A number.
+    pub fn scalar(&self, value: f32) -> Tensor<'_> {
+        self.push(Op::Scalar(Scalar::F32(value)), &[])
+    }
+
+    /// An integer.
+    pub fn integer(&self, value: i64) -> Tensor<'_> {
+        self.push(Op::Scalar(Scalar::I64(value)), &[])
+    }
+
+    /// The integers `start..end`; i64 `[end - start]`.
+    pub fn range(&self, start: impl Into<Dim>, end: impl Into<Dim>) -> Tensor<'_> {
+        self.push(Op::Range { start: start.into(), end: end.into() }, &[])
+    }
+
+    /// Makes `tensor` a result called `name`.
+    pub fn output(&self, name: &str, tensor: Tensor<'_>) {
+        let mut state = self.state.borrow_mut();
+        if state.graph.outputs.iter().any(|output| output.name == name) {
+            state.fail(ErrorKind::Grammar, name, "two outputs have this name");
+        }
+        state.graph.outputs.push(Output { name: name.into(), node: tensor.id });
+    }
+
+    /// Records that something above the language is wrong at the current scope.
+    pub fn fail(&self, message: impl fmt::Display) {
+        let mut state = self.state.borrow_mut();
+        let place = state.place();
+        state.fail(ErrorKind::Type, place, message);
+    }
+
+    /// The graph, verified, with nodes that no output needs left out (inputs stay).
+    ///
+    /// # Errors
+    /// The first error of any call, with the scope path where it happened; or what [`Graph::verify`] finds.
+    pub fn finish(self) -> Result<Graph, Error> {
+        let state = self.state.into_inner();
+        if let Some(error) = state.error {
+            return Err(error);
+        }
+        let graph = prune(state.graph);
+        graph.verify()?;
+        Ok(graph)
+    }
+
+    fn declare(&self, name: &str, op: Op, ty: Type) -> Tensor<'_> {
+        let mut state = self.state.borrow_mut();
+        let id = match state.declared.get(name) {
+            None => {
+                let id = state.append(Node { name: name.into(), op, inputs: Vec::new(), ty });
+                state.declared.insert(name.into(), id);
+                id
+            }
+            Some(&id) => {
+                let node = &state.graph.nodes[id.0];
+                if node.op != op || node.ty != ty {
+                    let message = format!("declared as {}, then as {ty}", node.ty);
+                    state.fail(ErrorKind::Type, name, message);
+                }
+                id
+            }
+        };
+        Tensor { builder: self, id }
+    }
+
+    fn push(&self, op: Op, inputs: &[Tensor<'_>]) -> Tensor<'_> {
+        let mut state = self.state.borrow_mut();
+        if state.error.is_some() {
+            return Tensor { builder: self, id: NodeId(0) };
+        }
+        let ids: Vec<_> = inputs.iter().map(|tensor| tensor.id).collect();
+        let types: Vec<_> = ids.iter().map(|id| &state.graph.nodes[id.0].ty).collect();
+        let id = match infer(&op, &types) {
+            Ok(ty) => {
+                let name = state.place_of(op.name());
+                state.append(Node { name, op, inputs: ids, ty })
+            }
+            Err(message) => {
+                let place = state.place_of(op.name());
+                state.fail(ErrorKind::Type, place, message);
+                NodeId(0)
+            }
+        };
+        Tensor { builder: self, id }
+    }
+}
+
+impl State {
+    fn place(&self) -> String {
+        self.scopes.last().filter(|path| !path.is_empty()).unwrap_or(&self.graph.name).clone()
+    }
+
+    fn place_of(&self, op: &str) -> String {
+        match self.scopes.last() {
+            Some(path) if !path.is_empty() => format!("{path}/{op}"),
+            _ => op.into(),
+        }
+    }
+
+    /// Appends `node` under its name, made unique by a number.
+    fn append(&mut self, mut node: Node) -> NodeId {
+        loop {
+            let count = self.used.entry(node.name.clone()).or_insert(0);
+            *count += 1;
+            if *count == 1 {
+                break;
+            }
+            node.name = format!("{}_{}", node.name, *count - 1);
+        }
+        self.graph.nodes.push(node);
+        NodeId(self.graph.nodes.len() - 1)
+    }
+
+    fn fail(&mut self, kind: ErrorKind, place: impl fmt::Display, message: impl fmt::Display) {
+        self.error.get_or_insert_with(|| Error::new(kind, place, message));
+    }
+}
+
+/// Leaves out what no output needs.
+fn prune(graph: Graph) -> Graph {
+    let mut needed: Vec<bool> = graph.nodes.iter().map(|node| node.op == Op::Input).collect();
+    for output in &graph.outputs {
+        needed[output.node.0] = true;
+    }
+    for index in (0..graph.nodes.len()).rev() {
+        if needed[index] {
+            for input in &graph.nodes[index].inputs {
+                needed[input.0] = true;
+            }
+        }
+    }
+    let mut moved = vec![NodeId(0); graph.nodes.len()];
+    let mut nodes = Vec::new();
+    for (index, mut node) in graph.nodes.into_iter().enumerate() {
+        if needed[index] {
+            moved[index] = NodeId(nodes.len());
+            node.inputs.iter_mut().for_each(|input| *input = moved[input.0]);
+            nodes.push(node);
+        }
+    }
+    let outputs = graph.outputs.into_iter().map(|output| Output { node: moved[output.node.0], ..output }).collect();
+    Graph { name: graph.name, nodes, outputs }
+}
+
+/// A path from which parameters and nodes take their names: `decoder.layers.2.fc1`.
+#[derive(Clone, Debug)]
+pub struct Scope<'g> {
+    builder: &'g Builder,
+    path: String,
+}
+
+impl<'g> Scope<'g> {
+    /// The scope `name` inside this one.
+    pub fn at(&self, name: impl fmt::Display) -> Scope<'g> {
+        Scope { builder: self.builder, path: join(&self.path, name) }
+    }
+
+    /// The path, empty at the root.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The builder.
+    pub fn builder(&self) -> &'g Builder {
+        self.builder
+    }
+
+    /// The weight called `name` here; f32. Asking twice gives the same one.
+    pub fn parameter(&self, name: &str, shape: impl Into<Shape>) -> Tensor<'g> {
+        self.builder.declare(&join(&self.path, name), Op::Parameter, Type::new(DType::F32, shape))
+    }
+
+    /// Until the guard is dropped, new nodes are named after this scope.
+    #[must_use = "the scope ends when the guard is dropped"]
+    pub fn enter(&self) -> ScopeGuard<'g> {
+        self.builder.state.borrow_mut().scopes.push(self.path.clone());
+        ScopeGuard { builder: self.builder }
+    }
+}
+
+fn join(path: &str, name: impl fmt::Display) -> String {
+    if path.is_empty() { name.to_string() } else { format!("{path}.{name}") }
+}
+
+/// Ends a scope when dropped; see [`Scope::enter`].
+#[derive(Debug)]
+pub struct ScopeGuard<'g> {
+    builder: &'g Builder,
+}
+
+impl Drop for ScopeGuard<'_> {
+    fn drop(&mut self) {
+        self.builder.state.borrow_mut().scopes.pop();
+    }
+}
+
+/// A value of the graph being built.
+#[derive(Clone, Copy, Debug)]
+pub struct Tensor<'g> {
+    builder: &'g Builder,
+    id: NodeId,
+}
+
+impl<'g> Tensor<'g> {
+    /// Element type and shape; a scalar's after an error.
+    pub fn ty(self) -> Type {
+        let state = self.builder.state.borrow();
+        match (&state.error, state.graph.nodes.get(self.id.0)) {
+            (None, Some(node)) => node.ty.clone(),
+            _ => Type::new(DType::F32, Shape::default()),
+        }
+    }
+
+    /// The builder.
+    pub fn builder(self) -> &'g Builder {
+        self.builder
+    }
+
+    /// The size of `axis`, counted from the front; 0 after an error.
+    pub fn dim(self, axis: usize) -> Dim {
+        self.ty().shape.dims().get(axis).cloned().unwrap_or_default()
+    }
+
+    /// Matrix product over the last two axes, the others broadcast.
+    pub fn matmul(self, right: Tensor<'g>) -> Tensor<'g> {
+        self.builder.push(Op::MatMul, &[self, right])
+    }
+
+    /// `x Wᵀ + b`: `x: [..., in]`, `weight: [out, in]`, `bias: [out]`.
+    pub fn linear(self, weight: Tensor<'g>, bias: Option<Tensor<'g>>) -> Tensor<'g> {
+        match bias {
+            Some(bias) => self.builder.push(Op::Linear, &[self, weight, bias]),
+            None => self.builder.push(Op::Linear, &[self, weight]),
+        }
+    }
+
+    /// Rows of this table, one for each id.
+    pub fn gather(self, ids: Tensor<'g>) -> Tensor<'g> {
+        self.builder.push(Op::Gather, &[self, ids])
+    }
+
+    /// The same elements under `shape`.
+    pub fn reshape(self, shape: impl Into<Shape>) -> Tensor<'g> {
+        self.builder.push(Op::Reshape(shape.into()), &[self])
+    }
+
+    /// Axes in the given order.
+    pub fn transpose(self, order: &[usize]) -> Tensor<'g> {
+        self.builder.push(Op::Transpose(order.to_vec()), &[self])
+    }
+
+    /// The last two axes exchanged.
+    pub fn t(self) -> Tensor<'g> {
+        let rank = self.ty().shape.rank();
+        let mut order: Vec<_> = (0..rank).collect();
+        if rank >= 2 {
+            order.swap(rank - 2, rank - 1);
+        }
+        self.transpose(&order)
+    }
+
+    /// Softmax along the last axis.
+    pub fn softmax(self) -> Tensor<'g> {
+        self.builder.push(Op::Softmax, &[self])
+    }
+
+    /// Layer normalisation along the last axis.
+    pub fn layer_norm(self, scale: Tensor<'g>, bias: Tensor<'g>, epsilon: f32) -> Tensor<'g> {
+        self.builder.push(Op::LayerNorm { epsilon }, &[self, scale, bias])
+    }
+
+    /// A function of each element.
+    pub fn map(self, function: Unary) -> Tensor<'g> {
+        self.builder.push(Op::Unary(function), &[self])
+    }
+
+    /// `self <= right`.
+    pub fn less_or_equal(self, right: Tensor<'g>) -> Tensor<'g> {
+        self.builder.push(Op::LessOrEqual, &[self, right])
+    }
+
+    /// `left` where this is true, else `right`.
+    pub fn select(self, left: Tensor<'g>, right: Tensor<'g>) -> Tensor<'g> {
+        self.builder.push(Op::Select, &[self, left, right])
+    }
+
+    /// Elements converted.
+    pub fn cast(self, dtype: DType) -> Tensor<'g> {
+        self.builder.push(Op::Cast(dtype), &[self])
+    }
+}
+
+/// Tensors one after the other along `axis`.
+///
+/// # Panics
+/// If `tensors` is empty.
+pub fn concat<'g>(axis: usize, tensors: &[Tensor<'g>]) -> Tensor<'g> {
+    tensors[0].builder.push(Op::Concat { axis }, tensors)
+}
+
+macro_rules! arithmetic {
+    ($($trait:ident $method:ident),*) => {$(
+        impl<'g> $trait for Tensor<'g> {
+            type Output = Tensor<'g>;
+            fn $method(self, right: Tensor<'g>) -> Tensor<'g> {
+                self.builder.push(Op::Binary(Binary::$trait), &[self, right])
+            }
+        }
+        impl<'g> $trait<f32> for Tensor<'g> {
+            type Output = Tensor<'g>;
+            fn $method(self, right: f32) -> Tensor<'g> {
+                self.$method(self.builder.scalar(right))
+            }
+        }
+    )*};
+}
+arithmetic!(Add add, Sub sub, Mul mul, Div div);

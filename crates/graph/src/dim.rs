@@ -1,0 +1,242 @@
+//! Symbolic sizes: integer polynomials over named axes, in canonical form.
+//!
+//! `past + tgt`, `beams*tgt` and `512` are all [`Dim`]s. Two dims are equal exactly when their polynomials are, so shape
+//! inference compares them without knowing any size.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::{Add, Mul, Sub};
+use std::sync::Arc;
+
+/// The name of a size that is known only when the graph runs, as `batch`.
+pub type Symbol = Arc<str>;
+
+/// A size: an integer polynomial over [`Symbol`]s.
+///
+/// ```
+/// use cognate_graph::Dim;
+/// let (past, tgt) = (Dim::symbol("past"), Dim::symbol("tgt"));
+/// assert_eq!(&past + &tgt, &tgt + &past);
+/// assert_eq!((&past + &tgt - &past).to_string(), "tgt");
+/// assert_eq!((Dim::from(2) * (&past + 1)).to_string(), "2*past + 2");
+/// ```
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Dim {
+    /// Coefficient of each product of symbols (sorted, repeated for powers); the empty product is the constant term.
+    /// No coefficient is zero.
+    terms: BTreeMap<Vec<Symbol>, i64>,
+}
+
+impl Dim {
+    /// The size named `name`.
+    pub fn symbol(name: &str) -> Self {
+        Self { terms: BTreeMap::from([(vec![Symbol::from(name)], 1)]) }
+    }
+
+    /// The value, if no symbol occurs.
+    pub fn as_constant(&self) -> Option<i64> {
+        match self.terms.len() {
+            0 => Some(0),
+            1 => self.terms.get(&[] as &[Symbol]).copied(),
+            _ => None,
+        }
+    }
+
+    /// The name, if the size is one symbol and nothing else.
+    pub fn as_symbol(&self) -> Option<&Symbol> {
+        match self.terms.iter().next() {
+            Some((product, 1)) if self.terms.len() == 1 && product.len() == 1 => product.first(),
+            _ => None,
+        }
+    }
+
+    /// Coefficients with their products of symbols, the constant (empty product) first.
+    pub fn terms(&self) -> impl Iterator<Item = (&[Symbol], i64)> {
+        self.terms.iter().map(|(product, &coefficient)| (product.as_slice(), coefficient))
+    }
+
+    /// Every symbol that occurs, each once.
+    pub fn symbols(&self) -> impl Iterator<Item = &Symbol> {
+        let all: std::collections::BTreeSet<_> = self.terms.keys().flatten().collect();
+        all.into_iter()
+    }
+
+    /// The value under `bindings`; `None` where a symbol is unbound or the value does not fit.
+    pub fn evaluate(&self, bindings: &Bindings) -> Option<i64> {
+        self.terms.iter().try_fold(0i64, |sum, (product, &coefficient)| {
+            let value = product.iter().try_fold(coefficient, |value, symbol| {
+                let size = i64::try_from(*bindings.sizes.get(symbol)?).ok()?;
+                value.checked_mul(size)
+            })?;
+            sum.checked_add(value)
+        })
+    }
+
+    fn insert(&mut self, product: Vec<Symbol>, coefficient: i64) {
+        let total = self.terms.get(&product).copied().unwrap_or(0).saturating_add(coefficient);
+        if total == 0 {
+            self.terms.remove(&product);
+        } else {
+            self.terms.insert(product, total);
+        }
+    }
+}
+
+impl From<i64> for Dim {
+    fn from(value: i64) -> Self {
+        let mut dim = Self::default();
+        dim.insert(Vec::new(), value);
+        dim
+    }
+}
+
+impl From<usize> for Dim {
+    fn from(value: usize) -> Self {
+        Self::from(i64::try_from(value).unwrap_or(i64::MAX))
+    }
+}
+
+impl From<i32> for Dim {
+    fn from(value: i32) -> Self {
+        Self::from(i64::from(value))
+    }
+}
+
+impl From<&str> for Dim {
+    fn from(name: &str) -> Self {
+        Self::symbol(name)
+    }
+}
+
+impl From<&Dim> for Dim {
+    fn from(dim: &Dim) -> Self {
+        dim.clone()
+    }
+}
+
+fn sum(left: &Dim, right: &Dim, sign: i64) -> Dim {
+    let mut dim = left.clone();
+    for (product, &coefficient) in &right.terms {
+        dim.insert(product.clone(), sign * coefficient);
+    }
+    dim
+}
+
+fn product(left: &Dim, right: &Dim) -> Dim {
+    let mut dim = Dim::default();
+    for (a, &x) in &left.terms {
+        for (b, &y) in &right.terms {
+            let mut symbols = [a.as_slice(), b.as_slice()].concat();
+            symbols.sort();
+            dim.insert(symbols, x.saturating_mul(y));
+        }
+    }
+    dim
+}
+
+/// Implements an operator for owned and borrowed left sides and anything that converts to a dim on the right.
+macro_rules! operator {
+    ($trait:ident, $method:ident, $with:expr) => {
+        impl<D: Into<Dim>> $trait<D> for Dim {
+            type Output = Dim;
+            fn $method(self, right: D) -> Dim {
+                $with(&self, &right.into())
+            }
+        }
+        impl<D: Into<Dim>> $trait<D> for &Dim {
+            type Output = Dim;
+            fn $method(self, right: D) -> Dim {
+                $with(self, &right.into())
+            }
+        }
+    };
+}
+operator!(Add, add, |a: &Dim, b: &Dim| sum(a, b, 1));
+operator!(Sub, sub, |a: &Dim, b: &Dim| sum(a, b, -1));
+operator!(Mul, mul, product);
+
+impl fmt::Display for Dim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let constant = self.terms.get(&[] as &[Symbol]).copied();
+        let products = self.terms.iter().filter(|(product, _)| !product.is_empty());
+        let mut first = true;
+        for (product, &coefficient) in products {
+            let sign = match (first, coefficient < 0) {
+                (true, true) => "-",
+                (true, false) => "",
+                (false, true) => " - ",
+                (false, false) => " + ",
+            };
+            f.write_str(sign)?;
+            if coefficient.abs() != 1 {
+                write!(f, "{}*", coefficient.abs())?;
+            }
+            f.write_str(&product.join("*"))?;
+            first = false;
+        }
+        match constant {
+            None if first => f.write_str("0"),
+            None => Ok(()),
+            Some(value) if first => write!(f, "{value}"),
+            Some(value) if value < 0 => write!(f, " - {}", value.abs()),
+            Some(value) => write!(f, " + {value}"),
+        }
+    }
+}
+
+impl fmt::Debug for Dim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The sizes that symbols have in one run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bindings {
+    sizes: BTreeMap<Symbol, usize>,
+}
+
+impl Bindings {
+    /// Gives `symbol` a size; the size it had before, if that differs, is the error.
+    pub fn bind(&mut self, symbol: &Symbol, size: usize) -> Result<(), usize> {
+        match self.sizes.insert(symbol.clone(), size) {
+            Some(before) if before != size => Err(before),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arithmetic_is_canonical() {
+        let (a, b) = (Dim::symbol("a"), Dim::symbol("b"));
+        let cases = [
+            (&a + &b + &a, "2*a + b"),
+            (&a * &b - &b * &a, "0"),
+            ((&a + 1) * (&a - 1), "a*a - 1"),
+            (Dim::from(3) - &a, "-a + 3"),
+            (Dim::from(4) * &b * &a, "4*a*b"),
+            (Dim::from(-7), "-7"),
+        ];
+        for (dim, text) in cases {
+            assert_eq!(dim.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn evaluation_needs_every_symbol_and_never_overflows() {
+        let mut bindings = Bindings::default();
+        let dim = Dim::symbol("past") + Dim::symbol("tgt");
+        bindings.bind(&"past".into(), 5).expect("first binding");
+        assert_eq!(dim.evaluate(&bindings), None);
+        bindings.bind(&"tgt".into(), 2).expect("first binding");
+        assert_eq!(dim.evaluate(&bindings), Some(7));
+        assert_eq!(bindings.bind(&"tgt".into(), 3), Err(2));
+        bindings = Bindings::default();
+        bindings.bind(&"past".into(), usize::MAX).expect("first binding");
+        assert_eq!((Dim::symbol("past") * 2).evaluate(&bindings), None);
+    }
+}

@@ -1,0 +1,141 @@
+//! Graphs: nodes in the order of evaluation, with named inputs and outputs.
+
+use crate::{Bindings, Error, ErrorKind, Op, Symbol, Type};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The place of a node in its graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub(crate) usize);
+
+impl NodeId {
+    /// The position in [`Graph::nodes`].
+    pub fn index(self) -> usize {
+        self.0
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "%{}", self.0)
+    }
+}
+
+/// One value of a graph: an operation, what it reads, and the type of what it gives.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Unique in the graph: an input's name, a parameter's path, or scope path and operation, as `encoder.layers.0.fc1/Linear`.
+    pub name: String,
+    /// The operation.
+    pub op: Op,
+    /// The nodes that it reads, all earlier in the graph.
+    pub inputs: Vec<NodeId>,
+    /// Element type and shape of the value.
+    pub ty: Type,
+}
+
+/// A named result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// The name that callers use.
+    pub name: String,
+    /// The value.
+    pub node: NodeId,
+}
+
+/// A function of named inputs and parameters, as a list of [`Node`]s in the order of evaluation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Graph {
+    pub(crate) name: String,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) outputs: Vec<Output>,
+}
+
+impl Graph {
+    /// The graph's name, as `encoder`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Every node; each reads only earlier ones.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The node at `id`.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0]
+    }
+
+    /// Nodes with their ids.
+    pub fn iter(&self) -> impl Iterator<Item = (NodeId, &Node)> {
+        self.nodes.iter().enumerate().map(|(index, node)| (NodeId(index), node))
+    }
+
+    /// The inputs, in the order of declaration.
+    pub fn inputs(&self) -> impl Iterator<Item = (NodeId, &Node)> {
+        self.iter().filter(|(_, node)| node.op == Op::Input)
+    }
+
+    /// The parameters, in the order of first use.
+    pub fn parameters(&self) -> impl Iterator<Item = (NodeId, &Node)> {
+        self.iter().filter(|(_, node)| node.op == Op::Parameter)
+    }
+
+    /// The outputs, in the order of declaration.
+    pub fn outputs(&self) -> &[Output] {
+        &self.outputs
+    }
+
+    /// The value of the output called `name`.
+    pub fn output(&self, name: &str) -> Option<&Node> {
+        let output = self.outputs.iter().find(|output| output.name == name)?;
+        Some(self.node(output.node))
+    }
+
+    /// Where each symbol can be read at run time: the first input axis whose size is that symbol alone.
+    pub fn symbol_sources(&self) -> BTreeMap<Symbol, (NodeId, usize)> {
+        let mut sources = BTreeMap::new();
+        for (id, node) in self.inputs() {
+            for (axis, dim) in node.ty.shape.dims().iter().enumerate() {
+                if let Some(symbol) = dim.as_symbol() {
+                    sources.entry(symbol.clone()).or_insert((id, axis));
+                }
+            }
+        }
+        sources
+    }
+
+    /// The sizes of all symbols, from the inputs' shapes.
+    ///
+    /// # Errors
+    /// Names the input whose rank or size contradicts the graph or another input, with expected and found.
+    pub fn bind<'a>(&self, shape_of: impl Fn(&str) -> Option<&'a [usize]>) -> Result<Bindings, Error> {
+        let mut bindings = Bindings::default();
+        let mut shapes = Vec::new();
+        for (_, node) in self.inputs() {
+            let wrong = |message: String| Error::new(ErrorKind::Input, format!("{}: input {}", self.name, node.name), message);
+            let found = shape_of(&node.name).ok_or_else(|| wrong(format!("expected {}, found nothing", node.ty)))?;
+            let dims = node.ty.shape.dims();
+            if found.len() != dims.len() {
+                return Err(wrong(format!("expected {}, found {found:?}", node.ty.shape)));
+            }
+            for (dim, &size) in dims.iter().zip(found) {
+                if let Some(symbol) = dim.as_symbol() {
+                    bindings.bind(symbol, size).map_err(|before| {
+                        wrong(format!("expected {}, found {found:?}, but {symbol} is {before} in another input", node.ty.shape))
+                    })?;
+                }
+            }
+            shapes.push((node, found));
+        }
+        for (node, found) in shapes {
+            let fits = node.ty.shape.dims().iter().zip(found).all(|(dim, &size)| dim.evaluate(&bindings) == i64::try_from(size).ok());
+            if !fits {
+                let message = format!("expected {}, found {found:?}", node.ty.shape);
+                return Err(Error::new(ErrorKind::Input, format!("{}: input {}", self.name, node.name), message));
+            }
+        }
+        Ok(bindings)
+    }
+}

@@ -1,0 +1,177 @@
+//! Shape inference: the type of a node from its operation and the types of its inputs.
+
+use crate::{DType, Dim, Op, Shape, Type};
+
+/// The type that `op` gives for `inputs`; the error says what was expected and what was found.
+///
+/// [`Op::Input`] and [`Op::Parameter`] have no rule: their types are declared.
+pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
+    match op {
+        Op::Input | Op::Parameter => Err("a declared value has no inference rule".into()),
+        Op::Scalar(value) => {
+            let [] = take(inputs)?;
+            Ok(Type::new(value.dtype(), Shape::default()))
+        }
+        Op::Range { start, end } => {
+            let [] = take(inputs)?;
+            Ok(Type::new(DType::I64, [end - start]))
+        }
+        Op::Unary(_) => {
+            let [x] = take(inputs)?;
+            float("input", x)?;
+            Ok(x.clone())
+        }
+        Op::Binary(_) => {
+            let [left, right] = take(inputs)?;
+            same_dtype(left, right)?;
+            if left.dtype == DType::Bool {
+                return Err("arithmetic wants f32 or i64, found bool".into());
+            }
+            Ok(Type::new(left.dtype, broadcast(&left.shape, &right.shape)?))
+        }
+        Op::LessOrEqual => {
+            let [left, right] = take(inputs)?;
+            same_dtype(left, right)?;
+            Ok(Type::new(DType::Bool, broadcast(&left.shape, &right.shape)?))
+        }
+        Op::Select => {
+            let [condition, left, right] = take(inputs)?;
+            expect_dtype("condition", condition, DType::Bool)?;
+            same_dtype(left, right)?;
+            let values = broadcast(&left.shape, &right.shape)?;
+            Ok(Type::new(left.dtype, broadcast(&condition.shape, &values)?))
+        }
+        Op::Cast(dtype) => {
+            let [x] = take(inputs)?;
+            Ok(Type::new(*dtype, x.shape.clone()))
+        }
+        Op::Gather => {
+            let [table, ids] = take(inputs)?;
+            expect_dtype("ids", ids, DType::I64)?;
+            let [_, row @ ..] = table.shape.dims() else {
+                return Err("table wants at least one axis, found a scalar".into());
+            };
+            let shape: Shape = ids.shape.dims().iter().chain(row).collect();
+            Ok(Type::new(table.dtype, shape))
+        }
+        Op::MatMul => {
+            let [left, right] = take(inputs)?;
+            float("left", left)?;
+            float("right", right)?;
+            let ([left_batch @ .., m, k], [right_batch @ .., right_k, n]) = (left.shape.dims(), right.shape.dims()) else {
+                return Err(format!("matrices want two axes or more, found {} and {}", left.shape, right.shape));
+            };
+            if k != right_k {
+                return Err(format!("inner sizes differ: {} x {} ({k} against {right_k})", left.shape, right.shape));
+            }
+            let batch = broadcast(&left_batch.iter().collect(), &right_batch.iter().collect())?;
+            let shape: Shape = batch.dims().iter().chain([m, n]).collect();
+            Ok(Type::new(DType::F32, shape))
+        }
+        Op::Linear => linear(inputs),
+        Op::Reshape(shape) => {
+            let [x] = take(inputs)?;
+            if x.shape.elements() != shape.elements() {
+                return Err(format!("cannot reshape {} to {shape}: {} elements against {}", x.shape, x.shape.elements(), shape.elements()));
+            }
+            Ok(Type::new(x.dtype, shape.clone()))
+        }
+        Op::Transpose(order) => {
+            let [x] = take(inputs)?;
+            let mut sorted = order.clone();
+            sorted.sort_unstable();
+            if !sorted.into_iter().eq(0..x.shape.rank()) {
+                return Err(format!("order {order:?} is no permutation of the axes of {}", x.shape));
+            }
+            let shape: Shape = order.iter().map(|&axis| &x.shape.dims()[axis]).collect();
+            Ok(Type::new(x.dtype, shape))
+        }
+        Op::Concat { axis } => concat(*axis, inputs),
+        Op::Softmax => {
+            let [x] = take(inputs)?;
+            float("input", x)?;
+            last(x)?;
+            Ok(x.clone())
+        }
+        Op::LayerNorm { epsilon } => {
+            let [x, scale, bias] = take(inputs)?;
+            float("input", x)?;
+            if epsilon.is_nan() || *epsilon < 0.0 {
+                return Err(format!("epsilon wants 0 or more, found {epsilon}"));
+            }
+            let width = last(x)?;
+            for (name, parameter) in [("scale", scale), ("bias", bias)] {
+                expect_type(name, parameter, &Type::new(DType::F32, [width]))?;
+            }
+            Ok(x.clone())
+        }
+    }
+}
+
+fn linear(inputs: &[&Type]) -> Result<Type, String> {
+    let (x, weight, bias) = match inputs {
+        [x, weight] => (x, weight, None),
+        [x, weight, bias] => (x, weight, Some(bias)),
+        _ => return Err(format!("wants 2 or 3 inputs, found {}", inputs.len())),
+    };
+    float("input", x)?;
+    float("weight", weight)?;
+    let [out_features, in_features] = weight.shape.dims() else {
+        return Err(format!("weight wants [out, in], found {}", weight.shape));
+    };
+    if last(x)? != in_features {
+        return Err(format!("weight {} wants inputs of width {in_features}, found {}", weight.shape, x.shape));
+    }
+    if let Some(bias) = bias {
+        expect_type("bias", bias, &Type::new(DType::F32, [out_features]))?;
+    }
+    let leading = &x.shape.dims()[..x.shape.rank() - 1];
+    let shape: Shape = leading.iter().chain([out_features]).collect();
+    Ok(Type::new(DType::F32, shape))
+}
+
+fn concat(axis: usize, inputs: &[&Type]) -> Result<Type, String> {
+    let [first, rest @ ..] = inputs else { return Err("wants at least one input, found none".into()) };
+    if axis >= first.shape.rank() {
+        return Err(format!("axis {axis} does not exist in {}", first.shape));
+    }
+    let mut dims = first.shape.dims().to_vec();
+    for other in rest {
+        same_dtype(first, other)?;
+        let fits = other.shape.rank() == dims.len()
+            && (0..dims.len()).all(|index| index == axis || other.shape.dims()[index] == first.shape.dims()[index]);
+        if !fits {
+            return Err(format!("cannot join {} to {} along axis {axis}", other.shape, first.shape));
+        }
+        dims[axis] = &dims[axis] + &other.shape.dims()[axis];
+    }
+    Ok(Type::new(first.dtype, dims))
+}
+
+fn take<'a, const N: usize>(inputs: &[&'a Type]) -> Result<[&'a Type; N], String> {
+    <[&Type; N]>::try_from(inputs).map_err(|_| format!("wants {N} inputs, found {}", inputs.len()))
+}
+
+fn float(name: &str, found: &Type) -> Result<(), String> {
+    expect_dtype(name, found, DType::F32)
+}
+
+fn expect_dtype(name: &str, found: &Type, expected: DType) -> Result<(), String> {
+    if found.dtype == expected { Ok(()) } else { Err(format!("{name} wants {expected}, found {}", found.dtype)) }
+}
+
+fn expect_type(name: &str, found: &Type, expected: &Type) -> Result<(), String> {
+    if found == expected { Ok(()) } else { Err(format!("{name} wants {expected}, found {found}")) }
+}
+
+fn same_dtype(left: &Type, right: &Type) -> Result<(), String> {
+    if left.dtype == right.dtype { Ok(()) } else { Err(format!("element types differ: {left} and {right}")) }
+}
+
+fn broadcast(left: &Shape, right: &Shape) -> Result<Shape, String> {
+    left.broadcast(right).ok_or_else(|| format!("shapes do not broadcast: {left} and {right}"))
+}
+
+fn last(x: &Type) -> Result<&Dim, String> {
+    x.shape.dims().last().ok_or_else(|| "wants at least one axis, found a scalar".into())
+}

@@ -1,0 +1,38 @@
+//! The graph language: what a Transformer is, before any engine runs it.
+//!
+//! A [`Graph`] is a list of [`Node`]s in the order of evaluation; each is an [`Op`] from a closed set, with one output of
+//! known element type and symbolic shape. [`Builder`] makes graphs in code that reads like the paper; [`Program`] joins a
+//! graph to its weights, which are lazy [`Recipe`]s that nothing copies until they are written or computed.
+//!
+//! This crate knows no files, no ONNX and no Transformer.
+//!
+//! ```
+//! use cognate_graph::{Builder, DType};
+//!
+//! let builder = Builder::new("attention");
+//! let q = builder.input("q", DType::F32, ["tgt", "d_k"]);
+//! let k = builder.input("k", DType::F32, ["src", "d_k"]);
+//! builder.output("weights", (q.matmul(k.t()) * 0.125).softmax());
+//! let graph = builder.finish()?;
+//! assert_eq!(graph.output("weights").unwrap().ty.to_string(), "f32 [tgt, src]");
+//! # Ok::<(), cognate_graph::Error>(())
+//! ```
+
+mod builder;
+mod dim;
+mod error;
+mod graph;
+mod infer;
+mod op;
+mod shape;
+mod text;
+mod verify;
+mod weights;
+
+pub use builder::{Builder, Scope, ScopeGuard, Tensor, concat};
+pub use dim::{Bindings, Dim, Symbol};
+pub use error::{Error, ErrorKind};
+pub use graph::{Graph, Node, NodeId, Output};
+pub use op::{Binary, Op, Scalar, Unary};
+pub use shape::{DType, Shape, Type};
+pub use weights::{Generator, Program, Recipe, Storage, Weights};

@@ -1,0 +1,132 @@
+//! The operations of the language: a closed set.
+//!
+//! Every match over [`Op`] lists every variant, so a new operation makes the compiler name the work: its shape
+//! (`infer.rs`), its text (`text.rs`), its meaning (cognate-eval) and its ONNX form (cognate-export).
+
+use crate::{DType, Dim, Shape};
+
+/// What a node computes from its inputs. One output an operation.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Op {
+    /// A value given at every run.
+    Input,
+    /// A weight, found by the node's name.
+    Parameter,
+    /// A number written into the graph; shape `[]`.
+    Scalar(Scalar),
+    /// The integers `start, start + 1, ..., end - 1`; i64 `[end - start]`.
+    Range {
+        /// First value.
+        start: Dim,
+        /// One past the last value.
+        end: Dim,
+    },
+    /// A function of each element; f32.
+    Unary(Unary),
+    /// A function of two elements, broadcast; both f32 or both i64.
+    Binary(Binary),
+    /// `left <= right`, broadcast; bool.
+    LessOrEqual,
+    /// `condition ? left : right`, broadcast.
+    Select,
+    /// Conversion of each element.
+    Cast(DType),
+    /// Rows of a table: `[rows, ...]` and i64 ids `[a, b]` give `[a, b, ...]`.
+    Gather,
+    /// Matrix product `[..., m, k] x [..., k, n]`, leading axes broadcast.
+    MatMul,
+    /// `x Wᵀ (+ b)` with `x: [..., in]`, `W: [out, in]`, `b: [out]`: a layer's weight as PyTorch keeps it.
+    Linear,
+    /// The same elements, row by row, under another shape.
+    Reshape(Shape),
+    /// Axes in another order: output axis `i` is input axis `order[i]`.
+    Transpose(Vec<usize>),
+    /// Tensors one after the other along an axis.
+    Concat {
+        /// The axis.
+        axis: usize,
+    },
+    /// `exp(x) / Σ exp(x)` along the last axis.
+    Softmax,
+    /// `(x - mean) / sqrt(variance + epsilon) · scale + bias` along the last axis (Ba et al. 2016).
+    LayerNorm {
+        /// Added to the variance.
+        epsilon: f32,
+    },
+}
+
+/// A number written into the graph.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Scalar {
+    /// A single-precision number.
+    F32(f32),
+    /// An integer.
+    I64(i64),
+}
+
+impl Scalar {
+    /// The element type.
+    pub fn dtype(self) -> DType {
+        match self {
+            Scalar::F32(_) => DType::F32,
+            Scalar::I64(_) => DType::I64,
+        }
+    }
+}
+
+/// Functions of one element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Unary {
+    /// `max(x, 0)`
+    Relu,
+    /// `1 / (1 + exp(-x))`
+    Sigmoid,
+    /// The hyperbolic tangent.
+    Tanh,
+    /// The error function.
+    Erf,
+}
+
+/// Functions of two elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Binary {
+    /// `left + right`
+    Add,
+    /// `left - right`
+    Sub,
+    /// `left · right`
+    Mul,
+    /// `left / right`
+    Div,
+}
+
+impl Op {
+    /// The operation's name, as ONNX calls it where ONNX has it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Op::Input => "Input",
+            Op::Parameter => "Parameter",
+            Op::Scalar(_) => "Constant",
+            Op::Range { .. } => "Range",
+            Op::Unary(Unary::Relu) => "Relu",
+            Op::Unary(Unary::Sigmoid) => "Sigmoid",
+            Op::Unary(Unary::Tanh) => "Tanh",
+            Op::Unary(Unary::Erf) => "Erf",
+            Op::Binary(Binary::Add) => "Add",
+            Op::Binary(Binary::Sub) => "Sub",
+            Op::Binary(Binary::Mul) => "Mul",
+            Op::Binary(Binary::Div) => "Div",
+            Op::LessOrEqual => "LessOrEqual",
+            Op::Select => "Where",
+            Op::Cast(_) => "Cast",
+            Op::Gather => "Gather",
+            Op::MatMul => "MatMul",
+            Op::Linear => "Linear",
+            Op::Reshape(_) => "Reshape",
+            Op::Transpose(_) => "Transpose",
+            Op::Concat { .. } => "Concat",
+            Op::Softmax => "Softmax",
+            Op::LayerNorm { .. } => "LayerNormalization",
+        }
+    }
+}

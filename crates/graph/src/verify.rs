@@ -1,0 +1,76 @@
+//! The grammar of legal graphs.
+
+use crate::infer::infer;
+use crate::{Error, ErrorKind, Graph, Op};
+use std::collections::BTreeSet;
+
+impl Graph {
+    /// Checks the whole grammar: every node reads earlier nodes, its type is what inference gives, names are unique, and
+    /// every symbol can be read from some input's shape.
+    ///
+    /// # Errors
+    /// The first rule that is broken, with the node's name.
+    pub fn verify(&self) -> Result<(), Error> {
+        let grammar = |place: &str, message: String| Err(Error::new(ErrorKind::Grammar, place, message));
+        let known = self.symbol_sources();
+        let mut names = BTreeSet::new();
+        for (id, node) in self.iter() {
+            if !names.insert(node.name.as_str()) {
+                return grammar(&node.name, "two nodes have this name".into());
+            }
+            if let Some(input) = node.inputs.iter().find(|&&input| input >= id) {
+                return grammar(&node.name, format!("reads {input}, which is not computed before {id}"));
+            }
+            match &node.op {
+                Op::Input | Op::Parameter => {
+                    if !node.inputs.is_empty() {
+                        return grammar(&node.name, "a declared value reads nothing".into());
+                    }
+                    if node.op == Op::Parameter && node.ty.shape.as_constant().is_none() {
+                        return grammar(&node.name, format!("a parameter's shape is constant, found {}", node.ty.shape));
+                    }
+                }
+                op => {
+                    let inputs: Vec<_> = node.inputs.iter().map(|&input| &self.node(input).ty).collect();
+                    let expected = infer(op, &inputs).map_err(|message| Error::new(ErrorKind::Type, &node.name, message))?;
+                    if node.ty != expected {
+                        return grammar(&node.name, format!("expected {expected}, found {}", node.ty));
+                    }
+                }
+            }
+            let op_dims = match &node.op {
+                Op::Range { start, end } => vec![start, end],
+                Op::Reshape(shape) => shape.dims().iter().collect(),
+                Op::Input
+                | Op::Parameter
+                | Op::Scalar(_)
+                | Op::Unary(_)
+                | Op::Binary(_)
+                | Op::LessOrEqual
+                | Op::Select
+                | Op::Cast(_)
+                | Op::Gather
+                | Op::MatMul
+                | Op::Linear
+                | Op::Transpose(_)
+                | Op::Concat { .. }
+                | Op::Softmax
+                | Op::LayerNorm { .. } => vec![],
+            };
+            let mut symbols = op_dims.into_iter().chain(node.ty.shape.dims()).flat_map(|dim| dim.symbols());
+            if let Some(symbol) = symbols.find(|symbol| !known.contains_key(*symbol)) {
+                return grammar(&node.name, format!("no input has an axis {symbol}"));
+            }
+        }
+        let mut outputs = BTreeSet::new();
+        for output in &self.outputs {
+            if output.node.0 >= self.nodes.len() {
+                return grammar(&output.name, format!("output {} does not exist", output.node));
+            }
+            if !outputs.insert(&output.name) {
+                return grammar(&output.name, "two outputs have this name".into());
+            }
+        }
+        if outputs.is_empty() { grammar(&self.name, "the graph has no output".into()) } else { Ok(()) }
+    }
+}

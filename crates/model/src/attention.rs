@@ -1,0 +1,94 @@
+//! Multi-head scaled dot-product attention.
+//!
+//! `Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V`   (Vaswani et al. 2017, eq. 1)
+//! `MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O`   (section 3.2.2)
+//!
+//! `q: [..., heads, tgt, d_k]`, `k, v: [..., heads, src, d_k]`, `mask: [..., tgt, src]`
+//! returns `[..., heads, tgt, d_k]`
+
+use crate::layers::linear;
+use cognate_graph::{DType, Dim, Scope, Tensor};
+
+/// Added to the scores of what must not be seen. Finite, so that a row where nothing may be seen gives no NaN; its
+/// exponential is zero beside any real score.
+const HIDDEN: f32 = -1e9;
+
+/// What attention reads, by head: `[..., heads, len, d_k]`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeyValue<'g> {
+    pub(crate) key: Tensor<'g>,
+    pub(crate) value: Tensor<'g>,
+}
+
+impl<'g> KeyValue<'g> {
+    /// Projects `x: [..., len, d_model]` by `k_proj` and `v_proj`.
+    pub(crate) fn project(scope: &Scope<'g>, x: Tensor<'g>, heads: usize) -> Self {
+        let head = |name| split_heads(linear(&scope.at(name), x, last(x)), heads);
+        Self { key: head("k_proj"), value: head("v_proj") }
+    }
+
+    /// These after `past`, along `len`.
+    pub(crate) fn after(self, past: KeyValue<'g>) -> Self {
+        let join = |past: Tensor<'g>, new: Tensor<'g>| cognate_graph::concat(past.ty().shape.rank().saturating_sub(2), &[past, new]);
+        Self { key: join(past.key, self.key), value: join(past.value, self.value) }
+    }
+}
+
+/// Scaled dot-product attention; returns the context and the weights `[..., heads, tgt, src]`, whose rows sum to 1.
+pub(crate) fn attend<'g>(q: Tensor<'g>, memory: KeyValue<'g>, mask: Tensor<'g>) -> (Tensor<'g>, Tensor<'g>) {
+    let d_k = last(q).as_constant().unwrap_or(1) as f32;
+    let scores = q.matmul(memory.key.t()) * d_k.powf(-0.5) + mask;
+    let weights = scores.softmax();
+    (weights.matmul(memory.value), weights)
+}
+
+/// `[..., len, d_model]` -> `[..., heads, len, d_k]`
+pub(crate) fn split_heads(x: Tensor<'_>, heads: usize) -> Tensor<'_> {
+    let mut dims = x.ty().shape.dims().to_vec();
+    let d_model = dims.pop().and_then(|dim| dim.as_constant()).unwrap_or(0);
+    dims.extend([Dim::from(heads), Dim::from(d_model / heads as i64)]);
+    swap_heads(x.reshape(dims))
+}
+
+/// `[..., heads, len, d_k]` -> `[..., len, d_model]`
+pub(crate) fn merge_heads(x: Tensor<'_>) -> Tensor<'_> {
+    let x = swap_heads(x);
+    let mut dims = x.ty().shape.dims().to_vec();
+    let d_k = dims.pop().unwrap_or_default();
+    let heads = dims.pop().unwrap_or_default();
+    dims.push(heads * d_k);
+    x.reshape(dims)
+}
+
+/// Exchanges the third-last and second-last axes.
+fn swap_heads(x: Tensor<'_>) -> Tensor<'_> {
+    let rank = x.ty().shape.rank();
+    let mut order: Vec<_> = (0..rank).collect();
+    if rank >= 3 {
+        order.swap(rank - 3, rank - 2);
+    }
+    x.transpose(&order)
+}
+
+/// The mask of a padded source: `attention_mask: i64 [batch, src]`, 1 for a token and 0 for padding, gives
+/// `[batch, 1, 1, src]`.
+pub(crate) fn padding_mask(attention_mask: Tensor<'_>) -> Tensor<'_> {
+    let builder = attention_mask.builder();
+    let _scope = builder.root().at("padding_mask").enter();
+    let (batch, src) = (attention_mask.dim(0), attention_mask.dim(1));
+    let visible = attention_mask.cast(DType::F32).reshape([batch, 1.into(), 1.into(), src]);
+    (builder.scalar(1.0) - visible) * HIDDEN
+}
+
+/// The mask of a causal decoder: position `past + i` sees positions `0..=past + i`; `[tgt, past + tgt]`.
+pub(crate) fn causal_mask<'g>(root: &Scope<'g>, past: &Dim, tgt: &Dim) -> Tensor<'g> {
+    let builder = root.builder();
+    let _scope = root.at("causal_mask").enter();
+    let queries = builder.range(past, past + tgt).reshape([tgt.clone(), 1.into()]);
+    let keys = builder.range(0, past + tgt);
+    keys.less_or_equal(queries).select(builder.scalar(0.0), builder.scalar(HIDDEN))
+}
+
+fn last(x: Tensor<'_>) -> Dim {
+    x.ty().shape.dims().last().cloned().unwrap_or_default()
+}

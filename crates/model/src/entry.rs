@@ -1,0 +1,110 @@
+//! Entry graphs: what a model offers to engines, all from the same `encoder()` and `decoder()`.
+
+use crate::Config;
+use crate::attention::KeyValue;
+use crate::decoder::{DecoderInputs, cross_key_values, decoder};
+use crate::encoder::encoder;
+use cognate_graph::{Builder, DType, Dim, Error, Graph};
+
+/// The names of per-layer inputs and outputs; part of the contract of exported files.
+#[derive(Debug)]
+pub struct Names;
+
+impl Names {
+    /// `cross.{layer}.key` and `cross.{layer}.value`: `[batch, heads, src, d_k]`
+    pub fn cross(layer_index: usize) -> [String; 2] {
+        ["key", "value"].map(|part| format!("cross.{layer_index}.{part}"))
+    }
+
+    /// `past.{layer}.key` and `past.{layer}.value`: `[batch, beams, heads, past, d_k]`
+    pub fn past(layer_index: usize) -> [String; 2] {
+        ["key", "value"].map(|part| format!("past.{layer_index}.{part}"))
+    }
+
+    /// `present.{layer}.key` and `present.{layer}.value`: `[batch, beams, heads, past + tgt, d_k]`
+    pub fn present(layer_index: usize) -> [String; 2] {
+        ["key", "value"].map(|part| format!("present.{layer_index}.{part}"))
+    }
+
+    /// `cross_attentions.{layer}`: `[batch, beams, heads, tgt, src]`, in teacher forcing `[batch, heads, tgt, src]`
+    pub fn cross_attentions(layer_index: usize) -> String {
+        format!("cross_attentions.{layer_index}")
+    }
+}
+
+/// Whether a graph also gives its attention weights.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Attentions {
+    /// No.
+    #[default]
+    Omit,
+    /// Yes, one output a layer.
+    Output,
+}
+
+/// `input_ids, attention_mask: i64 [batch, src]` -> `encoder_hidden_states: [batch, src, d_model]`, `cross.{l}.{key,value}`.
+pub(crate) fn encode(config: &Config) -> Result<Graph, Error> {
+    let builder = Builder::new("encoder");
+    let ids = builder.input("input_ids", DType::I64, ["batch", "src"]);
+    let attention_mask = builder.input("attention_mask", DType::I64, ["batch", "src"]);
+    let hidden = encoder(&builder.root(), config, ids, attention_mask);
+    builder.output("encoder_hidden_states", hidden);
+    for (layer_index, cross) in cross_key_values(&builder.root(), config, hidden).into_iter().enumerate() {
+        output(&builder, Names::cross(layer_index), cross);
+    }
+    builder.finish()
+}
+
+/// `input_ids: i64 [batch, beams, tgt]`, `attention_mask: i64 [batch, src]`, `cross.{l}.*`, `past.{l}.*` ->
+/// `logits: [batch, beams, tgt, vocab]`, `present.{l}.*`. The past may have length 0.
+pub(crate) fn step(config: &Config, attentions: Attentions) -> Result<Graph, Error> {
+    let builder = Builder::new("decoder");
+    let ids = builder.input("input_ids", DType::I64, ["batch", "beams", "tgt"]);
+    let attention_mask = builder.input("attention_mask", DType::I64, ["batch", "src"]);
+    let (heads, d_k) = (Dim::from(config.decoder.heads), Dim::from(config.d_model / config.decoder.heads));
+    let input = |[key, value]: [String; 2], shape: &[Dim]| KeyValue {
+        key: builder.input(&key, DType::F32, shape.to_vec()),
+        value: builder.input(&value, DType::F32, shape.to_vec()),
+    };
+    let layers = 0..config.decoder.n_layers;
+    let cross_shape = ["batch".into(), heads.clone(), "src".into(), d_k.clone()];
+    let cross = layers.clone().map(|layer_index| input(Names::cross(layer_index), &cross_shape)).collect();
+    let past_shape = ["batch".into(), "beams".into(), heads, "past".into(), d_k];
+    let past = layers.map(|layer_index| input(Names::past(layer_index), &past_shape)).collect();
+    let outputs = decoder(&builder.root(), config, &DecoderInputs { ids, attention_mask, cross, past: Some(past) });
+    builder.output("logits", outputs.logits);
+    for (layer_index, present) in outputs.present.into_iter().enumerate() {
+        output(&builder, Names::present(layer_index), present);
+    }
+    if attentions == Attentions::Output {
+        for (layer_index, weights) in outputs.cross_attentions.into_iter().enumerate() {
+            builder.output(&Names::cross_attentions(layer_index), weights);
+        }
+    }
+    builder.finish()
+}
+
+/// `input_ids, attention_mask: i64 [batch, src]`, `decoder_input_ids: i64 [batch, tgt]` -> `encoder_hidden_states`,
+/// `logits: [batch, tgt, vocab]`, `cross_attentions.{l}: [batch, heads, tgt, src]`.
+pub(crate) fn teacher_forced(config: &Config) -> Result<Graph, Error> {
+    let builder = Builder::new("teacher_forced");
+    let ids = builder.input("input_ids", DType::I64, ["batch", "src"]);
+    let attention_mask = builder.input("attention_mask", DType::I64, ["batch", "src"]);
+    let target = builder.input("decoder_input_ids", DType::I64, ["batch", "tgt"]);
+    let hidden = encoder(&builder.root(), config, ids, attention_mask);
+    let cross = cross_key_values(&builder.root(), config, hidden);
+    let one_beam = target.reshape([Dim::from("batch"), 1.into(), "tgt".into()]);
+    let outputs = decoder(&builder.root(), config, &DecoderInputs { ids: one_beam, attention_mask, cross, past: None });
+    builder.output("encoder_hidden_states", hidden);
+    builder.output("logits", outputs.logits.reshape([Dim::from("batch"), "tgt".into(), config.vocab.into()]));
+    let weights_shape = [Dim::from("batch"), config.decoder.heads.into(), "tgt".into(), "src".into()];
+    for (layer_index, weights) in outputs.cross_attentions.into_iter().enumerate() {
+        builder.output(&Names::cross_attentions(layer_index), weights.reshape(weights_shape.clone()));
+    }
+    builder.finish()
+}
+
+fn output<'g>(builder: &'g Builder, [key, value]: [String; 2], tensors: KeyValue<'g>) {
+    builder.output(&key, tensors.key);
+    builder.output(&value, tensors.value);
+}

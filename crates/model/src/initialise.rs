@@ -1,0 +1,62 @@
+//! Seeded initial weights.
+//!
+//! Matrices are uniform in `±√(6 / (in + out))` (Glorot & Bengio 2010), embeddings normal with deviation `d_model^-½`,
+//! normalisation scales one and biases zero. Any element can be computed without the ones before it.
+
+use cognate_graph::{Generator, Recipe};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use std::sync::Arc;
+
+/// The initial values of the parameter at `path`; `stream` tells the model's parameters apart.
+pub(crate) fn initial(path: &str, shape: &[usize], seed: u64, stream: u64) -> Recipe {
+    let distribution = match shape {
+        [_, width] if path.contains("shared.") || path.contains("embed_positions.") => {
+            Distribution::Normal { deviation: (*width as f32).powf(-0.5) }
+        }
+        [out, width] => Distribution::Uniform { bound: (6.0 / (out + width) as f32).sqrt() },
+        _ if path.ends_with("layer_norm.weight") => Distribution::Constant(1.0),
+        _ => Distribution::Constant(0.0),
+    };
+    Recipe::generated(Arc::new(Initial { distribution, seed, stream }), shape)
+}
+
+#[derive(Debug)]
+struct Initial {
+    distribution: Distribution,
+    seed: u64,
+    stream: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Distribution {
+    Constant(f32),
+    /// In `±bound`.
+    Uniform {
+        bound: f32,
+    },
+    /// With mean 0.
+    Normal {
+        deviation: f32,
+    },
+}
+
+impl Generator for Initial {
+    fn fill(&self, first: usize, values: &mut [f32]) {
+        let mut random = ChaCha8Rng::seed_from_u64(self.seed);
+        random.set_stream(self.stream);
+        // Two words an element.
+        random.set_word_pos(2 * first as u128);
+        // In [0, 1), with 24 bits.
+        let mut unit = || (random.next_u32() >> 8) as f32 / (1 << 24) as f32;
+        for value in values {
+            let (a, b) = (unit(), unit());
+            *value = match self.distribution {
+                Distribution::Constant(constant) => constant,
+                Distribution::Uniform { bound } => (2.0 * a - 1.0) * bound,
+                // Box and Muller 1958; 1 - a is never zero.
+                Distribution::Normal { deviation } => (-2.0 * (1.0 - a).ln()).sqrt() * (std::f32::consts::TAU * b).cos() * deviation,
+            };
+        }
+    }
+}

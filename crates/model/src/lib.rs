@@ -1,0 +1,35 @@
+//! The definition of the Transformer (Vaswani et al. 2017) and of its descendants.
+//!
+//! [`Model::open`] maps a checkpoint in Hugging Face form, [`Model::preset`] makes a fresh model; both give the entry
+//! graphs [`Model::encode`], [`Model::step`] and [`Model::teacher_forced`], which are built by the same functions.
+//!
+//! This crate knows no evaluator, no engine and no ONNX.
+//!
+//! ```
+//! use cognate_model::{Model, Preset};
+//!
+//! let model = Model::preset(Preset::Tiny, 1)?;
+//! let encode = model.encode()?;
+//! let states = encode.graph().output("encoder_hidden_states").unwrap();
+//! assert_eq!(states.ty.to_string(), "f32 [batch, src, 128]");
+//! # Ok::<(), cognate_model::Error>(())
+//! ```
+
+mod attention;
+mod checkpoint;
+mod config;
+mod decoder;
+mod embedding;
+mod encoder;
+mod entry;
+mod error;
+mod family;
+mod initialise;
+mod layers;
+mod model;
+
+pub use config::{Activation, Config, Positions, Sinusoids, Stack};
+pub use embedding::sinusoid;
+pub use entry::{Attentions, Names};
+pub use error::{Error, ErrorKind};
+pub use model::{Model, Preset};

@@ -1,0 +1,183 @@
+//! A configuration with its weights.
+
+use crate::checkpoint::Checkpoint;
+use crate::embedding::sinusoids;
+use crate::entry::{self, Attentions};
+use crate::family;
+use crate::initialise::initial;
+use crate::{Activation, Config, Error, Positions, Sinusoids, Stack};
+use cognate_graph::{Graph, Program, Recipe, Weights};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A Transformer: its configuration and its weights, which are mapped or generated, never copied. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Model {
+    config: Config,
+    config_json: String,
+    weights: Weights,
+}
+
+/// Models of well-known sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preset {
+    /// 4 + 4 layers, d_model 128, 4 heads, d_ff 256, vocabulary 8,000: learns Multi30k on a laptop.
+    Tiny,
+    /// The base model of Vaswani et al. 2017, table 3: 6 + 6 layers, d_model 512, 8 heads, d_ff 2,048; vocabulary 37,000.
+    Base,
+    /// The big model of the same table: d_model 1,024, 16 heads, d_ff 4,096.
+    Big,
+}
+
+impl Preset {
+    /// Every preset, small to large.
+    pub const ALL: [Preset; 3] = [Preset::Tiny, Preset::Base, Preset::Big];
+
+    /// `tiny`, `base` or `big`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Preset::Tiny => "tiny",
+            Preset::Base => "base",
+            Preset::Big => "big",
+        }
+    }
+
+    /// The configuration, with the paper's sinusoidal positions. Token 0 ends, 1 is unknown, 2 pads and starts.
+    pub fn config(self) -> Config {
+        let (n_layers, d_model, heads, d_ff, vocab) = match self {
+            Preset::Tiny => (4, 128, 4, 256, 8_000),
+            Preset::Base => (6, 512, 8, 2_048, 37_000),
+            Preset::Big => (6, 1_024, 16, 4_096, 37_000),
+        };
+        let stack = Stack { n_layers, heads, d_ff };
+        Config {
+            vocab,
+            d_model,
+            max_positions: 512,
+            encoder: stack,
+            decoder: stack,
+            activation: Activation::Relu,
+            positions: Positions::Sinusoidal(Sinusoids::Interleaved),
+            scale_embedding: true,
+            output_bias: false,
+            epsilon: 1e-5,
+            start_token: 2,
+            eos_token: 0,
+            pad_token: 2,
+        }
+    }
+}
+
+impl Model {
+    /// A preset with initial weights that depend on `seed` alone.
+    ///
+    /// # Errors
+    /// None that a caller can cause.
+    pub fn preset(preset: Preset, seed: u64) -> Result<Self, Error> {
+        Self::initial(preset.config(), seed)
+    }
+
+    /// A model of the paper's kind with initial weights that depend on `config` and `seed` alone.
+    ///
+    /// # Errors
+    /// If the configuration contradicts itself, with the field as `config.json` calls it.
+    pub fn initial(config: Config, seed: u64) -> Result<Self, Error> {
+        let config = config.checked()?;
+        let generated = generated(&config);
+        let weights = entry::teacher_forced(&config)?
+            .parameters()
+            .zip(0..)
+            .map(|((_, node), stream)| {
+                let shape = node.ty.shape.as_constant().expect("parameters have constant shapes");
+                let recipe = generated.get(&node.name).cloned().unwrap_or_else(|| initial(&node.name, &shape, seed, stream));
+                (node.name.clone(), recipe)
+            })
+            .collect();
+        Ok(Self { config_json: family::render(&config), config, weights })
+    }
+
+    /// Maps a checkpoint: a folder with `config.json` and `model.safetensors`, as `save_pretrained` writes it.
+    ///
+    /// # Errors
+    /// If a file is missing or malformed, a field is not supported, or weights and configuration do not fit; the message
+    /// names file and field, and lists all tensors that do not fit.
+    pub fn open(folder: &Path) -> Result<Self, Error> {
+        let path = folder.join("config.json");
+        let config_json = std::fs::read_to_string(&path).map_err(|error| Error::file(&path, &error))?;
+        let (family, config) = family::parse(&config_json).map_err(|error| error.within(folder))?;
+        let checkpoint = Checkpoint::open(&folder.join("model.safetensors"))?;
+        let weights = checkpoint.bind(family, &entry::teacher_forced(&config)?, &generated(&config))?;
+        Ok(Self { config, config_json, weights })
+    }
+
+    /// A model from weights that are at hand already, as those of an exported folder, each under its parameter's path.
+    ///
+    /// # Errors
+    /// If the text is no supported `config.json`, or weights are missing or misshapen; all are listed together.
+    pub fn with_weights(config_json: String, weights: Weights) -> Result<Self, Error> {
+        let config = Config::from_json(&config_json)?;
+        Program::new(entry::teacher_forced(&config)?, weights.clone())?;
+        Ok(Self { config, config_json, weights })
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The text of `config.json`: the checkpoint's own, or an equal one.
+    pub fn config_json(&self) -> &str {
+        &self.config_json
+    }
+
+    /// The weights by path.
+    pub fn weights(&self) -> &Weights {
+        &self.weights
+    }
+
+    /// The number of learned values: tied ones count once, sinusoids not at all.
+    pub fn parameters(&self) -> usize {
+        let generated = generated(&self.config);
+        self.weights.iter().filter(|(path, _)| !generated.contains_key(*path)).map(|(_, recipe)| recipe.elements()).sum()
+    }
+
+    /// `input_ids, attention_mask: i64 [batch, src]` -> `encoder_hidden_states: [batch, src, d_model]` and, for each
+    /// decoder layer, `cross.{l}.key` and `cross.{l}.value: [batch, heads, src, d_k]`.
+    ///
+    /// # Errors
+    /// None that a caller can cause.
+    pub fn encode(&self) -> Result<Program, Error> {
+        self.program(entry::encode(&self.config)?)
+    }
+
+    /// One decoding step: `input_ids: i64 [batch, beams, tgt]`, `attention_mask: i64 [batch, src]`, `cross.{l}.*` and
+    /// `past.{l}.*: [batch, beams, heads, past, d_k]` -> `logits: [batch, beams, tgt, vocab]` and `present.{l}.*`.
+    /// The past may have length 0.
+    ///
+    /// # Errors
+    /// None that a caller can cause.
+    pub fn step(&self, attentions: Attentions) -> Result<Program, Error> {
+        self.program(entry::step(&self.config, attentions)?)
+    }
+
+    /// The whole model on given targets: `input_ids, attention_mask: i64 [batch, src]`, `decoder_input_ids: i64 [batch, tgt]`
+    /// -> `encoder_hidden_states`, `logits: [batch, tgt, vocab]`, `cross_attentions.{l}: [batch, heads, tgt, src]`.
+    ///
+    /// # Errors
+    /// None that a caller can cause.
+    pub fn teacher_forced(&self) -> Result<Program, Error> {
+        self.program(entry::teacher_forced(&self.config)?)
+    }
+
+    fn program(&self, graph: Graph) -> Result<Program, Error> {
+        Ok(Program::new(graph, self.weights.clone())?)
+    }
+}
+
+/// Weights that a formula gives, by path: one recipe for both tables of sinusoids, so that they are stored once.
+fn generated(config: &Config) -> BTreeMap<String, Recipe> {
+    let Some(table) = sinusoids(config) else { return BTreeMap::new() };
+    let recipe = Recipe::generated(Arc::new(table), &[config.max_positions, config.d_model]);
+    ["encoder", "decoder"].map(|stack| (format!("{stack}.embed_positions.weight"), recipe.clone())).into()
+}

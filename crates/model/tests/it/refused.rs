@@ -1,0 +1,94 @@
+//! Bad checkpoints are refused by a message that names file, field, expected and found.
+
+use cognate_model::Model;
+use cognate_testing::golden;
+use insta::assert_snapshot;
+use safetensors::SafeTensors;
+use safetensors::tensor::{Dtype, TensorView};
+use std::fs;
+use std::path::Path;
+
+/// The message for the golden checkpoint after `change`, with the folder's name left out.
+fn refused(change: impl Fn(&Path)) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["config.json", "model.safetensors"] {
+        fs::copy(golden("marian").join(name), folder.path().join(name)).unwrap();
+    }
+    change(folder.path());
+    let message = Model::open(folder.path()).unwrap_err().to_string();
+    message.replace(&format!("{}/", folder.path().display()), "")
+}
+
+fn config(field: &str, value: &str) -> String {
+    refused(|folder| {
+        let path = folder.join("config.json");
+        let mut json: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+        json[field] = serde_json::from_str(value).unwrap();
+        fs::write(&path, json.to_string()).unwrap();
+    })
+}
+
+#[test]
+fn configurations() {
+    assert_snapshot!(config("d_model", "33"), @"config.json: d_model 33 is not divisible by encoder_attention_heads 4");
+    assert_snapshot!(config("model_type", "\"bert\""), @r#"config.json: model_type "bert" is not supported; expected "marian" or "cognate""#);
+    assert_snapshot!(config("activation_function", "\"softplus\""), @r#"config.json: activation_function "softplus" is not supported; expected one of relu, gelu, swish, silu, tanh"#);
+    assert_snapshot!(config("decoder_layers", "0"), @"config.json: decoder_layers wants 1 to 16777216, found 0");
+    assert_snapshot!(config("decoder_layers", "100000"), @"config.json: decoder_layers wants at most 1024, found 100000");
+    assert_snapshot!(config("eos_token_id", "120"), @"config.json: eos_token_id 120 is outside the vocabulary of 120");
+    assert_snapshot!(config("vocab_size", "-1"), @"config.json: invalid value: integer `-1`, expected usize");
+    assert_snapshot!(config("decoder_vocab_size", "99"), @"config.json: decoder_vocab_size 99 is not supported; expected vocab_size 120");
+    assert_snapshot!(config("tie_word_embeddings", "false"), @"config.json: tie_word_embeddings false is not supported; expected true");
+    let folder = |text: &'static str| refused(move |folder| fs::write(folder.join("config.json"), text).unwrap());
+    assert_snapshot!(folder("{"), @"config.json: not JSON: EOF while parsing an object at line 1 column 1");
+    assert_snapshot!(folder("{}"), @r#"config.json: model_type is missing; expected "marian" or "cognate""#);
+}
+
+#[test]
+fn files() {
+    assert_snapshot!(refused(|folder| fs::remove_file(folder.join("config.json")).unwrap()), @"config.json: No such file or directory (os error 2)");
+    assert_snapshot!(refused(|folder| fs::remove_file(folder.join("model.safetensors")).unwrap()), @"model.safetensors: No such file or directory (os error 2)");
+    let truncated = |len| {
+        refused(move |folder| {
+            let path = folder.join("model.safetensors");
+            let bytes = fs::read(&path).unwrap();
+            fs::write(&path, &bytes[..len]).unwrap();
+        })
+    };
+    assert_snapshot!(truncated(0), @"model.safetensors: no safetensors file of 0 bytes: header too small; was it truncated on its way?");
+    assert_snapshot!(truncated(100), @"");
+    assert_snapshot!(truncated(150_000), @"");
+}
+
+#[test]
+fn all_tensors_that_do_not_fit_are_named_together() {
+    let message = refused(|folder| {
+        let path = folder.join("model.safetensors");
+        let bytes = fs::read(&path).unwrap();
+        let mut tensors = SafeTensors::deserialize(&bytes).unwrap().tensors();
+        tensors.retain(|(name, _)| name != "model.decoder.layers.0.fc1.bias" && name != "model.encoder.layers.1.fc2.weight");
+        let short = vec![0; 4 * 16];
+        tensors.push(("model.surplus".into(), TensorView::new(Dtype::F32, vec![16], &short).unwrap()));
+        for (name, tensor) in &mut tensors {
+            match name.as_str() {
+                "model.encoder.layers.0.fc1.bias" => *tensor = TensorView::new(Dtype::F32, vec![16], &short).unwrap(),
+                "model.encoder.layers.0.fc2.bias" => *tensor = TensorView::new(Dtype::F16, vec![32], &short).unwrap(),
+                _ => {}
+            }
+        }
+        // A tied tensor saved twice, with other values.
+        let other = vec![1; 4 * 120 * 32];
+        tensors.push(("lm_head.weight".into(), TensorView::new(Dtype::F32, vec![120, 32], &other).unwrap()));
+        let changed = safetensors::serialize(tensors, None).unwrap();
+        fs::write(&path, changed).unwrap();
+    });
+    assert_snapshot!(message, @r"
+    model.safetensors: weights do not fit config.json
+      lm_head.weight: differs from the tensor that it should repeat
+      model.encoder.layers.0.fc1.bias: expected [64], found [16]
+      model.encoder.layers.0.fc2.bias: expected F32, found F16; save the checkpoint in float32
+      model.encoder.layers.1.fc2.weight: missing, expected F32 [32, 64]
+      model.decoder.layers.0.fc1.bias: missing, expected F32 [64]
+      model.surplus: in the file, but not in the model of config.json
+    ");
+}

@@ -1,0 +1,109 @@
+//! Where the evaluators meet: one [`Session`] trait over the reference evaluator, tract and ONNX Runtime.
+//!
+//! [`Runtime::load`] makes a [`Session`] from a [`Source`]: a [`Program`] in memory (the reference evaluates it) or an
+//! exported ONNX file (tract and ONNX Runtime execute it). Values pass from call to call without a visit to the host:
+//! what one [`Session::run`] returns may be given to the next as it is.
+//!
+//! This crate knows no text and no Transformer.
+
+mod choose;
+mod error;
+#[cfg(feature = "ort")]
+mod ort;
+#[cfg(feature = "reference")]
+mod reference;
+#[cfg(any(feature = "tract", feature = "ort"))]
+mod signature;
+#[cfg(feature = "tract")]
+mod tract;
+mod value;
+
+#[cfg(feature = "ort")]
+pub use crate::ort::Ort;
+pub use choose::{Engine, available};
+pub use error::{Error, ErrorKind, Result};
+#[cfg(feature = "reference")]
+pub use reference::Reference;
+#[cfg(feature = "tract")]
+pub use tract::Tract;
+pub use value::{Held, Value, Values};
+
+use cognate_graph::Program;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+/// What a session executes.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// A graph with its weights.
+    Graph(Program),
+    /// An ONNX file; external data lies beside it.
+    Onnx(PathBuf),
+}
+
+impl Source {
+    /// The file, for an engine that executes no graphs.
+    #[cfg(any(feature = "tract", feature = "ort"))]
+    fn onnx_file(&self, engine: &str) -> Result<&std::path::Path> {
+        match self {
+            Source::Graph(program) => {
+                let message = format!("{engine} runs exported ONNX files, not graphs in memory; export it first, or choose reference");
+                Err(Error::new(ErrorKind::Load, program.graph().name(), message))
+            }
+            Source::Onnx(path) if path.is_file() => Ok(path),
+            Source::Onnx(path) => {
+                let found = if path.exists() { "a folder" } else { "nothing" };
+                Err(Error::new(ErrorKind::Load, path.display(), format!("expected an exported ONNX file, found {found}")))
+            }
+        }
+    }
+}
+
+/// Where a session computes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Device {
+    /// The processor.
+    #[default]
+    Cpu,
+    /// An NVIDIA GPU, by ONNX Runtime's CUDA execution provider; loading fails where there is none.
+    Cuda,
+}
+
+/// How to load.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Where to compute.
+    pub device: Device,
+    /// Threads that one operation may use; the runtime's own choice if `None`.
+    pub threads: Option<NonZeroUsize>,
+}
+
+/// An engine that executes graphs.
+pub trait Runtime {
+    /// The engine's short name, as the command line takes it: `reference`, `tract`, `ort`.
+    fn name(&self) -> &'static str;
+
+    /// Prepares `source` for running.
+    ///
+    /// # Errors
+    /// If the engine cannot read or execute the source, or has no such device.
+    fn load(&self, source: &Source, options: &Options) -> Result<Box<dyn Session>>;
+}
+
+/// One loaded graph.
+pub trait Session {
+    /// What really executes, with version and provider, as `ONNX Runtime 1.31.1, CPUExecutionProvider`.
+    fn engine(&self) -> &str;
+
+    /// The names of the inputs, in the graph's order.
+    fn inputs(&self) -> &[String];
+
+    /// The names of the outputs, in the graph's order.
+    fn outputs(&self) -> &[String];
+
+    /// Computes every output from a value for every input.
+    ///
+    /// # Errors
+    /// If an input is missing, unknown, or has a type or shape that the graph does not take; or if the engine fails.
+    fn run(&mut self, inputs: &Values) -> Result<Values>;
+}

@@ -1,0 +1,134 @@
+//! ONNX Runtime: exported ONNX files on the processor, or on an NVIDIA GPU by CUDA.
+//!
+//! The library is found when the program runs, never linked or downloaded by the build. A process runs one library:
+//! the first that is opened. Its telemetry is off.
+
+mod library;
+mod placement;
+mod session;
+
+use self::library::{Found, Library, Places};
+use self::session::OrtSession;
+use crate::{Device, Error, ErrorKind, Options, Result, Runtime, Session, Source, Values};
+use ::ort::environment::{Environment, EnvironmentBuilder};
+use ::ort::ep::{CUDA, ExecutionProvider};
+use ::ort::logging::LogLevel;
+use std::collections::BTreeMap;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The library that this process runs. ONNX Runtime's environment lives until the process ends: it cannot be made twice.
+static OPENED: Mutex<Option<Ort>> = Mutex::new(None);
+
+/// Runs exported ONNX files on ONNX Runtime.
+#[derive(Clone, Debug)]
+pub struct Ort {
+    environment: Environment,
+    library: PathBuf,
+    version: String,
+}
+
+impl Ort {
+    /// The library that this process runs already; or else that of `ORT_DYLIB_PATH`, of `target/onnxruntime/` in or above
+    /// the program's and the current folder, or of the system.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] if there is none; [`ErrorKind::Library`] if what `ORT_DYLIB_PATH` names, or what
+    /// `target/onnxruntime/` holds, is not ONNX Runtime 1.24 or newer.
+    pub fn find() -> Result<Self> {
+        Self::find_for(Device::Cpu)
+    }
+
+    /// As [`Ort::find`], preferring a library that has the provider for `device`.
+    ///
+    /// # Errors
+    /// As [`Ort::find`]; and [`ErrorKind::Library`] if the process runs a library without that provider already.
+    pub fn find_for(device: Device) -> Result<Self> {
+        Self::search(device)?.map_err(|missing| Error::new(ErrorKind::Unavailable, "ort", missing))
+    }
+
+    /// Opens the library at `path`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Library`] if it is not ONNX Runtime 1.24 or newer, or if the process runs another one already.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        Self::start(library::probe(&path.display().to_string(), path)?)
+    }
+
+    /// The engine, or the account of a search without result.
+    pub(crate) fn search(device: Device) -> Result<Result<Self, String>> {
+        let opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(opened) = opened.filter(|opened| opened.serves(device)) {
+            return Ok(Ok(opened));
+        }
+        Ok(match library::search(&Places::of_process(), device)? {
+            Found::Library(library) => Ok(Self::start(library)?),
+            Found::Nothing(account) => Err(account),
+        })
+    }
+
+    fn start(library: Library) -> Result<Self> {
+        let wrong = |message: String| Error::new(ErrorKind::Library, library.path.display(), message);
+        let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(opened) = opened.as_ref() {
+            if opened.library == library.path {
+                return Ok(opened.clone());
+            }
+            let message = format!("a process runs one ONNX Runtime, and this one runs {} already", opened.library.display());
+            return Err(wrong(message));
+        }
+        let builder = ::ort::init_from(&library.path).map_err(|error| wrong(error.to_string()))?;
+        let environment = environment(builder.with_telemetry(false)).map_err(|error| wrong(error.to_string()))?;
+        Ok(opened.insert(Self { environment, library: library.path, version: library.version }).clone())
+    }
+
+    /// The library's path, or the name under which the system's loader knows it.
+    pub fn library(&self) -> &Path {
+        &self.library
+    }
+
+    /// The library's version, as `1.31.1`.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Whether the library was built with the provider for `device`; the device itself may still be missing.
+    pub fn serves(&self, device: Device) -> bool {
+        match device {
+            Device::Cpu => true,
+            Device::Cuda => CUDA::is_available().unwrap_or(false),
+        }
+    }
+
+    /// Runs the file at `path` once, and counts by ONNX Runtime's own profile how many nodes each execution provider ran.
+    ///
+    /// # Errors
+    /// If the file cannot be loaded or run, or the profile not be read.
+    pub fn placement(&self, path: &Path, options: &Options, inputs: &Values) -> Result<BTreeMap<String, usize>> {
+        placement::count(self, path, options, inputs)
+    }
+}
+
+/// ONNX Runtime's errors come back as values; it prints its log as well only if `ORT_LOG` sets the level (`warning`).
+fn environment(builder: EnvironmentBuilder) -> ::ort::Result<Environment> {
+    if env::var_os("ORT_LOG").is_some() {
+        return builder.build();
+    }
+    let environment = builder.with_logger(Arc::new(|_, _, _, _, _| {})).build()?;
+    // Otherwise a logger is given everything, down to the last detail.
+    environment.set_log_level(LogLevel::Fatal);
+    Ok(environment)
+}
+
+impl Runtime for Ort {
+    fn name(&self) -> &'static str {
+        "ort"
+    }
+
+    fn load(&self, source: &Source, options: &Options) -> Result<Box<dyn Session>> {
+        let path = source.onnx_file(self.name())?;
+        Ok(Box::new(OrtSession::load(self, path, options, None)?))
+    }
+}

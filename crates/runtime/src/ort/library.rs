@@ -1,0 +1,241 @@
+//! Finding the library, and asking it for its version before anything relies on it.
+//!
+//! In this order: `ORT_DYLIB_PATH`, which must be right if it is set; `onnxruntime/VERSION/` or
+//! `onnxruntime/VERSION-cuda/` in the folder `CARGO_TARGET_DIR`, or in a folder `target` in or above the program's and
+//! the current folder; the system's loader.
+
+use crate::{Device, Error, ErrorKind, Result};
+use ::ort::MINOR_VERSION;
+use ::ort::sys::{ORT_API_VERSION, OrtApiBase};
+use std::cmp::Reverse;
+use std::env;
+use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
+use std::error::Error as _;
+use std::ffi::{CStr, OsString};
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
+const VARIABLE: &str = "ORT_DYLIB_PATH";
+
+/// A library that is ONNX Runtime of an accepted version.
+#[derive(Debug)]
+pub(super) struct Library {
+    pub(super) path: PathBuf,
+    pub(super) version: String,
+    /// Keeps it loaded until the engine has opened it.
+    _handle: libloading::Library,
+}
+
+/// What a search gives.
+#[derive(Debug)]
+pub(super) enum Found {
+    Library(Library),
+    /// Where it looked in vain, and what to do.
+    Nothing(String),
+}
+
+/// Where to look.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Places {
+    /// `ORT_DYLIB_PATH`, if it is set and not empty.
+    pub(super) variable: Option<OsString>,
+    /// Folders that may hold `VERSION/` or `VERSION-cuda/`, nearest first.
+    pub(super) folders: Vec<PathBuf>,
+    /// Names that the system's loader may know.
+    pub(super) names: Vec<String>,
+}
+
+impl Places {
+    /// The places of this process.
+    pub(super) fn of_process() -> Self {
+        let set = |name| env::var_os(name).filter(|value| !value.is_empty());
+        let mut folders: Vec<PathBuf> = set("CARGO_TARGET_DIR").map(|target| Path::new(&target).join("onnxruntime")).into_iter().collect();
+        let program = env::current_exe().ok().and_then(|path| path.parent().map(Path::to_path_buf));
+        for start in [program, env::current_dir().ok()].into_iter().flatten() {
+            folders.extend(start.ancestors().map(|folder| folder.join("target").join("onnxruntime")));
+        }
+        let name = format!("{DLL_PREFIX}onnxruntime{DLL_SUFFIX}");
+        // Without its development files, a Linux system has only the versioned name.
+        let names = if DLL_SUFFIX == ".so" { vec![format!("{name}.1"), name] } else { vec![name] };
+        Self { variable: set(VARIABLE), folders, names }
+    }
+}
+
+/// Looks for a library, one with CUDA first if `device` asks for it.
+///
+/// # Errors
+/// If the variable names, or the nearest folder holds, something else than ONNX Runtime of an accepted version.
+pub(super) fn search(places: &Places, device: Device) -> Result<Found> {
+    if let Some(variable) = &places.variable {
+        let path = named(Path::new(variable));
+        return probe(&format!("{VARIABLE}: {}", path.display()), &path).map(Found::Library);
+    }
+    if let Some(path) = places.folders.iter().find_map(|folder| cached(folder, device)) {
+        return probe(&path.display().to_string(), &path).map(Found::Library);
+    }
+    // The system's library was not put there for this program: an unusable one is as none, and told in the account.
+    let mut unusable = String::new();
+    for name in &places.names {
+        let Ok(handle) = load(Path::new(name)) else { continue };
+        match identify(name, Path::new(name), handle) {
+            Ok(library) => return Ok(Found::Library(library)),
+            Err(error) => unusable.push_str(&format!(" ({error})")),
+        }
+    }
+    Ok(Found::Nothing(format!(
+        "no library of ONNX Runtime 1.{MINOR_VERSION} or newer: none named by {VARIABLE}, none in a folder `target/onnxruntime` in or \
+         above the program's or the current folder, none in the system{unusable}; run `cargo xtask onnxruntime`, or set {VARIABLE}"
+    )))
+}
+
+/// Opens the library at `path`, which a bare name leaves to the system's loader; errors begin with `place`.
+///
+/// # Errors
+/// If it is no library, not ONNX Runtime, or of a version that is not accepted.
+pub(super) fn probe(place: &str, path: &Path) -> Result<Library> {
+    let is_bare_name = path.parent() == Some(Path::new(""));
+    let path = match path.canonicalize() {
+        Ok(path) if path.is_file() => path,
+        Ok(_) => return Err(wrong(place, "a folder")),
+        Err(_) if is_bare_name => path.to_path_buf(),
+        Err(error) => return Err(wrong(place, format!("nothing: {error}"))),
+    };
+    // libloading keeps the system's own words as the cause.
+    let reason = |error: libloading::Error| error.source().map_or_else(|| error.to_string(), ToString::to_string);
+    let handle = load(&path).map_err(|error| wrong(place, format!("no library: {}", reason(error))))?;
+    identify(place, &path, handle)
+}
+
+fn load(path: &Path) -> Result<libloading::Library, libloading::Error> {
+    // SAFETY: loading runs the library's initialisers. The user, the cache or the system names this file as ONNX Runtime,
+    // whose initialisers ask nothing of the caller.
+    unsafe { libloading::Library::new(path) }
+}
+
+/// Asks a loaded library what it is.
+fn identify(place: &str, path: &Path, handle: libloading::Library) -> Result<Library> {
+    // SAFETY: the type is that of the function in ONNX Runtime's C header.
+    let base = unsafe { handle.get::<unsafe extern "system" fn() -> *const OrtApiBase>(b"OrtGetApiBase") };
+    let base = base.map_err(|_| wrong(place, "a library without the function OrtGetApiBase"))?;
+    // SAFETY: the function takes nothing and gives null or a pointer to a table that lives as long as the library.
+    let base = unsafe { base().as_ref() }.ok_or_else(|| wrong(place, "a library that offers no interface"))?;
+    // SAFETY: the table's functions are valid while the library is loaded; the text is static and ends with zero.
+    let version = unsafe { CStr::from_ptr((base.GetVersionString)()) }.to_string_lossy().into_owned();
+    // SAFETY: as above; the function gives null for a version that it does not know.
+    if release(&version) < Some((1, MINOR_VERSION)) || unsafe { (base.GetApi)(ORT_API_VERSION) }.is_null() {
+        return Err(wrong(place, format!("version {version}")));
+    }
+    Ok(Library { path: path.to_path_buf(), version, _handle: handle })
+}
+
+fn wrong(place: &str, found: impl Display) -> Error {
+    Error::new(ErrorKind::Library, place, format!("expected the library of ONNX Runtime 1.{MINOR_VERSION} or newer, found {found}"))
+}
+
+/// A relative path is one from the current folder or else from the program's.
+fn named(path: &Path) -> PathBuf {
+    let program = env::current_exe().ok().and_then(|program| Some(program.parent()?.join(path)));
+    match program {
+        Some(beside) if !path.exists() && beside.exists() => beside,
+        Some(_) | None => path.to_path_buf(),
+    }
+}
+
+/// The library in the best subfolder: with CUDA if `device` asks for it and plain otherwise, then the newest.
+fn cached(folder: &Path, device: Device) -> Option<PathBuf> {
+    let mut versions: Vec<_> = entries(folder)
+        .filter_map(|path| {
+            let name = path.file_name()?.to_str()?;
+            let (version, has_cuda) = name.strip_suffix("-cuda").map_or((name, false), |version| (version, true));
+            let numbers = numbers(version);
+            (!numbers.is_empty()).then_some((has_cuda == (device == Device::Cuda), numbers, path))
+        })
+        .collect();
+    versions.sort_by_key(|(fits, numbers, _)| Reverse((*fits, numbers.clone())));
+    versions.into_iter().find_map(|(.., path)| library_in(&path))
+}
+
+fn library_in(folder: &Path) -> Option<PathBuf> {
+    let is_library = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let rest = name.and_then(|name| name.strip_prefix(DLL_PREFIX)?.strip_prefix("onnxruntime"));
+        // `libonnxruntime.so.1.31.1` or `libonnxruntime.1.31.1.dylib`, and not `libonnxruntime_providers_shared.so`.
+        rest.is_some_and(|rest| rest.starts_with('.') && rest.contains(DLL_SUFFIX))
+    };
+    entries(folder).filter(is_library).min()
+}
+
+/// The paths in `folder`; none if it cannot be read.
+fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
+}
+
+/// The first two numbers of a library's version, whatever follows.
+fn release(version: &str) -> Option<(u32, u32)> {
+    let mut parts = version.split('.');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+/// `1.31.1` as `[1, 31, 1]`; empty if it is no version.
+fn numbers(version: &str) -> Vec<u32> {
+    version.split('.').map(|number| number.parse().ok()).collect::<Option<_>>().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Makes the named files, which hold no library, and gives the one that a search for `device` takes.
+    fn chosen(files: &[&str], device: Device) -> String {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        for file in files {
+            let path = root.path().join(file);
+            std::fs::create_dir_all(path.parent().expect("inside the root")).expect("a folder");
+            std::fs::write(path, "no library").expect("a file");
+        }
+        let folders = ["a/target/onnxruntime", "target/onnxruntime"].map(|folder| root.path().join(folder)).into();
+        let places = Places { folders, ..Places::default() };
+        match search(&places, device) {
+            Ok(Found::Library(_)) => panic!("a text file was taken for a library"),
+            Ok(Found::Nothing(_)) => "nothing".into(),
+            Err(error) => {
+                let text = error.to_string();
+                let inside = text.split_once(root.path().to_str().expect("UTF-8")).expect("the error names the file").1;
+                inside.split(": ").next().expect("a path").trim_start_matches('/').to_string()
+            }
+        }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn nearest_folder_then_device_then_newest_version() {
+        let (plain, cuda, newer) = (
+            "target/onnxruntime/1.9.0/libonnxruntime.so.1.9.0",
+            "target/onnxruntime/1.9.0-cuda/libonnxruntime.so.1.9.0",
+            "target/onnxruntime/1.31.1/libonnxruntime.so.1.31.1",
+        );
+        let near = "a/target/onnxruntime/1.8.0/libonnxruntime.so";
+        let cases: [(&[&str], Device, &str); 9] = [
+            (&[], Device::Cpu, "nothing"),
+            (&[plain, cuda], Device::Cpu, plain),
+            (&[plain, cuda], Device::Cuda, cuda),
+            (&[cuda], Device::Cpu, cuda),
+            (&[plain, newer], Device::Cpu, newer),
+            (&[newer, cuda], Device::Cuda, cuda),
+            (&[newer, near], Device::Cpu, near),
+            (&["target/onnxruntime/1.31.1/libonnxruntime_providers_shared.so"], Device::Cpu, "nothing"),
+            (&["target/onnxruntime/latest/libonnxruntime.so"], Device::Cpu, "nothing"),
+        ];
+        let failures: Vec<_> = cases.iter().filter(|(files, device, wanted)| chosen(files, *device) != *wanted).collect();
+        assert!(failures.is_empty(), "chosen otherwise: {failures:?}");
+    }
+
+    #[test]
+    fn versions_are_compared_as_numbers() {
+        assert_eq!(numbers("1.31.1"), [1, 31, 1]);
+        assert!(numbers("1.9.0") < numbers("1.31.1"));
+        assert_eq!(numbers("1.31.1-dev"), [0u32; 0]);
+        assert_eq!(release("1.32.0+vendor.2"), Some((1, 32)));
+        assert_eq!(release("unknown"), None);
+    }
+}

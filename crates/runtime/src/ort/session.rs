@@ -1,0 +1,251 @@
+//! One file loaded by ONNX Runtime, and the tensors that it keeps.
+//!
+//! What a run returns stays where it was computed, in the processor's memory or in the GPU's, shared by reference count: a
+//! `present` given back as `past` is not copied. It comes to the host when asked for.
+
+use crate::ort::Ort;
+use crate::signature::{Axis, Element, Given, Input, Signature};
+use crate::{Device, Error, ErrorKind, Held, Options, Result, Session, Value, Values};
+use ::ort::ep::CUDA;
+use ::ort::memory::{AllocationDevice, AllocatorType, MemoryInfo, MemoryType};
+use ::ort::session::{Session as Engine, SessionInputValue, builder::SessionBuilder};
+use ::ort::value::{DynTensor, DynTensorValueType, DynValue, Outlet, PrimitiveTensorElementType, TensorElementType, TensorRef, ValueType};
+use ndarray::ArrayD;
+use std::any::Any;
+use std::fmt::{Debug, Display};
+use std::path::Path;
+use std::sync::Arc;
+
+pub(super) struct OrtSession {
+    session: Engine,
+    signature: Signature,
+    engine: String,
+    device: Device,
+}
+
+impl OrtSession {
+    /// Loads the file at `path`; with `profile`, ONNX Runtime writes its profile to a file of that beginning.
+    pub(super) fn load(ort: &Ort, path: &Path, options: &Options, profile: Option<&Path>) -> Result<Self> {
+        let place = path.display().to_string();
+        let engine = format!("ONNX Runtime {}, {}", ort.version, provider(options.device));
+        let wrong = |error: ::ort::Error| {
+            let text = one_line(&error);
+            // The provider is there, and finds no GPU or one that fails.
+            let kind = if text.contains("CUDA failure") { ErrorKind::Unavailable } else { ErrorKind::Load };
+            Error::new(kind, &place, format!("{engine} cannot load it: {text}"))
+        };
+        let mut builder = builder(ort, options, profile).map_err(wrong)?;
+        if options.device == Device::Cuda {
+            builder = with_cuda(ort, builder)?;
+        }
+        let session = builder.commit_from_file(path).map_err(wrong)?;
+        let outputs = session.outputs().iter().map(|output| output.name().to_string()).collect();
+        let signature = Signature::new(place, session.inputs().iter().map(input).collect(), outputs);
+        Ok(Self { session, signature, engine, device: options.device })
+    }
+
+    /// Ends the profile that [`OrtSession::load`] began, and gives the file's path.
+    pub(super) fn end_profile(&mut self) -> Result<String> {
+        self.session.end_profiling().map_err(|error| Error::new(ErrorKind::Run, self.signature.place(), error))
+    }
+
+    fn run_on_host(&mut self, inputs: Vec<SessionInputValue<'_>>) -> ::ort::Result<Values> {
+        let names = self.signature.input_names().iter().map(String::as_str);
+        let outputs = self.session.run(names.zip(inputs).collect::<Vec<_>>())?;
+        outputs.into_iter().map(held).collect()
+    }
+
+    fn run_on_gpu(&mut self, inputs: Vec<SessionInputValue<'_>>) -> ::ort::Result<Values> {
+        // A binding of its own for each run: outputs of a binding run again are written over those of the run before.
+        let mut binding = self.session.create_binding()?;
+        for (name, value) in self.signature.input_names().iter().zip(&inputs) {
+            binding.bind_input(name, value)?;
+        }
+        let gpu = MemoryInfo::new(AllocationDevice::CUDA, 0, AllocatorType::Device, MemoryType::Default)?;
+        for name in self.signature.output_names() {
+            binding.bind_output_to_device(name, &gpu)?;
+        }
+        binding.synchronize_inputs()?;
+        let outputs = self.session.run_binding(&binding)?;
+        outputs.into_iter().map(held).collect()
+    }
+}
+
+fn provider(device: Device) -> &'static str {
+    match device {
+        Device::Cpu => "CPUExecutionProvider",
+        Device::Cuda => "CUDAExecutionProvider",
+    }
+}
+
+fn builder(ort: &Ort, options: &Options, profile: Option<&Path>) -> ::ort::Result<SessionBuilder> {
+    // A pattern is kept for each combination of sizes, and a decoder's past has another size at every step.
+    let mut builder = Engine::builder(&ort.environment)?.with_memory_pattern(std::env::var_os("TMP_PATTERN").is_some())?;
+    if let Some(threads) = options.threads {
+        builder = builder.with_intra_threads(threads.get())?;
+    }
+    if let Some(profile) = profile {
+        builder = builder.with_profiling(profile)?;
+    }
+    Ok(builder)
+}
+
+/// Registers CUDA's provider, or fails: ONNX Runtime by itself would go on without it on the processor.
+fn with_cuda(ort: &Ort, builder: SessionBuilder) -> Result<SessionBuilder> {
+    let missing = |message: String| Error::new(ErrorKind::Unavailable, "ort: device cuda", message);
+    let library = ort.library.display();
+    if !ort.serves(Device::Cuda) {
+        let message = format!(
+            "expected a library with CUDAExecutionProvider, found {library} without; run `cargo xtask onnxruntime --cuda`, or leave out `--device cuda`"
+        );
+        return Err(missing(message));
+    }
+    // TF32 rounds the factors of every product to 10 bits: errors near 1e-3, where f32 promises 1e-5.
+    let cuda = CUDA::default().with_tf32(false).build().error_on_failure();
+    builder.with_execution_providers([cuda]).map_err(|error| {
+        let needs = "it needs an NVIDIA GPU with CUDA and cuDNN of the library's versions; or leave out `--device cuda`";
+        missing(format!("{library} cannot start CUDAExecutionProvider: {}; {needs}", one_line(&error)))
+    })
+}
+
+/// ONNX Runtime ends some messages with a new line, and breaks others.
+fn one_line(error: &impl Display) -> String {
+    error.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+impl Session for OrtSession {
+    fn engine(&self) -> &str {
+        &self.engine
+    }
+
+    fn inputs(&self) -> &[String] {
+        self.signature.input_names()
+    }
+
+    fn outputs(&self) -> &[String] {
+        self.signature.output_names()
+    }
+
+    fn run(&mut self, inputs: &Values) -> Result<Values> {
+        let given = inputs.iter().map(|(name, value)| Ok((name, lent(value, self.device)?))).collect::<Result<Vec<_>>>()?;
+        let arranged = self.signature.arrange(given)?;
+        let outputs = match self.device {
+            Device::Cpu => self.run_on_host(arranged),
+            Device::Cuda => self.run_on_gpu(arranged),
+        };
+        outputs.map_err(|error| Error::new(ErrorKind::Run, self.signature.place(), format!("{} failed: {}", self.engine, one_line(&error))))
+    }
+}
+
+fn input(outlet: &Outlet) -> Input {
+    let (element, axes) = match outlet.dtype() {
+        ValueType::Tensor { ty, shape, dimension_symbols } => {
+            let axes = shape.iter().zip(dimension_symbols.iter()).map(|(&size, symbol)| match usize::try_from(size) {
+                Ok(size) => Axis::Size(size),
+                Err(_) if symbol.is_empty() => Axis::Open,
+                Err(_) => Axis::Symbol(symbol.clone()),
+            });
+            (element_name(*ty), Some(axes.collect()))
+        }
+        other => (other.to_string().into(), None),
+    };
+    Input { name: outlet.name().to_string(), element, axes }
+}
+
+fn element_name(element: TensorElementType) -> Element {
+    match element {
+        TensorElementType::Float32 => "f32".into(),
+        TensorElementType::Float64 => "f64".into(),
+        TensorElementType::Int64 => "i64".into(),
+        other => other.to_string().into(),
+    }
+}
+
+impl Given for SessionInputValue<'_> {
+    fn element(&self) -> Element {
+        self.dtype().tensor_type().map_or_else(|| self.dtype().to_string().into(), element_name)
+    }
+
+    fn shape(&self) -> Vec<usize> {
+        self.dtype().tensor_shape().map(|shape| sizes(shape)).unwrap_or_default()
+    }
+}
+
+fn sizes(shape: &[i64]) -> Vec<usize> {
+    shape.iter().map(|&size| usize::try_from(size).unwrap_or_default()).collect()
+}
+
+/// A value as ONNX Runtime takes it: its own tensors and contiguous host arrays as they are, others copied.
+fn lent(value: &Value, device: Device) -> Result<SessionInputValue<'_>> {
+    match value {
+        Value::F32(array) => lent_array(array, device),
+        Value::F64(array) => lent_array(array, device),
+        Value::I64(array) => lent_array(array, device),
+        Value::Held(held) => match held.as_any().downcast_ref::<OrtTensor>() {
+            Some(own) if device == Device::Cuda || own.tensor.memory_info().is_cpu_accessible() => Ok(own.tensor.view().into()),
+            Some(_) | None => match held.to_host()? {
+                Value::F32(array) => owned(array),
+                Value::F64(array) => owned(array),
+                Value::I64(array) => owned(array),
+                Value::Held(_) => Err(brought("a value on the host is held by another engine")),
+            },
+        },
+    }
+}
+
+fn lent_array<T: PrimitiveTensorElementType + Clone + Debug + 'static>(array: &ArrayD<T>, device: Device) -> Result<SessionInputValue<'_>> {
+    // A binding copies what it does not own, and panics where it cannot: it gets its own.
+    if device == Device::Cpu && array.is_standard_layout() {
+        return Ok(TensorRef::from_array_view(array.view()).map_err(brought)?.into());
+    }
+    owned(array.clone())
+}
+
+fn owned<'v, T: PrimitiveTensorElementType + Clone + Debug + 'static>(array: ArrayD<T>) -> Result<SessionInputValue<'v>> {
+    Ok(::ort::value::Tensor::from_array(array).map_err(brought)?.into())
+}
+
+fn held((name, value): (&str, DynValue)) -> ::ort::Result<(String, Value)> {
+    let tensor = value.downcast::<DynTensorValueType>()?;
+    let shape = sizes(tensor.shape());
+    Ok((name.to_string(), Value::Held(Arc::new(OrtTensor { tensor, shape }))))
+}
+
+fn brought(reason: impl Display) -> Error {
+    Error::new(ErrorKind::Run, "ONNX Runtime", format!("cannot move a value between the host and the engine: {reason}"))
+}
+
+/// A tensor in ONNX Runtime's memory, on the processor or on the GPU.
+#[derive(Debug)]
+struct OrtTensor {
+    tensor: DynTensor,
+    shape: Vec<usize>,
+}
+
+impl Held for OrtTensor {
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn to_host(&self) -> Result<Value> {
+        if !self.tensor.memory_info().is_cpu_accessible() {
+            return host(&self.tensor.to(AllocationDevice::CPU, 0).map_err(brought)?);
+        }
+        host(&self.tensor)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+fn host(tensor: &DynTensor) -> Result<Value> {
+    let value = match tensor.data_type() {
+        TensorElementType::Float32 => tensor.try_extract_array::<f32>().map(|view| view.to_owned().into()),
+        TensorElementType::Float64 => tensor.try_extract_array::<f64>().map(|view| view.to_owned().into()),
+        TensorElementType::Int64 => tensor.try_extract_array::<i64>().map(|view| view.to_owned().into()),
+        TensorElementType::Bool => tensor.try_extract_array::<bool>().map(|view| view.mapv(i64::from).into()),
+        other => return Err(brought(format!("expected elements of f32, f64, i64 or bool, found {other}"))),
+    };
+    value.map_err(brought)
+}

@@ -1,0 +1,126 @@
+//! The reference evaluator as a runtime: the oracle that the others are measured against.
+
+use crate::{Device, Error, ErrorKind, Options, Result, Runtime, Session, Source, Value, Values};
+use cognate_eval::{Evaluator, Float, Value as Computed};
+use cognate_graph::Program;
+use ndarray::ArrayD;
+
+/// Evaluates graphs in memory; refuses ONNX files. Single-threaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reference {
+    /// In single precision, as engines do.
+    F32,
+    /// In double precision: what engines approximate.
+    F64,
+}
+
+impl Runtime for Reference {
+    fn name(&self) -> &'static str {
+        "reference"
+    }
+
+    fn load(&self, source: &Source, options: &Options) -> Result<Box<dyn Session>> {
+        if options.device != Device::Cpu {
+            return Err(Error::new(ErrorKind::Unavailable, self.name(), "evaluates on the processor only; leave out `--device cuda`"));
+        }
+        match source {
+            Source::Graph(program) => Ok(match self {
+                Reference::F32 => Box::new(Evaluation::<f32>::new(program, "reference evaluator, f32")),
+                Reference::F64 => Box::new(Evaluation::<f64>::new(program, "reference evaluator, f64")),
+            }),
+            Source::Onnx(path) => {
+                let message = "the reference evaluates graphs, not ONNX files; give the checkpoint, or choose tract or ort";
+                Err(Error::new(ErrorKind::Load, path.display(), message))
+            }
+        }
+    }
+}
+
+struct Evaluation<F> {
+    graph: String,
+    inputs: Vec<String>,
+    outputs: Vec<String>,
+    evaluator: Evaluator<F>,
+    engine: &'static str,
+}
+
+impl<F: Float> Evaluation<F> {
+    fn new(program: &Program, engine: &'static str) -> Self {
+        let graph = program.graph();
+        Self {
+            graph: graph.name().into(),
+            inputs: graph.inputs().map(|(_, node)| node.name.clone()).collect(),
+            outputs: graph.outputs().iter().map(|output| output.name.clone()).collect(),
+            evaluator: Evaluator::new(program),
+            engine,
+        }
+    }
+}
+
+/// A precision whose values cross to and from [`Value`].
+trait Host: Float {
+    fn bring(value: &Value) -> Result<ArrayD<Self>>;
+    fn give(array: ArrayD<Self>) -> Value;
+}
+
+impl Host for f32 {
+    fn bring(value: &Value) -> Result<ArrayD<f32>> {
+        value.to_f32()
+    }
+    fn give(array: ArrayD<f32>) -> Value {
+        Value::F32(array)
+    }
+}
+
+impl Host for f64 {
+    fn bring(value: &Value) -> Result<ArrayD<f64>> {
+        value.to_f64()
+    }
+    fn give(array: ArrayD<f64>) -> Value {
+        Value::F64(array)
+    }
+}
+
+impl<F: Host> Session for Evaluation<F> {
+    fn engine(&self) -> &str {
+        self.engine
+    }
+
+    fn inputs(&self) -> &[String] {
+        &self.inputs
+    }
+
+    fn outputs(&self) -> &[String] {
+        &self.outputs
+    }
+
+    fn run(&mut self, inputs: &Values) -> Result<Values> {
+        if let Some((name, _)) = inputs.iter().find(|(name, _)| !self.inputs.iter().any(|known| known == name)) {
+            let message = format!("unknown input; the graph has {}", self.inputs.join(", "));
+            return Err(Error::new(ErrorKind::Input, format!("{}: input {name}", self.graph), message));
+        }
+        let mut given = Vec::new();
+        for (name, value) in inputs.iter() {
+            let value = match value {
+                Value::I64(array) => Computed::Int(array.to_shared()),
+                Value::Held(held) => match held.to_host()? {
+                    Value::I64(array) => Computed::Int(array.into_shared()),
+                    other => Computed::Float(F::bring(&other)?.into_shared()),
+                },
+                other => Computed::Float(F::bring(other)?.into_shared()),
+            };
+            given.push((name, value));
+        }
+        let lookup = |name: &str| given.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone());
+        let computed = self.evaluator.run(lookup).map_err(|error| match error.kind() {
+            cognate_eval::ErrorKind::Input => Error::new(ErrorKind::Input, "reference", error),
+            _ => Error::new(ErrorKind::Run, "reference", error),
+        })?;
+        let give = |value: Computed<F>| match value {
+            Computed::Float(array) => F::give(array.into_owned()),
+            Computed::Int(array) => Value::I64(array.into_owned()),
+            Computed::Bool(array) => Value::I64(array.mapv(i64::from)),
+        };
+        Ok(computed.into_iter().map(|(name, value)| (name, give(value))).collect())
+    }
+}

@@ -1,0 +1,203 @@
+//! What a loaded graph takes, and the check of what it is given before an engine sees it.
+//!
+//! An axis is a size, a name (`batch`), or open. A name must have one size in all inputs of one run.
+
+use crate::{Error, ErrorKind, Result};
+use std::borrow::Cow;
+use std::fmt;
+
+/// The name of an element type, as `f32`.
+pub(crate) type Element = Cow<'static, str>;
+
+/// One axis of an input, as the file declares it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Axis {
+    Size(usize),
+    Symbol(String),
+    Open,
+}
+
+impl fmt::Display for Axis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Axis::Size(size) => write!(f, "{size}"),
+            Axis::Symbol(name) => f.write_str(name),
+            Axis::Open => f.write_str("?"),
+        }
+    }
+}
+
+/// An input, as the file declares it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Input {
+    pub(crate) name: String,
+    pub(crate) element: Element,
+    /// `None` where the file leaves even the rank open.
+    pub(crate) axes: Option<Vec<Axis>>,
+}
+
+impl fmt::Display for Input {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(axes) = &self.axes else { return write!(f, "{} of any shape", self.element) };
+        let axes: Vec<_> = axes.iter().map(Axis::to_string).collect();
+        write!(f, "{} [{}]", self.element, axes.join(", "))
+    }
+}
+
+/// A value that an engine can take, before it does.
+pub(crate) trait Given {
+    fn element(&self) -> Element;
+    fn shape(&self) -> Vec<usize>;
+}
+
+/// The inputs and outputs of a loaded file.
+#[derive(Debug)]
+pub(crate) struct Signature {
+    /// The file, for errors.
+    place: String,
+    inputs: Vec<Input>,
+    input_names: Vec<String>,
+    output_names: Vec<String>,
+}
+
+impl Signature {
+    pub(crate) fn new(place: String, inputs: Vec<Input>, output_names: Vec<String>) -> Self {
+        let input_names = inputs.iter().map(|input| input.name.clone()).collect();
+        Self { place, inputs, input_names, output_names }
+    }
+
+    pub(crate) fn place(&self) -> &str {
+        &self.place
+    }
+
+    pub(crate) fn input_names(&self) -> &[String] {
+        &self.input_names
+    }
+
+    pub(crate) fn output_names(&self) -> &[String] {
+        &self.output_names
+    }
+
+    /// The given values in the graph's order, if they are what it takes.
+    pub(crate) fn arrange<'n, T: Given>(&self, given: impl IntoIterator<Item = (&'n str, T)>) -> Result<Vec<T>> {
+        let mut slots: Vec<Option<T>> = self.inputs.iter().map(|_| None).collect();
+        for (name, value) in given {
+            match self.input_names.iter().position(|known| known == name) {
+                Some(index) => slots[index] = Some(value),
+                None => return Err(self.error(name, format!("unknown input; the graph has {}", self.input_names.join(", ")))),
+            }
+        }
+        let mut arranged = Vec::with_capacity(slots.len());
+        let mut sizes = Sizes::default();
+        for (input, slot) in self.inputs.iter().zip(slots) {
+            let value = slot.ok_or_else(|| self.error(&input.name, format!("expected {input}, found nothing")))?;
+            self.check(input, &value, &mut sizes)?;
+            arranged.push(value);
+        }
+        Ok(arranged)
+    }
+
+    fn check<'s>(&'s self, input: &'s Input, value: &impl Given, sizes: &mut Sizes<'s>) -> Result<()> {
+        let (element, shape) = (value.element(), value.shape());
+        let wrong = |but: String| self.error(&input.name, format!("expected {input}, found {element} {shape:?}{but}"));
+        let axes = input.axes.as_deref();
+        if element != input.element || axes.is_some_and(|axes| axes.len() != shape.len()) {
+            return Err(wrong(String::new()));
+        }
+        for (axis, &size) in axes.unwrap_or_default().iter().zip(&shape) {
+            match axis {
+                Axis::Size(wanted) if *wanted != size => return Err(wrong(String::new())),
+                Axis::Symbol(symbol) => {
+                    if let Some((before, place)) = sizes.bind(symbol, size, &input.name) {
+                        return Err(wrong(format!(", but {symbol} is {before} in input {place}")));
+                    }
+                }
+                Axis::Size(_) | Axis::Open => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn error(&self, input: &str, message: String) -> Error {
+        Error::new(ErrorKind::Input, format!("{}: input {input}", self.place), message)
+    }
+}
+
+/// The sizes of the named axes in one run, each with the input that gave it.
+#[derive(Default)]
+struct Sizes<'s>(Vec<(&'s str, usize, &'s str)>);
+
+impl<'s> Sizes<'s> {
+    /// Gives `symbol` a size; returns the size it has, with its input, if that differs.
+    fn bind(&mut self, symbol: &'s str, size: usize, input: &'s str) -> Option<(usize, &'s str)> {
+        match self.0.iter().find(|(known, ..)| *known == symbol) {
+            Some(&(_, before, place)) => (before != size).then_some((before, place)),
+            None => {
+                self.0.push((symbol, size, input));
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use insta::assert_snapshot;
+
+    struct Tensor(&'static str, Vec<usize>);
+
+    impl Given for Tensor {
+        fn element(&self) -> Element {
+            self.0.into()
+        }
+        fn shape(&self) -> Vec<usize> {
+            self.1.clone()
+        }
+    }
+
+    fn signature() -> Signature {
+        let input = |name: &str, element: &'static str, axes| Input { name: name.into(), element: element.into(), axes };
+        let symbol = |name: &str| Axis::Symbol(name.into());
+        let inputs = vec![
+            input("ids", "i64", Some(vec![symbol("batch"), symbol("src")])),
+            input("states", "f32", Some(vec![symbol("batch"), Axis::Open, Axis::Size(4)])),
+            input("free", "f32", None),
+        ];
+        Signature::new("decoder.onnx".into(), inputs, vec!["logits".into()])
+    }
+
+    fn ids(shape: [usize; 2]) -> (&'static str, Tensor) {
+        ("ids", Tensor("i64", shape.into()))
+    }
+
+    fn states(shape: &[usize]) -> (&'static str, Tensor) {
+        ("states", Tensor("f32", shape.into()))
+    }
+
+    fn free() -> (&'static str, Tensor) {
+        ("free", Tensor("f32", vec![7]))
+    }
+
+    #[test]
+    fn values_come_in_the_order_of_the_graph() {
+        let arranged = signature().arrange([free(), states(&[2, 0, 4]), ids([2, 3])]).expect("all fit");
+        let shapes: Vec<_> = arranged.into_iter().map(|tensor| tensor.1).collect();
+        assert_eq!(shapes, [vec![2, 3], vec![2, 0, 4], vec![7]]);
+    }
+
+    #[test]
+    fn errors_name_input_expected_and_found() {
+        let error = |given: Vec<(&'static str, Tensor)>| match signature().arrange(given) {
+            Ok(_) => "accepted".to_string(),
+            Err(error) => error.to_string(),
+        };
+        assert_snapshot!(error(vec![ids([2, 3]), free()]), @"decoder.onnx: input states: expected f32 [batch, ?, 4], found nothing");
+        assert_snapshot!(error(vec![ids([2, 3]), states(&[2, 1, 4])]), @"decoder.onnx: input free: expected f32 of any shape, found nothing");
+        assert_snapshot!(error(vec![("mask", free().1)]), @"decoder.onnx: input mask: unknown input; the graph has ids, states, free");
+        assert_snapshot!(error(vec![ids([2, 3]), ("states", Tensor("f64", vec![2, 1, 4])), free()]), @"decoder.onnx: input states: expected f32 [batch, ?, 4], found f64 [2, 1, 4]");
+        assert_snapshot!(error(vec![ids([2, 3]), states(&[2, 4]), free()]), @"decoder.onnx: input states: expected f32 [batch, ?, 4], found f32 [2, 4]");
+        assert_snapshot!(error(vec![ids([2, 3]), states(&[2, 1, 5]), free()]), @"decoder.onnx: input states: expected f32 [batch, ?, 4], found f32 [2, 1, 5]");
+        assert_snapshot!(error(vec![ids([2, 3]), states(&[3, 1, 4]), free()]), @"decoder.onnx: input states: expected f32 [batch, ?, 4], found f32 [3, 1, 4], but batch is 2 in input ids");
+    }
+}

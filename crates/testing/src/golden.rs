@@ -1,0 +1,118 @@
+//! PyTorch's answers for a golden model: `testdata/golden/FAMILY/golden.safetensors`.
+//!
+//! Which tensors there are, and their shapes, is written in `testdata/golden/README.md`.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use safetensors::{Dtype, SafeTensors};
+
+/// A tensor as other programs stored it: row-major values with their shape.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Array<T> {
+    /// Extents, outermost first; their product is the number of values.
+    pub shape: Vec<usize>,
+    /// The values, the last axis running fastest.
+    pub data: Vec<T>,
+}
+
+/// The named tensors of one golden model.
+#[derive(Debug, Clone)]
+pub struct Golden {
+    family: String,
+    floats: BTreeMap<String, Array<f32>>,
+    ids: BTreeMap<String, Array<i64>>,
+}
+
+impl Golden {
+    /// Reads the answers of `family`, such as `marian`.
+    ///
+    /// # Panics
+    /// When the file is missing, unreadable, or holds a type other than f32 and i64.
+    ///
+    /// ```
+    /// let golden = cognate_testing::Golden::open("marian");
+    /// assert_eq!(golden.ids("input_ids").shape, [3, 11]);
+    /// assert_eq!(golden.floats("logits").shape, [3, 7, 120]);
+    /// ```
+    pub fn open(family: &str) -> Golden {
+        let path = crate::golden(family).join("golden.safetensors");
+        let bytes = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let tensors = SafeTensors::deserialize(&bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let mut golden = Golden { family: family.to_owned(), floats: BTreeMap::new(), ids: BTreeMap::new() };
+        for (name, view) in tensors.tensors() {
+            let shape = view.shape().to_vec();
+            match view.dtype() {
+                Dtype::F32 => {
+                    let data = values(view.data(), f32::from_le_bytes);
+                    golden.floats.insert(name, Array { shape, data });
+                }
+                Dtype::I64 => {
+                    let data = values(view.data(), i64::from_le_bytes);
+                    golden.ids.insert(name, Array { shape, data });
+                }
+                other => panic!("{}: {name} is {other:?}, expected F32 or I64", path.display()),
+            }
+        }
+        golden
+    }
+
+    /// The f32 tensor `name`: hidden states, logits, attentions, scores.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn floats(&self, name: &str) -> &Array<f32> {
+        self.find(&self.floats, "f32", name)
+    }
+
+    /// The i64 tensor `name`: token ids and masks.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn ids(&self, name: &str) -> &Array<i64> {
+        self.find(&self.ids, "i64", name)
+    }
+
+    fn find<'a, T>(&self, tensors: &'a BTreeMap<String, Array<T>>, kind: &str, name: &str) -> &'a Array<T> {
+        tensors.get(name).unwrap_or_else(|| {
+            let known: Vec<_> = tensors.keys().collect();
+            panic!("golden/{}: no {kind} tensor {name}, there are {known:?}", self.family)
+        })
+    }
+}
+
+/// Little-endian values of `N` bytes each.
+fn values<T, const N: usize>(bytes: &[u8], parse: fn([u8; N]) -> T) -> Vec<T> {
+    let (chunks, rest) = bytes.as_chunks::<N>();
+    assert!(rest.is_empty(), "safetensors checks that lengths fit the type");
+    chunks.iter().map(|chunk| parse(*chunk)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marian_is_as_its_readme_says() {
+        let golden = Golden::open("marian");
+        for (name, shape) in [
+            ("encoder_last_hidden_state", &[3, 11, 32][..]),
+            ("logits", &[3, 7, 120]),
+            ("cross_attentions", &[2, 3, 4, 7, 11]),
+            ("beam4_scores", &[12]),
+        ] {
+            let array = golden.floats(name);
+            assert_eq!(array.shape, shape, "{name}");
+            assert_eq!(array.data.len(), shape.iter().product::<usize>(), "{name}");
+        }
+        let mask = golden.ids("attention_mask");
+        let lengths: Vec<i64> = mask.data.chunks(11).map(|row| row.iter().sum()).collect();
+        assert_eq!(lengths, [11, 7, 4]);
+    }
+
+    #[test]
+    #[should_panic(expected = "golden/marian: no f32 tensor greedy")]
+    fn a_missing_tensor_names_those_there_are() {
+        Golden::open("marian").floats("greedy");
+    }
+}

@@ -1,0 +1,118 @@
+//! What the tests of every crate stand on: the files under `testdata/`, and the tools a test may find or do without.
+//!
+//! A file that belongs to the repository must be there: its absence panics. A tool or a data set that is not part of
+//! the repository may be missing: its function says on standard error what is skipped and how to get it, and returns `None`.
+//!
+//! A dev-dependency only. This crate knows none of the other crates, no ONNX and no Transformer.
+
+mod golden;
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+pub use golden::{Array, Golden};
+
+/// The folder or file `testdata/NAME`.
+///
+/// # Panics
+/// When it does not exist.
+///
+/// ```
+/// assert!(cognate_testing::testdata("multi30k-en-de/config.json").is_file());
+/// ```
+pub fn testdata(name: &str) -> PathBuf {
+    let path = root().join("testdata").join(name);
+    assert!(path.exists(), "{}: no such test data; is the checkout whole?", path.display());
+    path
+}
+
+/// The real English-German MarianMT checkpoint that comes with the repository.
+pub fn bundled_checkpoint() -> PathBuf {
+    testdata("multi30k-en-de")
+}
+
+/// The folder of a golden model: a Hugging Face checkpoint with PyTorch's answers, which [`Golden`] reads.
+pub fn golden(family: &str) -> PathBuf {
+    testdata("golden").join(family)
+}
+
+/// The Multi30k text (`test_2016_flickr.en` and so on), or `None` where it is not at hand.
+///
+/// It is for research use and not part of the repository: looked for in the folder that `COGNATE_MULTI30K` names, then in
+/// `shared/data/multi30k` beside the checkout.
+///
+/// # Panics
+/// When `COGNATE_MULTI30K` is set and its folder does not hold the text.
+pub fn shared_multi30k() -> Option<PathBuf> {
+    const FILE: &str = "test_2016_flickr.en";
+    if let Some(folder) = env::var_os("COGNATE_MULTI30K").map(PathBuf::from) {
+        assert!(
+            folder.join(FILE).is_file(),
+            "COGNATE_MULTI30K: {} holds no {FILE}; name a folder with `data/task1/raw` of multi30k/dataset, unpacked",
+            folder.display()
+        );
+        return Some(folder);
+    }
+    let beside = root().parent()?.join("shared/data/multi30k");
+    if beside.join(FILE).is_file() {
+        return Some(beside);
+    }
+    skip("the Multi30k text is not at hand; set COGNATE_MULTI30K to a folder with `data/task1/raw` of multi30k/dataset, unpacked");
+    None
+}
+
+/// A Python that can import `onnx` and `numpy`, or `None`: `cargo xtask test` sets one up and names it in `COGNATE_PYTHON`.
+///
+/// # Panics
+/// When `COGNATE_PYTHON` is set and names no file.
+pub fn python() -> Option<PathBuf> {
+    let Some(path) = env::var_os("COGNATE_PYTHON").map(PathBuf::from) else {
+        skip("COGNATE_PYTHON names no Python with onnx; `cargo xtask test` sets one up");
+        return None;
+    };
+    assert!(path.is_file(), "COGNATE_PYTHON: {} is not a file", path.display());
+    Some(path)
+}
+
+/// Whether the tests of CUDA shall run: `cargo xtask test --cuda` sets `COGNATE_TEST_CUDA=1`.
+pub fn cuda() -> bool {
+    let wanted = env::var_os("COGNATE_TEST_CUDA").is_some_and(|value| value == "1");
+    if !wanted {
+        skip("CUDA is tested by `cargo xtask test --cuda`, on a machine with a GPU");
+    }
+    wanted
+}
+
+/// The top of the repository.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the crate lies in crates/testing")
+}
+
+/// Says that (part of) the running test is skipped, by the name of its thread, which is the test's.
+fn skip(reason: &str) {
+    let thread = std::thread::current();
+    eprintln!("{}: skipped: {reason}", thread.name().unwrap_or("test"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bundled_files_are_there() {
+        for file in ["config.json", "model.safetensors", "tokenizer.json", "reference/test_2016_flickr.greedy.de"] {
+            assert!(bundled_checkpoint().join(file).is_file(), "{file}");
+        }
+        assert!(golden("marian").join("golden.safetensors").is_file());
+    }
+
+    #[test]
+    fn every_folder_of_testdata_has_a_readme() {
+        let missing: Vec<_> = std::fs::read_dir(testdata("."))
+            .expect("testdata is readable")
+            .map(|entry| entry.expect("testdata is readable").path())
+            .filter(|path| path.is_dir() && !path.join("README.md").is_file())
+            .collect();
+        assert!(missing.is_empty(), "testdata: README.md is missing in {missing:?}");
+    }
+}

@@ -1,0 +1,107 @@
+//! What can go wrong with text and with the files that describe it.
+
+/// The result of this crate's calls.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An error that names the file, the line or the argument where it lies.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(transparent)]
+pub struct Error(#[from] Cause);
+
+/// What an [`Error`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A file that is missing or cannot be read.
+    File,
+    /// A file whose contents are not what they should be.
+    Format,
+    /// Arguments without a meaning: counts that differ, ids below 0.
+    Argument,
+    /// The tokenizer fails on a text.
+    Tokenizer,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Cause {
+    // Any file.
+    #[error("{file}: cannot read: {reason}")]
+    Unreadable { file: String, reason: String },
+
+    // tokenizer_file
+    #[error("{file}: no such file; expected Hugging Face's tokenizer.json, which lies beside a checkpoint's config.json")]
+    NoTokenizer { file: String },
+    #[error("{file}: no such file; the folder has {found}, but SentencePiece models are not read in its place")]
+    OnlySentencePiece { file: String, found: String },
+    #[error("{file}: is a folder; expected {expected}")]
+    Folder { file: String, expected: &'static str },
+    #[error("{file}: more than {limit} bytes; expected {expected}")]
+    TooLarge { file: String, limit: u64, expected: &'static str },
+    #[error("{file}: is a Git LFS pointer; fetch the file itself with `git lfs pull`")]
+    LfsPointer { file: String },
+    #[error("{file}: ends too early ({reason}); fetch the file again")]
+    Truncated { file: String, reason: String },
+    #[error("{file}: is not JSON ({reason}); expected {expected}")]
+    NotJson { file: String, reason: String, expected: &'static str },
+    #[error("{file}: is JSON, but not {expected}: {reason}")]
+    OtherJson { file: String, reason: String, expected: &'static str },
+    #[error(
+        "{file}: {place}: precompiled_charsmap is null, expected base64 text; \
+         conversions for the browser leave it out: take tokenizer.json from the original checkpoint"
+    )]
+    NullCharsmap { file: String, place: String },
+    #[error(
+        "{file}: {place}: precompiled_charsmap is damaged ({reason}), expected base64 of SentencePiece's \
+         normalization rules; fetch the file again"
+    )]
+    DamagedCharsmap { file: String, place: String, reason: String },
+    #[error("{file}: the tokenizers library refuses it: {reason}")]
+    Refused { file: String, reason: String },
+
+    // tokenizer
+    #[error("{file}: the tokenizers library cannot encode {text:?}: {reason}")]
+    Encode { file: String, text: String, reason: String },
+    #[error("{file}: the tokenizers library cannot decode {n_ids} ids: {reason}")]
+    Decode { file: String, n_ids: usize, reason: String },
+    #[error("{file}: id {id} at position {position} is negative; expected ids from 0 on")]
+    NegativeId { file: String, id: i64, position: usize },
+
+    // lines
+    #[error("{file}: line {line}: not UTF-8 at byte {byte}; convert the file to UTF-8")]
+    NotUtf8 { file: String, line: usize, byte: usize },
+    #[error("{file}: line {line}: longer than {limit} bytes; expected text with one sentence a line")]
+    LongLine { file: String, line: usize, limit: usize },
+    #[error("{file}: line {line}: cannot read: {reason}")]
+    UnreadableLine { file: String, line: usize, reason: String },
+
+    // bleu
+    #[error("BLEU: {hypotheses} hypotheses for {references} references; expected one reference a hypothesis")]
+    Counts { hypotheses: usize, references: usize },
+    #[error("BLEU: no sentences; expected at least one hypothesis and its reference")]
+    NoSentences,
+}
+
+impl Error {
+    /// What the error is about.
+    pub fn kind(&self) -> ErrorKind {
+        match self.0 {
+            Cause::Unreadable { .. }
+            | Cause::NoTokenizer { .. }
+            | Cause::OnlySentencePiece { .. }
+            | Cause::Folder { .. }
+            | Cause::UnreadableLine { .. } => ErrorKind::File,
+            Cause::TooLarge { .. }
+            | Cause::LfsPointer { .. }
+            | Cause::Truncated { .. }
+            | Cause::NotJson { .. }
+            | Cause::OtherJson { .. }
+            | Cause::NullCharsmap { .. }
+            | Cause::DamagedCharsmap { .. }
+            | Cause::Refused { .. }
+            | Cause::NotUtf8 { .. }
+            | Cause::LongLine { .. } => ErrorKind::Format,
+            Cause::NegativeId { .. } | Cause::Counts { .. } | Cause::NoSentences => ErrorKind::Argument,
+            Cause::Encode { .. } | Cause::Decode { .. } => ErrorKind::Tokenizer,
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Text on both sides of a model: tokenizers, lines of corpora, and the score of a translation.
+//!
+//! Knows no models, no graphs, no engines: text goes in and ids come out, ids go in and text comes out.
+//!
+//! - [`Tokenizer`]: Hugging Face's `tokenizer.json`, text to ids and back.
+//! - [`Lines`], [`read_lines`]: UTF-8 text, one sentence a line, with errors that name the line.
+//! - [`corpus_bleu`]: BLEU as sacreBLEU 2.6 computes it.
+//!
+//! ```
+//! use cognate_text::{Tokenizer, corpus_bleu};
+//!
+//! # fn main() -> cognate_text::Result<()> {
+//! # let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/multi30k-en-de");
+//! let tokenizer = Tokenizer::from_folder(folder)?;
+//! let ids = tokenizer.encode("A man in an orange hat.")?;
+//! assert_eq!(ids, [8, 20, 5, 30, 168, 93, 3, 0]);
+//! assert_eq!(tokenizer.decode(&ids)?, "A man in an orange hat.");
+//!
+//! let bleu = corpus_bleu(&["Ein Mann mit einem orangen Hut."], &["Ein Mann mit einem Hut."])?;
+//! assert_eq!(format!("{:.2}", bleu.score), "48.89");
+//! # Ok(())
+//! # }
+//! ```
+
+mod bleu;
+mod error;
+mod lines;
+mod mteval;
+mod tokenizer;
+mod tokenizer_file;
+
+pub use bleu::{Bleu, corpus_bleu};
+pub use error::{Error, ErrorKind, Result};
+pub use lines::{Lines, read_lines};
+pub use tokenizer::Tokenizer;

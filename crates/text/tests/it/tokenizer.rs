@@ -1,0 +1,135 @@
+//! The bundled model's tokenizer (`testdata/multi30k-en-de/README.md`) against Hugging Face's.
+
+use std::fs;
+
+use cognate_text::{ErrorKind, Tokenizer, read_lines};
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+
+use crate::{json, testdata};
+
+fn bundled() -> Tokenizer {
+    Tokenizer::from_folder(testdata("multi30k-en-de")).unwrap()
+}
+
+/// Expected ids and texts: transformers 4.57.6, `tokenizer(text).input_ids` and
+/// `tokenizer.decode(ids, skip_special_tokens=True)`.
+#[rustfmt::skip]
+const CASES: &[(&str, &[i64], &str)] = &[
+    ("A man in an orange hat starring at something.", &[8, 20, 5, 30, 168, 93, 997, 34, 22, 43, 263, 3, 0], "A man in an orange hat starring at something."),
+    ("", &[0], ""),
+    ("   ", &[27, 0], ""),
+    ("a  b   c", &[4, 515, 501, 0], "a b c"),
+    (" leading and trailing ", &[1809, 22, 21, 994, 22, 27, 0], "leading and trailing "),
+    ("Ein Fluß — „Größe“", &[10, 465, 1271, 1559, 27, 1, 703, 2067, 6694, 520, 0], "Ein Fluß  „Größe“"),
+    ("ﬁne Ａ ²", &[1034, 996, 8, 698, 0], "fine A 2"),
+    ("日本語 😀", &[27, 1, 27, 1, 0], " "),
+    ("a</s>b <unk>", &[4, 0, 515, 27, 1, 0], "a b "),
+    ("▁a", &[4, 0], "a"),
+    ("tab\tand\0nul\u{200b}zw", &[2936, 195, 21, 1, 16, 760, 568, 196, 0], "tab andnul zw"),
+    ("line\nbreak", &[422, 1329, 0], "line break"),
+    ("Don't stop, 3.14 and 1,000!", &[2011, 16, 1769, 44, 1172, 11, 1053, 3, 4349, 3820, 21, 2584, 11, 2399, 5327, 2078, 0], "Don't stop, 3.14 and 1,000!"),
+];
+
+#[test]
+fn ids_and_texts_are_those_of_transformers() {
+    let tokenizer = bundled();
+    let failures: Vec<String> = CASES
+        .iter()
+        .filter_map(|(text, ids, decoded)| {
+            let found = (tokenizer.encode(text).unwrap(), tokenizer.decode(ids).unwrap());
+            let expected = (ids.to_vec(), decoded.to_string());
+            (found != expected).then(|| format!("{text:?}: expected {expected:?}, found {found:?}"))
+        })
+        .collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn the_greedy_ids_decode_to_the_greedy_translations() {
+    let tokenizer = bundled();
+    let ids: Vec<Vec<i64>> = json("multi30k-en-de/reference/test_2016_flickr.greedy.ids.json");
+    let texts = read_lines(testdata("multi30k-en-de/reference/test_2016_flickr.greedy.de")).unwrap();
+    assert_eq!((ids.len(), texts.len()), (1000, 1000));
+    let failures: Vec<String> = ids
+        .iter()
+        .zip(&texts)
+        .enumerate()
+        .map(|(index, (ids, text))| (index + 1, text, tokenizer.decode(ids).unwrap()))
+        .filter(|(_, text, decoded)| *text != decoded)
+        .map(|(line, text, decoded)| format!("line {line}: expected {text:?}, found {decoded:?}"))
+        .collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn pieces_and_ids_meet() {
+    let tokenizer = bundled();
+    assert_eq!(tokenizer.vocab_size(), 8000);
+    let specials = ["</s>", "<unk>", "<pad>"].map(|piece| tokenizer.id(piece));
+    assert_eq!(specials, [Some(0), Some(1), Some(2)]);
+    for id in 0..8000 {
+        let piece = tokenizer.piece(id).unwrap();
+        assert_eq!(tokenizer.id(&piece), Some(id), "{piece:?}");
+    }
+    assert_eq!([-1, 8000, i64::MAX, i64::MIN].map(|id| tokenizer.piece(id)), [const { None }; 4]);
+    assert_eq!(tokenizer.id("no such piece"), None);
+}
+
+#[test]
+fn ids_past_the_vocabulary_are_left_out_and_negative_ids_refused() {
+    let tokenizer = bundled();
+    assert_eq!(tokenizer.decode(&[3, 9999, 10, 1 << 40]).unwrap(), ". Ein");
+    let error = tokenizer.decode(&[10, -100]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Argument);
+    let message = error.to_string();
+    let (_, message) = message.split_once("multi30k-en-de/").unwrap();
+    assert_snapshot!(message, @"tokenizer.json: id -100 at position 1 is negative; expected ids from 0 on");
+}
+
+/// A copy of the bundled tokenizer with changes to its JSON.
+fn changed(change: impl FnOnce(&mut Value)) -> (tempfile::TempDir, Tokenizer) {
+    let mut tokenizer: Value = json("multi30k-en-de/tokenizer.json");
+    change(&mut tokenizer);
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("tokenizer.json"), tokenizer.to_string()).unwrap();
+    let tokenizer = Tokenizer::from_folder(folder.path()).unwrap();
+    (folder, tokenizer)
+}
+
+#[test]
+fn padding_and_truncation_of_the_file_do_not_touch_ids() {
+    let (_folder, tokenizer) = changed(|json| {
+        json["padding"] = json!({
+            "strategy": {"Fixed": 64}, "direction": "Right", "pad_to_multiple_of": null,
+            "pad_id": 2, "pad_type_id": 0, "pad_token": "<pad>",
+        });
+        json["truncation"] = json!({"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0});
+    });
+    let (text, ids, _) = CASES[0];
+    assert_eq!(tokenizer.encode(text).unwrap(), ids);
+}
+
+#[test]
+fn a_character_without_a_piece_is_an_error_where_there_is_no_unk() {
+    let (_folder, tokenizer) = changed(|json| json["model"]["unk_id"] = Value::Null);
+    assert_eq!(tokenizer.encode("A man").unwrap(), [8, 20, 0]);
+    let error = tokenizer.encode(&"日".repeat(50)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Tokenizer);
+    let message = error.to_string();
+    let (_, message) = message.split_once("tokenizer.json").unwrap();
+    assert_snapshot!(message, @r#": the tokenizers library cannot encode "日日日日日日日日日日日日日日日日日日日日日日日日日日日日日日日日日日日日日日日日...": Encountered an unknown token but `unk_id` is missing"#);
+}
+
+#[test]
+fn a_folders_config_decides_on_spaces_before_punctuation() {
+    let (folder, plain) = changed(|_| ());
+    let ids = plain.encode("a , b .").unwrap();
+    assert_eq!(plain.decode(&ids).unwrap(), "a , b .");
+    let texts = [(json!({}), "a , b ."), (json!({"clean_up_tokenization_spaces": true}), "a, b.")];
+    for (config, text) in texts {
+        fs::write(folder.path().join("tokenizer_config.json"), config.to_string()).unwrap();
+        let tokenizer = Tokenizer::from_folder(folder.path()).unwrap();
+        assert_eq!(tokenizer.decode(&ids).unwrap(), text, "{config}");
+    }
+}

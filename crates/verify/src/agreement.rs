@@ -1,0 +1,176 @@
+//! The run itself: every case through the reference and through each runtime.
+
+use crate::cases::{Inputs, cases};
+use crate::report::{DecodingReport, OutputReport, Report, RuntimeReport};
+use crate::{CLOSE, Error, Measured, Result, compare};
+use cognate_generate::{Hypothesis, SessionDecoder, Settings, generate};
+use cognate_model::{Attentions, Model};
+use cognate_runtime::{Options, Reference, Runtime, Session, Source, Value, Values};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What is verified.
+#[derive(Clone, Debug)]
+pub struct Subject<'a> {
+    /// The exported folder, with `encoder.onnx` and `decoder.onnx`.
+    pub folder: &'a Path,
+    /// The model that the graphs must equal: of the checkpoint, or read back by [`open_exported`](crate::open_exported).
+    pub model: &'a Model,
+    /// How sentences are decoded; with one beam they are decoded once, else greedily and by beam search.
+    pub settings: Settings,
+    /// Sources to decode, each with its end token; random ones if there are none.
+    pub sentences: Vec<Vec<i64>>,
+    /// The seed of the random batches.
+    pub seed: u64,
+}
+
+/// Sentences of random tokens, where no text is given.
+const RANDOM_SENTENCES: usize = 4;
+
+/// The most new tokens of a sentence: enough to see pasts grow, short enough for f64 on large models.
+const NEW_TOKENS: usize = 32;
+
+/// Beams of the beam search that is compared beside greedy decoding.
+const BEAMS: usize = 4;
+
+/// Scores or logits nearer than this are a tie.
+const TIE: f32 = 1e-5;
+
+struct Pair {
+    encoder: Box<dyn Session>,
+    decoder: Box<dyn Session>,
+}
+
+/// Measures each runtime against the f64 reference; `progress` hears what is being done.
+///
+/// # Errors
+/// If an engine cannot load or run the folder. A broken bound is no error: see [`Report::passed`].
+pub fn verify(subject: &Subject<'_>, runtimes: &[(Box<dyn Runtime>, Options)], mut progress: impl FnMut(&str)) -> Result<Report> {
+    let config = subject.model.config();
+    progress("reference evaluator");
+    let mut reference = load_reference(subject.model)?;
+    let mut report = Report::new(reference.decoder.engine(), CLOSE, subject.seed);
+
+    let mut inputs = Inputs::new(subject.seed);
+    let mut batches = Vec::new();
+    for case in cases(config) {
+        let encoder_inputs = inputs.encoder(case, config);
+        let encoded = run(&mut reference.encoder, &encoder_inputs)?;
+        let mask = encoder_inputs.get("attention_mask").expect("the case has a mask");
+        let decoder_inputs = inputs.decoder(case, config, mask, &rounded(&encoded)?);
+        let decoded = run(&mut reference.decoder, &decoder_inputs)?;
+        batches.push([("encoder", encoder_inputs, encoded), ("decoder", decoder_inputs, decoded)]);
+    }
+    report.batches = 2 * batches.len();
+
+    let sources = match subject.sentences.is_empty() {
+        true => inputs.sources(RANDOM_SENTENCES, config),
+        false => subject.sentences.clone(),
+    };
+    let methods = [1, BEAMS].map(|num_beams| Settings {
+        num_beams,
+        max_new_tokens: subject.settings.max_new_tokens.min(NEW_TOKENS),
+        ..subject.settings.clone()
+    });
+    let (mut expected, pad_token) = (Vec::new(), subject.settings.pad_token);
+    let mut reference = join(reference, pad_token)?;
+    for settings in &methods {
+        progress(&format!("reference evaluator, {}", method(settings)));
+        expected.push(decode(&mut reference, &sources, settings)?);
+    }
+    drop(reference);
+
+    for (runtime, options) in runtimes {
+        progress(runtime.name());
+        let mut pair = load_exported(runtime.as_ref(), subject.folder, options)?;
+        let engine = pair.decoder.engine().to_string();
+        let mut outputs = BTreeMap::new();
+        for (graph, inputs, expected) in batches.iter().flatten() {
+            let session = if *graph == "encoder" { &mut pair.encoder } else { &mut pair.decoder };
+            let found = run(session, inputs)?;
+            for (name, expected) in expected.iter() {
+                let measured = measure(found.get(name), expected, &engine, name)?;
+                let worst = outputs.entry((*graph, without_layer(name))).or_insert(measured);
+                *worst = worst.or_worse(measured);
+            }
+        }
+        let mut decoder = join(pair, pad_token)?;
+        let mut decoding = Vec::new();
+        for (settings, expected) in methods.iter().zip(&expected) {
+            progress(&format!("{}, {}", runtime.name(), method(settings)));
+            let found = decode(&mut decoder, &sources, settings)?;
+            decoding.push(agreement(&found, expected, settings));
+        }
+        // The encoder's outputs first, as they are computed.
+        let mut outputs: Vec<_> = outputs.into_iter().map(|((graph, output), measured)| row(graph, output, measured)).collect();
+        outputs.sort_by_key(|output| output.graph != "encoder");
+        report.runtimes.push(RuntimeReport { engine, outputs, decoding });
+    }
+    Ok(report)
+}
+
+fn load_reference(model: &Model) -> Result<Pair> {
+    let load =
+        |program| Reference::F64.load(&Source::Graph(program), &Options::default()).map_err(|error| Error::runtime("reference", error));
+    Ok(Pair { encoder: load(model.encode()?)?, decoder: load(model.step(Attentions::Omit)?)? })
+}
+
+fn load_exported(runtime: &dyn Runtime, folder: &Path, options: &Options) -> Result<Pair> {
+    let load = |file| runtime.load(&Source::Onnx(folder.join(file)), options).map_err(|error| Error::runtime(runtime.name(), error));
+    Ok(Pair { encoder: load("encoder.onnx")?, decoder: load("decoder.onnx")? })
+}
+
+fn join(pair: Pair, pad_token: i64) -> Result<SessionDecoder> {
+    let engine = pair.decoder.engine().to_string();
+    SessionDecoder::new(pair.encoder, pair.decoder, pad_token).map_err(|error| Error::runtime(&engine, error))
+}
+
+fn run(session: &mut Box<dyn Session>, inputs: &Values) -> Result<Values> {
+    session.run(inputs).map_err(|error| Error::runtime(session.engine(), error))
+}
+
+fn decode(decoder: &mut SessionDecoder, sources: &[Vec<i64>], settings: &Settings) -> Result<Vec<Hypothesis>> {
+    let decoded = generate(decoder, sources, settings);
+    decoded.map_err(|error| Error::runtime(decoder.engine(), error))
+}
+
+/// The cross keys and values in f32: what every engine is given is the same.
+fn rounded(encoded: &Values) -> Result<Values> {
+    let round = |(name, value): (&str, &Value)| Ok((name.to_string(), Value::F32(value.to_f32()?)));
+    let values = encoded.iter().map(round).collect::<cognate_runtime::Result<Vec<_>>>();
+    Ok(values.map_err(|error| Error::runtime("reference", error))?.into_iter().collect())
+}
+
+fn measure(found: Option<&Value>, expected: &Value, engine: &str, name: &str) -> Result<Measured> {
+    let found = found.ok_or_else(|| Error::runtime(engine, format!("no output {name}")))?;
+    let to_f64 = |value: &Value| value.to_f64().map_err(|error| Error::runtime(engine, error));
+    let shapes = || format!("output {name}: expected shape {:?}, found {:?}", expected.shape(), found.shape());
+    compare(&to_f64(found)?, &to_f64(expected)?).ok_or_else(|| Error::runtime(engine, shapes()))
+}
+
+/// `present.3.key` is `present.{l}.key`.
+fn without_layer(name: &str) -> String {
+    let part = |part: &str| if part.parse::<usize>().is_ok() { "{l}".into() } else { part.to_string() };
+    name.split('.').map(part).collect::<Vec<_>>().join(".")
+}
+
+fn row(graph: &str, output: String, measured: Measured) -> OutputReport {
+    OutputReport { graph: graph.into(), output, max_absolute_error: measured.max_absolute, relative_l2_error: measured.relative_l2 }
+}
+
+fn method(settings: &Settings) -> String {
+    if settings.num_beams == 1 { "greedy".into() } else { format!("beam {}", settings.num_beams) }
+}
+
+fn agreement(found: &[Hypothesis], expected: &[Hypothesis], settings: &Settings) -> DecodingReport {
+    let (mut equal, mut ties) = (0, 0);
+    for (found, expected) in found.iter().zip(expected) {
+        let near = if settings.num_beams == 1 { expected.margin } else { (found.score - expected.score).abs() };
+        if found.tokens == expected.tokens {
+            equal += 1;
+        } else if near < TIE {
+            ties += 1;
+        }
+    }
+    DecodingReport { method: method(settings), sentences: expected.len(), equal, ties }
+}

@@ -1,0 +1,88 @@
+//! The batches of a verification: several sizes and lengths, padding, and pasts of 0, 1 and many.
+
+use cognate_model::Config;
+use cognate_runtime::{Value, Values};
+use ndarray::{Array2, Array3, ArrayD, IxDyn};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+/// Sizes of one batch: sources of 1 to `src` tokens, then a decoder call of `tgt` tokens after `past`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Case {
+    batch: usize,
+    src: usize,
+    beams: usize,
+    past: usize,
+    tgt: usize,
+}
+
+const CASES: [Case; 6] = [
+    Case { batch: 1, src: 1, beams: 1, past: 0, tgt: 1 },
+    Case { batch: 1, src: 9, beams: 1, past: 1, tgt: 1 },
+    Case { batch: 2, src: 5, beams: 3, past: 0, tgt: 1 },
+    Case { batch: 3, src: 12, beams: 2, past: 17, tgt: 1 },
+    Case { batch: 2, src: 7, beams: 1, past: 4, tgt: 3 },
+    Case { batch: 8, src: 24, beams: 1, past: 0, tgt: 6 },
+];
+
+/// The cases that a model of so many positions allows.
+pub(crate) fn cases(config: &Config) -> impl Iterator<Item = Case> {
+    let positions = config.max_positions;
+    CASES.into_iter().filter(move |case| case.src <= positions && case.past + case.tgt <= positions)
+}
+
+/// Seeded inputs for the cases, the same on every machine.
+pub(crate) struct Inputs {
+    random: ChaCha8Rng,
+}
+
+impl Inputs {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { random: ChaCha8Rng::seed_from_u64(seed) }
+    }
+
+    fn ids(&mut self, config: &Config) -> i64 {
+        i64::from(self.random.next_u32()) % config.vocab as i64
+    }
+
+    /// `input_ids` and `attention_mask`; the first source is the longest, the others may be padded.
+    pub(crate) fn encoder(&mut self, case: Case, config: &Config) -> Values {
+        let mut ids = Array2::from_shape_simple_fn((case.batch, case.src), || self.ids(config));
+        let mut mask = Array2::ones((case.batch, case.src));
+        for (sentence, mut mask) in mask.outer_iter_mut().enumerate().skip(1) {
+            let len = 1 + self.random.next_u32() as usize % case.src;
+            for position in len..case.src {
+                mask[position] = 0;
+                ids[[sentence, position]] = config.pad_token as i64;
+            }
+        }
+        [("input_ids", ids.into_dyn()), ("attention_mask", mask.into_dyn())].into_iter().collect()
+    }
+
+    /// The decoder's inputs: random tokens and pasts, and the cross keys and values that `encoded` holds.
+    pub(crate) fn decoder(&mut self, case: Case, config: &Config, mask: &Value, encoded: &Values) -> Values {
+        let ids = Array3::from_shape_simple_fn((case.batch, case.beams, case.tgt), || self.ids(config));
+        let mut values: Values = [("input_ids", ids.into_dyn())].into_iter().collect();
+        values.insert("attention_mask", mask.clone());
+        let heads = config.decoder.heads;
+        let shape = IxDyn(&[case.batch, case.beams, heads, case.past, config.d_model / heads]);
+        for (name, cross) in encoded.iter().filter(|(name, _)| name.starts_with("cross.")) {
+            values.insert(name, cross.clone());
+            // Uniform in ±1: the size that keys and values have.
+            let past = ArrayD::from_shape_simple_fn(shape.clone(), || (self.random.next_u32() >> 8) as f32 / (1 << 23) as f32 - 1.0);
+            values.insert(name.replace("cross.", "past."), past);
+        }
+        values
+    }
+
+    /// Sources of random tokens, for models without a tokenizer.
+    pub(crate) fn sources(&mut self, count: usize, config: &Config) -> Vec<Vec<i64>> {
+        let longest = config.max_positions.min(12);
+        (0..count)
+            .map(|_| {
+                let len = 1 + self.random.next_u32() as usize % longest;
+                (1..len).map(|_| self.ids(config)).chain([config.eos_token as i64]).collect()
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,110 @@
+//! Named tolerances, and the comparison of tensors.
+
+use ndarray::ArrayD;
+use std::fmt;
+
+/// How far a runtime may be from the reference.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tolerance {
+    /// The name, as reports print it.
+    pub name: &'static str,
+    /// The largest relative L2 error, `|out - ref| / |ref|`.
+    pub relative_l2: f64,
+}
+
+/// Bit for bit.
+pub const EXACT: Tolerance = Tolerance { name: "EXACT", relative_l2: 0.0 };
+
+/// f32 on any runtime against the f64 reference.
+pub const CLOSE: Tolerance = Tolerance { name: "CLOSE", relative_l2: 1e-5 };
+
+/// The distance between two tensors.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// The largest `|out - ref|` over the elements.
+    pub max_absolute: f64,
+    /// `|out - ref| / |ref|`, both L2 norms over all elements; 0 if the tensors are equal.
+    pub relative_l2: f64,
+}
+
+impl Measured {
+    /// Whether the distance is within `tolerance`; never if it is not a number.
+    pub fn within(self, tolerance: Tolerance) -> bool {
+        self.relative_l2 <= tolerance.relative_l2
+    }
+
+    /// The larger of both, measure by measure; not a number if one is none.
+    pub fn or_worse(self, other: Measured) -> Measured {
+        let larger = |a: f64, b: f64| if a.is_nan() || a > b { a } else { b };
+        Measured { max_absolute: larger(self.max_absolute, other.max_absolute), relative_l2: larger(self.relative_l2, other.relative_l2) }
+    }
+}
+
+/// Measures how far `found` is from `expected`; `None` if their shapes differ.
+///
+/// ```
+/// use cognate_verify::{CLOSE, compare};
+/// use ndarray::array;
+/// let (expected, found) = (array![3.0, 4.0].into_dyn(), array![3.0, 4.5].into_dyn());
+/// let measured = compare(&found, &expected).unwrap();
+/// assert_eq!((measured.max_absolute, measured.relative_l2), (0.5, 0.1));
+/// assert!(!measured.within(CLOSE));
+/// ```
+pub fn compare(found: &ArrayD<f64>, expected: &ArrayD<f64>) -> Option<Measured> {
+    if found.shape() != expected.shape() {
+        return None;
+    }
+    let (mut max_absolute, mut difference, mut norm) = (0f64, 0f64, 0f64);
+    for (&found, &expected) in found.iter().zip(expected) {
+        let error = (found - expected).abs();
+        if error.is_nan() || error > max_absolute {
+            max_absolute = error;
+        }
+        difference += error * error;
+        norm += expected * expected;
+    }
+    let relative_l2 = if difference == 0.0 { 0.0 } else { (difference / norm).sqrt() };
+    Some(Measured { max_absolute, relative_l2 })
+}
+
+/// A tensor in one line, for snapshots that people review: shape, norm and some values, at four digits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    shape: Vec<usize>,
+    norm: f64,
+    first: Vec<f64>,
+}
+
+impl Summary {
+    /// The summary of `tensor`.
+    pub fn of(tensor: &ArrayD<f64>) -> Self {
+        let norm = tensor.iter().map(|value| value * value).sum::<f64>().sqrt();
+        Self { shape: tensor.shape().to_vec(), norm, first: tensor.iter().copied().take(4).collect() }
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} norm {:.3e} first", self.shape, self.norm)?;
+        self.first.iter().try_for_each(|value| write!(f, " {value:.3e}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::array;
+
+    #[test]
+    fn what_is_not_a_number_is_never_close() {
+        let expected = array![1.0, 2.0].into_dyn();
+        for found in [array![1.0, f64::NAN], array![f64::INFINITY, 2.0]] {
+            let measured = compare(&found.into_dyn(), &expected).expect("same shape");
+            assert!(!measured.within(CLOSE), "{measured:?}");
+            assert!(!Measured::default().or_worse(measured).within(CLOSE));
+            assert!(!measured.or_worse(Measured::default()).within(CLOSE));
+        }
+        assert_eq!(compare(&array![1.0].into_dyn(), &expected), None);
+        assert!(compare(&expected, &expected).expect("same shape").within(EXACT));
+    }
+}

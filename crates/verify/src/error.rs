@@ -1,0 +1,64 @@
+//! What can keep a verification from being done.
+
+/// The result of this crate's calls.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An error that names the file or the engine.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error(transparent)]
+pub struct Error(#[from] Cause);
+
+/// What an [`Error`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The folder cannot be read.
+    Folder,
+    /// The model cannot be built from the folder.
+    Model,
+    /// An engine failed.
+    Runtime,
+}
+
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum Cause {
+    #[error("{place}: {message}")]
+    Folder { place: String, message: String },
+    #[error(transparent)]
+    Model(#[from] cognate_model::Error),
+    #[error(transparent)]
+    Graph(#[from] cognate_graph::Error),
+    #[error("{engine}: {message}")]
+    Runtime { engine: String, message: String },
+}
+
+impl Error {
+    /// What the error is about.
+    pub fn kind(&self) -> ErrorKind {
+        match self.0 {
+            Cause::Folder { .. } => ErrorKind::Folder,
+            Cause::Model(_) | Cause::Graph(_) => ErrorKind::Model,
+            Cause::Runtime { .. } => ErrorKind::Runtime,
+        }
+    }
+
+    pub(crate) fn folder(place: impl std::fmt::Display, message: impl std::fmt::Display) -> Self {
+        Cause::Folder { place: place.to_string(), message: message.to_string() }.into()
+    }
+
+    pub(crate) fn runtime(engine: &str, message: impl std::fmt::Display) -> Self {
+        Cause::Runtime { engine: engine.into(), message: message.to_string() }.into()
+    }
+}
+
+impl From<cognate_model::Error> for Error {
+    fn from(error: cognate_model::Error) -> Self {
+        Self(Cause::Model(error))
+    }
+}
+
+impl From<cognate_graph::Error> for Error {
+    fn from(error: cognate_graph::Error) -> Self {
+        Self(Cause::Graph(error))
+    }
+}

@@ -1,0 +1,69 @@
+//! The model of an exported folder, read back from its graphs and its weights file.
+
+use crate::{Error, Result};
+use cognate_export::proto::TensorProto;
+use cognate_export::read_model;
+use cognate_graph::{Recipe, Storage, Weights};
+use cognate_model::Model;
+use memmap2::Mmap;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+#[derive(Debug)]
+struct Mapped(Mmap);
+
+impl Storage for Mapped {
+    fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// The model of `folder`, from its `config.json` and the weights that `encoder.onnx` and `decoder.onnx` name; they are
+/// mapped, not copied.
+///
+/// # Errors
+/// If a file is missing or malformed, a weight lies outside its file or the folder, or configuration and weights do not
+/// fit each other.
+pub fn open_exported(folder: &Path) -> Result<Model> {
+    let path = folder.join("config.json");
+    let config = std::fs::read_to_string(&path).map_err(|error| Error::folder(path.display(), error))?;
+    let mut files = BTreeMap::new();
+    let mut recipes = BTreeMap::new();
+    for name in ["encoder.onnx", "decoder.onnx"] {
+        let path = folder.join(name);
+        let model = read_model(&path).map_err(|error| Error::folder(path.display(), error))?;
+        let graph = model.graph.unwrap_or_default();
+        for tensor in graph.initializer.iter().filter(|tensor| !tensor.external_data.is_empty()) {
+            let recipe = stored(folder, tensor, &mut files)
+                .map_err(|message| Error::folder(format!("{}: {}", path.display(), tensor.name), message))?;
+            recipes.insert(tensor.name.clone(), recipe);
+        }
+    }
+    Ok(Model::with_weights(config, recipes.into_iter().collect::<Weights>())?)
+}
+
+fn stored(folder: &Path, tensor: &TensorProto, files: &mut BTreeMap<String, Arc<dyn Storage>>) -> Result<Recipe, String> {
+    let entry = |key: &str| tensor.external_data.iter().find(|entry| entry.key == key).map(|entry| entry.value.as_str());
+    let number = |key: &str| match entry(key) {
+        None => Err(format!("external data has no {key}")),
+        Some(text) => text.parse::<usize>().map_err(|_| format!("external data: {key} wants a number, found {text:?}")),
+    };
+    let location = entry("location").ok_or("external data has no location")?;
+    if Path::new(location).components().count() != 1 || Path::new(location).file_name().is_none() {
+        return Err(format!("external data: location wants a file of the same folder, found {location:?}"));
+    }
+    if !files.contains_key(location) {
+        let path = folder.join(location);
+        let file = File::open(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        // SAFETY: the mapping is read-only and private; see the same call for checkpoints.
+        let mapped = unsafe { Mmap::map(&file) }.map_err(|error| format!("{}: {error}", path.display()))?;
+        files.insert(location.into(), Arc::new(Mapped(mapped)));
+    }
+    let shape: Option<Vec<usize>> = tensor.dims.iter().map(|&dim| usize::try_from(dim).ok()).collect();
+    let shape = shape.ok_or_else(|| format!("shape {:?} is negative", tensor.dims))?;
+    let (offset, length) = (number("offset")?, number("length")?);
+    let end = offset.checked_add(length).ok_or("external data: offset and length are too large")?;
+    Recipe::stored(files[location].clone(), offset..end, &shape).map_err(|error| error.to_string())
+}

@@ -1,0 +1,17 @@
+//! Proof that an exported folder computes the right numbers on every runtime.
+//!
+//! [`verify`] runs seeded random batches and given sentences through the reference evaluator in f64 and through each
+//! runtime, and returns a [`Report`] that is kept beside the graphs. Tolerances have names here and nowhere else.
+
+mod agreement;
+mod cases;
+mod compare;
+mod error;
+mod exported;
+mod report;
+
+pub use agreement::{Subject, verify};
+pub use compare::{CLOSE, EXACT, Measured, Summary, Tolerance, compare};
+pub use error::{Error, ErrorKind, Result};
+pub use exported::open_exported;
+pub use report::{DecodingReport, OutputReport, Report, RuntimeReport};

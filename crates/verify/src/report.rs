@@ -1,0 +1,97 @@
+//! What a verification found.
+
+use crate::Tolerance;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What a verification found; kept in `cognate.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// What the runtimes were measured against.
+    pub reference: String,
+    /// The bound on the relative L2 error.
+    pub tolerance: f64,
+    /// The seed of the random batches.
+    pub seed: u64,
+    /// Batches run through the encoder and through the decoder.
+    pub batches: usize,
+    /// One for each runtime that was present.
+    pub runtimes: Vec<RuntimeReport>,
+}
+
+/// One runtime.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RuntimeReport {
+    /// What executed, with version and provider.
+    pub engine: String,
+    /// The worst errors of each output; the layers of a kind together.
+    pub outputs: Vec<OutputReport>,
+    /// Decoded sentences, by method.
+    pub decoding: Vec<DecodingReport>,
+}
+
+/// One kind of output.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OutputReport {
+    /// `encoder` or `decoder`.
+    pub graph: String,
+    /// The output's name, with `{l}` for the layer.
+    pub output: String,
+    /// The largest absolute error over all batches and layers.
+    pub max_absolute_error: f64,
+    /// The largest relative L2 error over all batches and layers.
+    pub relative_l2_error: f64,
+}
+
+/// The sentences that one method decoded.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DecodingReport {
+    /// `greedy`, or `beam N`.
+    pub method: String,
+    /// Sentences decoded.
+    pub sentences: usize,
+    /// Those whose tokens are all equal to the reference's.
+    pub equal: usize,
+    /// Those that differ where the reference itself saw a tie, within 1e-5 in logit or score.
+    pub ties: usize,
+}
+
+impl Report {
+    /// Whether every runtime stayed within the bounds.
+    pub fn passed(&self) -> bool {
+        self.runtimes.iter().all(|runtime| runtime.passed(self.tolerance))
+    }
+
+    pub(crate) fn new(reference: &str, tolerance: Tolerance, seed: u64) -> Self {
+        Self { reference: reference.into(), tolerance: tolerance.relative_l2, seed, batches: 0, runtimes: Vec::new() }
+    }
+}
+
+impl RuntimeReport {
+    /// Whether this runtime stayed within the bounds: each error (not a number never does), and each sentence.
+    pub fn passed(&self, tolerance: f64) -> bool {
+        let close = self.outputs.iter().all(|output| output.relative_l2_error <= tolerance);
+        close && self.decoding.iter().all(|decoding| decoding.equal + decoding.ties == decoding.sentences)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "against the {}, {} batches with seed {}; bound {:.0e}", self.reference, self.batches, self.seed, self.tolerance)?;
+        for runtime in &self.runtimes {
+            writeln!(f, "{}: {}", runtime.engine, if runtime.passed(self.tolerance) { "passed" } else { "FAILED" })?;
+            for output in &runtime.outputs {
+                let mark = if output.relative_l2_error <= self.tolerance { "" } else { "  FAILED" };
+                let name = format!("{}: {}", output.graph, output.output);
+                let (absolute, relative) = (output.max_absolute_error, output.relative_l2_error);
+                writeln!(f, "  {name:<34} max abs {absolute:.2e}  rel L2 {relative:.2e}{mark}")?;
+            }
+            for decoding in &runtime.decoding {
+                let DecodingReport { method, sentences, equal, ties } = decoding;
+                let mark = if equal + ties == *sentences { "" } else { "  FAILED" };
+                writeln!(f, "  {method:<34} {equal} of {sentences} sentences equal, {ties} ties{mark}")?;
+            }
+        }
+        Ok(())
+    }
+}

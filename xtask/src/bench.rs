@@ -1,0 +1,29 @@
+//! `cargo xtask bench`: the measurements behind the README's figures, each beside a yardstick taken in the same run.
+
+mod checkpoint;
+mod export;
+mod process;
+mod statistics;
+
+use anyhow::Result;
+
+use crate::workspace::Workspace;
+
+/// Measure what the README claims, each figure beside a yardstick of the same run
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(clap::Subcommand)]
+enum Bench {
+    Export(export::Options),
+}
+
+/// Runs the command.
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    match &options.bench {
+        Bench::Export(options) => export::run(workspace, options),
+    }
+}

@@ -1,0 +1,283 @@
+//! `cargo xtask export`: makes `onnx/` again, the exported graphs that people may look at.
+//!
+//! Each model becomes a folder with `encoder.onnx` and `decoder.onnx` and the readable listing of each; the weights stay
+//! out. `cognate` does the work, called as a program; the same sources give the same bytes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::table::{self, table, thousands};
+use crate::workspace::{Workspace, call, capture, files, size};
+
+/// Make onnx/ again: the graphs of the bundled model and of the presets, without their weights
+///
+/// Prints sizes, times and what the verification found, and writes all but the times into onnx/README.md.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Change nothing; fail when onnx/ is not what the sources give (figures of the verification may differ)
+    #[arg(long)]
+    check: bool,
+}
+
+/// What is exported under which name.
+struct Model {
+    name: &'static str,
+    /// As `cognate export` takes it.
+    source: &'static str,
+    /// Evaluating the largest preset in f64 would take minutes.
+    verify: bool,
+}
+
+const MODELS: &[Model] = &[
+    Model { name: "multi30k-en-de", source: "testdata/multi30k-en-de", verify: true },
+    Model { name: "tiny", source: "preset:tiny", verify: true },
+    Model { name: "base", source: "preset:base", verify: true },
+    Model { name: "big", source: "preset:big", verify: false },
+];
+
+const GRAPHS: [&str; 2] = ["encoder", "decoder"];
+
+/// In README.md everything below differs from machine to machine in its last digits.
+const VERIFICATION: &str = "## Verification";
+
+/// What is read of `cognate.json`, the account that lies beside the graphs.
+#[derive(Deserialize)]
+struct Account {
+    parameters: Option<u64>,
+    #[serde(default)]
+    verification: Value,
+}
+
+/// One model, exported.
+struct Exported {
+    model: &'static Model,
+    account: Account,
+    /// Bytes of `encoder.onnx` and `decoder.onnx`.
+    graphs: [u64; 2],
+    weights: u64,
+    time: Duration,
+}
+
+/// Runs the command.
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let cognate = workspace.build_cognate()?;
+    let parent = workspace.target("xtask");
+    fs::create_dir_all(&parent).with_context(|| parent.display().to_string())?;
+    // Beside each other: what is exported with its weights, and what `onnx/` shall hold.
+    let (full, fresh) = (tempfile::tempdir_in(&parent)?, tempfile::tempdir_in(&parent)?);
+    let mut exported = Vec::new();
+    for model in MODELS {
+        println!("== {}", model.name);
+        exported.push(export(workspace, &cognate, model, &full.path().join(model.name), &fresh.path().join(model.name))?);
+    }
+    fs::write(fresh.path().join("README.md"), readme(&exported))?;
+    let times = exported.iter().map(|one| vec![one.model.name.to_owned(), table::duration(one.time)]);
+    println!("\n{}\n{}\n{}", sizes(&exported), table(&["model", "export"], &times.collect::<Vec<_>>()), verifications(&exported));
+    let committed = workspace.root().join("onnx");
+    match options.check {
+        true => compare(workspace, fresh.path(), &committed),
+        false => replace(fresh.path(), &committed),
+    }
+}
+
+/// Exports one model to `full` and copies what people look at to `fresh`; the rest is removed again.
+fn export(workspace: &Workspace, cognate: &Path, model: &'static Model, full: &Path, fresh: &Path) -> Result<Exported> {
+    let mut command = Command::new(cognate);
+    command.current_dir(workspace.root()).args(["export", model.source]).arg(full);
+    if !model.verify {
+        command.arg("--no-verify");
+    }
+    let start = Instant::now();
+    call(&mut command)?;
+    let time = start.elapsed();
+    let path = full.join("cognate.json");
+    let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let account = serde_json::from_str(&text).with_context(|| path.display().to_string())?;
+    fs::create_dir(fresh).with_context(|| fresh.display().to_string())?;
+    let mut graphs = [0; 2];
+    for (graph, bytes) in GRAPHS.iter().zip(&mut graphs) {
+        let file = format!("{graph}.onnx");
+        *bytes = fs::copy(full.join(&file), fresh.join(&file)).with_context(|| format!("{}: {file}", model.name))?;
+        // From within the folder, so that no path of this machine can come into the listing.
+        let listing = capture(Command::new(cognate).current_dir(full).args(["show", &file]))?;
+        fs::write(fresh.join(format!("{graph}.txt")), listing)?;
+    }
+    let weights = size(full, &|name| name.ends_with(".onnx_data") || name.ends_with(".data"))?;
+    fs::remove_dir_all(full).with_context(|| full.display().to_string())?;
+    Ok(Exported { model, account, graphs, weights, time })
+}
+
+fn readme(exported: &[Exported]) -> String {
+    format!(
+        "# Exported graphs\n\n\
+         What `cognate export` writes, to look at: `encoder.onnx` and `decoder.onnx` (a viewer such as Netron opens them) and the account that\n\
+         `cognate show` gives of each. The weights are left out; `cognate export MODEL FOLDER` writes them too, so these graphs do not run as they lie here.\n\
+         `cargo xtask export` makes this folder again, `cargo xtask export --check` compares. Sizes are in bytes.\n\n{}\n\
+         {VERIFICATION}\n\n{}",
+        sizes(exported),
+        verifications(exported)
+    )
+}
+
+fn sizes(exported: &[Exported]) -> String {
+    let row = |Exported { model, account, graphs, weights, .. }: &Exported| {
+        let parameters = account.parameters.map_or("?".to_owned(), thousands);
+        vec![
+            model.name.to_owned(),
+            format!("`{}`", model.source),
+            parameters,
+            thousands(graphs[0]),
+            thousands(graphs[1]),
+            thousands(*weights),
+        ]
+    };
+    let header = ["model", "exported from", "parameters", "encoder.onnx", "decoder.onnx", "weights"];
+    table(&header, &exported.iter().map(row).collect::<Vec<_>>())
+}
+
+fn verifications(exported: &[Exported]) -> String {
+    let one = |one: &Exported| {
+        let name = one.model.name;
+        match (one.model.verify, report(&one.account.verification)) {
+            (false, _) => format!("`{name}` was exported without verification.\n"),
+            (true, None) => format!("`{name}`: cognate.json holds no report.\n"),
+            (true, Some(report)) => format!("`{name}`, against the reference evaluator in f64:\n\n{report}"),
+        }
+    };
+    exported.iter().map(one).collect::<Vec<_>>().join("\n")
+}
+
+/// The first list of flat records in a report, as a table; its columns are the fields of the first record.
+fn report(verification: &Value) -> Option<String> {
+    match verification {
+        Value::Array(records) => {
+            let first = records.first()?.as_object()?;
+            let names: Vec<_> = first.iter().filter(|(_, value)| !value.is_object() && !value.is_array()).map(|(name, _)| name).collect();
+            let header: Vec<_> = names.iter().map(|name| name.replace('_', " ")).collect();
+            let row = |record: &Value| names.iter().map(|name| cell(&record[name.as_str()])).collect();
+            Some(table(&header, &records.iter().map(row).collect::<Vec<_>>()))
+        }
+        Value::Object(fields) => fields.values().find_map(report),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    }
+}
+
+/// A field of a record: errors keep two digits, names lose their quotes.
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Number(number) if number.is_f64() => number.as_f64().map_or_else(|| number.to_string(), |number| format!("{number:.1e}")),
+        Value::String(text) => text.clone(),
+        Value::Null => "-".to_owned(),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
+    }
+}
+
+/// Fails with the names of the files that differ between a fresh folder and the committed one.
+fn compare(workspace: &Workspace, fresh: &Path, committed: &Path) -> Result<()> {
+    let differing = differences(fresh, committed)?;
+    if !differing.is_empty() {
+        bail!(
+            "{}: not what the sources give; `cargo xtask export` makes it again\n{}",
+            workspace.readable(committed),
+            differing.join("\n")
+        );
+    }
+    println!("{}: as the sources give it", workspace.readable(committed));
+    Ok(())
+}
+
+/// A line for each file that is in one folder only, or not the same in both.
+fn differences(fresh: &Path, committed: &Path) -> Result<Vec<String>> {
+    let (new, old) = (names(fresh)?, names(committed)?);
+    let mut lines: Vec<_> = old.iter().filter(|name| !new.contains(name)).map(|name| format!("{}: too many", name.display())).collect();
+    for name in &new {
+        if !old.contains(name) {
+            lines.push(format!("{}: missing", name.display()));
+        } else if compared(&fresh.join(name))? != compared(&committed.join(name))? {
+            lines.push(format!("{}: differs", name.display()));
+        }
+    }
+    Ok(lines)
+}
+
+/// The bytes of a file that must not differ.
+fn compared(path: &Path) -> Result<Vec<u8>> {
+    let bytes = fs::read(path).with_context(|| path.display().to_string())?;
+    if path.ends_with("README.md") {
+        let text = String::from_utf8_lossy(&bytes);
+        return Ok(text.split(VERIFICATION).next().unwrap_or_default().into());
+    }
+    Ok(bytes)
+}
+
+/// Paths of the files in a folder, from that folder; none where it does not exist.
+fn names(folder: &Path) -> Result<Vec<PathBuf>> {
+    if !folder.exists() {
+        return Ok(Vec::new());
+    }
+    let inside = |path: PathBuf| path.strip_prefix(folder).map(Path::to_owned).context("the file lies in the folder");
+    files(folder)?.into_iter().map(inside).collect()
+}
+
+/// Makes `committed` hold exactly what `fresh` holds.
+fn replace(fresh: &Path, committed: &Path) -> Result<()> {
+    if committed.exists() {
+        fs::remove_dir_all(committed).with_context(|| committed.display().to_string())?;
+    }
+    for name in names(fresh)? {
+        let target = committed.join(&name);
+        let parent = target.parent().context("the file lies in a folder")?;
+        fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
+        fs::copy(fresh.join(&name), &target).with_context(|| target.display().to_string())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_report_becomes_a_table() {
+        let report = report(&json!({"seed": 1, "rows": [
+            {"runtime": "tract", "output": "logits", "relative_l2": 4.24e-7, "equal": true, "more": {}},
+            {"runtime": "ort", "output": "logits", "relative_l2": 1e-6, "equal": null},
+        ]}));
+        let expected = "\
+| runtime | output | relative l2 | equal |
+| ------- | -----: | ----------: | ----: |
+| tract   | logits |      4.2e-7 |  true |
+| ort     | logits |      1.0e-6 |     - |
+";
+        assert_eq!(report.as_deref(), Some(expected));
+        assert_eq!(super::report(&Value::Null), None);
+    }
+
+    #[test]
+    fn only_what_may_not_differ_is_compared() {
+        let (fresh, committed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let write = |folder: &tempfile::TempDir, name: &str, text: &str| {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write(&fresh, "README.md", "sizes\n## Verification\n1e-7");
+        write(&committed, "README.md", "sizes\n## Verification\n2e-7");
+        write(&fresh, "tiny/encoder.onnx", "new");
+        write(&committed, "tiny/encoder.onnx", "old");
+        write(&fresh, "tiny/decoder.onnx", "new");
+        write(&committed, "gone/encoder.onnx", "old");
+        let expected = ["gone/encoder.onnx: too many", "tiny/decoder.onnx: missing", "tiny/encoder.onnx: differs"];
+        assert_eq!(differences(fresh.path(), committed.path()).unwrap(), expected);
+        replace(fresh.path(), committed.path()).unwrap();
+        assert_eq!(differences(fresh.path(), committed.path()).unwrap(), [""; 0]);
+    }
+}

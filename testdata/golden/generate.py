@@ -4,7 +4,7 @@ A developer's tool; building and testing Cognate need neither Python nor this fi
 
     pip install torch==2.15.0 transformers==4.57.6 safetensors
     python generate.py --check     recompute the answers of every folder and compare, changing nothing
-    python generate.py marian      recompute marian/golden.safetensors from marian/model.safetensors
+    python generate.py marian      recompute the answers of marian from marian/model.safetensors
     python generate.py marian --new-weights --seed 1
                                    draw a new model first, then ask it
 
@@ -13,6 +13,7 @@ What the answers are is written in README.md beside this file.
 """
 
 import argparse
+import copy
 import pathlib
 import sys
 
@@ -127,6 +128,19 @@ def ask(model, inputs):
     return {name: tensor.contiguous() for name, tensor in answers.items()}
 
 
+@torch.no_grad()
+def ask_in_double(model, inputs):
+    """The numbers of `ask` once more, computed in float64: what PyTorch's f32 rounds."""
+    source = {name: inputs[name] for name in ("input_ids", "attention_mask", "decoder_input_ids")}
+    forced = copy.deepcopy(model).double()(**source, output_attentions=True)
+    answers = {
+        "encoder_last_hidden_state": forced.encoder_last_hidden_state,
+        "logits": forced.logits,
+        "cross_attentions": torch.stack(forced.cross_attentions),
+    }
+    return {name: tensor.contiguous() for name, tensor in answers.items()}
+
+
 def load_model(folder):
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, attn_implementation="eager")
     return model.eval()
@@ -157,7 +171,9 @@ def check(folders):
         print(folder.name)
         stored = load_file(folder / "golden.safetensors")
         inputs = {name: stored[name] for name in ("input_ids", "attention_mask", "decoder_input_ids")}
-        for line in differences(stored, ask(load_model(folder), inputs)):
+        model = load_model(folder)
+        doubles = load_file(folder / "golden.float64.safetensors")
+        for line in differences(stored, ask(model, inputs)) + differences(doubles, ask_in_double(model, inputs)):
             failed = True
             print(f"  {line}")
     return 1 if failed else 0
@@ -177,7 +193,8 @@ def generate(family, new_weights, seed):
     else:
         inputs = draw_inputs(model.config, seed)
     save_file(ask(model, inputs), golden)
-    print(f"wrote {golden}")
+    save_file(ask_in_double(model, inputs), folder / "golden.float64.safetensors")
+    print(f"wrote {golden} and golden.float64.safetensors")
     return 0
 
 

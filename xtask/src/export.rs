@@ -3,6 +3,8 @@
 //! Each model becomes a folder with `encoder.onnx` and `decoder.onnx` and the readable listing of each; the weights stay
 //! out. `cognate` does the work, called as a program; the same sources give the same bytes.
 
+mod verification;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
-use serde_json::Value;
 
 use crate::table::{self, table, thousands};
 use crate::workspace::{Workspace, call, capture, files, size};
@@ -50,8 +51,7 @@ const VERIFICATION: &str = "## Verification";
 #[derive(Deserialize)]
 struct Account {
     parameters: Option<u64>,
-    #[serde(default)]
-    verification: Value,
+    verification: Option<verification::Report>,
 }
 
 /// One model, exported.
@@ -142,40 +142,13 @@ fn sizes(exported: &[Exported]) -> String {
 }
 
 fn verifications(exported: &[Exported]) -> String {
-    let one = |one: &Exported| {
-        let name = one.model.name;
-        match (one.model.verify, report(&one.account.verification)) {
-            (false, _) => format!("`{name}` was exported without verification.\n"),
-            (true, None) => format!("`{name}`: cognate.json holds no report.\n"),
-            (true, Some(report)) => format!("`{name}`, against the reference evaluator in f64:\n\n{report}"),
-        }
-    };
-    exported.iter().map(one).collect::<Vec<_>>().join("\n")
-}
-
-/// The first list of flat records in a report, as a table; its columns are the fields of the first record.
-fn report(verification: &Value) -> Option<String> {
-    match verification {
-        Value::Array(records) => {
-            let first = records.first()?.as_object()?;
-            let names: Vec<_> = first.iter().filter(|(_, value)| !value.is_object() && !value.is_array()).map(|(name, _)| name).collect();
-            let header: Vec<_> = names.iter().map(|name| name.replace('_', " ")).collect();
-            let row = |record: &Value| names.iter().map(|name| cell(&record[name.as_str()])).collect();
-            Some(table(&header, &records.iter().map(row).collect::<Vec<_>>()))
-        }
-        Value::Object(fields) => fields.values().find_map(report),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    let reports: Vec<_> = exported.iter().filter_map(|one| Some((one.model.name, one.account.verification.as_ref()?))).collect();
+    let without: Vec<_> = exported.iter().filter(|one| one.account.verification.is_none()).map(|one| one.model.name).collect();
+    let mut text = verification::tables(&reports);
+    if !without.is_empty() {
+        text += &format!("\nExported without verification: {}.\n", without.join(", "));
     }
-}
-
-/// A field of a record: errors keep two digits, names lose their quotes.
-fn cell(value: &Value) -> String {
-    match value {
-        Value::Number(number) if number.is_f64() => number.as_f64().map_or_else(|| number.to_string(), |number| format!("{number:.1e}")),
-        Value::String(text) => text.clone(),
-        Value::Null => "-".to_owned(),
-        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
-    }
+    text
 }
 
 /// Fails with the names of the files that differ between a fresh folder and the committed one.
@@ -241,25 +214,7 @@ fn replace(fresh: &Path, committed: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-
-    #[test]
-    fn a_report_becomes_a_table() {
-        let report = report(&json!({"seed": 1, "rows": [
-            {"runtime": "tract", "output": "logits", "relative_l2": 4.24e-7, "equal": true, "more": {}},
-            {"runtime": "ort", "output": "logits", "relative_l2": 1e-6, "equal": null},
-        ]}));
-        let expected = "\
-| runtime | output | relative l2 | equal |
-| ------- | -----: | ----------: | ----: |
-| tract   | logits |      4.2e-7 |  true |
-| ort     | logits |      1.0e-6 |     - |
-";
-        assert_eq!(report.as_deref(), Some(expected));
-        assert_eq!(super::report(&Value::Null), None);
-    }
 
     #[test]
     fn only_what_may_not_differ_is_compared() {

@@ -13,14 +13,14 @@ const PYTORCH: &[&str] = &["torch==2.15.0", "transformers==4.57.6", "safetensors
 
 /// List the test data, check it against the programs it came from, or make it again
 ///
-/// Without options: the folders under testdata/, their size and their scripts. The scripts ask PyTorch and transformers,
-/// which --check and --write install into target/python-pytorch (3 GB). Neither building nor testing needs this command.
+/// Without options: the folders under testdata/, their size and their scripts. The scripts ask PyTorch, transformers and
+/// sacreBLEU, which --check and --write install into target/python-pytorch (3 GB). Neither building nor testing needs this command.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Recompute the answers with PyTorch and compare; changes nothing
+    /// Recompute PyTorch's answers and compare; changes nothing
     #[arg(long, conflicts_with = "write")]
     check: bool,
-    /// Recompute the answers with PyTorch and replace the files; weights stay
+    /// Recompute all answers and replace the files; weights stay
     #[arg(long)]
     write: bool,
     /// Folder with test_2016_flickr.en and .de of Multi30k, for the translations of the bundled checkpoint; without it they
@@ -48,6 +48,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         for family in families(&testdata)? {
             call(script("golden/generate.py").arg(family))?;
         }
+        call(&mut script("bleu/generate.py"))?;
     }
     let Some(data) = &options.data else {
         println!("multi30k-en-de: left out; --data FOLDER names the Multi30k text");

@@ -1,1 +1,96 @@
-fn main() {}
+//! The `cognate` command: translate with, export, show and verify encoder-decoder Transformers.
+//!
+//! One module a command. Results go to standard output, all that is said to people to standard error. An error ends the
+//! program with status 1, a wrong command line with 2. A reader that closes standard output ends it quietly.
+
+mod account;
+mod amounts;
+mod export;
+mod layout;
+mod messages;
+mod show;
+mod source;
+mod translate;
+mod verify;
+
+use clap::{Parser, Subcommand};
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::panic::{self, AssertUnwindSafe};
+use std::process::ExitCode;
+
+/// Encoder-decoder Transformers: one definition, exported to ONNX, with the same numbers on every runtime
+#[derive(Parser)]
+#[command(version, arg_required_else_help = true, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  cognate translate \"A man is riding a bicycle.\"      with the model that comes with the repository
+  cognate export CHECKPOINT OUT                       a Hugging Face checkpoint becomes ONNX, and is verified
+  cognate translate --model OUT --input text.en       a file, line by line
+  cognate show OUT                                    what is in there
+  cognate verify OUT                                  every runtime against the f64 reference
+
+`cognate help COMMAND` tells more.";
+
+#[derive(Subcommand)]
+enum Command {
+    Translate(translate::Options),
+    Export(export::Options),
+    Show(show::Options),
+    Verify(verify::Options),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    // Engines and tokenizers answer some files by a panic, which our crates turn into errors: it is not for people's eyes.
+    if std::env::var_os("RUST_BACKTRACE").is_none() {
+        panic::set_hook(Box::new(|_| {}));
+    }
+    let ended = panic::catch_unwind(AssertUnwindSafe(|| {
+        let mut out = BufWriter::new(io::stdout().lock());
+        let status = run(&cli.command, &mut out)?;
+        out.flush()?;
+        Ok(status)
+    }));
+    match ended {
+        Ok(Ok(status)) => status,
+        Ok(Err(error)) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Ok(Err(error)) => {
+            messages::error(&error);
+            ExitCode::FAILURE
+        }
+        Err(panic) => {
+            messages::bug(panic.as_ref());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Translate(options) => translate::run(options, out),
+        Command::Export(options) => export::run(options, out),
+        Command::Show(options) => show::run(options, out),
+        Command::Verify(options) => verify::run(options, out),
+    }
+}
+
+/// Whether nobody reads our output any more, as after `| head`.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

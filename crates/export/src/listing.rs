@@ -120,12 +120,14 @@ impl Listing {
 
 impl fmt::Display for Listing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let opsets: Vec<_> = self.opsets.iter().map(|(name, version)| format!("{} {version}", plain(name))).collect();
         write!(f, "graph {}", plain(&self.graph))?;
         if !self.producer.is_empty() {
             write!(f, " by {}", plain(&self.producer))?;
         }
-        writeln!(f, ", {}, format {}", opsets.join(", "), self.ir_version)?;
+        for (name, version) in &self.opsets {
+            write!(f, ", {} {version}", plain(name))?;
+        }
+        writeln!(f, ", format {}", self.ir_version)?;
         if !self.doc.is_empty() {
             writeln!(f, "{}", plain(&self.doc))?;
         }

@@ -86,7 +86,10 @@ pub(crate) fn causal_mask<'g>(root: &Scope<'g>, past: &Dim, tgt: &Dim) -> Tensor
     let _scope = root.at("causal_mask").enter();
     let queries = builder.range(past, past + tgt).reshape([tgt.clone(), 1.into()]);
     let keys = builder.range(0, past + tgt);
-    keys.less_or_equal(queries).select(builder.scalar(0.0), builder.scalar(HIDDEN))
+    // The distance is compared, not the positions themselves: tract 0.23.9 folds `Range <= Range`, where both begin at 0,
+    // into a constant of two by two.
+    let is_visible = (keys - queries).less_or_equal(builder.integer(0));
+    is_visible.select(builder.scalar(0.0), builder.scalar(HIDDEN))
 }
 
 fn last(x: Tensor<'_>) -> Dim {

@@ -1,4 +1,4 @@
-//! PyTorch's answers for a golden model: `testdata/golden/FAMILY/golden.safetensors`.
+//! PyTorch's answers for a golden model: `testdata/golden/FAMILY/golden.safetensors`, and those of its float64.
 //!
 //! Which tensors there are, and their shapes, is written in `testdata/golden/README.md`.
 
@@ -21,6 +21,7 @@ pub struct Array<T> {
 pub struct Golden {
     family: String,
     floats: BTreeMap<String, Array<f32>>,
+    doubles: BTreeMap<String, Array<f64>>,
     ids: BTreeMap<String, Array<i64>>,
 }
 
@@ -28,7 +29,7 @@ impl Golden {
     /// Reads the answers of `family`, such as `marian`.
     ///
     /// # Panics
-    /// When the file is missing, unreadable, or holds a type other than f32 and i64.
+    /// When the file is missing, unreadable, or holds a type other than f32, f64 and i64.
     ///
     /// ```
     /// let golden = cognate_testing::Golden::open("marian");
@@ -36,22 +37,20 @@ impl Golden {
     /// assert_eq!(golden.floats("logits").shape, [3, 7, 120]);
     /// ```
     pub fn open(family: &str) -> Golden {
-        let path = crate::golden(family).join("golden.safetensors");
-        let bytes = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        let tensors = SafeTensors::deserialize(&bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        let mut golden = Golden { family: family.to_owned(), floats: BTreeMap::new(), ids: BTreeMap::new() };
-        for (name, view) in tensors.tensors() {
-            let shape = view.shape().to_vec();
-            match view.dtype() {
-                Dtype::F32 => {
-                    let data = values(view.data(), f32::from_le_bytes);
-                    golden.floats.insert(name, Array { shape, data });
+        let (floats, doubles, ids) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let mut golden = Golden { family: family.to_owned(), floats, doubles, ids };
+        for file in ["golden.safetensors", "golden.float64.safetensors"] {
+            let path = crate::golden(family).join(file);
+            let bytes = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            let tensors = SafeTensors::deserialize(&bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            for (name, view) in tensors.tensors() {
+                let (shape, data) = (view.shape().to_vec(), view.data());
+                match view.dtype() {
+                    Dtype::F32 => drop(golden.floats.insert(name, Array { shape, data: values(data, f32::from_le_bytes) })),
+                    Dtype::F64 => drop(golden.doubles.insert(name, Array { shape, data: values(data, f64::from_le_bytes) })),
+                    Dtype::I64 => drop(golden.ids.insert(name, Array { shape, data: values(data, i64::from_le_bytes) })),
+                    other => panic!("{}: {name} is {other:?}, expected F32, F64 or I64", path.display()),
                 }
-                Dtype::I64 => {
-                    let data = values(view.data(), i64::from_le_bytes);
-                    golden.ids.insert(name, Array { shape, data });
-                }
-                other => panic!("{}: {name} is {other:?}, expected F32 or I64", path.display()),
             }
         }
         golden
@@ -63,6 +62,14 @@ impl Golden {
     /// When there is none.
     pub fn floats(&self, name: &str) -> &Array<f32> {
         self.find(&self.floats, "f32", name)
+    }
+
+    /// The tensor `name` as PyTorch computes it in float64: hidden states, logits, attentions.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn doubles(&self, name: &str) -> &Array<f64> {
+        self.find(&self.doubles, "f64", name)
     }
 
     /// The i64 tensor `name`: token ids and masks.

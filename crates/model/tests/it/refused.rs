@@ -56,8 +56,8 @@ fn files() {
         })
     };
     assert_snapshot!(truncated(0), @"model.safetensors: no safetensors file of 0 bytes: header too small; was it truncated on its way?");
-    assert_snapshot!(truncated(100), @"");
-    assert_snapshot!(truncated(150_000), @"");
+    assert_snapshot!(truncated(100), @"model.safetensors: no safetensors file of 100 bytes: invalid header length; was it truncated on its way?");
+    assert_snapshot!(truncated(150_000), @"model.safetensors: no safetensors file of 150000 bytes: incomplete metadata, file not fully covered; was it truncated on its way?");
 }
 
 #[test]

@@ -48,6 +48,7 @@ fn a_process_runs_one_library() {
 /// What `Ort::find` and `--engine auto` say, told to the test that started this process.
 #[test]
 #[ignore = "other tests run it in a process of its own"]
+#[expect(clippy::print_stdout, reason = "it answers the test that started its process")]
 fn in_a_process_of_its_own() {
     match Ort::find() {
         Ok(ort) => println!("ort.find: {}", ort.library().display()),

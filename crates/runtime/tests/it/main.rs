@@ -4,5 +4,4 @@ mod cuda;
 mod example;
 mod library;
 mod running;
-mod tmp_probe;
 mod wrong;

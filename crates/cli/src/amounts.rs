@@ -1,0 +1,54 @@
+//! Numbers as people read them.
+
+use std::time::Duration;
+
+/// `1234567` is `1,234,567`.
+pub(crate) fn thousands(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A size in bytes with three digits, in powers of 1000.
+pub(crate) fn bytes(number: u64) -> String {
+    let mut size = number as f64;
+    for unit in ["B", "kB", "MB"] {
+        if size < 999.5 {
+            let digits = if unit == "B" || size >= 99.95 { 0 } else { 1 };
+            return format!("{size:.digits$} {unit}");
+        }
+        size /= 1000.0;
+    }
+    format!("{size:.1} GB")
+}
+
+/// `0.34 s`, `12.3 s`, `3 min 20 s`.
+pub(crate) fn duration(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    match seconds {
+        ..9.995 => format!("{seconds:.2} s"),
+        ..119.95 => format!("{seconds:.1} s"),
+        _ => format!("{} min {} s", time.as_secs() / 60, time.as_secs() % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_readable() {
+        let thousands = [0, 999, 1000, 2_349_056].map(thousands);
+        assert_eq!(thousands, ["0", "999", "1,000", "2,349,056"]);
+        let bytes = [0, 999, 1000, 12_345, 242_000_000, 999_600_000, 2_500_000_000].map(bytes);
+        assert_eq!(bytes, ["0 B", "999 B", "1.0 kB", "12.3 kB", "242 MB", "1.0 GB", "2.5 GB"]);
+        let times = [0.344, 12.34, 200.9].map(|seconds| duration(Duration::from_secs_f64(seconds)));
+        assert_eq!(times, ["0.34 s", "12.3 s", "3 min 20 s"]);
+    }
+}

@@ -1,0 +1,179 @@
+//! `cognate export`: a checkpoint becomes a folder of ONNX graphs.
+//!
+//! Weights go from the mapped checkpoint to the disk piece by piece, while a second thread hashes them: time and memory
+//! are those of copying a file.
+
+use crate::account::{self, Account, GraphAccount, Origin};
+use crate::source::{self, ModelSource};
+use crate::{amounts, layout, messages, verify};
+use anyhow::{Context, Result, bail};
+use cognate_export::{Existing, Folder, Listing, Report};
+use cognate_model::{Attentions, Model};
+use serde_json::json;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::thread;
+use std::time::Instant;
+
+/// Export a checkpoint to ONNX and verify it
+///
+/// Writes a folder in the Cognate layout: encoder.onnx, decoder.onnx, their shared weights, configuration and tokenizer, and
+/// cognate.json, which says what this is, from which checkpoint, and what the verification found. The folder appears whole or
+/// not at all.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    /// A checkpoint's folder (config.json, model.safetensors, tokenizer.json), or preset:tiny, preset:base, preset:big with
+    /// seeded initial weights
+    #[arg(value_name = "MODEL")]
+    model: PathBuf,
+    /// The folder to write
+    #[arg(value_name = "OUT")]
+    out: PathBuf,
+    /// Replace OUT if it is an earlier export
+    #[arg(long)]
+    force: bool,
+    /// Skip the comparison of every runtime with the f64 reference
+    #[arg(long)]
+    no_verify: bool,
+    /// Give the decoder outputs cross_attentions.{layer}
+    #[arg(long)]
+    attentions: bool,
+    /// The seed of a preset's initial weights [default: 1]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  cognate export testdata/multi30k-en-de out
+  cognate export preset:base base --no-verify
+  cognate export my-checkpoint out --force && cognate translate --model out \"Hello.\"";
+
+const DEFAULT_SEED: u64 = 1;
+
+/// Files beside a checkpoint that its tokenizer is made of, as families and versions of transformers name them.
+const TOKENIZER: [&str; 9] = [
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "source.spm",
+    "target.spm",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+];
+
+/// Runs the command.
+pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
+    let start = Instant::now();
+    let source = ModelSource::find(&options.model)?;
+    if let (ModelSource::Checkpoint(_), Some(_)) = (&source, options.seed) {
+        bail!("--seed: {source} is a checkpoint, whose weights are given; leave it out, or export preset:tiny, preset:base or preset:big");
+    }
+    let seed = options.seed.unwrap_or(DEFAULT_SEED);
+    let model = source.open(seed)?;
+    let attentions = if options.attentions { Attentions::Output } else { Attentions::Omit };
+    let existing = if options.force { Existing::Replace } else { Existing::Refuse };
+    let mut folder = Folder::create(&options.out, existing)?;
+    let origin = thread::scope(|scope| {
+        let hash = match &source {
+            ModelSource::Checkpoint(folder) => Some(scope.spawn(|| hash(&folder.join(source::WEIGHTS)))),
+            ModelSource::Preset(_) | ModelSource::Exported(_) | ModelSource::File(_) => None,
+        };
+        layout::write_graphs(&model, attentions, &name(&source), &mut folder)?;
+        match hash {
+            Some(hash) => {
+                let weights_blake3 = hash.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+                Ok::<_, anyhow::Error>(Origin::Checkpoint { name: name(&source), weights_blake3 })
+            }
+            None => Ok(Origin::Preset { name: name(&source), seed }),
+        }
+    })?;
+    write_configuration(&source, &model, &mut folder)?;
+    let graphs = [layout::ENCODER, layout::DECODER].map(|file| graph_account(&folder, file));
+    let graphs = graphs.into_iter().collect::<Result<_>>()?;
+    let account = Account::new(origin, model.parameters(), graphs);
+    folder.write(account::FILE, account.to_json()?.as_bytes())?;
+    let report = folder.commit()?;
+    let elapsed = amounts::duration(start.elapsed());
+    writeln!(out, "{source} to {} in {elapsed}\n{}", options.out.display(), sizes(&report))?;
+    out.flush()?;
+    if options.no_verify {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let passed = verify::verify(&options.out, Some(&model), out)?;
+    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What the files call the source: no path, which would differ from machine to machine.
+fn name(source: &ModelSource) -> String {
+    match source {
+        ModelSource::Checkpoint(path) | ModelSource::Exported(path) | ModelSource::File(path) => layout::folder_name(path),
+        ModelSource::Preset(preset) => preset.name().into(),
+    }
+}
+
+/// The BLAKE3 hash of a file.
+fn hash(path: &Path) -> Result<String> {
+    let read = || -> std::io::Result<String> {
+        let (mut file, mut hasher) = (File::open(path)?, blake3::Hasher::new());
+        let mut buffer = vec![0; 256 << 10];
+        loop {
+            match file.read(&mut buffer)? {
+                0 => return Ok(hasher.finalize().to_string()),
+                bytes => hasher.update(&buffer[..bytes]),
+            };
+        }
+    };
+    read().with_context(|| format!("{}: cannot be read", path.display()))
+}
+
+/// Writes all that is beside the graphs and their weights.
+fn write_configuration(source: &ModelSource, model: &Model, folder: &mut Folder) -> Result<()> {
+    folder.write(layout::CONFIG, model.config_json().as_bytes())?;
+    let ModelSource::Checkpoint(checkpoint) = source else {
+        return Ok(folder.write(layout::GENERATION, generation(model)?.as_bytes())?);
+    };
+    let text = match layout::read_if_there(&checkpoint.join(layout::GENERATION))? {
+        Some(text) => text,
+        None => generation(model)?,
+    };
+    folder.write(layout::GENERATION, text.as_bytes())?;
+    for file in TOKENIZER {
+        let path = checkpoint.join(file);
+        if path.is_file() {
+            let bytes = fs::read(&path).with_context(|| format!("{}: cannot be read", path.display()))?;
+            folder.write(file, &bytes)?;
+        } else if file == "tokenizer.json" {
+            messages::warning(format_args!("{}: no such file; without it `cognate translate` cannot use the export", path.display()));
+        }
+    }
+    Ok(())
+}
+
+/// A `generation_config.json` that says no more than `config.json`.
+fn generation(model: &Model) -> Result<String> {
+    let config = model.config();
+    let generation = json!({
+        "decoder_start_token_id": config.start_token,
+        "eos_token_id": config.eos_token,
+        "pad_token_id": config.pad_token,
+    });
+    Ok(serde_json::to_string_pretty(&generation)? + "\n")
+}
+
+fn graph_account(folder: &Folder, file: &str) -> Result<GraphAccount> {
+    let listing = Listing::read(&folder.path().join(file))?;
+    let (inputs, outputs) = (listing.inputs.len(), listing.outputs.len());
+    Ok(GraphAccount { file: file.into(), inputs, outputs, nodes: listing.operators.values().sum() })
+}
+
+fn sizes(report: &Report) -> String {
+    let files = report.files.iter().map(|(name, bytes)| (name.as_str(), *bytes));
+    let lines = files.chain([("in all", report.bytes())]).map(|(name, bytes)| format!("  {name:<24} {:>8}", amounts::bytes(bytes)));
+    lines.collect::<Vec<_>>().join("\n")
+}

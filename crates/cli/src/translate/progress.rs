@@ -1,0 +1,78 @@
+//! A bar on a terminal: how far, how fast.
+
+use crate::{amounts, messages};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::{self, IsTerminal};
+use std::time::{Duration, Instant};
+
+/// How far a run is; seen only where standard error is a terminal.
+pub(crate) struct Progress {
+    bar: Option<ProgressBar>,
+    /// The size of the input, where it is known.
+    total: Option<u64>,
+    bytes: u64,
+    sentences: usize,
+    tokens: usize,
+    start: Instant,
+}
+
+const REDRAWN: Duration = Duration::from_millis(200);
+
+impl Progress {
+    /// Nothing is done and nothing shown yet; `total` is the size of the input in bytes.
+    pub(crate) fn new(total: Option<u64>) -> Self {
+        Self { bar: None, total, bytes: 0, sentences: 0, tokens: 0, start: Instant::now() }
+    }
+
+    /// Shows the bar from now on.
+    pub(crate) fn show(&mut self) {
+        if self.bar.is_some() || !io::stderr().is_terminal() {
+            return;
+        }
+        let bar = ProgressBar::with_draw_target(self.total, ProgressDrawTarget::stderr());
+        let template = match self.total {
+            Some(_) => "[{elapsed}] {bar:30} {percent}%, {eta} left: {msg}",
+            None => "[{elapsed}] {spinner} {msg}",
+        };
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        bar.enable_steady_tick(REDRAWN);
+        self.bar = Some(bar);
+    }
+
+    /// Counts sentences that are done, the tokens of their translations, and the bytes of their lines.
+    pub(crate) fn add(&mut self, sentences: usize, tokens: usize, bytes: usize) {
+        self.sentences += sentences;
+        self.tokens += tokens;
+        self.bytes += bytes as u64;
+        if let Some(bar) = &self.bar {
+            // The last line may lack its end.
+            bar.set_position(self.total.map_or(self.bytes, |total| total.min(self.bytes)));
+            bar.set_message(self.speed());
+        }
+    }
+
+    /// Does what writes to the terminal while the bar is out of the way.
+    pub(crate) fn suspend<T>(&self, work: impl FnOnce() -> T) -> T {
+        match &self.bar {
+            Some(bar) => bar.suspend(work),
+            None => work(),
+        }
+    }
+
+    /// Puts a sum in the bar's place.
+    pub(crate) fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+            messages::note(format_args!("{} in {}", self.speed(), amounts::duration(self.start.elapsed())));
+        }
+    }
+
+    fn speed(&self) -> String {
+        let rate = |count: usize| count as f64 / self.start.elapsed().as_secs_f64().max(1e-3);
+        let (sentences, tokens) = (rate(self.sentences), rate(self.tokens) as usize);
+        let done = amounts::thousands(self.sentences);
+        format!("{done} sentences, {sentences:.1} sentences/s, {} tokens/s", amounts::thousands(tokens))
+    }
+}

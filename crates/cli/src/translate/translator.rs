@@ -1,0 +1,177 @@
+//! A loaded model with its tokenizer: from a line to its translation.
+
+use super::Options;
+use crate::account::Account;
+use crate::layout;
+use crate::messages;
+use crate::source::ModelSource;
+use anyhow::{Context, Result, bail};
+use cognate_export::{Existing, Folder};
+use cognate_generate::{SessionDecoder, Settings, generate};
+use cognate_model::{Attentions, Config, Model};
+use cognate_runtime::{Engine, Options as Load, Source};
+use cognate_text::Tokenizer;
+use std::path::{Path, PathBuf, MAIN_SEPARATOR};
+use tempfile::TempDir;
+
+/// A model that translates.
+pub(crate) struct Translator {
+    tokenizer: Tokenizer,
+    decoder: SessionDecoder,
+    settings: Settings,
+    config: Config,
+    /// The export of a checkpoint, while an engine may read it.
+    _exported: Option<TempDir>,
+}
+
+/// A line for the model.
+#[derive(Debug)]
+pub(crate) enum Encoded {
+    /// Nothing to translate.
+    Empty,
+    /// Tokens with the end token; `cut_from` is how many there would be if they were not too many for the model.
+    Tokens { ids: Vec<i64>, cut_from: Option<usize> },
+}
+
+/// A translated line.
+#[derive(Debug)]
+pub(crate) struct Translation {
+    pub(crate) text: String,
+    /// The tokens that were generated.
+    pub(crate) n_tokens: usize,
+    /// Whether the end was reached.
+    pub(crate) complete: bool,
+}
+
+impl Translator {
+    /// Loads the model as the options say. What is wrong with small files is found before large ones are touched.
+    pub(crate) fn load(source: &ModelSource, options: &Options) -> Result<Self> {
+        let folder = folder(source)?;
+        Account::check(folder)?;
+        let config_json = layout::read(&folder.join(layout::CONFIG))?;
+        let config = Config::from_json(&config_json).map_err(within(folder))?;
+        let generation = layout::read_if_there(&folder.join(layout::GENERATION))?;
+        let settings = Settings::from_json(&config_json, generation.as_deref(), config.max_positions).map_err(within(folder))?;
+        let settings = adjusted(settings, options, &config)?;
+        let tokenizer = Tokenizer::from_folder(folder)?;
+        let (graphs, exported) = graphs(source, options.engine)?;
+        let runtime = options.engine.open(options.device)?;
+        if runtime.name() != "ort" && options.threads.is_some_and(|threads| threads.get() > 1) {
+            messages::warning(format_args!("--threads: {} runs on one thread; only ort uses more", runtime.name()));
+        }
+        let load = Load { device: options.device, threads: options.threads };
+        let [encoder, decoder] = graphs.map(|graph| runtime.load(&graph, &load));
+        let decoder = SessionDecoder::new(encoder?, decoder?, settings.pad_token)?;
+        // Sessions have read or mapped the files by now. Where a file may be removed while it is mapped, it is: an interrupted
+        // program leaves nothing behind.
+        let exported = exported.filter(|_| cfg!(not(unix)));
+        Ok(Self { tokenizer, decoder, settings, config, _exported: exported })
+    }
+
+    /// What executes.
+    pub(crate) fn engine(&self) -> &str {
+        self.decoder.engine()
+    }
+
+    /// How it decodes.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The most tokens of a source.
+    pub(crate) fn max_positions(&self) -> usize {
+        self.config.max_positions
+    }
+
+    /// The tokens of a line, as many as the model can take.
+    pub(crate) fn encode(&self, line: &str) -> Result<Encoded> {
+        let mut ids = self.tokenizer.encode(line)?;
+        let is_end = |id: &i64| self.settings.eos_tokens.contains(id);
+        if ids.iter().all(is_end) || line.trim().is_empty() {
+            return Ok(Encoded::Empty);
+        }
+        let vocab = self.config.vocab;
+        if let Some(id) = ids.iter().find(|&&id| usize::try_from(id).is_ok_and(|id| id >= vocab)) {
+            bail!("tokenizer.json gives token {id}, but vocab_size in config.json is {vocab}: the two files belong to different models");
+        }
+        let (n_tokens, limit) = (ids.len(), self.config.max_positions);
+        if n_tokens <= limit {
+            return Ok(Encoded::Tokens { ids, cut_from: None });
+        }
+        let end = ids.last().copied().filter(is_end);
+        ids.truncate(limit - usize::from(end.is_some()));
+        ids.extend(end);
+        Ok(Encoded::Tokens { ids, cut_from: Some(n_tokens) })
+    }
+
+    /// Translates a batch.
+    pub(crate) fn translate(&mut self, sources: &[Vec<i64>]) -> Result<Vec<Translation>> {
+        let hypotheses = generate(&mut self.decoder, sources, &self.settings)?;
+        let translation = |hypothesis: cognate_generate::Hypothesis| {
+            let text = self.tokenizer.decode(&hypothesis.tokens)?;
+            let n_tokens = hypothesis.tokens.len() + usize::from(hypothesis.complete);
+            Ok(Translation { text: on_one_line(text), n_tokens, complete: hypothesis.complete })
+        };
+        hypotheses.into_iter().map(translation).collect()
+    }
+}
+
+/// The folder with the configuration and the tokenizer.
+fn folder(source: &ModelSource) -> Result<&Path> {
+    match source {
+        ModelSource::Checkpoint(folder) | ModelSource::Exported(folder) => Ok(folder),
+        ModelSource::File(path) => bail!("{}: is a file; expected the folder of a checkpoint or of an export", path.display()),
+        ModelSource::Preset(_) => bail!("{source}: has random weights and no tokenizer; translating needs a checkpoint or an export"),
+    }
+}
+
+/// Library errors that begin with a file's name, with the folder before it.
+fn within<E: std::fmt::Display>(folder: &Path) -> impl Fn(E) -> anyhow::Error {
+    move |error| anyhow::anyhow!("{}{MAIN_SEPARATOR}{error}", folder.display())
+}
+
+/// The model's settings with those of the command line in their place.
+fn adjusted(mut settings: Settings, options: &Options, config: &Config) -> Result<Settings> {
+    if let Some(beams) = options.beams {
+        settings.num_beams = beams.get();
+    }
+    if let Some(limit) = options.max_new_tokens {
+        settings.max_new_tokens = limit.get();
+    }
+    if settings.max_new_tokens > config.max_positions {
+        bail!("--max-new-tokens: expected at most {}, the positions of the model, found {}", config.max_positions, settings.max_new_tokens);
+    }
+    Ok(settings)
+}
+
+/// The encoder and the decoder as the engine takes them; a checkpoint's in a temporary folder, unless the engine evaluates graphs.
+fn graphs(source: &ModelSource, engine: Engine) -> Result<([Source; 2], Option<TempDir>)> {
+    let files = |folder: &Path| [layout::ENCODER, layout::DECODER].map(|file| Source::Onnx(folder.join(file)));
+    match (source, engine) {
+        (ModelSource::Exported(folder), Engine::Reference) => bail!(
+            "{}: --engine reference evaluates the graphs of a checkpoint, and this is an export; \
+             give the checkpoint that it was made from, or choose tract or ort",
+            folder.display()
+        ),
+        (ModelSource::Checkpoint(folder), Engine::Reference) => {
+            let model = Model::open(folder)?;
+            Ok(([Source::Graph(model.encode()?), Source::Graph(model.step(Attentions::Omit)?)], None))
+        }
+        (ModelSource::Checkpoint(folder), Engine::Auto | Engine::Tract | Engine::Ort) => {
+            let model = Model::open(folder)?;
+            let temporary = tempfile::Builder::new().prefix("cognate-").tempdir().context("a temporary folder for the export")?;
+            let exported: PathBuf = temporary.path().join("model");
+            let mut writing = Folder::create(&exported, Existing::Refuse)?;
+            layout::write_graphs(&model, Attentions::Omit, &layout::folder_name(folder), &mut writing)?;
+            writing.commit()?;
+            Ok((files(&exported), Some(temporary)))
+        }
+        (ModelSource::Exported(folder), Engine::Auto | Engine::Tract | Engine::Ort) => Ok((files(folder), None)),
+        (ModelSource::File(_) | ModelSource::Preset(_), _) => bail!("{source}: has no tokenizer"),
+    }
+}
+
+/// A translation takes one line of the output, whatever its tokens spell.
+fn on_one_line(text: String) -> String {
+    if text.contains(['\n', '\r']) { text.replace(['\n', '\r'], " ") } else { text }
+}

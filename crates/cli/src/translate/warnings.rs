@@ -1,0 +1,63 @@
+//! Warnings about sentences: the first ones each, the others as a number.
+
+use crate::messages;
+
+/// Warnings that are told each.
+const TOLD: usize = 10;
+
+/// What may be wrong with one sentence.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Warning {
+    /// It has no words.
+    Empty,
+    /// It has more tokens than the model has positions.
+    TooLong { tokens: usize, limit: usize },
+    /// Its translation found no end.
+    Unfinished { limit: usize },
+}
+
+/// The warnings of one run.
+#[derive(Debug)]
+pub(crate) struct Warnings {
+    /// What stands before a sentence's number: `sentence`, or `stdin: line`.
+    pub(crate) unit: String,
+    told: usize,
+    untold: [usize; 3],
+}
+
+impl Warnings {
+    pub(crate) fn new(unit: String) -> Self {
+        Self { unit, told: 0, untold: [0; 3] }
+    }
+
+    /// Tells a warning about sentence `number`, or counts it.
+    pub(crate) fn add(&mut self, number: usize, warning: Warning) {
+        if self.told == TOLD {
+            let kind = match warning {
+                Warning::Empty => 0,
+                Warning::TooLong { .. } => 1,
+                Warning::Unfinished { .. } => 2,
+            };
+            self.untold[kind] += 1;
+            return;
+        }
+        self.told += 1;
+        let what = match warning {
+            Warning::Empty => "empty, and so is its translation".into(),
+            Warning::TooLong { tokens, limit } => {
+                format!("{tokens} tokens, but the model has {limit} positions; what is beyond is left out")
+            }
+            Warning::Unfinished { limit } => format!("its translation has no end within {limit} tokens (--max-new-tokens) and is cut"),
+        };
+        messages::warning(format_args!("{} {number}: {what}", self.unit));
+    }
+
+    /// Tells how many were only counted.
+    pub(crate) fn finish(&self) {
+        let kinds = ["empty", "too long", "cut"].iter().zip(self.untold).filter(|(_, count)| *count > 0);
+        let kinds: Vec<_> = kinds.map(|(kind, count)| format!("{count} {kind}")).collect();
+        if !kinds.is_empty() {
+            messages::warning(format_args!("more of the same: {}", kinds.join(", ")));
+        }
+    }
+}

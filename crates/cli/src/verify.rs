@@ -1,0 +1,82 @@
+//! `cognate verify`: an exported folder, on every runtime that is there, against the reference evaluator in f64.
+
+use crate::account::Account;
+use crate::layout;
+use crate::source::ModelSource;
+use anyhow::{Result, bail};
+use cognate_generate::Settings;
+use cognate_model::Model;
+use cognate_runtime::{Device, Options as Load, available};
+use cognate_text::Tokenizer;
+use cognate_verify::{Subject, open_exported};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Compare an exported folder with the f64 reference on every runtime
+///
+/// Runs seeded random batches and sentences through the reference evaluator in f64 and through each runtime that is there, prints
+/// the errors of each output and how many translations are equal, and stores the report in cognate.json. Ends with status 1 when
+/// a bound is broken.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// The folder of an export
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// Compare with this checkpoint instead of the weights in the folder
+    #[arg(long, value_name = "DIR")]
+    checkpoint: Option<PathBuf>,
+}
+
+/// What is translated in a verification, where the folder has a tokenizer.
+const SENTENCES: [&str; 4] = [
+    "A man is riding a bicycle.",
+    "Two dogs are playing in the snow.",
+    "A group of people are standing in front of a large building while a woman takes a picture of them.",
+    "Hello!",
+];
+
+/// The seed of the random batches.
+const SEED: u64 = 1;
+
+/// Runs the command.
+pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
+    match ModelSource::find(&options.folder)? {
+        ModelSource::Exported(_) => {}
+        other => bail!("{other}: expected the folder of an export; `cognate export` makes one and verifies it"),
+    }
+    let model = options.checkpoint.as_deref().map(|folder| ModelSource::find(folder)?.open(0)).transpose()?;
+    let passed = verify(&options.folder, model.as_ref(), out)?;
+    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Verifies the exported `folder` against `source`, or against the weights in the folder; prints the report and stores it in
+/// `cognate.json`. Returns whether every runtime stayed within the bounds.
+pub(crate) fn verify(folder: &Path, source: Option<&Model>, out: &mut dyn Write) -> Result<bool> {
+    let read_back;
+    let model = match source {
+        Some(model) => model,
+        None => {
+            read_back = open_exported(folder)?;
+            &read_back
+        }
+    };
+    let generation = layout::read_if_there(&folder.join(layout::GENERATION))?;
+    let settings = Settings::from_json(model.config_json(), generation.as_deref(), model.config().max_positions)?;
+    let sentences = match folder.join("tokenizer.json").exists() {
+        true => {
+            let tokenizer = Tokenizer::from_folder(folder)?;
+            SENTENCES.iter().map(|text| tokenizer.encode(text)).collect::<cognate_text::Result<_>>()?
+        }
+        false => Vec::new(),
+    };
+    let subject = Subject { folder, model, settings, sentences, seed: SEED };
+    let runtimes: Vec<_> = available(Device::Cpu)?.into_iter().map(|runtime| (runtime, Load::default())).collect();
+    let report = cognate_verify::verify(&subject, &runtimes, |_| {})?;
+    write!(out, "{report}")?;
+    if let Some(mut account) = Account::read(folder)? {
+        account.verification = Some(report.clone());
+        account.write(folder)?;
+    }
+    Ok(report.passed())
+}

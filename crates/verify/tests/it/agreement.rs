@@ -1,0 +1,71 @@
+//! Whole models: exported, run by every engine, measured against the f64 reference.
+
+use cognate_export::{Existing, Export, Metadata, write_folder};
+use cognate_generate::Settings;
+use cognate_model::{Attentions, Model, Preset};
+use cognate_runtime::{Device, Options, available};
+use cognate_testing::bundled_checkpoint;
+use cognate_verify::{Report, Subject, open_exported, verify};
+use std::path::Path;
+use tempfile::TempDir;
+
+/// `model` in the Cognate layout.
+fn export(model: &Model) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let (encoder, decoder) = (model.encode().unwrap(), model.step(Attentions::Omit).unwrap());
+    let graphs = [("encoder.onnx", &encoder), ("decoder.onnx", &decoder)];
+    let export = Export { graphs: &graphs, weights_file: "weights.onnx_data", metadata: &Metadata::default() };
+    let config = [("config.json", model.config_json().as_bytes())];
+    write_folder(folder.path(), &export, &config, Existing::Replace).unwrap();
+    folder
+}
+
+fn report(folder: &Path, model: &Model) -> Report {
+    let settings = Settings::from_json(model.config_json(), None, 16).unwrap();
+    let subject = Subject { folder, model, settings, sentences: Vec::new(), seed: 1 };
+    let runtimes: Vec<_> = available(Device::Cpu).unwrap().into_iter().map(|runtime| (runtime, Options::default())).collect();
+    verify(&subject, &runtimes, |_| {}).unwrap()
+}
+
+#[test]
+fn the_bundled_checkpoint_passes() {
+    let model = Model::open(&bundled_checkpoint()).unwrap();
+    let folder = export(&model);
+    let report = report(folder.path(), &model);
+    assert!(report.passed(), "{report}");
+    assert!(!report.runtimes.is_empty());
+    eprintln!("{report}");
+}
+
+#[test]
+fn the_base_preset_passes() {
+    let model = Model::preset(Preset::Base, 1).unwrap();
+    let folder = export(&model);
+    let report = report(folder.path(), &model);
+    assert!(report.passed(), "{report}");
+    eprintln!("{report}");
+}
+
+#[test]
+fn an_exported_folder_is_its_own_model() {
+    let model = Model::open(&bundled_checkpoint()).unwrap();
+    let folder = export(&model);
+    let read_back = open_exported(folder.path()).unwrap();
+    for (path, recipe) in model.weights().iter() {
+        assert_eq!(recipe.values::<f32>(), read_back.weights().get(path).unwrap().values::<f32>(), "{path}");
+    }
+}
+
+#[test]
+fn a_changed_weight_is_found() {
+    let model = Model::preset(Preset::Tiny, 1).unwrap();
+    let folder = export(&model);
+    let path = folder.path().join("weights.onnx_data");
+    let mut bytes = std::fs::read(&path).unwrap();
+    // The sign of one weight in the middle of the file.
+    let place = bytes.len() / 2 / 4 * 4 + 3;
+    bytes[place] ^= 0x80;
+    std::fs::write(&path, bytes).unwrap();
+    let report = report(folder.path(), &model);
+    assert!(!report.passed(), "{report}");
+}

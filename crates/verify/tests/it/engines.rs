@@ -1,0 +1,34 @@
+//! The same program on every engine that is here.
+
+use cognate_export::{Metadata, to_onnx_bytes};
+use cognate_graph::Program;
+use cognate_runtime::{Device, Engine, Options, Reference, Runtime, Session, Source, Values, available};
+use ndarray::ArrayD;
+
+/// `program` loaded by the reference evaluator in f64, by tract, and by ONNX Runtime where its library is found.
+pub fn everywhere(program: &Program) -> Vec<Box<dyn Session>> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("program.onnx");
+    std::fs::write(&path, to_onnx_bytes(program, &Metadata::default()).unwrap()).unwrap();
+    let mut sessions = vec![Reference::F64.load(&Source::Graph(program.clone()), &Options::default()).unwrap()];
+    let engines = available(Device::Cpu).unwrap();
+    if !engines.iter().any(|engine| engine.name() == Engine::Ort.to_string()) {
+        eprintln!("skipped on ONNX Runtime: no library; `cargo xtask onnxruntime` brings it");
+    }
+    for engine in engines {
+        sessions.push(engine.load(&Source::Onnx(path.clone()), &Options::default()).unwrap());
+    }
+    sessions
+}
+
+/// The output called `name` in f64.
+pub fn output(values: &Values, name: &str) -> ArrayD<f64> {
+    values.get(name).unwrap().to_f64().unwrap()
+}
+
+/// Fails if the arrays differ by more than `bound` anywhere.
+pub fn assert_close(found: &ArrayD<f64>, expected: &ArrayD<f64>, bound: f64, what: &str) {
+    let error =
+        cognate_verify::compare(found, expected).unwrap_or_else(|| panic!("{what}: shapes {:?} and {:?}", found.shape(), expected.shape()));
+    assert!(error.max_absolute <= bound, "{what}: {:e}", error.max_absolute);
+}

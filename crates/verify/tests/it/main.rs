@@ -1,0 +1,8 @@
+//! Every engine, the same numbers: the lecture's example, the properties of the Transformer, whole models.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod agreement;
+mod engines;
+mod golden;
+mod lecture;
+mod properties;

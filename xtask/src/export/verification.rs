@@ -1,0 +1,98 @@
+//! The verification report in `cognate.json`, and the tables made of it.
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+
+use crate::table::table;
+
+/// What `cognate export` found before it kept the graphs.
+#[derive(Deserialize)]
+pub(super) struct Report {
+    reference: String,
+    tolerance: f64,
+    runtimes: Vec<Runtime>,
+}
+
+#[derive(Deserialize)]
+struct Runtime {
+    engine: String,
+    outputs: Vec<Output>,
+    decoding: Vec<Decoding>,
+}
+
+/// Errors that are not numbers are `null` in JSON.
+#[derive(Deserialize)]
+struct Output {
+    graph: String,
+    output: String,
+    max_absolute_error: Option<f64>,
+    relative_l2_error: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct Decoding {
+    method: String,
+    sentences: u64,
+    equal: u64,
+    ties: u64,
+}
+
+/// Two tables over all models, given with their names: the numbers, and the decoded sentences.
+pub(super) fn tables(reports: &[(&str, &Report)]) -> String {
+    let (mut numbers, mut sentences) = (Vec::new(), Vec::new());
+    let error = |error: Option<f64>| error.map_or("not a number".to_owned(), |error| format!("{error:.1e}"));
+    for (model, report) in reports {
+        for runtime in &report.runtimes {
+            let start = || vec![(*model).to_owned(), runtime.engine.clone()];
+            numbers.extend(runtime.outputs.iter().map(|Output { graph, output, max_absolute_error, relative_l2_error }| {
+                [start(), vec![format!("{graph}: {output}"), error(*max_absolute_error), error(*relative_l2_error)]].concat()
+            }));
+            sentences.extend(runtime.decoding.iter().map(|Decoding { method, sentences, equal, ties }| {
+                [start(), vec![method.clone(), format!("{equal} of {sentences}"), ties.to_string()]].concat()
+            }));
+        }
+    }
+    let against = reports
+        .iter()
+        .map(|(_, report)| format!("Against the {}; bound on the relative L2 error {:.0e}.\n", report.reference, report.tolerance));
+    let against: String = against.collect::<BTreeSet<_>>().into_iter().collect();
+    let numbers = table(&["model", "engine", "output", "max absolute error", "relative L2 error"], &numbers);
+    let text = format!("{against}\n{numbers}");
+    if sentences.is_empty() {
+        return text;
+    }
+    text + "\n" + &table(&["model", "engine", "decoding", "equal sentences", "ties"], &sentences)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_report_becomes_tables() {
+        let report: Report = serde_json::from_value(json!({
+            "reference": "reference evaluator in f64", "tolerance": 1e-5, "seed": 1, "batches": 8,
+            "runtimes": [{
+                "engine": "tract 0.23.9",
+                "outputs": [{"graph": "decoder", "output": "logits", "max_absolute_error": 3.12e-6, "relative_l2_error": null}],
+                "decoding": [{"method": "greedy", "sentences": 20, "equal": 19, "ties": 1}]
+            }]
+        }))
+        .unwrap();
+        let expected = "\
+Against the reference evaluator in f64; bound on the relative L2 error 1e-5.
+
+| model |       engine |          output | max absolute error | relative L2 error |
+| ----- | -----------: | --------------: | -----------------: | ----------------: |
+| tiny  | tract 0.23.9 | decoder: logits |             3.1e-6 |      not a number |
+
+| model |       engine | decoding | equal sentences | ties |
+| ----- | -----------: | -------: | --------------: | ---: |
+| tiny  | tract 0.23.9 |   greedy |        19 of 20 |    1 |
+";
+        assert_eq!(tables(&[("tiny", &report)]), expected);
+    }
+}

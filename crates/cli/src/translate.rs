@@ -121,7 +121,7 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     }
 
     let mut progress = Progress::new(input.bytes);
-    let mut warnings = Warnings::new(input.unit);
+    let mut warnings = Warnings::new(input.unit.clone());
     for number in 0.. {
         let (lines, failure) = input.window();
         let is_last = lines.len() < input.window_len;

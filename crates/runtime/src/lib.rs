@@ -74,7 +74,7 @@ pub enum Device {
 pub struct Options {
     /// Where to compute.
     pub device: Device,
-    /// Threads that one operation may use; the runtime's own choice if `None`.
+    /// Threads that one operation may use at most; the runtime's own choice if `None`. tract and the reference use one.
     pub threads: Option<NonZeroUsize>,
 }
 

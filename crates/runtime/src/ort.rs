@@ -1,7 +1,7 @@
 //! ONNX Runtime: exported ONNX files on the processor, or on an NVIDIA GPU by CUDA.
 //!
 //! The library is found when the program runs, never linked or downloaded by the build. A process runs one library:
-//! the first that is opened. Its telemetry is off.
+//! the first that is opened. Its telemetry is off, and so is its log unless `ORT_LOG` sets a level (`warning`).
 
 mod library;
 mod placement;
@@ -111,7 +111,7 @@ impl Ort {
     }
 }
 
-/// ONNX Runtime's errors come back as values; it prints its log as well only if `ORT_LOG` sets the level (`warning`).
+/// Errors come back as values; printed by the library too, they would be told twice.
 fn environment(builder: EnvironmentBuilder) -> ::ort::Result<Environment> {
     if env::var_os("ORT_LOG").is_some() {
         return builder.build();

@@ -48,13 +48,13 @@ impl<'o> Output<'o> {
 
     /// Writes lines and hands them on at once.
     pub(crate) fn write(&mut self, lines: &[String]) -> Result<()> {
-        let (writer, path): (&mut dyn Write, _) = match self {
+        let (writer, path): (&mut dyn Write, Option<&Path>) = match self {
             Self::Standard(writer) => (writer, None),
             Self::File { file, path } => (file, Some(path)),
             Self::Stream { file, path } => (file, Some(path)),
         };
-        let write = || lines.iter().try_for_each(|line| writeln!(writer, "{line}")).and_then(|()| writer.flush());
-        (write)().with_context(|| place(path.as_deref().map(PathBuf::as_path)))
+        let written = lines.iter().try_for_each(|line| writeln!(writer, "{line}")).and_then(|()| writer.flush());
+        written.with_context(|| place(path))
     }
 
     /// Lets the file appear.
@@ -74,6 +74,7 @@ impl<'o> Output<'o> {
     }
 }
 
+/// What cannot be written.
 fn place(path: Option<&Path>) -> String {
     match path {
         Some(path) => format!("--output: {}: cannot be written", path.display()),

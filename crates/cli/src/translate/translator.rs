@@ -11,7 +11,7 @@ use cognate_generate::{SessionDecoder, Settings, generate};
 use cognate_model::{Attentions, Config, Model};
 use cognate_runtime::{Engine, Options as Load, Source};
 use cognate_text::Tokenizer;
-use std::path::{Path, PathBuf, MAIN_SEPARATOR};
+use std::path::{MAIN_SEPARATOR, Path, PathBuf};
 use tempfile::TempDir;
 
 /// A model that translates.
@@ -54,8 +54,8 @@ impl Translator {
         let settings = Settings::from_json(&config_json, generation.as_deref(), config.max_positions).map_err(within(folder))?;
         let settings = adjusted(settings, options, &config)?;
         let tokenizer = Tokenizer::from_folder(folder)?;
-        let (graphs, exported) = graphs(source, options.engine)?;
         let runtime = options.engine.open(options.device)?;
+        let (graphs, exported) = graphs(source, options.engine)?;
         if runtime.name() != "ort" && options.threads.is_some_and(|threads| threads.get() > 1) {
             messages::warning(format_args!("--threads: {} runs on one thread; only ort uses more", runtime.name()));
         }

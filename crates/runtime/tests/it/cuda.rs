@@ -1,9 +1,8 @@
 //! Where nodes run, by ONNX Runtime's own account.
 
-use crate::example::{Exported, inputs, no_past, ort, program, relative_error};
+use crate::example::{Exported, inputs, no_past, ort, program, relative_error, tests_cuda};
 use cognate_runtime::{Device, Options, Ort, Reference, Runtime, Source, Value};
 use std::collections::BTreeMap;
-use std::env;
 
 fn placement(ort: &Ort, device: Device) -> BTreeMap<String, usize> {
     let exported = Exported::new();
@@ -13,19 +12,17 @@ fn placement(ort: &Ort, device: Device) -> BTreeMap<String, usize> {
 
 #[test]
 fn on_the_processor_every_node_runs_there() {
-    let Some(ort) = ort(Device::Cpu) else { return };
+    let Some(ort) = ort() else { return };
     let placement = placement(&ort, Device::Cpu);
     assert_eq!(placement.keys().collect::<Vec<_>>(), ["CPUExecutionProvider"], "{placement:?}");
 }
 
-/// Needs a GPU: `COGNATE_TEST_CUDA=1`, which `cargo xtask test --cuda` sets.
 #[test]
 fn cuda_computes_most_nodes_and_agrees_with_the_reference() {
-    if env::var_os("COGNATE_TEST_CUDA").is_none_or(|value| value != "1") {
-        eprintln!("skipped: COGNATE_TEST_CUDA is not 1");
-        return;
+    if !tests_cuda() {
+        return eprintln!("skipped: COGNATE_TEST_CUDA is not 1");
     }
-    let ort = Ort::find_for(Device::Cuda).expect("a library");
+    let ort = ort().expect("a library");
     let placement = placement(&ort, Device::Cuda);
     let on = |provider: &str| placement.get(provider).copied().unwrap_or(0);
     assert!(on("CUDAExecutionProvider") > on("CPUExecutionProvider"), "{placement:?}");

@@ -4,6 +4,7 @@ use cognate_export::{Existing, Export, Metadata, write_folder};
 use cognate_graph::{Builder, DType, Generator, Program, Recipe, concat};
 use cognate_runtime::{Device, ErrorKind, Ort, Runtime, Source, Tract, Value, Values};
 use ndarray::{ArrayD, IxDyn};
+use std::env;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -73,13 +74,18 @@ impl Exported {
 /// The engines that execute exported files here. ONNX Runtime is left out, with a message, where it is not found.
 pub(crate) fn engines() -> Vec<Box<dyn Runtime>> {
     let mut engines: Vec<Box<dyn Runtime>> = vec![Box::new(Tract)];
-    engines.extend(ort(Device::Cpu).map(|ort| Box::new(ort) as Box<dyn Runtime>));
+    engines.extend(ort().map(|ort| Box::new(ort) as Box<dyn Runtime>));
     engines
 }
 
-/// ONNX Runtime, or a message if it is not found.
-pub(crate) fn ort(device: Device) -> Option<Ort> {
-    match Ort::find_for(device) {
+/// Whether there is a GPU to test on: `COGNATE_TEST_CUDA=1`, which `cargo xtask test --cuda` sets.
+pub(crate) fn tests_cuda() -> bool {
+    env::var_os("COGNATE_TEST_CUDA").is_some_and(|value| value == "1")
+}
+
+/// ONNX Runtime, or a message if it is not found. All tests of a process share its library, so it is one with CUDA if any needs that.
+pub(crate) fn ort() -> Option<Ort> {
+    match Ort::find_for(if tests_cuda() { Device::Cuda } else { Device::Cpu }) {
         Ok(ort) => Some(ort),
         Err(error) if error.kind() == ErrorKind::Unavailable => {
             eprintln!("skipped on ONNX Runtime: {error}");

@@ -29,7 +29,7 @@ fn wrong_libraries_are_refused_and_harm_nothing() {
     if cfg!(target_os = "linux") {
         assert_snapshot!(refused(Path::new("libm.so.6")), @"libm.so.6: expected the library of ONNX Runtime 1.24 or newer, found a library without the function OrtGetApiBase");
     }
-    let Some(ort) = ort(Device::Cpu) else { return };
+    let Some(ort) = ort() else { return };
     let exported = Exported::new();
     Engine::Ort.open(Device::Cpu).expect("found").load(&exported.source(), &Options::default()).expect("the right library still works");
     assert_eq!(Ort::open(ort.library()).expect("the same library").version(), ort.version());
@@ -37,7 +37,7 @@ fn wrong_libraries_are_refused_and_harm_nothing() {
 
 #[test]
 fn a_process_runs_one_library() {
-    let Some(ort) = ort(Device::Cpu).filter(|ort| ort.library().is_file()) else { return };
+    let Some(ort) = ort().filter(|ort| ort.library().is_file()) else { return };
     let folder = tempfile::tempdir().expect("a temporary folder");
     let other = folder.path().join("libonnxruntime.so");
     std::fs::copy(ort.library(), &other).expect("a copy");
@@ -101,7 +101,7 @@ fn without_a_library_auto_takes_tract_and_ort_tells_where_it_looked() {
 
 #[test]
 fn the_variable_names_the_library() {
-    let Some(ort) = ort(Device::Cpu).filter(|ort| ort.library().is_file()) else { return };
+    let Some(ort) = ort().filter(|ort| ort.library().is_file()) else { return };
     let folder = tempfile::tempdir().expect("a temporary folder");
     let program = std::env::current_exe().expect("a path");
     let library = ort.library().display().to_string();

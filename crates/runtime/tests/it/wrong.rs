@@ -64,7 +64,7 @@ fn what_is_no_exported_file_is_refused() {
     assert_snapshot!(found(&Tract, file("missing.onnx")), @"Load: missing.onnx: expected an exported ONNX file, found nothing");
     assert_snapshot!(found(&Tract, file("folder.onnx")), @"Load: folder.onnx: expected an exported ONNX file, found a folder");
     assert_snapshot!(found(&Tract, file("text.onnx")), @"Load: text.onnx: tract 0.23.9");
-    let Some(ort) = ort(Device::Cpu) else { return };
+    let Some(ort) = ort() else { return };
     assert_snapshot!(found(&ort, Source::Graph(program())), @"Load: example: ort runs exported ONNX files, not graphs in memory; export it first, or choose reference");
     assert_snapshot!(found(&ort, file("missing.onnx")), @"Load: missing.onnx: expected an exported ONNX file, found nothing");
     assert_snapshot!(found(&ort, file("text.onnx")).replace(ort.version(), "1.x"), @"Load: text.onnx: ONNX Runtime 1.x, CPUExecutionProvider");
@@ -93,7 +93,7 @@ fn cuda_is_refused_where_it_cannot_be() {
     let exported = Exported::new();
     let options = Options { device: Device::Cuda, ..Options::default() };
     assert_snapshot!(not_loaded(&exported, &Tract, &exported.source(), &options), @"Unavailable: tract: runs on the processor only; for `--device cuda` choose ort, or leave out the device");
-    let Some(ort) = ort(Device::Cpu).filter(|ort| !ort.serves(Device::Cuda)) else { return };
+    let Some(ort) = ort().filter(|ort| !ort.serves(Device::Cuda)) else { return };
     let library = ort.library().display().to_string();
     let error = not_loaded(&exported, &ort, &exported.source(), &options).replace(&library, "LIBRARY");
     assert_snapshot!(error, @"Unavailable: ort: device cuda: expected a library with CUDAExecutionProvider, found LIBRARY without; run `cargo xtask onnxruntime --cuda`, or leave out `--device cuda`");

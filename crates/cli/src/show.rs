@@ -1,0 +1,167 @@
+//! `cognate show`: a readable account of a model, an exported folder or an ONNX file.
+
+mod parameters;
+
+use crate::account::{Account, Origin};
+use crate::source::ModelSource;
+use crate::{amounts, layout};
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+use cognate_export::Listing;
+use cognate_graph::{Graph, Op};
+use cognate_model::{Activation, Attentions, Config, Model, Positions, Sinusoids, Stack};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Show what is in a model, an exported folder or an ONNX file
+///
+/// Of a checkpoint or a preset: its configuration, its parameters with their shapes, and its graphs with inputs, outputs and the
+/// number of their nodes. Of an exported folder: where it comes from, whether it was verified, and its files. Of any ONNX file:
+/// inputs, outputs, operators and initializers.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    /// A checkpoint's folder, an exported folder, an ONNX file, or preset:tiny, preset:base, preset:big
+    #[arg(value_name = "MODEL")]
+    model: PathBuf,
+    /// Print this graph of a checkpoint or a preset, operation by operation
+    #[arg(long, value_name = "GRAPH")]
+    graph: Option<GraphName>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  cognate show testdata/multi30k-en-de
+  cognate show preset:base --graph step
+  cognate show out/decoder.onnx";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum GraphName {
+    /// The encoder, with the decoder's cross keys and values
+    Encode,
+    /// The decoder, one step from any past
+    Step,
+    /// Both on given targets
+    TeacherForced,
+}
+
+/// Runs the command.
+pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
+    let source = ModelSource::find(&options.model)?;
+    match (&source, options.graph) {
+        (ModelSource::Checkpoint(_) | ModelSource::Preset(_), Some(name)) => write!(out, "{}", graph(&source.open(0)?, name)?)?,
+        (ModelSource::Checkpoint(_) | ModelSource::Preset(_), None) => model(&source, &source.open(0)?, out)?,
+        (ModelSource::Exported(_) | ModelSource::File(_), Some(_)) => {
+            bail!(
+                "--graph: {source} holds ONNX, no graphs of Cognate's language; give the checkpoint that it was made from, or leave it out"
+            )
+        }
+        (ModelSource::Exported(folder), None) => exported(folder, out)?,
+        (ModelSource::File(path), None) => write!(out, "{}", Listing::read(path)?)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn graph(model: &Model, name: GraphName) -> Result<Graph> {
+    let program = match name {
+        GraphName::Encode => model.encode()?,
+        GraphName::Step => model.step(Attentions::Omit)?,
+        GraphName::TeacherForced => model.teacher_forced()?,
+    };
+    Ok(program.graph().clone())
+}
+
+fn model(source: &ModelSource, model: &Model, out: &mut dyn Write) -> Result<()> {
+    writeln!(out, "{source}")?;
+    for (name, value) in facts(model)? {
+        writeln!(out, "  {name:<12} {value}")?;
+    }
+    writeln!(out, "\nparameters")?;
+    parameters::table(model, out)?;
+    for name in [GraphName::Encode, GraphName::Step] {
+        let graph = graph(model, name)?;
+        let n_nodes = graph.nodes().iter().filter(|node| !matches!(node.op, Op::Input | Op::Parameter)).count();
+        writeln!(out, "\ngraph {}: {n_nodes} nodes", graph.name())?;
+        for (_, node) in graph.inputs() {
+            writeln!(out, "  input  {}: {}", node.name, node.ty)?;
+        }
+        for output in graph.outputs() {
+            writeln!(out, "  output {}: {}", output.name, graph.node(output.node).ty)?;
+        }
+    }
+    Ok(())
+}
+
+/// The configuration in words.
+fn facts(model: &Model) -> Result<Vec<(&'static str, String)>> {
+    let config = model.config();
+    let fields: serde_json::Value = serde_json::from_str(model.config_json())?;
+    let family = fields["model_type"].as_str().unwrap_or("unknown");
+    let positions = match config.positions {
+        Positions::Sinusoidal(Sinusoids::Interleaved) => "sinusoidal, sines and cosines alternating",
+        Positions::Sinusoidal(Sinusoids::Halves) => "sinusoidal, all sines before all cosines",
+        Positions::Learned => "learned",
+    };
+    let scaled = if config.scale_embedding { format!(", multiplied by √{}", config.d_model) } else { String::new() };
+    let bias = if config.output_bias { ", and a bias on the output" } else { "" };
+    let Config { start_token, eos_token, pad_token, .. } = config;
+    let n_parameters = model.parameters();
+    let size = amounts::bytes(4 * n_parameters as u64);
+    Ok(vec![
+        ("family", family.into()),
+        ("d_model", config.d_model.to_string()),
+        ("encoder", stack(config.encoder)),
+        ("decoder", stack(config.decoder)),
+        ("activation", activation(config.activation).into()),
+        ("vocabulary", format!("{} tokens, one table for source, target and output{scaled}{bias}", amounts::thousands(config.vocab))),
+        ("positions", format!("{}, {positions}", config.max_positions)),
+        ("tokens", format!("{start_token} starts, {eos_token} ends, {pad_token} pads")),
+        ("parameters", format!("{}, {size} in f32", amounts::thousands(n_parameters))),
+    ])
+}
+
+fn stack(stack: Stack) -> String {
+    format!("{} layers, {} heads, d_ff {}", stack.n_layers, stack.heads, stack.d_ff)
+}
+
+fn activation(activation: Activation) -> &'static str {
+    match activation {
+        Activation::Relu => "relu",
+        Activation::Gelu => "gelu",
+        Activation::Swish => "swish",
+        Activation::Tanh => "tanh",
+    }
+}
+
+fn exported(folder: &Path, out: &mut dyn Write) -> Result<()> {
+    writeln!(out, "{}", folder.display())?;
+    match Account::read(folder)? {
+        None => writeln!(out, "  no cognate.json: not known where it comes from")?,
+        Some(account) => {
+            let (name, origin) = match &account.source {
+                Origin::Checkpoint { name, weights_blake3 } => {
+                    ("checkpoint", format!("{name}, model.safetensors with the BLAKE3 hash {weights_blake3}"))
+                }
+                Origin::Preset { name, seed } => ("preset", format!("{name}, initial weights with seed {seed}")),
+            };
+            writeln!(out, "  {name:<12} {origin}")?;
+            writeln!(out, "  written by   {}", account.producer)?;
+            writeln!(out, "  form         {} layout, {}, opset {}", account.layout, account.precision, account.opset)?;
+            writeln!(out, "  parameters   {}", amounts::thousands(account.parameters))?;
+            match account.verification {
+                None => writeln!(out, "  verification none; `cognate verify {}` does it", folder.display())?,
+                Some(report) => {
+                    writeln!(out, "  verification {}", if report.passed() { "passed" } else { "FAILED" })?;
+                    for line in report.to_string().lines() {
+                        writeln!(out, "    {line}")?;
+                    }
+                }
+            }
+        }
+    }
+    for file in [layout::ENCODER, layout::DECODER] {
+        write!(out, "\n{file}\n{}", Listing::read(&folder.join(file))?)?;
+    }
+    Ok(())
+}

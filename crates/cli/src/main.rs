@@ -28,11 +28,11 @@ struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  cognate translate \"A man is riding a bicycle.\"      with the model that comes with the repository
-  cognate export CHECKPOINT OUT                       a Hugging Face checkpoint becomes ONNX, and is verified
-  cognate translate --model OUT --input text.en       a file, line by line
-  cognate show OUT                                    what is in there
-  cognate verify OUT                                  every runtime against the f64 reference
+  cognate translate \"A man is riding a bicycle.\"  with the checkpoint of the repository
+  cognate export CHECKPOINT OUT                   a Hugging Face checkpoint becomes ONNX
+  cognate translate --model OUT --input text.en   a file, line by line
+  cognate show OUT                                what is in there
+  cognate verify OUT                              every runtime against the f64 reference
 
 `cognate help COMMAND` tells more.";
 

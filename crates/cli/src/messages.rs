@@ -36,5 +36,6 @@ pub(crate) fn bug(panic: &(dyn Any + Send)) {
 }
 
 fn say(message: impl Display) {
-    let _ = writeln!(io::stderr(), "{message}");
+    // In one piece, so that lines of several programs do not mix.
+    let _ = io::stderr().write_all(format!("{message}\n").as_bytes());
 }

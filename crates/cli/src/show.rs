@@ -8,7 +8,7 @@ use crate::{amounts, layout};
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use cognate_export::Listing;
-use cognate_graph::{Graph, Op};
+use cognate_graph::{Graph, Op, Type};
 use cognate_model::{Activation, Attentions, Config, Model, Positions, Sinusoids, Stack};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -83,12 +83,25 @@ fn model(source: &ModelSource, model: &Model, out: &mut dyn Write) -> Result<()>
         let graph = graph(model, name)?;
         let n_nodes = graph.nodes().iter().filter(|node| !matches!(node.op, Op::Input | Op::Parameter)).count();
         writeln!(out, "\ngraph {}: {n_nodes} nodes", graph.name())?;
-        for (_, node) in graph.inputs() {
-            writeln!(out, "  input  {}: {}", node.name, node.ty)?;
+        ports("input", graph.inputs().map(|(_, node)| (node.name.as_str(), &node.ty)), out)?;
+        ports("output", graph.outputs().iter().map(|output| (output.name.as_str(), &graph.node(output.node).ty)), out)?;
+    }
+    Ok(())
+}
+
+/// Prints inputs or outputs, those of all layers together.
+fn ports<'g>(kind: &str, ports: impl Iterator<Item = (&'g str, &'g Type)>, out: &mut dyn Write) -> Result<()> {
+    let mut folded: Vec<(String, &Type, usize)> = Vec::new();
+    for (name, ty) in ports {
+        let name = parameters::without_layer(name);
+        match folded.iter_mut().find(|(known, ..)| *known == name) {
+            Some((.., places)) => *places += 1,
+            None => folded.push((name, ty, 1)),
         }
-        for output in graph.outputs() {
-            writeln!(out, "  output {}: {}", output.name, graph.node(output.node).ty)?;
-        }
+    }
+    for (name, ty, places) in folded {
+        let line = format!("  {kind:<6} {name}: {ty}  {}", parameters::times(&name, places));
+        writeln!(out, "{}", line.trim_end())?;
     }
     Ok(())
 }

@@ -154,21 +154,19 @@ fn window(
     progress: &mut Progress,
 ) -> Result<Vec<String>> {
     let mut translations = vec![String::new(); lines.len()];
-    let (mut indices, mut sources) = (Vec::new(), Vec::new());
+    let (mut indices, mut sources, mut found) = (Vec::new(), Vec::new(), Vec::new());
     for (index, line) in lines.iter().enumerate() {
-        let warning = match translator.encode(line).with_context(|| format!("{} {}", warnings.unit, first + index))? {
+        let number = first + index;
+        match translator.encode(line).with_context(|| format!("{} {number}", warnings.unit))? {
             Encoded::Empty => {
-                progress.add(1, 0, line.len() + 1);
-                Some(Warning::Empty)
+                progress.add(0, line);
+                found.push((number, Warning::Empty));
             }
             Encoded::Tokens { ids, cut_from } => {
                 indices.push(index);
                 sources.push(ids);
-                cut_from.map(|tokens| Warning::TooLong { tokens, limit: translator.max_positions() })
+                found.extend(cut_from.map(|tokens| (number, Warning::TooLong { tokens, limit: translator.max_positions() })));
             }
-        };
-        if let Some(warning) = warning {
-            progress.suspend(|| warnings.add(first + index, warning));
         }
     }
     let lengths: Vec<_> = sources.iter().map(Vec::len).collect();
@@ -177,13 +175,13 @@ fn window(
         let chosen: Vec<_> = batch.iter().map(|&index| std::mem::take(&mut sources[index])).collect();
         for (translation, index) in translator.translate(&chosen)?.into_iter().zip(batch.iter().map(|&index| indices[index])) {
             if !translation.complete {
-                let warning = Warning::Unfinished { limit: translator.settings().max_new_tokens };
-                progress.suspend(|| warnings.add(first + index, warning));
+                found.push((first + index, Warning::Unfinished { limit: translator.settings().max_new_tokens }));
             }
-            progress.add(1, translation.n_tokens, lines[index].len() + 1);
+            progress.add(translation.n_tokens, &lines[index]);
             translations[index] = translation.text;
         }
     }
+    progress.suspend(|| warnings.tell(found));
     Ok(translations)
 }
 

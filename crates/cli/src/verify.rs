@@ -1,15 +1,15 @@
 //! `cognate verify`: an exported folder, on every runtime that is there, against the reference evaluator in f64.
 
 use crate::account::Account;
-use crate::layout;
 use crate::source::ModelSource;
+use crate::{layout, messages};
 use anyhow::{Result, bail};
 use cognate_generate::Settings;
-use cognate_model::Model;
+use cognate_model::{Config, Model};
 use cognate_runtime::{Device, Options as Load, available};
 use cognate_text::Tokenizer;
 use cognate_verify::{Subject, open_exported};
-use std::io::Write;
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -66,17 +66,29 @@ pub(crate) fn verify(folder: &Path, source: Option<&Model>, out: &mut dyn Write)
     let sentences = match folder.join("tokenizer.json").exists() {
         true => {
             let tokenizer = Tokenizer::from_folder(folder)?;
-            SENTENCES.iter().map(|text| tokenizer.encode(text)).collect::<cognate_text::Result<_>>()?
+            let sources = SENTENCES.iter().map(|text| tokenizer.encode(text)).collect::<cognate_text::Result<Vec<_>>>()?;
+            sources.into_iter().filter(|ids| fits(model.config(), ids)).collect()
         }
         false => Vec::new(),
     };
     let subject = Subject { folder, model, settings, sentences, seed: SEED };
     let runtimes: Vec<_> = available(Device::Cpu)?.into_iter().map(|runtime| (runtime, Load::default())).collect();
-    let report = cognate_verify::verify(&subject, &runtimes, |_| {})?;
+    let is_watched = io::stderr().is_terminal();
+    let report = cognate_verify::verify(&subject, &runtimes, |stage| {
+        if is_watched {
+            messages::note(format_args!("verifying: {stage}"));
+        }
+    })?;
     write!(out, "{report}")?;
     if let Some(mut account) = Account::read(folder)? {
         account.verification = Some(report.clone());
         account.write(folder)?;
     }
     Ok(report.passed())
+}
+
+/// Whether the model can read a source.
+fn fits(config: &Config, ids: &[i64]) -> bool {
+    let is_token = |id: &i64| usize::try_from(*id).is_ok_and(|id| id < config.vocab);
+    (1..=config.max_positions).contains(&ids.len()) && ids.iter().all(is_token)
 }

@@ -107,3 +107,8 @@ pub trait Session {
     /// If an input is missing, unknown, or has a type or shape that the graph does not take; or if the engine fails.
     fn run(&mut self, inputs: &Values) -> Result<Values>;
 }
+
+/// The README's example, compiled and run with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -1,40 +1,51 @@
 //! The table of a model's parameters: modules with their sizes, equal layers of a stack together.
 
 use crate::amounts::thousands;
+use anyhow::Result;
 use cognate_model::{Model, Positions};
-use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io::Write;
 
 /// The parameters of one place in a model, or of that place in every layer of a stack.
-#[derive(Debug, Default)]
 struct Row {
+    path: String,
     shape: Vec<usize>,
     /// 1, or the number of layers.
     places: usize,
     is_computed: bool,
 }
 
-/// Prints the table; `{l}` stands for each layer.
-pub(crate) fn table(model: &Model, out: &mut dyn Write) -> io::Result<()> {
-    let mut rows: BTreeMap<String, Row> = BTreeMap::new();
+/// Prints the table, in the order in which the model uses its parameters; `{l}` stands for each layer.
+pub(crate) fn table(model: &Model, out: &mut dyn Write) -> Result<()> {
+    let mut rows: Vec<Row> = Vec::new();
     let has_sinusoids = matches!(model.config().positions, Positions::Sinusoidal(_));
-    for (path, recipe) in model.weights().iter() {
-        let row = rows.entry(without_layer(path)).or_default();
-        row.shape = recipe.shape().to_vec();
-        row.places += 1;
-        row.is_computed = has_sinusoids && path.contains("embed_positions.");
+    let program = model.teacher_forced()?;
+    for (_, node) in program.graph().parameters() {
+        let path = without_layer(&node.name);
+        match rows.iter_mut().find(|row| row.path == path) {
+            Some(row) => row.places += 1,
+            None => {
+                let shape = program.weights().get(&node.name).map_or(Vec::new(), |recipe| recipe.shape().to_vec());
+                let is_computed = has_sinusoids && path.contains("embed_positions.");
+                rows.push(Row { path, shape, places: 1, is_computed });
+            }
+        }
     }
-    let width = rows.keys().map(String::len).max().unwrap_or(0);
-    for (path, Row { shape, places, is_computed }) in &rows {
-        let times = if path.contains("{l}") { format!("x {places}") } else { String::new() };
+    let width = rows.iter().map(|row| row.path.len()).max().unwrap_or(0);
+    for Row { path, shape, places, is_computed } in &rows {
+        let times = times(path, *places);
         let amount = if *is_computed { "sinusoids".into() } else { thousands(places * shape.iter().product::<usize>()) };
         writeln!(out, "  {path:<width$}  {:<14} {times:>5} {amount:>12}", format!("{shape:?}"))?;
     }
     Ok(())
 }
 
+/// How often something occurs that may stand in each layer.
+pub(crate) fn times(path: &str, places: usize) -> String {
+    if path.contains("{l}") { format!("x {places}") } else { String::new() }
+}
+
 /// `encoder.layers.3.fc1.weight` is `encoder.layers.{l}.fc1.weight`.
-fn without_layer(path: &str) -> String {
+pub(crate) fn without_layer(path: &str) -> String {
     let part = |part| if str::parse::<usize>(part).is_ok() { "{l}" } else { part };
     path.split('.').map(part).collect::<Vec<_>>().join(".")
 }

@@ -40,6 +40,9 @@ impl<'o> Output<'o> {
             }
             Ok(_) | Err(_) => {
                 let parent = path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
+                if !parent.is_dir() {
+                    bail!("--output: {}: there is no folder {}; make it first", path.display(), parent.display());
+                }
                 let file = BufWriter::new(new_file_in(parent).with_context(place)?);
                 Ok(Self::File { file, path })
             }

@@ -30,8 +30,14 @@ impl Warnings {
         Self { unit, told: 0, untold: [0; 3] }
     }
 
+    /// Tells warnings about sentences, in the order of their numbers.
+    pub(crate) fn tell(&mut self, mut found: Vec<(usize, Warning)>) {
+        found.sort_by_key(|(number, _)| *number);
+        found.into_iter().for_each(|(number, warning)| self.add(number, warning));
+    }
+
     /// Tells a warning about sentence `number`, or counts it.
-    pub(crate) fn add(&mut self, number: usize, warning: Warning) {
+    fn add(&mut self, number: usize, warning: Warning) {
         if self.told == TOLD {
             let kind = match warning {
                 Warning::Empty => 0,

@@ -3,8 +3,8 @@
 use cognate_export::{Existing, Export, Metadata, write_folder};
 use cognate_generate::Settings;
 use cognate_model::{Attentions, Model, Preset};
-use cognate_runtime::{Device, Options, available};
-use cognate_testing::bundled_checkpoint;
+use cognate_runtime::{Device, Options, Ort, available};
+use cognate_testing::{bundled_checkpoint, cuda, python};
 use cognate_verify::{Report, Subject, open_exported, verify};
 use std::path::Path;
 use tempfile::TempDir;
@@ -21,9 +21,13 @@ fn export(model: &Model) -> TempDir {
 }
 
 fn report(folder: &Path, model: &Model) -> Report {
+    report_on(Device::Cpu, folder, model)
+}
+
+fn report_on(device: Device, folder: &Path, model: &Model) -> Report {
     let settings = Settings::from_json(model.config_json(), None, 16).unwrap();
     let subject = Subject { folder, model, settings, sentences: Vec::new(), seed: 1 };
-    let runtimes: Vec<_> = available(Device::Cpu).unwrap().into_iter().map(|runtime| (runtime, Options::default())).collect();
+    let runtimes: Vec<_> = available(device).unwrap().into_iter().map(|runtime| (runtime, Options { device, threads: None })).collect();
     verify(&subject, &runtimes, |_| {}).unwrap()
 }
 
@@ -68,4 +72,39 @@ fn a_changed_weight_is_found() {
     std::fs::write(&path, bytes).unwrap();
     let report = report(folder.path(), &model);
     assert!(!report.passed(), "{report}");
+}
+
+#[test]
+fn onnxs_own_checker_accepts_the_files() {
+    let Some(python) = python() else { return };
+    for model in [Model::open(&bundled_checkpoint()).unwrap(), Model::preset(Preset::Tiny, 1).unwrap()] {
+        let folder = export(&model);
+        for file in ["encoder.onnx", "decoder.onnx"] {
+            let check = "import onnx, sys; onnx.checker.check_model(sys.argv[1], full_check=True)";
+            let output = std::process::Command::new(&python).args(["-c", check]).arg(folder.path().join(file)).output().unwrap();
+            assert!(output.status.success(), "{file}: {}", String::from_utf8_lossy(&output.stderr));
+        }
+    }
+}
+
+#[test]
+fn cuda_agrees_and_runs_on_the_gpu() {
+    if !cuda() {
+        return;
+    }
+    let ort = Ort::find_for(Device::Cuda).unwrap();
+    for model in [Model::open(&bundled_checkpoint()).unwrap(), Model::preset(Preset::Base, 1).unwrap()] {
+        let folder = export(&model);
+        // Errors of every output, greedy and beam search.
+        let report = report_on(Device::Cuda, folder.path(), &model);
+        assert!(report.passed(), "{report}");
+        eprintln!("{report}");
+        let ids = [("input_ids", ndarray::array![[4, 5, 6, 0]]), ("attention_mask", ndarray::array![[1, 1, 1, 1]])];
+        let inputs = ids.into_iter().map(|(name, ids)| (name, ids.into_dyn())).collect();
+        let options = Options { device: Device::Cuda, threads: None };
+        let nodes = ort.placement(&folder.path().join("encoder.onnx"), &options, &inputs).unwrap();
+        eprintln!("nodes by provider: {nodes:?}");
+        let (on_gpu, all) = (nodes.get("CUDAExecutionProvider").copied().unwrap_or(0), nodes.values().sum::<usize>());
+        assert!(on_gpu * 10 > all * 8, "most nodes must run on the GPU: {nodes:?}");
+    }
 }

@@ -6,7 +6,7 @@ use cognate_runtime::{Device, Engine, Options, Reference, Runtime, Session, Sour
 use ndarray::ArrayD;
 
 /// `program` loaded by the reference evaluator in f64, by tract, and by ONNX Runtime where its library is found.
-pub fn everywhere(program: &Program) -> Vec<Box<dyn Session>> {
+pub(crate) fn everywhere(program: &Program) -> Vec<Box<dyn Session>> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("program.onnx");
     std::fs::write(&path, to_onnx_bytes(program, &Metadata::default()).unwrap()).unwrap();
@@ -22,12 +22,12 @@ pub fn everywhere(program: &Program) -> Vec<Box<dyn Session>> {
 }
 
 /// The output called `name` in f64.
-pub fn output(values: &Values, name: &str) -> ArrayD<f64> {
+pub(crate) fn output(values: &Values, name: &str) -> ArrayD<f64> {
     values.get(name).unwrap().to_f64().unwrap()
 }
 
 /// Fails if the arrays differ by more than `bound` anywhere.
-pub fn assert_close(found: &ArrayD<f64>, expected: &ArrayD<f64>, bound: f64, what: &str) {
+pub(crate) fn assert_close(found: &ArrayD<f64>, expected: &ArrayD<f64>, bound: f64, what: &str) {
     let error =
         cognate_verify::compare(found, expected).unwrap_or_else(|| panic!("{what}: shapes {:?} and {:?}", found.shape(), expected.shape()));
     assert!(error.max_absolute <= bound, "{what}: {:e}", error.max_absolute);

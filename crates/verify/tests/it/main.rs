@@ -5,4 +5,6 @@ mod agreement;
 mod engines;
 mod golden;
 mod lecture;
+mod ops;
 mod properties;
+mod snapshots;

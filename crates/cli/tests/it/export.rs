@@ -1,0 +1,98 @@
+//! Folders that are exported, and what becomes of them.
+
+use crate::{SENTENCES, run, with_dir};
+use cognate_testing::bundled_checkpoint;
+use insta::assert_snapshot;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// Names and contents of a folder's files.
+fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let file = |entry: std::io::Result<fs::DirEntry>| {
+        let entry = entry.unwrap();
+        (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap())
+    };
+    fs::read_dir(folder).unwrap().map(file).collect()
+}
+
+#[test]
+fn a_checkpoint_is_exported_and_translates_as_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("parent/out");
+    let out = path.to_str().unwrap();
+    let bundled = bundled_checkpoint();
+    let said = run(&["export", "testdata/multi30k-en-de", out, "--no-verify"]).ok();
+    assert!(said.contains("weights.onnx_data") && said.contains("in all"), "{said}");
+
+    let written = files(&path);
+    let names: Vec<_> = written.keys().map(String::as_str).collect();
+    assert_snapshot!(names.join("\n"), @"");
+    for name in ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"] {
+        assert_eq!(written[name], fs::read(bundled.join(name)).unwrap(), "{name}");
+    }
+    // The hash is what BLAKE3's own Python package gives.
+    assert_snapshot!("cognate_json", String::from_utf8(written["cognate.json"].clone()).unwrap());
+
+    // The same again gives the same bytes.
+    run(&["export", "testdata/multi30k-en-de", out, "--no-verify", "--force"]).ok();
+    assert!(files(&path) == written);
+
+    let translated = |model| run(&["translate", "--engine", "tract", "--model", model, SENTENCES[0], SENTENCES[1]]).ok();
+    assert_eq!(translated(out), translated(bundled.to_str().unwrap()));
+}
+
+#[test]
+fn an_export_is_verified_and_keeps_the_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out");
+    let out = path.to_str().unwrap();
+    let said = run(&["export", "testdata/multi30k-en-de", out]).ok();
+    assert!(said.contains("tract") && said.contains("passed"), "{said}");
+    let account = |path: &Path| -> serde_json::Value { serde_json::from_slice(&files(path)["cognate.json"]).unwrap() };
+    let report = account(&path)["verification"].clone();
+    assert!(report.is_object(), "{report}");
+    run(&["verify", out]).ok();
+    assert_eq!(account(&path)["verification"], report, "read back from the folder, the weights are the same");
+    let shown = run(&["show", out]).ok();
+    assert!(shown.contains("verification passed"), "{shown}");
+
+    // One wrong weight is found.
+    let weights = path.join("weights.onnx_data");
+    let mut bytes = fs::read(&weights).unwrap();
+    bytes[4_227_072..4_227_076].copy_from_slice(&10f32.to_le_bytes());
+    fs::write(&weights, bytes).unwrap();
+    let ended = run(&["verify", out, "--checkpoint", "testdata/multi30k-en-de"]);
+    assert_eq!(ended.status, Some(1), "{}", ended.err);
+    assert!(ended.out.contains("FAILED"), "{}", ended.out);
+    assert!(run(&["show", out]).ok().contains("verification FAILED"));
+}
+
+#[test]
+fn presets_are_exported_with_a_seed() {
+    let folder = tempfile::tempdir().unwrap();
+    let export = |name: &str, more: &[&str]| {
+        let path = folder.path().join(name);
+        run(&[&["export", "preset:tiny", path.to_str().unwrap(), "--no-verify"], more].concat()).ok();
+        files(&path)
+    };
+    let (default, first, second) = (export("0", &[]), export("1", &["--seed", "1"]), export("2", &["--seed", "2", "--attentions"]));
+    assert!(default == first);
+    assert!(first["weights.onnx_data"] != second["weights.onnx_data"]);
+    assert_snapshot!(String::from_utf8_lossy(&first["generation_config.json"]), @"");
+    let text = |files: &BTreeMap<String, Vec<u8>>| String::from_utf8(files["cognate.json"].clone()).unwrap();
+    let source = |files| serde_json::from_str::<serde_json::Value>(&text(files)).unwrap()["source"].to_string();
+    assert_snapshot!(source(&second), @"");
+    let listing = run(&["show", folder.path().join("2/decoder.onnx").to_str().unwrap()]).ok();
+    assert!(listing.contains("  cross_attentions.3: f32 [batch, beams, 4, tgt, src]\n"), "{listing}");
+}
+
+#[test]
+fn a_checkpoint_without_a_tokenizer_is_exported_with_a_warning() {
+    let (checkpoint, out) = (crate::checkpoint(true), tempfile::tempdir().unwrap());
+    fs::remove_file(checkpoint.path().join("tokenizer.json")).unwrap();
+    let args = ["export", checkpoint.path().to_str().unwrap(), out.path().to_str().unwrap(), "--force", "--no-verify"];
+    let ended = run(&args);
+    assert_snapshot!(with_dir(&ended.err, checkpoint.path()), @"");
+    ended.ok();
+}

@@ -1,0 +1,105 @@
+//! Lines in, lines out.
+
+use crate::{SENTENCES, cognate, run, run_with};
+use insta::assert_snapshot;
+use std::fs;
+use std::process::Stdio;
+
+/// The command on tract, with further arguments.
+fn translate<'a>(args: &[&'a str]) -> Vec<&'a str> {
+    [&["translate", "--engine", "tract"], args].concat()
+}
+
+#[test]
+fn tract_translates_as_the_reference() {
+    let ended = run(&translate(&SENTENCES));
+    assert_snapshot!(ended.err, @"");
+    let lines = ended.ok();
+    assert_snapshot!(lines, @"");
+    let reference = run(&["translate", "--engine", "reference", SENTENCES[0], SENTENCES[1]]).ok();
+    assert_eq!(lines, reference);
+    let beams = |engine| run(&["translate", "--engine", engine, "--beams", "4", SENTENCES[0], SENTENCES[1]]).ok();
+    assert_eq!(beams("tract"), beams("reference"));
+}
+
+#[test]
+fn sentences_come_from_arguments_standard_input_or_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("text.en");
+    let text = format!("{}\r\n{}", SENTENCES[0], SENTENCES[1]);
+    fs::write(&file, &text).unwrap();
+    let expected = run(&translate(&SENTENCES)).ok();
+    assert_eq!(run_with(&translate(&[]), &text).ok(), expected);
+    assert_eq!(run_with(&translate(&["--input", "-"]), &text).ok(), expected);
+    assert_eq!(run(&translate(&["--input", file.to_str().unwrap()])).ok(), expected);
+    assert_eq!(run_with(&translate(&[]), "").ok(), "");
+}
+
+#[test]
+fn windows_and_batches_change_nothing() {
+    let text = "A dog.\nTwo young girls are sitting on a bench in a park.\nA cat.\nA man in a blue shirt is standing on a ladder.\n";
+    let expected = run_with(&translate(&[]), text).ok();
+    assert_eq!(expected.lines().count(), 4);
+    for args in [["--window", "1"], ["--window", "3"], ["--batch-tokens", "1"], ["--batch-tokens", "30"]] {
+        assert_eq!(run_with(&translate(&args), text).ok(), expected, "{args:?}");
+    }
+}
+
+#[test]
+fn an_output_file_appears_when_it_is_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("text.de");
+    let output = path.to_str().unwrap();
+    fs::write(&path, "old").unwrap();
+    let failed = run_with(&translate(&["--output", output]), b"A dog.\n\xff\n");
+    assert_eq!(failed.status, Some(1));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+    let ended = run(&translate(&["--output", output, SENTENCES[0]]));
+    assert_eq!(ended.ok(), "");
+    assert_eq!(fs::read_to_string(&path).unwrap(), run(&translate(&[SENTENCES[0]])).ok());
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left");
+}
+
+#[test]
+fn empty_long_and_unfinished_lines_are_told_and_the_others_go_on() {
+    let text = format!("\nA dog.\n \u{200b}\t\n{}\n", "A man ".repeat(200));
+    let ended = run_with(&translate(&["--max-new-tokens", "6"]), &text);
+    assert_snapshot!(ended.err, @"");
+    let lines: Vec<_> = ended.out.lines().map(str::is_empty).collect();
+    assert_eq!(lines, [true, false, true, false]);
+}
+
+#[test]
+fn warnings_are_bounded() {
+    let ended = run_with(&translate(&[]), "\n".repeat(25));
+    assert_eq!(ended.err.matches("empty, and so is its translation").count(), 10);
+    assert_snapshot!(ended.err.lines().last().unwrap(), @"");
+    assert_eq!(ended.ok(), "\n".repeat(25));
+}
+
+#[test]
+fn threads_of_an_engine_without_are_told() {
+    let ended = run(&translate(&["--threads", "2", "A dog."]));
+    assert_snapshot!(ended.err, @"");
+}
+
+#[test]
+fn the_model_may_come_from_the_environment() {
+    let folder = crate::checkpoint(true);
+    let mut command = cognate(&translate(&[SENTENCES[0]]));
+    let ended = crate::ended(command.env("COGNATE_MODEL", folder.path()).stdin(Stdio::null()));
+    assert!(ended.err.contains(folder.path().to_str().unwrap()), "{}", ended.err);
+    assert_eq!(ended.ok(), run(&translate(&[SENTENCES[0]])).ok());
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_it_quietly() {
+    let text = tempfile::NamedTempFile::new().unwrap();
+    fs::write(text.path(), "A dog.\n".repeat(20)).unwrap();
+    let mut command = cognate(&translate(&["--window", "1", "--input", text.path().to_str().unwrap()]));
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(0));
+    assert_snapshot!(String::from_utf8(ended.stderr).unwrap(), @"");
+}

@@ -1,0 +1,112 @@
+//! Every operation of the language, one row each: the reference evaluator against tract and ONNX Runtime.
+
+use crate::engines::{assert_close, everywhere, output};
+use cognate_graph::{Builder, DType, Dim, Op, Program, Tensor, Unary, Weights, concat};
+use cognate_runtime::{Value, Values};
+use ndarray::{ArrayD, IxDyn};
+
+/// What a row computes from `x: f32 [rows, 6]`, `square: f32 [6, 6]`, `row: f32 [6]` and `ids: i64 [rows, 2]`.
+struct Given<'g> {
+    builder: &'g Builder,
+    x: Tensor<'g>,
+    square: Tensor<'g>,
+    row: Tensor<'g>,
+    ids: Tensor<'g>,
+}
+
+type Row = for<'g> fn(&Given<'g>) -> Tensor<'g>;
+
+const TABLE: &[(&str, Row)] = &[
+    ("Input", |given| given.x),
+    ("Constant", |given| given.builder.scalar(0.75)),
+    ("Range", |given| given.builder.range(3, Dim::from("rows") * 2 + 1).cast(DType::F32)),
+    ("Relu", |given| given.x.map(Unary::Relu)),
+    ("Sigmoid", |given| given.x.map(Unary::Sigmoid)),
+    ("Tanh", |given| given.x.map(Unary::Tanh)),
+    ("Erf", |given| given.x.map(Unary::Erf)),
+    ("Add", |given| given.x + given.row),
+    ("Sub", |given| given.x - given.row),
+    ("Mul", |given| given.x * given.row),
+    ("Div", |given| given.x / (given.row * given.row + 0.5)),
+    ("LessOrEqual", |given| given.x.less_or_equal(given.row).cast(DType::F32)),
+    ("Where", |given| given.x.less_or_equal(given.row).select(given.x, given.builder.scalar(-1e9))),
+    ("Cast", |given| (given.x * 3.0).cast(DType::I64).cast(DType::F32)),
+    ("Gather", |given| given.square.gather(given.ids)),
+    ("MatMul", |given| given.square.gather(given.ids).matmul(given.square)),
+    ("Linear", |given| given.square.gather(given.ids).linear(given.square, Some(given.row))),
+    ("Reshape", |given| given.x.reshape([Dim::from(2), Dim::from("rows"), Dim::from(3)])),
+    ("LayerNormalization", |given| given.square.gather(given.ids).layer_norm(given.row, given.row, 1e-5)),
+    ("Transpose", |given| given.square.gather(given.ids).transpose(&[2, 0, 1])),
+    ("Concat", |given| concat(1, &[given.x, given.x * 2.0])),
+    ("Softmax", |given| given.x.softmax()),
+];
+
+fn wave(shape: &[usize], phase: f32) -> ArrayD<f32> {
+    let mut place = 0.0;
+    ArrayD::from_shape_simple_fn(IxDyn(shape), || {
+        place += 1.0;
+        (place * 0.7 + phase).sin() * 2.0
+    })
+}
+
+#[test]
+fn every_operation_agrees() {
+    let mut seen = std::collections::BTreeSet::new();
+    for &(name, row) in TABLE {
+        let builder = Builder::new("row");
+        let given = Given {
+            builder: &builder,
+            x: builder.input("x", DType::F32, [Dim::from("rows"), 6.into()]),
+            square: builder.input("square", DType::F32, [6, 6]),
+            row: builder.input("row", DType::F32, [6]),
+            ids: builder.input("ids", DType::I64, [Dim::from("rows"), 2.into()]),
+        };
+        builder.output("y", row(&given));
+        let program = Program::new(builder.finish().unwrap(), Weights::default()).unwrap();
+        seen.extend(program.graph().nodes().iter().map(|node| node.op.name()));
+        assert!(program.graph().nodes().iter().any(|node| node.op.name() == name), "{name}: the row lacks the operation");
+        let mut sessions = everywhere(&program);
+        for rows in [4, 1] {
+            let ids = ArrayD::from_shape_vec(IxDyn(&[rows, 2]), (0..2 * rows as i64).map(|id| id * 5 % 6).collect()).unwrap();
+            let floats = [("x", wave(&[rows, 6], 0.0)), ("square", wave(&[6, 6], 1.0)), ("row", wave(&[6], 2.0))];
+            let mut inputs: Values = floats.into_iter().collect();
+            inputs.insert("ids", Value::I64(ids));
+            let expected = output(&sessions[0].run(&inputs).unwrap(), "y");
+            for session in &mut sessions[1..] {
+                let found = output(&session.run(&inputs).unwrap(), "y");
+                assert_close(&found, &expected, 5e-6, &format!("{}: {name}, {rows} rows", session.engine()));
+            }
+        }
+    }
+    // Parameters are in every model that is compared whole.
+    let missing: Vec<_> = all().iter().map(Op::name).filter(|name| !seen.contains(name) && *name != "Parameter").collect();
+    assert!(missing.is_empty(), "operations without a row: {missing:?}");
+}
+
+/// One of each operation. The match makes the compiler ask for a new one here, and the test then for its row.
+fn all() -> Vec<Op> {
+    use cognate_graph::{Binary, Scalar, Shape};
+    let binary = [Binary::Add, Binary::Sub, Binary::Mul, Binary::Div].map(Op::Binary);
+    let unary = [Unary::Relu, Unary::Sigmoid, Unary::Tanh, Unary::Erf].map(Op::Unary);
+    let mut all = vec![Op::Input];
+    while let Some(next) = match all.last().unwrap() {
+        Op::Input => Some(Op::Parameter),
+        Op::Parameter => Some(Op::Scalar(Scalar::F32(0.0))),
+        Op::Scalar(_) => Some(Op::Range { start: 0.into(), end: 1.into() }),
+        Op::Range { .. } => Some(Op::LessOrEqual),
+        Op::LessOrEqual => Some(Op::Select),
+        Op::Select => Some(Op::Cast(DType::F32)),
+        Op::Cast(_) => Some(Op::Gather),
+        Op::Gather => Some(Op::MatMul),
+        Op::MatMul => Some(Op::Linear),
+        Op::Linear => Some(Op::Reshape(Shape::default())),
+        Op::Reshape(_) => Some(Op::Transpose(Vec::new())),
+        Op::Transpose(_) => Some(Op::Concat { axis: 0 }),
+        Op::Concat { .. } => Some(Op::Softmax),
+        Op::Softmax => Some(Op::LayerNorm { epsilon: 0.0 }),
+        Op::LayerNorm { .. } | Op::Unary(_) | Op::Binary(_) => None,
+    } {
+        all.push(next);
+    }
+    all.into_iter().chain(binary).chain(unary).collect()
+}

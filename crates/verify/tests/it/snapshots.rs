@@ -1,0 +1,50 @@
+//! Snapshots of the bundled checkpoint: what its ONNX files hold, and the reference's numbers at four digits.
+
+use crate::engines::output;
+use cognate_export::{Export, Listing, Metadata, proto::ModelProto};
+use cognate_model::{Attentions, Model, Names};
+use cognate_runtime::{Options, Reference, Runtime, Source, Values};
+use cognate_testing::bundled_checkpoint;
+use cognate_verify::Summary;
+use insta::assert_snapshot;
+use ndarray::{ArrayD, IxDyn, array};
+use prost::Message;
+
+#[test]
+fn listings() {
+    let model = Model::open(&bundled_checkpoint()).unwrap();
+    let (encoder, decoder) = (model.encode().unwrap(), model.step(Attentions::Output).unwrap());
+    let graphs = [("encoder.onnx", &encoder), ("decoder.onnx", &decoder)];
+    let export = Export { graphs: &graphs, weights_file: "weights.onnx_data", metadata: &Metadata::default() };
+    for (file, bytes) in export.graph_files().unwrap() {
+        let listing = Listing::of(&ModelProto::decode(bytes.as_slice()).unwrap());
+        assert_snapshot!(file, listing);
+    }
+}
+
+#[test]
+fn numbers() {
+    let model = Model::open(&bundled_checkpoint()).unwrap();
+    let load = |program| Reference::F64.load(&Source::Graph(program), &Options::default()).unwrap();
+    let mask = array![[1, 1, 1, 1], [1, 1, 0, 0]].into_dyn();
+    let inputs: Values =
+        [("input_ids", array![[10, 18, 14, 0], [52, 0, 2, 2]].into_dyn()), ("attention_mask", mask.clone())].into_iter().collect();
+    let encoded = load(model.encode().unwrap()).run(&inputs).unwrap();
+    let mut lines = vec![format!("encoder_hidden_states {}", Summary::of(&output(&encoded, "encoder_hidden_states")))];
+
+    let mut inputs: Values =
+        encoded.iter().filter(|(name, _)| name.starts_with("cross.")).map(|(name, value)| (name, value.clone())).collect();
+    inputs.insert("attention_mask", mask);
+    inputs.insert("input_ids", array![[[2, 10, 18]], [[2, 52, 5]]].into_dyn());
+    for name in (0..4).flat_map(Names::past) {
+        inputs.insert(name, ArrayD::<f64>::zeros(IxDyn(&[2, 1, 4, 0, 32])));
+    }
+    let decoded = load(model.step(Attentions::Output).unwrap()).run(&inputs).unwrap();
+    lines.extend(["logits", "present.3.key", "cross_attentions.3"].map(|name| format!("{name} {}", Summary::of(&output(&decoded, name)))));
+    assert_snapshot!(lines.join("\n"), @r"
+    encoder_hidden_states [2, 4, 128] norm 4.845e0 first -6.668e-2 -3.958e-2 -4.489e-2 -4.912e-2
+    logits [2, 1, 3, 8000] norm 8.637e2 first -1.630e0 -1.499e0 -1.505e0 -9.798e-1
+    present.3.key [2, 1, 4, 3, 32] norm 2.458e1 first 1.781e-1 2.641e-1 4.002e-1 -6.474e-1
+    cross_attentions.3 [2, 1, 4, 3, 4] norm 3.672e0 first 2.208e-1 5.335e-1 3.452e-2 2.112e-1
+    ");
+}

@@ -148,8 +148,11 @@ fn activation(activation: Activation) -> &'static str {
 }
 
 fn exported(folder: &Path, out: &mut dyn Write) -> Result<()> {
+    let account = Account::read(folder)?;
+    let listings = [layout::ENCODER, layout::DECODER].map(|file| Ok((file, Listing::read(&folder.join(file))?)));
+    let listings = listings.into_iter().collect::<Result<Vec<_>>>()?;
     writeln!(out, "{}", folder.display())?;
-    match Account::read(folder)? {
+    match account {
         None => writeln!(out, "  no cognate.json: not known where it comes from")?,
         Some(account) => {
             let (name, origin) = match &account.source {
@@ -173,8 +176,8 @@ fn exported(folder: &Path, out: &mut dyn Write) -> Result<()> {
             }
         }
     }
-    for file in [layout::ENCODER, layout::DECODER] {
-        write!(out, "\n{file}\n{}", Listing::read(&folder.join(file))?)?;
+    for (file, listing) in listings {
+        write!(out, "\n{file}\n{listing}")?;
     }
     Ok(())
 }

@@ -212,7 +212,7 @@ impl Input {
                 if metadata.is_dir() {
                     bail!("--input: {place}: is a folder; expected a text file, one sentence a line");
                 }
-                let bytes = metadata.is_file().then(|| metadata.len());
+                let bytes = metadata.is_file().then_some(metadata.len());
                 Self::reading(BufReader::new(file), place.to_string(), bytes, false)
             }
             None => Self::reading(BufReader::new(io::stdin()), "stdin".into(), None, io::stdin().is_terminal()),

@@ -35,7 +35,7 @@ pub(crate) fn embed<'g>(root: &Scope<'g>, stack: &Scope<'g>, config: &Config, id
 /// ```
 pub fn sinusoid(arrangement: Sinusoids, position: usize, column: usize, d_model: usize) -> f64 {
     let (pair, is_sine) = match arrangement {
-        Sinusoids::Interleaved => (column / 2, column % 2 == 0),
+        Sinusoids::Interleaved => (column / 2, column.is_multiple_of(2)),
         Sinusoids::Halves => (column % (d_model / 2), column < d_model / 2),
     };
     let angle = position as f64 / 10000f64.powf(2.0 * pair as f64 / d_model as f64);

@@ -69,7 +69,11 @@ pub(crate) fn parse(text: &str) -> Result<(Family, Config), Error> {
         Some((found, _)) => return Err(wrong(format!("model_type {found} is not supported; expected \"marian\" or \"cognate\""))),
         None => return Err(wrong("model_type is missing; expected \"marian\" or \"cognate\"".into())),
     };
-    let fields: Fields = serde_json::from_value(value).map_err(|error| wrong(error.to_string()))?;
+    let fields: Fields = serde_path_to_error::deserialize(value).map_err(|error| match error.path().to_string().as_str() {
+        // A field that is missing is named by the error itself.
+        "." => wrong(error.inner().to_string()),
+        field => wrong(format!("{field}: {}", error.inner())),
+    })?;
     let activation = ACTIVATIONS.iter().find(|(name, _)| *name == fields.activation_function).map(|(_, activation)| *activation);
     let activation = activation.ok_or_else(|| {
         let names: Vec<_> = ACTIVATIONS.iter().map(|(name, _)| *name).collect();

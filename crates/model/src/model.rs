@@ -136,10 +136,12 @@ impl Model {
         &self.weights
     }
 
-    /// The number of learned values: tied ones count once, sinusoids not at all.
+    /// The number of learned values, as PyTorch counts them: tied ones once, sinusoids and the bias of the logits (which
+    /// training leaves alone) not at all.
     pub fn parameters(&self) -> usize {
         let generated = generated(&self.config);
-        self.weights.iter().filter(|(path, _)| !generated.contains_key(*path)).map(|(_, recipe)| recipe.elements()).sum()
+        let is_learned = |path: &str| !generated.contains_key(path) && path != "final_logits_bias";
+        self.weights.iter().filter(|(path, _)| is_learned(path)).map(|(_, recipe)| recipe.elements()).sum()
     }
 
     /// `input_ids, attention_mask: i64 [batch, src]` -> `encoder_hidden_states: [batch, src, d_model]` and, for each

@@ -1,7 +1,7 @@
 //! What a verification found.
 
 use crate::Tolerance;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 
 /// What a verification found; kept in `cognate.json`.
@@ -38,8 +38,10 @@ pub struct OutputReport {
     /// The output's name, with `{l}` for the layer.
     pub output: String,
     /// The largest absolute error over all batches and layers.
+    #[serde(deserialize_with = "number_or_none")]
     pub max_absolute_error: f64,
     /// The largest relative L2 error over all batches and layers.
+    #[serde(deserialize_with = "number_or_none")]
     pub relative_l2_error: f64,
 }
 
@@ -54,6 +56,11 @@ pub struct DecodingReport {
     pub equal: usize,
     /// Those that differ where the reference itself saw a tie, within 1e-5 in logit or score.
     pub ties: usize,
+}
+
+/// JSON has no NaN and no infinity: they are written as `null`, and read back as NaN, which passes no bound.
+fn number_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
 
 impl Report {
@@ -93,5 +100,34 @@ impl fmt::Display for Report {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_that_is_no_number_fails_and_survives_json() {
+        let row = |relative_l2_error| OutputReport {
+            graph: "decoder".into(),
+            output: "logits".into(),
+            max_absolute_error: 0.0,
+            relative_l2_error,
+        };
+        let report = |error| RuntimeReport { engine: "tract".into(), outputs: vec![row(1e-7), row(error)], decoding: Vec::new() };
+        assert!(report(9e-6).passed(1e-5));
+        assert!(!report(2e-5).passed(1e-5));
+        let text = serde_json::to_string(&report(f64::NAN)).expect("a report is JSON");
+        let read: RuntimeReport = serde_json::from_str(&text).expect("what was written");
+        assert!(!read.passed(1e-5), "{text}");
+    }
+
+    #[test]
+    fn a_sentence_that_differs_without_a_tie_fails() {
+        let decoding = |equal, ties| DecodingReport { method: "greedy".into(), sentences: 3, equal, ties };
+        let report = |decoding| RuntimeReport { engine: "tract".into(), outputs: Vec::new(), decoding: vec![decoding] };
+        assert!(report(decoding(2, 1)).passed(1e-5));
+        assert!(!report(decoding(2, 0)).passed(1e-5));
     }
 }

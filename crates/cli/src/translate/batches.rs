@@ -23,15 +23,15 @@ mod tests {
 
     #[test]
     fn batches_keep_to_the_budget() {
-        let cases: [(&[usize], usize, &[&[usize]]); 5] = [
-            (&[], 10, &[]),
-            (&[3, 5, 4], 15, &[&[1, 2, 0]]),
-            (&[3, 5, 4], 10, &[&[1, 2], &[0]]),
-            (&[2, 2, 2, 2], 4, &[&[0, 1], &[2, 3]]),
-            (&[9, 1, 9], 0, &[&[0], &[2], &[1]]),
+        let cases = [
+            (vec![], 10, vec![]),
+            (vec![3, 5, 4], 15, vec![vec![1, 2, 0]]),
+            (vec![3, 5, 4], 10, vec![vec![1, 2], vec![0]]),
+            (vec![2, 2, 2, 2], 4, vec![vec![0, 1], vec![2, 3]]),
+            (vec![9, 1, 9], 0, vec![vec![0], vec![2], vec![1]]),
         ];
         for (lengths, budget, expected) in cases {
-            assert_eq!(batches(lengths, budget), expected, "{lengths:?} {budget}");
+            assert_eq!(batches(&lengths, budget), expected, "{lengths:?} {budget}");
         }
     }
 }

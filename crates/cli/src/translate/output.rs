@@ -28,22 +28,23 @@ impl<'o> Output<'o> {
     /// # Errors
     /// If the file could not be written.
     pub(crate) fn open(path: Option<&Path>, standard: &'o mut dyn Write) -> Result<Self> {
-        let Some(path) = path.filter(|path| *path != Path::new("-")) else { return Ok(Self::Standard(standard)) };
-        let place = || format!("--output: {}: cannot be written", path.display());
+        let Some(named) = path.filter(|path| *path != Path::new("-")) else { return Ok(Self::Standard(standard)) };
+        let shown = named.display();
+        let unwritable = || format!("--output: {shown}: cannot be written");
         // A link's target is replaced, not the link.
-        let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        let path = named.canonicalize().unwrap_or_else(|_| named.to_path_buf());
         match fs::metadata(&path) {
-            Ok(metadata) if metadata.is_dir() => bail!("--output: {}: is a folder; expected a file", path.display()),
+            Ok(metadata) if metadata.is_dir() => bail!("--output: {shown}: is a folder; expected a file"),
             Ok(metadata) if !metadata.is_file() => {
-                let file = BufWriter::new(OpenOptions::new().write(true).open(&path).with_context(place)?);
+                let file = BufWriter::new(OpenOptions::new().write(true).open(&path).with_context(unwritable)?);
                 Ok(Self::Stream { file, path })
             }
             Ok(_) | Err(_) => {
                 let parent = path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
                 if !parent.is_dir() {
-                    bail!("--output: {}: there is no folder {}; make it first", path.display(), parent.display());
+                    bail!("--output: {shown}: there is no folder {}; make it first", parent.display());
                 }
-                let file = BufWriter::new(new_file_in(parent).with_context(place)?);
+                let file = BufWriter::new(new_file_in(parent).with_context(unwritable)?);
                 Ok(Self::File { file, path })
             }
         }

@@ -85,9 +85,9 @@ impl Translator {
 
     /// The tokens of a line, as many as the model can take.
     pub(crate) fn encode(&self, line: &str) -> Result<Encoded> {
-        let mut ids = self.tokenizer.encode(line)?;
+        let mut ids = if is_blank(line) { Vec::new() } else { self.tokenizer.encode(line)? };
         let is_end = |id: &i64| self.settings.eos_tokens.contains(id);
-        if ids.iter().all(is_end) || line.trim().is_empty() {
+        if ids.iter().all(is_end) {
             return Ok(Encoded::Empty);
         }
         let vocab = self.config.vocab;
@@ -171,7 +171,27 @@ fn graphs(source: &ModelSource, engine: Engine) -> Result<([Source; 2], Option<T
     }
 }
 
+/// Whether nothing of a line can be seen: spaces, controls, zero-width characters.
+fn is_blank(line: &str) -> bool {
+    let is_zero_width = |c| matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}');
+    line.chars().all(|c| c.is_whitespace() || c.is_control() || is_zero_width(c))
+}
+
 /// A translation takes one line of the output, whatever its tokens spell.
 fn on_one_line(text: String) -> String {
     if text.contains(['\n', '\r']) { text.replace(['\n', '\r'], " ") } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blank_lines_and_line_breaks() {
+        let blank = ["", " \t", "\u{feff}\u{200b}\u{1}", "\u{3000}"].map(is_blank);
+        assert_eq!(blank, [true; 4]);
+        let visible = [".", " a", "\u{1f642}"].map(is_blank);
+        assert_eq!(visible, [false; 3]);
+        assert_eq!(on_one_line("a\r\nb\n".into()), "a  b ");
+    }
 }

@@ -27,7 +27,17 @@ fn a_checkpoint_is_exported_and_translates_as_before() {
 
     let written = files(&path);
     let names: Vec<_> = written.keys().map(String::as_str).collect();
-    assert_snapshot!(names.join("\n"), @"");
+    assert_snapshot!(names.join("\n"), @"
+    cognate.json
+    config.json
+    decoder.onnx
+    encoder.onnx
+    generation_config.json
+    special_tokens_map.json
+    tokenizer.json
+    tokenizer_config.json
+    weights.onnx_data
+    ");
     for name in ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"] {
         assert_eq!(written[name], fs::read(bundled.join(name)).unwrap(), "{name}");
     }
@@ -79,10 +89,16 @@ fn presets_are_exported_with_a_seed() {
     let (default, first, second) = (export("0", &[]), export("1", &["--seed", "1"]), export("2", &["--seed", "2", "--attentions"]));
     assert!(default == first);
     assert!(first["weights.onnx_data"] != second["weights.onnx_data"]);
-    assert_snapshot!(String::from_utf8_lossy(&first["generation_config.json"]), @"");
+    assert_snapshot!(String::from_utf8_lossy(&first["generation_config.json"]), @r#"
+    {
+      "decoder_start_token_id": 2,
+      "eos_token_id": 0,
+      "pad_token_id": 2
+    }
+    "#);
     let text = |files: &BTreeMap<String, Vec<u8>>| String::from_utf8(files["cognate.json"].clone()).unwrap();
     let source = |files| serde_json::from_str::<serde_json::Value>(&text(files)).unwrap()["source"].to_string();
-    assert_snapshot!(source(&second), @"");
+    assert_snapshot!(source(&second), @r#"{"preset":{"name":"tiny","seed":2}}"#);
     let listing = run(&["show", folder.path().join("2/decoder.onnx").to_str().unwrap()]).ok();
     assert!(listing.contains("  cross_attentions.3: f32 [batch, beams, 4, tgt, src]\n"), "{listing}");
 }
@@ -93,6 +109,6 @@ fn a_checkpoint_without_a_tokenizer_is_exported_with_a_warning() {
     fs::remove_file(checkpoint.path().join("tokenizer.json")).unwrap();
     let args = ["export", checkpoint.path().to_str().unwrap(), out.path().to_str().unwrap(), "--force", "--no-verify"];
     let ended = run(&args);
-    assert_snapshot!(with_dir(&ended.err, checkpoint.path()), @"");
+    assert_snapshot!(with_dir(&ended.err, checkpoint.path()), @"cognate: warning: DIR/tokenizer.json: no such file; without it `cognate translate` cannot use the export");
     ended.ok();
 }

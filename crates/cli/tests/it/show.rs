@@ -11,7 +11,18 @@ fn a_checkpoint() {
 #[test]
 fn a_preset() {
     let shown = run(&["show", "preset:base"]).ok();
-    assert_snapshot!(shown.lines().take(10).collect::<Vec<_>>().join("\n"), @"");
+    assert_snapshot!(shown.lines().take(10).collect::<Vec<_>>().join("\n"), @"
+    preset:base
+      family       cognate
+      d_model      512
+      encoder      6 layers, 8 heads, d_ff 2048
+      decoder      6 layers, 8 heads, d_ff 2048
+      activation   relu
+      vocabulary   37,000 tokens, one table for source, target and output, multiplied by √512
+      positions    512, sinusoidal, sines and cosines alternating
+      tokens       2 starts, 0 ends, 2 pads
+      parameters   63,082,496, 252 MB in f32
+    ");
 }
 
 #[test]
@@ -40,5 +51,8 @@ fn an_exported_folder_and_its_files() {
     assert!(shown.ends_with(&listing));
     std::fs::remove_file(path.join("cognate.json")).unwrap();
     let shown = with_dir(&run(&["show", out]).ok(), &path);
-    assert_snapshot!(shown.lines().take(2).collect::<Vec<_>>().join("\n"), @"");
+    assert_snapshot!(shown.lines().take(2).collect::<Vec<_>>().join("\n"), @"
+    DIR
+      no cognate.json: not known where it comes from
+    ");
 }

@@ -13,9 +13,12 @@ fn translate<'a>(args: &[&'a str]) -> Vec<&'a str> {
 #[test]
 fn tract_translates_as_the_reference() {
     let ended = run(&translate(&SENTENCES));
-    assert_snapshot!(ended.err, @"");
+    assert_snapshot!(ended.err, @"cognate: model testdata/multi30k-en-de on tract 0.23.9");
     let lines = ended.ok();
-    assert_snapshot!(lines, @"");
+    assert_snapshot!(lines, @"
+    Ein Mann fährt Fahrrad.
+    Zwei Hunde spielen im Schnee.
+    ");
     let reference = run(&["translate", "--engine", "reference", SENTENCES[0], SENTENCES[1]]).ok();
     assert_eq!(lines, reference);
     let beams = |engine| run(&["translate", "--engine", engine, "--beams", "4", SENTENCES[0], SENTENCES[1]]).ok();
@@ -64,7 +67,14 @@ fn an_output_file_appears_when_it_is_whole() {
 fn empty_long_and_unfinished_lines_are_told_and_the_others_go_on() {
     let text = format!("\nA dog.\n \u{200b}\t\n{}\n", "A man ".repeat(200));
     let ended = run_with(&translate(&["--max-new-tokens", "6"]), &text);
-    assert_snapshot!(ended.err, @"");
+    assert_snapshot!(ended.err, @"
+    cognate: model testdata/multi30k-en-de on tract 0.23.9
+    cognate: warning: stdin: line 1: empty, and so is its translation
+    cognate: warning: stdin: line 2: its translation has no end within 6 tokens (--max-new-tokens) and is cut
+    cognate: warning: stdin: line 3: empty, and so is its translation
+    cognate: warning: stdin: line 4: 402 tokens, but the model has 256 positions; what is beyond is left out
+    cognate: warning: stdin: line 4: its translation has no end within 6 tokens (--max-new-tokens) and is cut
+    ");
     let lines: Vec<_> = ended.out.lines().map(str::is_empty).collect();
     assert_eq!(lines, [true, false, true, false]);
 }
@@ -73,14 +83,17 @@ fn empty_long_and_unfinished_lines_are_told_and_the_others_go_on() {
 fn warnings_are_bounded() {
     let ended = run_with(&translate(&[]), "\n".repeat(25));
     assert_eq!(ended.err.matches("empty, and so is its translation").count(), 10);
-    assert_snapshot!(ended.err.lines().last().unwrap(), @"");
+    assert_snapshot!(ended.err.lines().last().unwrap(), @"cognate: warning: more of the same: 15 empty");
     assert_eq!(ended.ok(), "\n".repeat(25));
 }
 
 #[test]
 fn threads_of_an_engine_without_are_told() {
     let ended = run(&translate(&["--threads", "2", "A dog."]));
-    assert_snapshot!(ended.err, @"");
+    assert_snapshot!(ended.err, @"
+    cognate: warning: --threads: tract runs on one thread; only ort uses more
+    cognate: model testdata/multi30k-en-de on tract 0.23.9
+    ");
 }
 
 #[test]
@@ -101,5 +114,5 @@ fn a_reader_that_goes_away_ends_it_quietly() {
     drop(child.stdout.take());
     let ended = child.wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(0));
-    assert_snapshot!(String::from_utf8(ended.stderr).unwrap(), @"");
+    assert_snapshot!(String::from_utf8(ended.stderr).unwrap(), @"cognate: model testdata/multi30k-en-de on tract 0.23.9");
 }

@@ -36,7 +36,7 @@ fn configurations() {
     assert_snapshot!(config("decoder_layers", "0"), @"config.json: decoder_layers wants 1 to 16777216, found 0");
     assert_snapshot!(config("decoder_layers", "100000"), @"config.json: decoder_layers wants at most 1024, found 100000");
     assert_snapshot!(config("eos_token_id", "120"), @"config.json: eos_token_id 120 is outside the vocabulary of 120");
-    assert_snapshot!(config("vocab_size", "-1"), @"config.json: invalid value: integer `-1`, expected usize");
+    assert_snapshot!(config("vocab_size", "-1"), @"config.json: vocab_size: invalid value: integer `-1`, expected usize");
     assert_snapshot!(config("decoder_vocab_size", "99"), @"config.json: decoder_vocab_size 99 is not supported; expected vocab_size 120");
     assert_snapshot!(config("tie_word_embeddings", "false"), @"config.json: tie_word_embeddings false is not supported; expected true");
     let folder = |text: &'static str| refused(move |folder| fs::write(folder.join("config.json"), text).unwrap());

@@ -79,6 +79,7 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let attentions = if options.attentions { Attentions::Output } else { Attentions::Omit };
     let existing = if options.force { Existing::Replace } else { Existing::Refuse };
     let mut folder = Folder::create(&options.out, existing)?;
+    folder.replaces(&TOKENIZER);
     let origin = thread::scope(|scope| {
         let hash = match &source {
             ModelSource::Checkpoint(folder) => Some(scope.spawn(|| hash(&folder.join(source::WEIGHTS)))),

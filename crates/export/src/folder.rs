@@ -16,7 +16,8 @@ use tempfile::TempDir;
 pub enum Existing {
     /// It is left alone, and that is an error.
     Refuse,
-    /// It is replaced if it is empty or holds only files of the names now written and other `.onnx`, `.onnx_data` ones.
+    /// It is replaced if it is empty or holds only files of the names now written, of [`Folder::replaces`], and other
+    /// `.onnx`, `.onnx_data` ones.
     Replace,
 }
 
@@ -27,6 +28,8 @@ pub struct Folder {
     existing: Existing,
     staged: TempDir,
     report: Report,
+    /// Files of an earlier export that are not written now.
+    former: BTreeSet<String>,
 }
 
 /// What was written.
@@ -56,12 +59,17 @@ impl Folder {
         let parent = parent(&destination);
         fs::create_dir_all(parent).context("create the folder", parent)?;
         let staged = beside(&destination, ".partial").context("write into the folder", parent)?;
-        Ok(Self { destination, existing, staged, report: Report::default() })
+        Ok(Self { destination, existing, staged, report: Report::default(), former: BTreeSet::new() })
     }
 
     /// Where the files lie until the folder is committed: to look at, not to write.
     pub fn path(&self) -> &Path {
         self.staged.path()
+    }
+
+    /// Names that an earlier export may have written and this one may not: [`Existing::Replace`] lets them go too.
+    pub fn replaces(&mut self, names: &[&str]) {
+        self.former.extend(names.iter().map(|&name| name.to_owned()));
     }
 
     /// Writes a file.
@@ -140,7 +148,7 @@ impl Folder {
             let name = entry.file_name().to_string_lossy().into_owned();
             let is_file = entry.file_type().context("read the folder", path)?.is_file();
             let is_written = self.report.files.iter().any(|(written, _)| *written == name);
-            let is_export = is_written || name.ends_with(".onnx") || name.ends_with(".onnx_data");
+            let is_export = is_written || self.former.contains(&name) || name.ends_with(".onnx") || name.ends_with(".onnx_data");
             if !(is_file && is_export) {
                 foreign.insert(name);
             }

@@ -50,6 +50,19 @@ fn a_checkpoint_is_exported_and_translates_as_before() {
 
     let translated = |model| run(&["translate", "--engine", "tract", "--model", model, SENTENCES[0], SENTENCES[1]]).ok();
     assert_eq!(translated(out), translated(bundled.to_str().unwrap()));
+    committed("multi30k-en-de", &written);
+
+    // A model without a tokenizer takes the place of one with.
+    run(&["export", "preset:tiny", out, "--no-verify", "--force"]).ok();
+    assert!(!path.join("tokenizer.json").exists());
+}
+
+/// The graphs under `onnx/` are those of today's sources.
+fn committed(name: &str, written: &BTreeMap<String, Vec<u8>>) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../onnx").join(name);
+    for file in ["encoder.onnx", "decoder.onnx"] {
+        assert!(fs::read(folder.join(file)).unwrap() == written[file], "onnx/{name}/{file} is not up to date: run `cargo xtask export`");
+    }
 }
 
 #[test]
@@ -88,6 +101,7 @@ fn presets_are_exported_with_a_seed() {
     };
     let (default, first, second) = (export("0", &[]), export("1", &["--seed", "1"]), export("2", &["--seed", "2", "--attentions"]));
     assert!(default == first);
+    committed("tiny", &first);
     assert!(first["weights.onnx_data"] != second["weights.onnx_data"]);
     assert_snapshot!(String::from_utf8_lossy(&first["generation_config.json"]), @r#"
     {

@@ -16,7 +16,7 @@ pub struct Subject<'a> {
     pub folder: &'a Path,
     /// The model that the graphs must equal: of the checkpoint, or read back by [`open_exported`](crate::open_exported).
     pub model: &'a Model,
-    /// How sentences are decoded; with one beam they are decoded once, else greedily and by beam search.
+    /// How sentences are decoded; greedily and by beam search, whatever number of beams stands here.
     pub settings: Settings,
     /// Sources to decode, each with its end token; random ones if there are none.
     pub sentences: Vec<Vec<i64>>,

@@ -1,11 +1,10 @@
 //! Expected scores: sacreBLEU 2.6.0 (`testdata/bleu/README.md`, `testdata/multi30k-en-de/README.md`).
 
-use std::path::Path;
-
+use cognate_testing::{shared_multi30k, testdata};
 use cognate_text::{Bleu, corpus_bleu, read_lines};
 use insta::assert_snapshot;
 
-use crate::{json, testdata};
+use crate::json;
 
 /// Absolute, on a scale of 100: `ln` and `exp` of different C libraries differ in the last bits only.
 const TOLERANCE: f64 = 1e-9;
@@ -54,12 +53,8 @@ fn check(case: &Case, signature: &str) -> Result<(), String> {
 
 #[test]
 fn the_bundled_models_translations_have_their_scores() {
-    let references = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/multi30k/test_2016_flickr.de");
-    if !references.exists() {
-        eprintln!("skipped: no {}; Multi30k is for research use and not bundled", references.display());
-        return;
-    }
-    let references = read_lines(references).unwrap();
+    let Some(text) = shared_multi30k() else { return };
+    let references = read_lines(text.join("test_2016_flickr.de")).unwrap();
     let bleu = |name: &str| -> Bleu {
         let file = testdata(&format!("multi30k-en-de/reference/test_2016_flickr.{name}.de"));
         corpus_bleu(&read_lines(file).unwrap(), &references).unwrap()

@@ -7,7 +7,8 @@ use cognate_text::{ErrorKind, Result, Tokenizer};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
-use crate::{json, testdata};
+use crate::json;
+use cognate_testing::testdata;
 
 /// The error of a folder, without the temporary folder's name.
 fn error_of(folder: &Path) -> String {

@@ -6,7 +6,8 @@ use cognate_text::{ErrorKind, Tokenizer, read_lines};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
-use crate::{json, testdata};
+use crate::json;
+use cognate_testing::testdata;
 
 fn bundled() -> Tokenizer {
     Tokenizer::from_folder(testdata("multi30k-en-de")).unwrap()

@@ -24,7 +24,7 @@ pub enum ErrorKind {
 
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum Cause {
-    #[error("{file}: not JSON: {message}")]
+    #[error("{file}: no JSON object: {message}")]
     Json { file: &'static str, message: String },
     #[error("{file}: {field} {found} is not supported; expected {expected}")]
     Setting { file: &'static str, field: &'static str, found: String, expected: &'static str },

@@ -164,8 +164,10 @@ fn as_token(value: &Value) -> Option<i64> {
     value.as_i64().filter(|&token| token >= 0)
 }
 
+/// The text's object; anything else would look like one without fields.
 fn parse(file: &'static str, text: &str) -> Result<Value> {
-    serde_json::from_str(text).map_err(|error| Cause::Json { file, message: error.to_string() }.into())
+    let fields = serde_json::from_str::<serde_json::Map<String, Value>>(text);
+    fields.map(Value::Object).map_err(|error| Cause::Json { file, message: error.to_string() }.into())
 }
 
 fn refuse(file: &'static str, field: &'static str, found: &Value, expected: &'static str) -> Error {

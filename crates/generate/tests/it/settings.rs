@@ -11,7 +11,8 @@ fn refused(generation: &str) -> String {
 
 #[test]
 fn messages() {
-    assert_snapshot!(refused("{"), @"generation_config.json: not JSON: EOF while parsing an object at line 1 column 1");
+    assert_snapshot!(refused("{"), @"generation_config.json: no JSON object: EOF while parsing an object at line 1 column 1");
+    assert_snapshot!(refused("[1]"), @"generation_config.json: no JSON object: invalid type: sequence, expected a map at line 1 column 0");
     assert_snapshot!(refused(r#"{"do_sample": true}"#), @"generation_config.json: do_sample true is not supported; expected the default; leave it out");
     assert_snapshot!(refused(r#"{"no_repeat_ngram_size": 3}"#), @"generation_config.json: no_repeat_ngram_size 3 is not supported; expected the default; leave it out");
     assert_snapshot!(refused(r#"{"num_beams": 0}"#), @"generation_config.json: num_beams 0 is not supported; expected a positive number");

@@ -1,0 +1,125 @@
+"""PyTorch's answers for a golden model, and how two sets of them are compared. `generate.py` beside this file is the command."""
+
+import copy
+
+import torch
+import transformers
+from torch.overrides import TorchFunctionMode
+
+SOURCE_LENGTHS = [11, 7, 4]
+TARGET_LENGTH = 7
+MAX_NEW_TOKENS = 24
+NUM_BEAMS = 4
+
+# PyTorch disagrees with itself by up to 2e-5 when the batch changes; between two builds of it we allow the same.
+TOLERANCE = 2e-5
+
+
+class StayDouble(TorchFunctionMode):
+    """Keeps float64 values in float64 where transformers asks for float32.
+
+    T5's norms and its softmax compute in float32 whatever the model's type; with this they round as the rest does.
+    """
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func is torch.Tensor.float or (func is torch.Tensor.to and torch.float32 in args):
+            if args[0].dtype == torch.float64:
+                return args[0]
+        return func(*args, **(kwargs or {}))
+
+
+def draw_inputs(config, seed):
+    """Sources of 11, 7 and 4 tokens, each ending in eos and padded right, and a target prefix for teacher forcing."""
+    generator = torch.Generator().manual_seed(seed)
+    pad, eos = config.pad_token_id, config.eos_token_id
+    ordinary = torch.tensor([i for i in range(config.vocab_size) if i not in (pad, eos)])
+
+    def tokens(count):
+        return ordinary[torch.randint(len(ordinary), (count,), generator=generator)]
+
+    input_ids = torch.full((len(SOURCE_LENGTHS), max(SOURCE_LENGTHS)), pad)
+    attention_mask = torch.zeros_like(input_ids)
+    decoder_input_ids = torch.full((len(SOURCE_LENGTHS), TARGET_LENGTH), config.decoder_start_token_id)
+    for row, length in enumerate(SOURCE_LENGTHS):
+        input_ids[row, : length - 1] = tokens(length - 1)
+        input_ids[row, length - 1] = eos
+        attention_mask[row, :length] = 1
+        decoder_input_ids[row, 1:] = tokens(TARGET_LENGTH - 1)
+    return {"input_ids": input_ids, "attention_mask": attention_mask, "decoder_input_ids": decoder_input_ids}
+
+
+@torch.no_grad()
+def ask(model, inputs):
+    """PyTorch's answers, under the names and shapes of README.md's table."""
+    source = {name: inputs[name] for name in ("input_ids", "attention_mask")}
+    forced = model(**source, decoder_input_ids=inputs["decoder_input_ids"], output_attentions=True)
+    greedy = model.generate(**source, max_new_tokens=MAX_NEW_TOKENS, num_beams=1, do_sample=False)
+    beams = model.generate(
+        **source,
+        max_new_tokens=MAX_NEW_TOKENS,
+        num_beams=NUM_BEAMS,
+        num_return_sequences=NUM_BEAMS,
+        length_penalty=1.0,
+        early_stopping=False,
+        do_sample=False,
+        return_dict_in_generate=True,
+        output_scores=True,
+    )
+    answers = {
+        **inputs,
+        "encoder_last_hidden_state": forced.encoder_last_hidden_state,
+        "logits": forced.logits,
+        "cross_attentions": torch.stack(forced.cross_attentions),
+        "greedy": greedy,
+        "beam4": beams.sequences,
+        "beam4_scores": beams.sequences_scores,
+    }
+    return {name: tensor.contiguous() for name, tensor in answers.items()}
+
+
+@torch.no_grad()
+def ask_in_double(model, inputs):
+    """The numbers of `ask` once more, computed in float64 from the same f32 weights and tables: what PyTorch's f32 rounds."""
+    source = {name: inputs[name] for name in ("input_ids", "attention_mask", "decoder_input_ids")}
+    with StayDouble():
+        forced = copy.deepcopy(model).double()(**source, output_attentions=True)
+    answers = {
+        "encoder_last_hidden_state": forced.encoder_last_hidden_state,
+        "logits": forced.logits,
+        "cross_attentions": torch.stack(forced.cross_attentions),
+    }
+    return {name: tensor.contiguous() for name, tensor in answers.items()}
+
+
+def load_model(folder):
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, attn_implementation="eager")
+    return model.eval()
+
+
+def differences(old, new):
+    """One line for every tensor that is missing or differs: integers exactly, floats within TOLERANCE."""
+    found = [f"{name}: in one of the two only" for name in sorted(old.keys() ^ new.keys())]
+    for name in sorted(old.keys() & new.keys()):
+        a, b = old[name], new[name]
+        if a.shape != b.shape:
+            found.append(f"{name}: {list(a.shape)} in the file, {list(b.shape)} recomputed")
+        elif a.is_floating_point():
+            worst = (a - b).abs().max().item()
+            print(f"    {name:28} {str(list(a.shape)):20} largest difference {worst:.1e}")
+            if not worst <= TOLERANCE:
+                found.append(f"{name}: differs by {worst:.1e}, at most {TOLERANCE:.0e} is allowed")
+        else:
+            print(f"    {name:28} {str(list(a.shape)):20} {'equal' if torch.equal(a, b) else 'DIFFERS'}")
+            if not torch.equal(a, b):
+                found.append(f"{name}: {(a != b).sum().item()} of {a.numel()} tokens differ")
+    return found
+
+
+def rounding(singles, doubles):
+    """How far f32 is from float64: the largest difference in the unpadded encoder states and in the logits."""
+    unpadded = singles["attention_mask"].bool()
+    worst = {}
+    for name in ("encoder_last_hidden_state", "logits"):
+        apart = (singles[name] - doubles[name]).abs()
+        worst[name] = (apart[unpadded] if apart.shape[:2] == unpadded.shape else apart).max().item()
+    return ", ".join(f"{name} {value:.1e}" for name, value in worst.items())

@@ -1,5 +1,6 @@
 //! `cognate show`: a readable account of a model, an exported folder or an ONNX file.
 
+mod facts;
 mod parameters;
 
 use crate::account::{Account, Origin};
@@ -9,7 +10,7 @@ use anyhow::{Result, bail};
 use clap::ValueEnum;
 use cognate_export::Listing;
 use cognate_graph::{Graph, Op, Type};
-use cognate_model::{Activation, Attentions, Config, Model, Positions, Sinusoids, Stack};
+use cognate_model::{Attentions, Model};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -74,7 +75,7 @@ fn graph(model: &Model, name: GraphName) -> Result<Graph> {
 
 fn model(source: &ModelSource, model: &Model, out: &mut dyn Write) -> Result<()> {
     writeln!(out, "{source}")?;
-    for (name, value) in facts(model)? {
+    for (name, value) in facts::facts(model)? {
         writeln!(out, "  {name:<12} {value}")?;
     }
     writeln!(out, "\nparameters")?;
@@ -104,47 +105,6 @@ fn ports<'g>(kind: &str, ports: impl Iterator<Item = (&'g str, &'g Type)>, out: 
         writeln!(out, "{}", line.trim_end())?;
     }
     Ok(())
-}
-
-/// The configuration in words.
-fn facts(model: &Model) -> Result<Vec<(&'static str, String)>> {
-    let config = model.config();
-    let fields: serde_json::Value = serde_json::from_str(model.config_json())?;
-    let family = fields["model_type"].as_str().unwrap_or("unknown");
-    let positions = match config.positions {
-        Positions::Sinusoidal(Sinusoids::Interleaved) => "sinusoidal, sines and cosines alternating",
-        Positions::Sinusoidal(Sinusoids::Halves) => "sinusoidal, all sines before all cosines",
-        Positions::Learned => "learned",
-    };
-    let scaled = if config.scale_embedding { format!(", multiplied by √{}", config.d_model) } else { String::new() };
-    let bias = if config.output_bias { ", and a bias on the output" } else { "" };
-    let Config { start_token, eos_token, pad_token, .. } = config;
-    let n_parameters = model.parameters();
-    let size = amounts::bytes(4 * n_parameters as u64);
-    Ok(vec![
-        ("family", family.into()),
-        ("d_model", config.d_model.to_string()),
-        ("encoder", stack(config.encoder)),
-        ("decoder", stack(config.decoder)),
-        ("activation", activation(config.activation).into()),
-        ("vocabulary", format!("{} tokens, one table for source, target and output{scaled}{bias}", amounts::thousands(config.vocab))),
-        ("positions", format!("{}, {positions}", config.max_positions)),
-        ("tokens", format!("{start_token} starts, {eos_token} ends, {pad_token} pads")),
-        ("parameters", format!("{}, {size} in f32", amounts::thousands(n_parameters))),
-    ])
-}
-
-fn stack(stack: Stack) -> String {
-    format!("{} layers, {} heads, d_ff {}", stack.n_layers, stack.heads, stack.d_ff)
-}
-
-fn activation(activation: Activation) -> &'static str {
-    match activation {
-        Activation::Relu => "relu",
-        Activation::Gelu => "gelu",
-        Activation::Swish => "swish",
-        Activation::Tanh => "tanh",
-    }
 }
 
 fn exported(folder: &Path, out: &mut dyn Write) -> Result<()> {

@@ -89,6 +89,6 @@ pub(crate) fn verify(folder: &Path, source: Option<&Model>, out: &mut dyn Write)
 
 /// Whether the model can read a source.
 fn fits(config: &Config, ids: &[i64]) -> bool {
-    let is_token = |id: &i64| usize::try_from(*id).is_ok_and(|id| id < config.vocab);
-    (1..=config.max_positions).contains(&ids.len()) && ids.iter().all(is_token)
+    let is_token = |id: &i64| usize::try_from(*id).is_ok_and(|id| id < config.source_vocab);
+    !ids.is_empty() && config.max_positions.is_none_or(|limit| ids.len() <= limit) && ids.iter().all(is_token)
 }

@@ -25,6 +25,8 @@ pub(crate) enum Cause {
     Size { node: String, dim: String },
     #[error("{node}: id {id} is outside the table of {rows} rows")]
     Id { node: String, id: i64, rows: usize },
+    #[error("{node}: slice {start}..{end} is outside the axis of {len}")]
+    Slice { node: String, start: usize, end: usize, len: usize },
 }
 
 impl Error {
@@ -32,7 +34,7 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self.0 {
             Cause::Binding(_) | Cause::InputType { .. } => ErrorKind::Input,
-            Cause::Size { .. } | Cause::Id { .. } => ErrorKind::Value,
+            Cause::Size { .. } | Cause::Id { .. } | Cause::Slice { .. } => ErrorKind::Value,
         }
     }
 }

@@ -98,10 +98,12 @@ fn compute<F: Float>(node: &Node, inputs: &[&Value<F>], bindings: &Bindings) -> 
     Ok(match &node.op {
         Op::Input | Op::Parameter => unreachable!("declared values are not computed"),
         Op::Scalar(value) => ops::scalar(*value),
+        Op::Integers(values) => ops::integers(values),
         Op::Range { start, end } => ops::range(size(start)?, size(end)?),
         Op::Unary(function) => ops::unary(*function, inputs[0]),
         Op::Binary(function) => ops::binary(*function, inputs[0], inputs[1]),
         Op::LessOrEqual => ops::less_or_equal(inputs[0], inputs[1]),
+        Op::Equal => ops::equal(inputs[0], inputs[1]),
         Op::Select => ops::select(inputs[0], inputs[1], inputs[2]),
         Op::Cast(dtype) => ops::cast(*dtype, inputs[0]),
         Op::Gather => ops::gather(inputs[0], inputs[1]).map_err(|(id, rows)| Cause::Id { node: node.name.clone(), id, rows })?,
@@ -110,7 +112,16 @@ fn compute<F: Float>(node: &Node, inputs: &[&Value<F>], bindings: &Bindings) -> 
         Op::Reshape(shape) => ops::reshape(inputs[0], &shape.dims().iter().map(size).collect::<Result<Vec<_>, _>>()?),
         Op::Transpose(order) => ops::transpose(inputs[0], order),
         Op::Concat { axis } => ops::concat(*axis, inputs),
+        Op::Slice { axis, start, end } => {
+            let (start, end, len) = (size(start)?, size(end)?, inputs[0].shape()[*axis]);
+            if start > end || end > len {
+                return Err(Cause::Slice { node: node.name.clone(), start, end, len }.into());
+            }
+            ops::slice(inputs[0], *axis, start, end)
+        }
+        Op::CumSum => ops::cumulative_sum(inputs[0]),
         Op::Softmax => ops::softmax(inputs[0]),
         Op::LayerNorm { epsilon } => ops::layer_norm(inputs[0], inputs[1], inputs[2], *epsilon),
+        Op::RmsNorm { epsilon } => ops::rms_norm(inputs[0], inputs[1], *epsilon),
     })
 }

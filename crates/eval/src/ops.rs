@@ -2,6 +2,8 @@
 
 use crate::{Float, Value};
 use cognate_graph::{Binary, DType, Scalar, Unary};
+use std::ops::{Add, Range};
+
 use ndarray::{ArcArray, Array, ArrayD, ArrayView, ArrayView2, Axis, Ix1, Ix2, IxDyn, Zip};
 
 const INFERRED: &str = "shape inference has checked this";
@@ -20,6 +22,10 @@ pub(crate) fn scalar<F: Float>(value: Scalar) -> Value<F> {
         Scalar::F32(value) => Value::Float(ArcArray::from_elem(shape, <F as From<f32>>::from(value))),
         Scalar::I64(value) => Value::Int(ArcArray::from_elem(shape, value)),
     }
+}
+
+pub(crate) fn integers<F>(values: &[i64]) -> Value<F> {
+    Value::Int(ArcArray::from_vec(values.to_vec()).into_dyn())
 }
 
 pub(crate) fn range<F>(start: usize, end: usize) -> Value<F> {
@@ -68,6 +74,15 @@ pub(crate) fn less_or_equal<F: Float>(left: &Value<F>, right: &Value<F>) -> Valu
         (Value::Float(left), Value::Float(right)) => zip(left, right, |x, y| x <= y),
         (Value::Int(left), Value::Int(right)) => zip(left, right, |x, y| x <= y),
         (Value::Bool(left), Value::Bool(right)) => zip(left, right, |x, y| x <= y),
+        _ => unreachable!("{INFERRED}"),
+    })
+}
+
+pub(crate) fn equal<F: Float>(left: &Value<F>, right: &Value<F>) -> Value<F> {
+    Value::Bool(match (left, right) {
+        (Value::Float(left), Value::Float(right)) => zip(left, right, |x, y| x == y),
+        (Value::Int(left), Value::Int(right)) => zip(left, right, |x, y| x == y),
+        (Value::Bool(left), Value::Bool(right)) => zip(left, right, |x, y| x == y),
         _ => unreachable!("{INFERRED}"),
     })
 }
@@ -193,6 +208,27 @@ pub(crate) fn concat<F: Float>(axis: usize, inputs: &[&Value<F>]) -> Value<F> {
     }
 }
 
+pub(crate) fn slice<F: Float>(x: &Value<F>, axis: usize, start: usize, end: usize) -> Value<F> {
+    fn part<T: Clone>(x: &ArcArray<T, IxDyn>, axis: usize, range: Range<usize>) -> ArcArray<T, IxDyn> {
+        x.slice_axis(Axis(axis), range.into()).as_standard_layout().into_owned().into_shared()
+    }
+    rearrange!(x, |x| part(x, axis, start..end))
+}
+
+pub(crate) fn cumulative_sum<F: Float>(x: &Value<F>) -> Value<F> {
+    fn sums<T: Copy + Add<Output = T>>(x: &ArcArray<T, IxDyn>) -> ArcArray<T, IxDyn> {
+        let mut out = x.to_owned();
+        let along = Axis(out.ndim() - 1);
+        out.accumulate_axis_inplace(along, |&before, here| *here = before + *here);
+        out.into_shared()
+    }
+    match x {
+        Value::Float(x) => Value::Float(sums(x)),
+        Value::Int(x) => Value::Int(sums(x)),
+        Value::Bool(_) => unreachable!("{INFERRED}"),
+    }
+}
+
 pub(crate) fn softmax<F: Float>(x: &Value<F>) -> Value<F> {
     let mut out = float(x).to_owned();
     for mut row in out.rows_mut() {
@@ -215,6 +251,18 @@ pub(crate) fn layer_norm<F: Float>(x: &Value<F>, scale: &Value<F>, bias: &Value<
         let variance = row.fold(F::zero(), |sum, &x| sum + x * x) / width;
         let deviation = (variance + <F as From<f32>>::from(epsilon)).sqrt();
         Zip::from(&mut row).and(&scale).and(&bias).for_each(|x, &scale, &bias| *x = *x / deviation * scale + bias);
+    }
+    Value::Float(out.into_shared())
+}
+
+pub(crate) fn rms_norm<F: Float>(x: &Value<F>, scale: &Value<F>, epsilon: f32) -> Value<F> {
+    let scale = float(scale).view().into_dimensionality::<Ix1>().expect(INFERRED);
+    let mut out = float(x).to_owned();
+    let width = F::from_int(out.shape()[out.ndim() - 1] as i64);
+    for mut row in out.rows_mut() {
+        let mean_square = row.fold(F::zero(), |sum, &x| sum + x * x) / width;
+        let root = (mean_square + <F as From<f32>>::from(epsilon)).sqrt();
+        Zip::from(&mut row).and(&scale).for_each(|x, &scale| *x = *x / root * scale);
     }
     Value::Float(out.into_shared())
 }

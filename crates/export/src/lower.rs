@@ -14,7 +14,7 @@ mod sizes;
 use crate::Error;
 use crate::error::Problem;
 use crate::proto::{DataType, GraphProto};
-use cognate_graph::{Binary, DType, Dim, Graph, Node, NodeId, Op, Scalar, Shape, Symbol, Unary};
+use cognate_graph::{Binary, DType, Dim, Graph, Node, NodeId, Op, Scalar, Shape, Symbol, Type, Unary};
 use emit::{Attribute, Names, value_info};
 use forms::Form;
 use std::collections::{BTreeMap, HashMap};
@@ -56,6 +56,8 @@ struct Lowering<'g> {
     scalars: HashMap<Dim, String>,
     shapes: HashMap<Shape, String>,
     integers: HashMap<Vec<i64>, String>,
+    /// By bits.
+    numbers: HashMap<u32, String>,
     node_names: Names,
     tensor_names: Names,
     made: GraphProto,
@@ -65,7 +67,7 @@ impl<'g> Lowering<'g> {
     fn new(graph: &'g Graph) -> Result<Self, Error> {
         let mut titles = HashMap::new();
         for output in graph.outputs() {
-            if !matches!(graph.node(output.node).op, Op::Input | Op::Parameter | Op::Scalar(_)) {
+            if !matches!(graph.node(output.node).op, Op::Input | Op::Parameter | Op::Scalar(_) | Op::Integers(_)) {
                 titles.entry(output.node).or_insert(output.name.as_str());
             }
         }
@@ -79,6 +81,7 @@ impl<'g> Lowering<'g> {
             scalars: HashMap::new(),
             shapes: HashMap::new(),
             integers: HashMap::new(),
+            numbers: HashMap::new(),
             node_names: Names::default(),
             tensor_names: Names::of_interface(graph)?,
             made: GraphProto {
@@ -106,6 +109,11 @@ impl<'g> Lowering<'g> {
                 let tensor = self.initializer(&node.name, node.ty.dtype, &[], bytes);
                 self.declare(node, tensor);
             }
+            Op::Integers(values) => {
+                let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+                let tensor = self.initializer(&node.name, DType::I64, &[values.len() as i64], bytes);
+                self.declare(node, tensor);
+            }
             Op::Range { start, end } => {
                 let inputs = vec![self.scalar(start), self.scalar(end), self.scalar(&Dim::from(1))];
                 self.define(id, &node.ty.shape, "Range", inputs, &[]);
@@ -129,11 +137,22 @@ impl<'g> Lowering<'g> {
                 self.by_rows(id, operator, &[])?;
             }
             Op::LessOrEqual => self.by_rows(id, "LessOrEqual", &[])?,
+            Op::Equal => self.by_rows(id, "Equal", &[])?,
             Op::Select => self.by_rows(id, "Where", &[])?,
             Op::Cast(dtype) => self.by_rows(id, "Cast", &[Attribute::Int("to", data_type(*dtype) as i64)])?,
             Op::Softmax => self.by_rows(id, "Softmax", &[axis(-1)])?,
             Op::LayerNorm { epsilon } => {
                 self.by_rows(id, "LayerNormalization", &[axis(-1), Attribute::Float("epsilon", *epsilon)])?;
+            }
+            Op::RmsNorm { epsilon } => self.rms_norm(id, node, *epsilon)?,
+            Op::Slice { axis, start, end } => {
+                let mut inputs = vec![self.value(node.inputs[0])?, self.size(start), self.size(end)];
+                inputs.push(self.integers(&[*axis as i64]));
+                self.define(id, &node.ty.shape, "Slice", inputs, &[]);
+            }
+            Op::CumSum => {
+                let inputs = vec![self.value(node.inputs[0])?, self.scalar(&Dim::from(node.ty.shape.rank() - 1))];
+                self.define(id, &node.ty.shape, "CumSum", inputs, &[]);
             }
             Op::Gather => self.whole(id, "Gather", &[axis(0)])?,
             Op::MatMul => self.whole(id, "MatMul", &[])?,
@@ -166,6 +185,13 @@ impl<'g> Lowering<'g> {
 
     /// An operation that treats each row by itself: it also works on flat tensors, and does so if a flat one is at hand.
     fn by_rows(&mut self, id: NodeId, operator: &str, attributes: &[Attribute]) -> Result<(), Error> {
+        let (shape, inputs) = self.rows_of_inputs(id)?;
+        self.define(id, &shape, operator, inputs, attributes);
+        Ok(())
+    }
+
+    /// The shape in which an operation on rows is best done, and its inputs under it.
+    fn rows_of_inputs(&mut self, id: NodeId) -> Result<(Shape, Vec<String>), Error> {
         let graph = self.graph;
         let node = graph.node(id);
         let own = &node.ty.shape;
@@ -178,7 +204,29 @@ impl<'g> Lowering<'g> {
         for input in &node.inputs {
             inputs.push(if shape_of(input) == own { self.form(*input, shape)? } else { self.value(*input)? });
         }
-        self.define(id, shape, operator, inputs, attributes);
+        Ok((shape.clone(), inputs))
+    }
+
+    /// `x / sqrt(mean(x²) + epsilon) · scale`, spelt out: RMSNormalization is of opset 23, which few engines know. ONNX
+    /// Runtime recognises this form and computes it as one.
+    fn rms_norm(&mut self, id: NodeId, node: &Node, epsilon: f32) -> Result<(), Error> {
+        let (shape, inputs) = self.rows_of_inputs(id)?;
+        let [x, scale] = inputs.as_slice() else { unreachable!("verified: x and scale") };
+        let full = Type::new(DType::F32, shape.clone());
+        let mut dims = shape.dims().to_vec();
+        if let Some(width) = dims.last_mut() {
+            *width = Dim::from(1);
+        }
+        let mean = Type::new(DType::F32, dims);
+        let part = |what: &str| format!("{}.{what}", node.name);
+        let (two, epsilon, last_axis) = (self.number(2.0), self.number(epsilon), self.integers(&[-1]));
+        let square = self.emit_between("Pow", &part("square"), vec![x.clone(), two], &[], &full);
+        let keep = [Attribute::Int("keepdims", 1)];
+        let mean_square = self.emit_between("ReduceMean", &part("mean"), vec![square, last_axis], &keep, &mean);
+        let shifted = self.emit_between("Add", &part("shifted"), vec![mean_square, epsilon], &[], &mean);
+        let root = self.emit_between("Sqrt", &part("root"), vec![shifted], &[], &mean);
+        let unit = self.emit_between("Div", &part("unit"), vec![x.clone(), root], &[], &full);
+        self.define(id, &shape, "Mul", vec![unit, scale.clone()], &[]);
         Ok(())
     }
 

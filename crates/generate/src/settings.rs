@@ -44,6 +44,9 @@ pub enum EarlyStopping {
     Never,
 }
 
+/// New tokens where neither the settings nor the model have a limit.
+const UNLIMITED: usize = 512;
+
 const GENERATION: &str = "generation_config.json";
 const CONFIG: &str = "config.json";
 
@@ -65,11 +68,12 @@ const NEUTRAL: [(&str, &[&str]); 12] = [
 
 impl Settings {
     /// The settings of a checkpoint: the texts of its `config.json` and, if it has one, its `generation_config.json`.
-    /// Where they name no limit, as many tokens are generated as the decoder has positions, `max_positions`.
+    /// Where they name no limit, as many tokens are generated as the decoder has positions, `max_positions`; 512 where it
+    /// has no limit either.
     ///
     /// # Errors
     /// If a text is no JSON, a field has the wrong type, or asks for what is not supported; the message names file and field.
-    pub fn from_json(config: &str, generation: Option<&str>, max_positions: usize) -> Result<Self> {
+    pub fn from_json(config: &str, generation: Option<&str>, max_positions: Option<usize>) -> Result<Self> {
         let files = Files { config: parse(CONFIG, config)?, generation: generation.map(|text| parse(GENERATION, text)).transpose()? };
         for (field, neutral) in NEUTRAL {
             if let Some((file, found)) = files.find(field).filter(|(_, found)| !neutral.contains(&found.to_string().as_str())) {
@@ -80,20 +84,22 @@ impl Settings {
         if eos_tokens.is_empty() {
             return Err(Cause::Missing { file: CONFIG, field: "eos_token_id" }.into());
         }
+        // As transformers falls back.
+        let start = files.token("decoder_start_token_id")?.or(files.token("bos_token_id")?);
         let limit = match (files.size("max_new_tokens")?, files.size("max_length")?) {
             (Some(new), _) => new,
             // The start token counts in `max_length`.
             (None, Some(length)) => length - 1,
-            (None, None) => max_positions,
+            (None, None) => max_positions.unwrap_or(UNLIMITED),
         };
         Ok(Self {
-            start_token: files.token("decoder_start_token_id")?.ok_or(Cause::Missing { file: CONFIG, field: "decoder_start_token_id" })?,
+            start_token: start.ok_or(Cause::Missing { file: CONFIG, field: "decoder_start_token_id" })?,
             pad_token: files.token("pad_token_id")?.unwrap_or(eos_tokens[0]),
             eos_tokens,
             forced_bos_token: files.token("forced_bos_token_id")?,
             forced_eos_token: files.token("forced_eos_token_id")?,
             banned_tokens: files.banned()?,
-            max_new_tokens: limit.clamp(1, max_positions),
+            max_new_tokens: limit.clamp(1, max_positions.unwrap_or(usize::MAX)),
             num_beams: files.size("num_beams")?.unwrap_or(1),
             length_penalty: files.number("length_penalty")?.unwrap_or(1.0),
             early_stopping: files.early_stopping()?,

@@ -54,6 +54,11 @@ impl Builder {
         self.push(Op::Scalar(Scalar::I64(value)), &[])
     }
 
+    /// Integers; i64 `[n]`.
+    pub fn integers(&self, values: Vec<i64>) -> Tensor<'_> {
+        self.push(Op::Integers(values), &[])
+    }
+
     /// The integers `start..end`; i64 `[end - start]`.
     pub fn range(&self, start: impl Into<Dim>, end: impl Into<Dim>) -> Tensor<'_> {
         self.push(Op::Range { start: start.into(), end: end.into() }, &[])
@@ -315,6 +320,21 @@ impl<'g> Tensor<'g> {
         self.builder.push(Op::LayerNorm { epsilon }, &[self, scale, bias])
     }
 
+    /// Normalisation by the root of the mean square, along the last axis.
+    pub fn rms_norm(self, scale: Tensor<'g>, epsilon: f32) -> Tensor<'g> {
+        self.builder.push(Op::RmsNorm { epsilon }, &[self, scale])
+    }
+
+    /// Sums of the elements up to each one, itself included, along the last axis.
+    pub fn cumulative_sum(self) -> Tensor<'g> {
+        self.builder.push(Op::CumSum, &[self])
+    }
+
+    /// The elements `start..end` of `axis`.
+    pub fn slice(self, axis: usize, start: impl Into<Dim>, end: impl Into<Dim>) -> Tensor<'g> {
+        self.builder.push(Op::Slice { axis, start: start.into(), end: end.into() }, &[self])
+    }
+
     /// A function of each element.
     pub fn map(self, function: Unary) -> Tensor<'g> {
         self.builder.push(Op::Unary(function), &[self])
@@ -323,6 +343,11 @@ impl<'g> Tensor<'g> {
     /// `self <= right`.
     pub fn less_or_equal(self, right: Tensor<'g>) -> Tensor<'g> {
         self.builder.push(Op::LessOrEqual, &[self, right])
+    }
+
+    /// `self = right`, as a truth value.
+    pub fn equal(self, right: Tensor<'g>) -> Tensor<'g> {
+        self.builder.push(Op::Equal, &[self, right])
     }
 
     /// `left` where this is true, else `right`.

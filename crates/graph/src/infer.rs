@@ -12,6 +12,10 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
             let [] = take(inputs)?;
             Ok(Type::new(value.dtype(), Shape::default()))
         }
+        Op::Integers(values) => {
+            let [] = take(inputs)?;
+            Ok(Type::new(DType::I64, [values.len()]))
+        }
         Op::Range { start, end } => {
             let [] = take(inputs)?;
             Ok(Type::new(DType::I64, [end - start]))
@@ -29,7 +33,7 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
             }
             Ok(Type::new(left.dtype, broadcast(&left.shape, &right.shape)?))
         }
-        Op::LessOrEqual => {
+        Op::LessOrEqual | Op::Equal => {
             let [left, right] = take(inputs)?;
             same_dtype(left, right)?;
             Ok(Type::new(DType::Bool, broadcast(&left.shape, &right.shape)?))
@@ -87,6 +91,21 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
             Ok(Type::new(x.dtype, shape))
         }
         Op::Concat { axis } => concat(*axis, inputs),
+        Op::Slice { axis, start, end } => {
+            let [x] = take(inputs)?;
+            let mut dims = x.shape.dims().to_vec();
+            let Some(dim) = dims.get_mut(*axis) else { return Err(format!("axis {axis} does not exist in {}", x.shape)) };
+            *dim = end - start;
+            Ok(Type::new(x.dtype, dims))
+        }
+        Op::CumSum => {
+            let [x] = take(inputs)?;
+            last(x)?;
+            if x.dtype == DType::Bool {
+                return Err("sums want f32 or i64, found bool".into());
+            }
+            Ok(x.clone())
+        }
         Op::Softmax => {
             let [x] = take(inputs)?;
             float("input", x)?;
@@ -95,17 +114,25 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
         }
         Op::LayerNorm { epsilon } => {
             let [x, scale, bias] = take(inputs)?;
-            float("input", x)?;
-            if epsilon.is_nan() || *epsilon < 0.0 {
-                return Err(format!("epsilon wants 0 or more, found {epsilon}"));
-            }
-            let width = last(x)?;
-            for (name, parameter) in [("scale", scale), ("bias", bias)] {
-                expect_type(name, parameter, &Type::new(DType::F32, [width]))?;
-            }
-            Ok(x.clone())
+            normalised(x, *epsilon, &[("scale", scale), ("bias", bias)])
+        }
+        Op::RmsNorm { epsilon } => {
+            let [x, scale] = take(inputs)?;
+            normalised(x, *epsilon, &[("scale", scale)])
         }
     }
+}
+
+fn normalised(x: &Type, epsilon: f32, parameters: &[(&str, &Type)]) -> Result<Type, String> {
+    float("input", x)?;
+    if epsilon.is_nan() || epsilon < 0.0 {
+        return Err(format!("epsilon wants 0 or more, found {epsilon}"));
+    }
+    let width = last(x)?;
+    for (name, parameter) in parameters {
+        expect_type(name, parameter, &Type::new(DType::F32, [width]))?;
+    }
+    Ok(x.clone())
 }
 
 fn linear(inputs: &[&Type]) -> Result<Type, String> {

@@ -14,6 +14,8 @@ pub enum Op {
     Parameter,
     /// A number written into the graph; shape `[]`.
     Scalar(Scalar),
+    /// Integers written into the graph; i64 `[n]`.
+    Integers(Vec<i64>),
     /// The integers `start, start + 1, ..., end - 1`; i64 `[end - start]`.
     Range {
         /// First value.
@@ -27,6 +29,8 @@ pub enum Op {
     Binary(Binary),
     /// `left <= right`, broadcast; bool.
     LessOrEqual,
+    /// `left = right`, broadcast; bool.
+    Equal,
     /// `condition ? left : right`, broadcast.
     Select,
     /// Conversion of each element.
@@ -46,11 +50,27 @@ pub enum Op {
         /// The axis.
         axis: usize,
     },
+    /// The elements `start..end` of an axis.
+    Slice {
+        /// The axis.
+        axis: usize,
+        /// The first element.
+        start: Dim,
+        /// One past the last element.
+        end: Dim,
+    },
+    /// Sums of the elements up to each one, itself included, along the last axis; f32 or i64.
+    CumSum,
     /// `exp(x) / Σ exp(x)` along the last axis.
     Softmax,
     /// `(x - mean) / sqrt(variance + epsilon) · scale + bias` along the last axis (Ba et al. 2016).
     LayerNorm {
         /// Added to the variance.
+        epsilon: f32,
+    },
+    /// `x / sqrt(mean(x²) + epsilon) · scale` along the last axis (Zhang & Sennrich 2019).
+    RmsNorm {
+        /// Added to the mean of the squares.
         epsilon: f32,
     },
 }
@@ -107,6 +127,7 @@ impl Op {
             Op::Input => "Input",
             Op::Parameter => "Parameter",
             Op::Scalar(_) => "Constant",
+            Op::Integers(_) => "Integers",
             Op::Range { .. } => "Range",
             Op::Unary(Unary::Relu) => "Relu",
             Op::Unary(Unary::Sigmoid) => "Sigmoid",
@@ -117,6 +138,7 @@ impl Op {
             Op::Binary(Binary::Mul) => "Mul",
             Op::Binary(Binary::Div) => "Div",
             Op::LessOrEqual => "LessOrEqual",
+            Op::Equal => "Equal",
             Op::Select => "Where",
             Op::Cast(_) => "Cast",
             Op::Gather => "Gather",
@@ -125,8 +147,11 @@ impl Op {
             Op::Reshape(_) => "Reshape",
             Op::Transpose(_) => "Transpose",
             Op::Concat { .. } => "Concat",
+            Op::Slice { .. } => "Slice",
+            Op::CumSum => "CumSum",
             Op::Softmax => "Softmax",
             Op::LayerNorm { .. } => "LayerNormalization",
+            Op::RmsNorm { .. } => "RMSNormalization",
         }
     }
 }

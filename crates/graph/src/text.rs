@@ -55,22 +55,26 @@ fn attributes(op: &Op, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match op {
         Op::Scalar(Scalar::F32(value)) => write!(f, " {value:?}"),
         Op::Scalar(Scalar::I64(value)) => write!(f, " {value}"),
+        Op::Integers(values) => write!(f, " {values:?}"),
         Op::Range { start, end } => write!(f, " start={start} end={end}"),
         Op::Transpose(order) => write!(f, " order={order:?}"),
         Op::Concat { axis } => write!(f, " axis={axis}"),
-        Op::LayerNorm { epsilon } => write!(f, " epsilon={epsilon:e}"),
+        Op::Slice { axis, start, end } => write!(f, " axis={axis} start={start} end={end}"),
+        Op::LayerNorm { epsilon } | Op::RmsNorm { epsilon } => write!(f, " epsilon={epsilon:e}"),
         // The type at the end of the line says the rest.
         Op::Input
         | Op::Parameter
         | Op::Unary(_)
         | Op::Binary(_)
         | Op::LessOrEqual
+        | Op::Equal
         | Op::Select
         | Op::Cast(_)
         | Op::Gather
         | Op::MatMul
         | Op::Linear
         | Op::Reshape(_)
+        | Op::CumSum
         | Op::Softmax => Ok(()),
     }
 }

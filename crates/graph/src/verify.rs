@@ -39,14 +39,16 @@ impl Graph {
                 }
             }
             let op_dims = match &node.op {
-                Op::Range { start, end } => vec![start, end],
+                Op::Range { start, end } | Op::Slice { start, end, .. } => vec![start, end],
                 Op::Reshape(shape) => shape.dims().iter().collect(),
                 Op::Input
                 | Op::Parameter
                 | Op::Scalar(_)
+                | Op::Integers(_)
                 | Op::Unary(_)
                 | Op::Binary(_)
                 | Op::LessOrEqual
+                | Op::Equal
                 | Op::Select
                 | Op::Cast(_)
                 | Op::Gather
@@ -54,8 +56,10 @@ impl Graph {
                 | Op::Linear
                 | Op::Transpose(_)
                 | Op::Concat { .. }
+                | Op::CumSum
                 | Op::Softmax
-                | Op::LayerNorm { .. } => vec![],
+                | Op::LayerNorm { .. }
+                | Op::RmsNorm { .. } => vec![],
             };
             let mut symbols = op_dims.into_iter().chain(node.ty.shape.dims()).flat_map(|dim| dim.symbols());
             if let Some(symbol) = symbols.find(|symbol| !known.contains_key(*symbol)) {

@@ -7,6 +7,7 @@
 //! returns `[..., heads, tgt, d_k]`
 
 use crate::layers::linear;
+use crate::{Config, Stack};
 use cognate_graph::{DType, Dim, Scope, Tensor};
 
 /// Added to the scores of what must not be seen. Finite, so that a row where nothing may be seen gives no NaN; its
@@ -22,8 +23,8 @@ pub(crate) struct KeyValue<'g> {
 
 impl<'g> KeyValue<'g> {
     /// Projects `x: [..., len, d_model]` by `k_proj` and `v_proj`.
-    pub(crate) fn project(scope: &Scope<'g>, x: Tensor<'g>, heads: usize) -> Self {
-        let head = |name| split_heads(linear(&scope.at(name), x, last(x)), heads);
+    pub(crate) fn project(scope: &Scope<'g>, config: &Config, stack: Stack, x: Tensor<'g>) -> Self {
+        let head = |name| split_heads(linear(&scope.at(name), config, x, stack.heads * stack.d_k), stack.heads);
         Self { key: head("k_proj"), value: head("v_proj") }
     }
 
@@ -34,24 +35,76 @@ impl<'g> KeyValue<'g> {
     }
 }
 
+/// Self-attention: `x: [..., len, d_model]` attends to itself and, if there is one, to its past. Returns the context
+/// `[..., len, d_model]` and what has been seen: `[..., heads, past + len, d_k]`.
+pub(crate) fn self_attention<'g>(
+    scope: &Scope<'g>,
+    config: &Config,
+    stack: Stack,
+    x: Tensor<'g>,
+    past: Option<KeyValue<'g>>,
+    mask: Tensor<'g>,
+) -> (Tensor<'g>, KeyValue<'g>) {
+    let _scope = scope.enter();
+    let query = project_query(scope, config, stack, x);
+    let new = KeyValue::project(scope, config, stack, x);
+    let seen = past.map_or(new, |past| new.after(past));
+    let (context, _) = attend(config, query, seen, mask);
+    (linear(&scope.at("out_proj"), config, merge_heads(context), config.d_model), seen)
+}
+
+/// Cross-attention: `x: [batch, (beams,) tgt, d_model]` attends to the source. Returns the context, shaped as `x`, and the
+/// weights `[batch, (beams,) heads, tgt, src]`.
+///
+/// The beams of a sentence are query positions of one attention, so that keys and values are not copied for each beam.
+pub(crate) fn cross_attention<'g>(
+    scope: &Scope<'g>,
+    config: &Config,
+    stack: Stack,
+    x: Tensor<'g>,
+    source: KeyValue<'g>,
+    mask: Tensor<'g>,
+) -> (Tensor<'g>, Tensor<'g>) {
+    let _scope = scope.enter();
+    let shape = x.ty().shape;
+    let [batch, beams, tgt, _] = shape.dims() else {
+        let (context, weights) = attend(config, project_query(scope, config, stack, x), source, mask);
+        return (linear(&scope.at("out_proj"), config, merge_heads(context), config.d_model), weights);
+    };
+    let width = Dim::from(stack.heads * stack.d_k);
+    let query = linear(&scope.at("q_proj"), config, x, &width).reshape([batch, &(beams * tgt), &width]);
+    let (context, weights) = attend(config, split_heads(query, stack.heads), source, mask);
+    let context = merge_heads(context).reshape([batch, beams, tgt, &width]);
+    let weights = weights.reshape([batch, &stack.heads.into(), beams, tgt, &source.key.dim(2)]).transpose(&[0, 2, 1, 3, 4]);
+    (linear(&scope.at("out_proj"), config, context, config.d_model), weights)
+}
+
+fn project_query<'g>(scope: &Scope<'g>, config: &Config, stack: Stack, x: Tensor<'g>) -> Tensor<'g> {
+    split_heads(linear(&scope.at("q_proj"), config, x, stack.heads * stack.d_k), stack.heads)
+}
+
 /// Scaled dot-product attention; returns the context and the weights `[..., heads, tgt, src]`, whose rows sum to 1.
-pub(crate) fn attend<'g>(q: Tensor<'g>, memory: KeyValue<'g>, mask: Tensor<'g>) -> (Tensor<'g>, Tensor<'g>) {
+fn attend<'g>(config: &Config, q: Tensor<'g>, memory: KeyValue<'g>, mask: Tensor<'g>) -> (Tensor<'g>, Tensor<'g>) {
     let d_k = last(q).as_constant().unwrap_or(1) as f32;
-    let scores = q.matmul(memory.key.t()) * d_k.powf(-0.5) + mask;
-    let weights = scores.softmax();
+    // Half of the scale on each side, as PyTorch does: products stay in the range of f16. ONNX Runtime fuses both into
+    // the product.
+    let scale = d_k.powf(-0.25);
+    let (q, key) = if config.scale_attention { (q * scale, memory.key.t() * scale) } else { (q, memory.key.t()) };
+    let scores = q.matmul(key);
+    let weights = (scores + mask).softmax();
     (weights.matmul(memory.value), weights)
 }
 
-/// `[..., len, d_model]` -> `[..., heads, len, d_k]`
-pub(crate) fn split_heads(x: Tensor<'_>, heads: usize) -> Tensor<'_> {
+/// `[..., len, heads * d_k]` -> `[..., heads, len, d_k]`
+fn split_heads(x: Tensor<'_>, heads: usize) -> Tensor<'_> {
     let mut dims = x.ty().shape.dims().to_vec();
-    let d_model = dims.pop().and_then(|dim| dim.as_constant()).unwrap_or(0);
-    dims.extend([Dim::from(heads), Dim::from(d_model / heads as i64)]);
+    let width = dims.pop().and_then(|dim| dim.as_constant()).unwrap_or(0);
+    dims.extend([Dim::from(heads), Dim::from(width / heads as i64)]);
     swap_heads(x.reshape(dims))
 }
 
-/// `[..., heads, len, d_k]` -> `[..., len, d_model]`
-pub(crate) fn merge_heads(x: Tensor<'_>) -> Tensor<'_> {
+/// `[..., heads, len, d_k]` -> `[..., len, heads * d_k]`
+fn merge_heads(x: Tensor<'_>) -> Tensor<'_> {
     let x = swap_heads(x);
     let mut dims = x.ty().shape.dims().to_vec();
     let d_k = dims.pop().unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Checkpoints: safetensors files, mapped and never copied, bound to a model's parameters.
 
-use crate::family::Family;
+use crate::family::Naming;
 use crate::{Error, ErrorKind};
 use cognate_graph::{Graph, Recipe, Storage, Weights};
 use memmap2::Mmap;
@@ -48,12 +48,12 @@ impl Checkpoint {
     ///
     /// # Errors
     /// One error lists every tensor that is missing, misshapen, of an unsupported type, or in nobody's use.
-    pub(crate) fn bind(&self, family: Family, graph: &Graph, generated: &BTreeMap<String, Recipe>) -> Result<Weights, Error> {
+    pub(crate) fn bind(&self, naming: &Naming<'_>, graph: &Graph, generated: &BTreeMap<String, Recipe>) -> Result<Weights, Error> {
         let tensors = self.metadata.tensors();
         let (mut recipes, mut problems, mut used) = (Vec::new(), Vec::new(), BTreeSet::new());
         for (_, node) in graph.parameters() {
             let shape = node.ty.shape.as_constant().expect("parameters have constant shapes");
-            let names = family.stored_names(&node.name);
+            let names = naming.stored_names(&node.name);
             let present: Vec<_> = names.iter().filter_map(|name| tensors.get_key_value(name).map(|(name, info)| (name, *info))).collect();
             used.extend(present.iter().map(|(name, _)| name.as_str()));
             if let Some(recipe) = generated.get(&node.name) {
@@ -72,7 +72,7 @@ impl Checkpoint {
                 },
             }
         }
-        let unused = tensors.keys().filter(|name| !used.contains(name.as_str()));
+        let unused = tensors.keys().filter(|name| !used.contains(name.as_str()) && !naming.is_left_over(name));
         problems.extend(
             unused.collect::<BTreeSet<_>>().into_iter().map(|name| format!("{name}: in the file, but not in the model of config.json")),
         );

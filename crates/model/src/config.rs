@@ -1,34 +1,54 @@
 //! What distinguishes one Transformer from another.
 //!
-//! A [`Config`] has been checked when it exists: heads divide widths, sizes are positive, tokens lie in the vocabulary.
-//! Where the values come from (a family's `config.json`, a preset) is known to `family.rs` alone.
+//! A [`Config`] has been checked when it exists: sizes are positive and bounded, tokens lie in the vocabulary. Where the
+//! values come from (a family's `config.json`, a preset) is known to `family` alone.
 
-use crate::{Error, ErrorKind};
+use crate::Error;
 
 /// The sizes and choices of one model.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Config {
-    /// Rows of the embedding that encoder, decoder and output share.
+    /// Tokens that the decoder reads and predicts.
     pub vocab: usize,
+    /// Tokens that the encoder reads; equal to `vocab` where embeddings are shared.
+    pub source_vocab: usize,
     /// Width of the hidden states.
     pub d_model: usize,
-    /// The longest source and target, in tokens.
-    pub max_positions: usize,
+    /// The longest source and target, in tokens; `None` where positions have no limit.
+    pub max_positions: Option<usize>,
     /// The encoder's layers.
     pub encoder: Stack,
     /// The decoder's layers.
     pub decoder: Stack,
     /// The feed-forward's non-linearity.
     pub activation: Activation,
+    /// Whether the feed-forward's non-linearity is multiplied by a second projection (Shazeer 2020).
+    pub gated: bool,
+    /// Whether linear layers add a bias.
+    pub biases: bool,
+    /// Whether attention scores are multiplied by `d_k^-½` (Vaswani et al. 2017, eq. 1).
+    pub scale_attention: bool,
     /// How positions are told apart.
     pub positions: Positions,
+    /// The kind of normalisation.
+    pub norm: Norm,
+    /// Where layers normalise.
+    pub placement: NormPlacement,
+    /// Whether embeddings are normalised.
+    pub embedding_norm: EmbeddingNorm,
+    /// Added to the variance in normalisations.
+    pub epsilon: f32,
+    /// Which embedding tables there are.
+    pub embeddings: Embeddings,
     /// Whether embeddings are multiplied by `√d_model` (Vaswani et al. 2017, section 3.4).
     pub scale_embedding: bool,
+    /// The weight of the output projection.
+    pub output: OutputProjection,
+    /// Whether the output projection reads its input multiplied by `d_model^-½` (Raffel et al. 2020, where it is tied).
+    pub scale_output: bool,
     /// Whether a learned bias is added to the logits.
     pub output_bias: bool,
-    /// Added to the variance in layer normalisation.
-    pub epsilon: f32,
     /// The token that decoding starts from.
     pub start_token: usize,
     /// The token that ends a sentence.
@@ -44,30 +64,68 @@ pub struct Stack {
     pub n_layers: usize,
     /// Attention heads in a layer.
     pub heads: usize,
+    /// Width of a head.
+    pub d_k: usize,
     /// Width inside the feed-forward.
     pub d_ff: usize,
 }
 
-/// Non-linearities of the feed-forward.
+/// Non-linearities of the feed-forward, as PyTorch and transformers compute them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activation {
     /// `max(x, 0)`
     Relu,
+    /// `max(x, 0)²` (So et al. 2021)
+    SquaredRelu,
+    /// `min(max(x, 0), 6)`
+    Relu6,
+    /// `max(x, 0) + 0.01 min(x, 0)`
+    LeakyRelu,
     /// `x Φ(x)`, with Φ the normal distribution (Hendrycks & Gimpel 2016), computed by the error function.
     Gelu,
+    /// `x Φ(x)`, kept in [-10, 10].
+    ClippedGelu,
+    /// `x Φ(x)`, with Φ approximated by the hyperbolic tangent.
+    TanhGelu,
+    /// `x σ(1.702 x)`
+    QuickGelu,
     /// `x σ(x)`, also called SiLU.
     Swish,
+    /// `x tanh(ln(1 + eˣ))` (Misra 2019)
+    Mish,
+    /// The distribution of Laplace's attention: `½ (1 + erf((x - √½) / (σ √2)))`, σ = 0.282095 (Ma et al. 2022).
+    Laplace,
+    /// `1 / (1 + e⁻ˣ)`
+    Sigmoid,
     /// `tanh(x)`
     Tanh,
+    /// `x`
+    Identity,
 }
 
 /// How positions are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Positions {
-    /// Sines and cosines of geometric frequencies (Vaswani et al. 2017, section 3.5).
+    /// Sines and cosines of geometric frequencies, added to the embeddings (Vaswani et al. 2017, section 3.5).
     Sinusoidal(Sinusoids),
-    /// A learned row for each position.
-    Learned,
+    /// A learned row for each position, added to the embeddings.
+    Learned {
+        /// Rows of the table before that of position 0.
+        offset: usize,
+    },
+    /// The sinusoids of fairseq: positions count the tokens that are not padding, from `pad_token + 1` on; padding has
+    /// none.
+    Counted,
+    /// A learned number for each head and each range of distances, added to the scores of self-attention (Shaw et al.
+    /// 2018, in the form of Raffel et al. 2020, section 2.1).
+    Relative {
+        /// Ranges of distances; in the encoder half of them for what follows, half for what precedes.
+        buckets: usize,
+        /// From this distance on, all are one range.
+        max_distance: usize,
+        /// Which layers have numbers of their own.
+        of: RelativeLayers,
+    },
 }
 
 /// Where sines and cosines stand in a row.
@@ -75,8 +133,64 @@ pub enum Positions {
 pub enum Sinusoids {
     /// Alternating, as the paper writes them.
     Interleaved,
-    /// All sines, then all cosines, as Marian and fairseq keep them.
+    /// All sines, then all cosines, as Marian keeps them.
     Halves,
+}
+
+/// Which layers have relative positions of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RelativeLayers {
+    /// The first of a stack, whose numbers the others use too.
+    First,
+    /// Each.
+    Each,
+}
+
+/// Kinds of normalisation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Norm {
+    /// Mean and variance, with scale and bias (Ba et al. 2016).
+    Layer,
+    /// Root of the mean square, with a scale (Zhang & Sennrich 2019).
+    Rms,
+}
+
+/// Where layers normalise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NormPlacement {
+    /// `Norm(x + Sublayer(x))` (Vaswani et al. 2017, section 3.1).
+    Post,
+    /// `x + Sublayer(Norm(x))`, and once more after the stack (Xiong et al. 2020).
+    Pre,
+}
+
+/// Whether and where embeddings are normalised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EmbeddingNorm {
+    /// They are not.
+    None,
+    /// After positions are added.
+    Sum,
+    /// In the encoder after positions are added, in the decoder before.
+    DecoderTokens,
+}
+
+/// Which embedding tables there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Embeddings {
+    /// One for encoder and decoder: `shared.weight`.
+    Shared,
+    /// One each: `encoder.embed_tokens.weight` and `decoder.embed_tokens.weight`.
+    Separate,
+}
+
+/// The weight of the output projection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputProjection {
+    /// The decoder's embedding (Press & Wolf 2017).
+    Tied,
+    /// One of its own: `lm_head.weight`.
+    Own,
 }
 
 impl Config {
@@ -88,46 +202,94 @@ impl Config {
         crate::family::parse(text).map(|(_, config)| config)
     }
 
-    /// Checks what every graph relies on. Field names are those of `config.json`.
-    pub(crate) fn checked(self) -> Result<Self, Error> {
-        let wrong = |message: String| Err(Error::new(ErrorKind::Config, "config.json", message));
-        let sizes = [
-            ("vocab_size", self.vocab),
-            ("d_model", self.d_model),
-            ("max_position_embeddings", self.max_positions),
-            ("encoder_layers", self.encoder.n_layers),
-            ("decoder_layers", self.decoder.n_layers),
-            ("encoder_attention_heads", self.encoder.heads),
-            ("decoder_attention_heads", self.decoder.heads),
-            ("encoder_ffn_dim", self.encoder.d_ff),
-            ("decoder_ffn_dim", self.decoder.d_ff),
-        ];
+    /// Rows of a table of positions; 0 where there is none.
+    pub(crate) fn position_rows(&self) -> usize {
+        let positions = self.max_positions.unwrap_or(0);
+        match self.positions {
+            Positions::Sinusoidal(_) => positions,
+            Positions::Learned { offset } => positions + offset,
+            // Position 0 stands in the row after that of the padding.
+            Positions::Counted => positions + self.pad_token + 1,
+            Positions::Relative { .. } => 0,
+        }
+    }
+
+    /// Tells `wrong` all that no graph could be built from; sizes are called as `names` says, as the family does.
+    pub(crate) fn check(&self, names: &SizeNames, wrong: impl Fn(String)) {
+        let stacks = [(&names.encoder, self.encoder), (&names.decoder, self.decoder)];
+        let mut sizes = vec![("vocab_size", self.vocab), (names.source_vocab, self.source_vocab), ("d_model", self.d_model)];
+        sizes.extend(self.max_positions.map(|positions| ("max_position_embeddings", positions)));
+        for (names, stack) in stacks {
+            sizes.extend([(names.n_layers, stack.n_layers), (names.heads, stack.heads), (names.d_k, stack.d_k), (names.d_ff, stack.d_ff)]);
+        }
+        sizes.dedup();
+        let mut fits = true;
         for (field, size) in sizes {
             if !(1..=LARGEST_SIZE).contains(&size) {
-                return wrong(format!("{field} wants 1 to {LARGEST_SIZE}, found {size}"));
+                wrong(format!("{field} wants 1 to {LARGEST_SIZE}, found {size}"));
+                fits = false;
             }
         }
-        for (field, layers) in [("encoder_layers", self.encoder.n_layers), ("decoder_layers", self.decoder.n_layers)] {
-            if layers > MOST_LAYERS {
-                return wrong(format!("{field} wants at most {MOST_LAYERS}, found {layers}"));
+        for (names, stack) in stacks {
+            if (MOST_LAYERS + 1..=LARGEST_SIZE).contains(&stack.n_layers) {
+                wrong(format!("{} wants at most {MOST_LAYERS}, found {}", names.n_layers, stack.n_layers));
+            }
+            if fits && stack.heads * stack.d_k > LARGEST_SIZE {
+                wrong(format!("{} {} times {} {} is more than {LARGEST_SIZE}", names.heads, stack.heads, names.d_k, stack.d_k));
             }
         }
-        for (field, heads) in [("encoder_attention_heads", self.encoder.heads), ("decoder_attention_heads", self.decoder.heads)] {
-            if !self.d_model.is_multiple_of(heads) {
-                return wrong(format!("d_model {} is not divisible by {field} {heads}", self.d_model));
+        self.check_positions(&wrong);
+        let both = self.vocab.min(self.source_vocab);
+        let tokens = [
+            ("decoder_start_token_id", self.start_token, self.vocab),
+            ("eos_token_id", self.eos_token, both),
+            ("pad_token_id", self.pad_token, both),
+        ];
+        for (field, token, vocab) in tokens {
+            if token >= vocab {
+                wrong(format!("{field} {token} is outside the vocabulary of {vocab}"));
             }
         }
-        if matches!(self.positions, Positions::Sinusoidal(_)) && !self.d_model.is_multiple_of(2) {
-            return wrong(format!("d_model wants an even number for sinusoidal positions, found {}", self.d_model));
-        }
-        let tokens = [("decoder_start_token_id", self.start_token), ("eos_token_id", self.eos_token), ("pad_token_id", self.pad_token)];
-        for (field, token) in tokens {
-            if token >= self.vocab {
-                return wrong(format!("{field} {token} is outside the vocabulary of {}", self.vocab));
-            }
-        }
-        Ok(self)
     }
+
+    fn check_positions(&self, wrong: impl Fn(String)) {
+        let even = self.d_model.is_multiple_of(2);
+        match self.positions {
+            Positions::Sinusoidal(_) if !even => {
+                wrong(format!("d_model wants an even number for sinusoidal positions, found {}", self.d_model));
+            }
+            // The frequencies are `10000^(-i / (d_model/2 - 1))`.
+            Positions::Counted if !even || self.d_model < 4 => {
+                wrong(format!("d_model wants an even number of at least 4 for sinusoidal positions, found {}", self.d_model));
+            }
+            Positions::Relative { buckets, .. } if !(4..=LARGEST_DISTANCE).contains(&buckets) => {
+                wrong(format!("relative_attention_num_buckets wants 4 to {LARGEST_DISTANCE}, found {buckets}"));
+            }
+            // Half of the buckets have one distance each; the logarithm begins after them.
+            Positions::Relative { buckets, max_distance, .. } if !(buckets / 2 + 1..=LARGEST_DISTANCE).contains(&max_distance) => {
+                let least = buckets / 2 + 1;
+                wrong(format!(
+                    "relative_attention_max_distance wants {least} to {LARGEST_DISTANCE} for {buckets} buckets, found {max_distance}"
+                ));
+            }
+            Positions::Sinusoidal(_) | Positions::Learned { .. } | Positions::Counted | Positions::Relative { .. } => {}
+        }
+    }
+}
+
+/// What a family's `config.json` calls its sizes.
+pub(crate) struct SizeNames {
+    pub(crate) source_vocab: &'static str,
+    pub(crate) encoder: StackNames,
+    pub(crate) decoder: StackNames,
+}
+
+/// What a family's `config.json` calls the sizes of a stack.
+pub(crate) struct StackNames {
+    pub(crate) n_layers: &'static str,
+    pub(crate) heads: &'static str,
+    pub(crate) d_k: &'static str,
+    pub(crate) d_ff: &'static str,
 }
 
 /// No size of a published model comes near; beyond it products of two sizes could overflow.
@@ -135,3 +297,6 @@ const LARGEST_SIZE: usize = 1 << 24;
 
 /// The deepest stack that graphs are built for.
 const MOST_LAYERS: usize = 1024;
+
+/// The table of distances is written into the graph.
+const LARGEST_DISTANCE: usize = 1 << 16;

@@ -1,27 +1,75 @@
-//! Token embeddings and positions.
+//! Token embeddings and the positions that are added to them.
 //!
 //! `x = E[ids] · √d_model + PE`   (Vaswani et al. 2017, sections 3.4 and 3.5)
 //!
 //! `ids: [..., len]` -> `[..., len, d_model]`
 
-use crate::{Config, Positions, Sinusoids};
+use crate::layers::normalise;
+use crate::{Config, EmbeddingNorm, Embeddings, Positions, Sinusoids};
 use cognate_graph::{Dim, Generator, Scope, Tensor};
 
-/// The table that encoder, decoder and output share: `[vocab, d_model]`.
-pub(crate) fn shared_embedding<'g>(root: &Scope<'g>, config: &Config) -> Tensor<'g> {
-    root.at("shared").parameter("weight", [config.vocab, config.d_model])
+/// One of the two stacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Encoder,
+    Decoder,
+}
+
+impl Side {
+    fn name(self) -> &'static str {
+        match self {
+            Side::Encoder => "encoder",
+            Side::Decoder => "decoder",
+        }
+    }
+
+    /// The stack's scope.
+    pub(crate) fn at<'g>(self, root: &Scope<'g>) -> Scope<'g> {
+        root.at(self.name())
+    }
+}
+
+/// The table of embeddings that a stack reads: `[vocab, d_model]`.
+pub(crate) fn table<'g>(root: &Scope<'g>, config: &Config, side: Side) -> Tensor<'g> {
+    let vocab = if side == Side::Encoder { config.source_vocab } else { config.vocab };
+    let scope = match config.embeddings {
+        Embeddings::Shared => root.at("shared"),
+        Embeddings::Separate => side.at(root).at("embed_tokens"),
+    };
+    scope.parameter("weight", [vocab, config.d_model])
 }
 
 /// Embeds `ids: [..., len]`, whose first token stands at position `first`.
-pub(crate) fn embed<'g>(root: &Scope<'g>, stack: &Scope<'g>, config: &Config, ids: Tensor<'g>, first: &Dim) -> Tensor<'g> {
+pub(crate) fn embed<'g>(root: &Scope<'g>, config: &Config, side: Side, ids: Tensor<'g>, first: &Dim) -> Tensor<'g> {
+    let stack = side.at(root);
     let _scope = stack.at("embed_tokens").enter();
-    let tokens = shared_embedding(root, config).gather(ids);
+    let tokens = table(root, config, side).gather(ids);
     let tokens = if config.scale_embedding { tokens * (config.d_model as f32).sqrt() } else { tokens };
+    let norm = |x| normalise(&stack.at("layernorm_embedding"), config, x);
+    match (config.embedding_norm, side) {
+        (EmbeddingNorm::None, _) => with_positions(&stack, config, tokens, ids, first),
+        (EmbeddingNorm::Sum, _) | (EmbeddingNorm::DecoderTokens, Side::Encoder) => norm(with_positions(&stack, config, tokens, ids, first)),
+        (EmbeddingNorm::DecoderTokens, Side::Decoder) => with_positions(&stack, config, norm(tokens), ids, first),
+    }
+}
+
+fn with_positions<'g>(stack: &Scope<'g>, config: &Config, tokens: Tensor<'g>, ids: Tensor<'g>, first: &Dim) -> Tensor<'g> {
     let scope = stack.at("embed_positions");
     let _scope = scope.enter();
-    let table = scope.parameter("weight", [config.max_positions, config.d_model]);
+    let table = || scope.parameter("weight", [config.position_rows(), config.d_model]);
+    let builder = ids.builder();
     let len = ids.ty().shape.dims().last().cloned().unwrap_or_default();
-    tokens + table.gather(ids.builder().range(first, first + len))
+    match config.positions {
+        Positions::Sinusoidal(_) => tokens + table().gather(builder.range(first, first + len)),
+        Positions::Learned { offset } => tokens + table().gather(builder.range(first + offset, first + len + offset)),
+        Positions::Counted => {
+            let pad = builder.integer(config.pad_token as i64);
+            let is_token = ids.equal(pad).select(builder.integer(0), builder.integer(1));
+            let count = is_token.cumulative_sum() + builder.range(first, first + 1);
+            tokens + table().gather(count * is_token + pad)
+        }
+        Positions::Relative { .. } => tokens,
+    }
 }
 
 /// The positional encoding at `position` and `column` of rows of width `d_model`:
@@ -42,25 +90,53 @@ pub fn sinusoid(arrangement: Sinusoids, position: usize, column: usize, d_model:
     if is_sine { angle.sin() } else { angle.cos() }
 }
 
-/// The table of sinusoids, `[max_positions, d_model]`.
+/// fairseq's encoding of a row of its table: `sin(row · 10000^(-i/(d_model/2 - 1)))`, all sines, then all cosines; the
+/// padding's row is zero. Frequencies and angles are rounded to f32, as the models were trained: at row 1,000 the rounding
+/// moves a sine by up to 1e-4.
+fn counted_sinusoid(pad_token: usize, row: usize, column: usize, d_model: usize) -> f32 {
+    if row == pad_token {
+        return 0.0;
+    }
+    let half = d_model / 2;
+    let step = (10000f64.ln() / (half as f64 - 1.0)) as f32;
+    let frequency = f64::from((column % half) as f32 * -step).exp() as f32;
+    let angle = f64::from(row as f32 * frequency);
+    if column < half { angle.sin() as f32 } else { angle.cos() as f32 }
+}
+
+/// A table of sinusoids, `[rows, d_model]`.
 #[derive(Debug)]
 pub(crate) struct SinusoidTable {
-    pub(crate) arrangement: Sinusoids,
-    pub(crate) d_model: usize,
+    kind: TableKind,
+    d_model: usize,
+}
+
+#[derive(Debug)]
+enum TableKind {
+    Plain(Sinusoids),
+    Counted { pad_token: usize },
+}
+
+impl SinusoidTable {
+    /// The table, if the model's positions are sinusoids.
+    pub(crate) fn of(config: &Config) -> Option<Self> {
+        let kind = match config.positions {
+            Positions::Sinusoidal(arrangement) => TableKind::Plain(arrangement),
+            Positions::Counted => TableKind::Counted { pad_token: config.pad_token },
+            Positions::Learned { .. } | Positions::Relative { .. } => return None,
+        };
+        Some(Self { kind, d_model: config.d_model })
+    }
 }
 
 impl Generator for SinusoidTable {
     fn fill(&self, first: usize, values: &mut [f32]) {
         for (index, value) in (first..).zip(values) {
-            *value = sinusoid(self.arrangement, index / self.d_model, index % self.d_model, self.d_model) as f32;
+            let (row, column) = (index / self.d_model, index % self.d_model);
+            *value = match self.kind {
+                TableKind::Plain(arrangement) => sinusoid(arrangement, row, column, self.d_model) as f32,
+                TableKind::Counted { pad_token } => counted_sinusoid(pad_token, row, column, self.d_model),
+            };
         }
-    }
-}
-
-/// The sinusoids' generator, if positions are not learned.
-pub(crate) fn sinusoids(config: &Config) -> Option<SinusoidTable> {
-    match config.positions {
-        Positions::Sinusoidal(arrangement) => Some(SinusoidTable { arrangement, d_model: config.d_model }),
-        Positions::Learned => None,
     }
 }

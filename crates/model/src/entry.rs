@@ -61,7 +61,7 @@ pub(crate) fn step(config: &Config, attentions: Attentions) -> Result<Graph, Err
     let builder = Builder::new("decoder");
     let ids = builder.input("input_ids", DType::I64, ["batch", "beams", "tgt"]);
     let attention_mask = builder.input("attention_mask", DType::I64, ["batch", "src"]);
-    let (heads, d_k) = (Dim::from(config.decoder.heads), Dim::from(config.d_model / config.decoder.heads));
+    let (heads, d_k) = (Dim::from(config.decoder.heads), Dim::from(config.decoder.d_k));
     let input = |[key, value]: [String; 2], shape: &[Dim]| KeyValue {
         key: builder.input(&key, DType::F32, shape.to_vec()),
         value: builder.input(&value, DType::F32, shape.to_vec()),
@@ -93,13 +93,11 @@ pub(crate) fn teacher_forced(config: &Config) -> Result<Graph, Error> {
     let target = builder.input("decoder_input_ids", DType::I64, ["batch", "tgt"]);
     let hidden = encoder(&builder.root(), config, ids, attention_mask);
     let cross = cross_key_values(&builder.root(), config, hidden);
-    let one_beam = target.reshape([Dim::from("batch"), 1.into(), "tgt".into()]);
-    let outputs = decoder(&builder.root(), config, &DecoderInputs { ids: one_beam, attention_mask, cross, past: None });
+    let outputs = decoder(&builder.root(), config, &DecoderInputs { ids: target, attention_mask, cross, past: None });
     builder.output("encoder_hidden_states", hidden);
-    builder.output("logits", outputs.logits.reshape([Dim::from("batch"), "tgt".into(), config.vocab.into()]));
-    let weights_shape = [Dim::from("batch"), config.decoder.heads.into(), "tgt".into(), "src".into()];
+    builder.output("logits", outputs.logits);
     for (layer_index, weights) in outputs.cross_attentions.into_iter().enumerate() {
-        builder.output(&Names::cross_attentions(layer_index), weights.reshape(weights_shape.clone()));
+        builder.output(&Names::cross_attentions(layer_index), weights);
     }
     builder.finish()
 }

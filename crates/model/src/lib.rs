@@ -27,8 +27,11 @@ mod family;
 mod initialise;
 mod layers;
 mod model;
+mod relative;
 
-pub use config::{Activation, Config, Positions, Sinusoids, Stack};
+pub use config::{
+    Activation, Config, EmbeddingNorm, Embeddings, Norm, NormPlacement, OutputProjection, Positions, RelativeLayers, Sinusoids, Stack,
+};
 pub use embedding::sinusoid;
 pub use entry::{Attentions, Names};
 pub use error::{Error, ErrorKind};

@@ -1,11 +1,13 @@
 //! A configuration with its weights.
 
 use crate::checkpoint::Checkpoint;
-use crate::embedding::sinusoids;
+use crate::embedding::SinusoidTable;
 use crate::entry::{self, Attentions};
-use crate::family;
+use crate::family::{self, Naming};
 use crate::initialise::initial;
-use crate::{Activation, Config, Error, Positions, Sinusoids, Stack};
+use crate::{
+    Activation, Config, EmbeddingNorm, Embeddings, Error, ErrorKind, Norm, NormPlacement, OutputProjection, Positions, Sinusoids, Stack,
+};
 use cognate_graph::{Graph, Program, Recipe, Weights};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -50,18 +52,28 @@ impl Preset {
             Preset::Base => (6, 512, 8, 2_048, 37_000),
             Preset::Big => (6, 1_024, 16, 4_096, 37_000),
         };
-        let stack = Stack { n_layers, heads, d_ff };
+        let stack = Stack { n_layers, heads, d_k: d_model / heads, d_ff };
         Config {
             vocab,
+            source_vocab: vocab,
             d_model,
-            max_positions: 512,
+            max_positions: Some(512),
             encoder: stack,
             decoder: stack,
             activation: Activation::Relu,
+            gated: false,
+            biases: true,
+            scale_attention: true,
             positions: Positions::Sinusoidal(Sinusoids::Interleaved),
-            scale_embedding: true,
-            output_bias: false,
+            norm: Norm::Layer,
+            placement: NormPlacement::Post,
+            embedding_norm: EmbeddingNorm::None,
             epsilon: 1e-5,
+            embeddings: Embeddings::Shared,
+            scale_embedding: true,
+            output: OutputProjection::Tied,
+            scale_output: false,
+            output_bias: false,
             start_token: 2,
             eos_token: 0,
             pad_token: 2,
@@ -78,12 +90,15 @@ impl Model {
         Self::initial(preset.config(), seed)
     }
 
-    /// A model of the paper's kind with initial weights that depend on `config` and `seed` alone.
+    /// A model of the paper's kind, as the presets are, with initial weights that depend on `config` and `seed` alone.
     ///
     /// # Errors
-    /// If the configuration contradicts itself, with the field as `config.json` calls it.
+    /// If the configuration contradicts itself, with the field as `config.json` calls it, or is of another kind.
     pub fn initial(config: Config, seed: u64) -> Result<Self, Error> {
-        let config = config.checked()?;
+        let config_json = family::render(&config);
+        if Config::from_json(&config_json)? != config {
+            return Err(Error::new(ErrorKind::Config, "configuration", "not of the presets' kind: no config.json can say it"));
+        }
         let generated = generated(&config);
         let weights = entry::teacher_forced(&config)?
             .parameters()
@@ -94,7 +109,7 @@ impl Model {
                 (node.name.clone(), recipe)
             })
             .collect();
-        Ok(Self { config_json: family::render(&config), config, weights })
+        Ok(Self { config_json, config, weights })
     }
 
     /// Maps a checkpoint: a folder with `config.json` and `model.safetensors`, as `save_pretrained` writes it.
@@ -107,7 +122,7 @@ impl Model {
         let config_json = std::fs::read_to_string(&path).map_err(|error| Error::file(&path, &error))?;
         let (family, config) = family::parse(&config_json).map_err(|error| error.within(folder))?;
         let checkpoint = Checkpoint::open(&folder.join("model.safetensors"))?;
-        let weights = checkpoint.bind(family, &entry::teacher_forced(&config)?, &generated(&config))?;
+        let weights = checkpoint.bind(&Naming { family, config: &config }, &entry::teacher_forced(&config)?, &generated(&config))?;
         Ok(Self { config, config_json, weights })
     }
 
@@ -179,7 +194,7 @@ impl Model {
 
 /// Weights that a formula gives, by path: one recipe for both tables of sinusoids, so that they are stored once.
 fn generated(config: &Config) -> BTreeMap<String, Recipe> {
-    let Some(table) = sinusoids(config) else { return BTreeMap::new() };
-    let recipe = Recipe::generated(Arc::new(table), &[config.max_positions, config.d_model]);
+    let Some(table) = SinusoidTable::of(config) else { return BTreeMap::new() };
+    let recipe = Recipe::generated(Arc::new(table), &[config.position_rows(), config.d_model]);
     ["encoder", "decoder"].map(|stack| (format!("{stack}.embed_positions.weight"), recipe.clone())).into()
 }

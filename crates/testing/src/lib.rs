@@ -36,6 +36,27 @@ pub fn golden(family: &str) -> PathBuf {
     testdata("golden").join(family)
 }
 
+/// The names of all golden models, such as `marian`, in the order of the alphabet.
+///
+/// # Panics
+/// When the folder cannot be read.
+pub fn golden_models() -> Vec<String> {
+    let top = testdata("golden");
+    let mut names = Vec::new();
+    for below in ["", "strange"] {
+        let folder = top.join(below);
+        if !folder.is_dir() {
+            continue;
+        }
+        let entries = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        let paths = entries.map(|entry| entry.expect("testdata is readable").path());
+        let models = paths.filter(|path| path.join("golden.safetensors").is_file());
+        names.extend(models.map(|path| path.strip_prefix(&top).expect("below it").to_string_lossy().into_owned()));
+    }
+    names.sort();
+    names
+}
+
 /// The Multi30k text (`test_2016_flickr.en` and so on), or `None` where it is not at hand.
 ///
 /// It is for research use and not part of the repository: looked for in the folder that `COGNATE_MULTI30K` names, then in

@@ -27,7 +27,7 @@ const CASES: [Case; 6] = [
 
 /// The cases that a model of so many positions allows.
 pub(crate) fn cases(config: &Config) -> impl Iterator<Item = Case> {
-    let positions = config.max_positions;
+    let positions = config.max_positions.unwrap_or(usize::MAX);
     CASES.into_iter().filter(move |case| case.src <= positions && case.past + case.tgt <= positions)
 }
 
@@ -41,13 +41,13 @@ impl Inputs {
         Self { random: ChaCha8Rng::seed_from_u64(seed) }
     }
 
-    fn ids(&mut self, config: &Config) -> i64 {
-        i64::from(self.random.next_u32()) % config.vocab as i64
+    fn id(&mut self, vocab: usize) -> i64 {
+        i64::from(self.random.next_u32()) % vocab as i64
     }
 
     /// `input_ids` and `attention_mask`; the first source is the longest, the others may be padded.
     pub(crate) fn encoder(&mut self, case: Case, config: &Config) -> Values {
-        let mut ids = Array2::from_shape_simple_fn((case.batch, case.src), || self.ids(config));
+        let mut ids = Array2::from_shape_simple_fn((case.batch, case.src), || self.id(config.source_vocab));
         let mut mask = Array2::ones((case.batch, case.src));
         for (sentence, mut mask) in mask.outer_iter_mut().enumerate().skip(1) {
             let len = 1 + self.random.next_u32() as usize % case.src;
@@ -61,11 +61,11 @@ impl Inputs {
 
     /// The decoder's inputs: random tokens and pasts, and the cross keys and values that `encoded` holds.
     pub(crate) fn decoder(&mut self, case: Case, config: &Config, mask: &Value, encoded: &Values) -> Values {
-        let ids = Array3::from_shape_simple_fn((case.batch, case.beams, case.tgt), || self.ids(config));
+        let ids = Array3::from_shape_simple_fn((case.batch, case.beams, case.tgt), || self.id(config.vocab));
         let mut values: Values = [("input_ids", ids.into_dyn())].into_iter().collect();
         values.insert("attention_mask", mask.clone());
         let heads = config.decoder.heads;
-        let shape = IxDyn(&[case.batch, case.beams, heads, case.past, config.d_model / heads]);
+        let shape = IxDyn(&[case.batch, case.beams, heads, case.past, config.decoder.d_k]);
         for (name, cross) in encoded.iter().filter(|(name, _)| name.starts_with("cross.")) {
             values.insert(name, cross.clone());
             // Uniform in ±1: the size that keys and values have.
@@ -77,11 +77,11 @@ impl Inputs {
 
     /// Sources of random tokens, for models without a tokenizer.
     pub(crate) fn sources(&mut self, count: usize, config: &Config) -> Vec<Vec<i64>> {
-        let longest = config.max_positions.min(12);
+        let longest = config.max_positions.unwrap_or(12).min(12);
         (0..count)
             .map(|_| {
                 let len = 1 + self.random.next_u32() as usize % longest;
-                (1..len).map(|_| self.ids(config)).chain([config.eos_token as i64]).collect()
+                (1..len).map(|_| self.id(config.source_vocab)).chain([config.eos_token as i64]).collect()
             })
             .collect()
     }

@@ -43,6 +43,9 @@ pub(crate) struct Translation {
     pub(crate) complete: bool,
 }
 
+/// The most tokens of a source for models that could take any number: attention's memory grows with their square.
+const LONGEST_SOURCE: usize = 4096;
+
 impl Translator {
     /// Loads the model as the options say. What is wrong with small files is found before large ones are touched.
     pub(crate) fn load(source: &ModelSource, options: &Options) -> Result<Self> {
@@ -80,7 +83,7 @@ impl Translator {
 
     /// The most tokens of a source.
     pub(crate) fn max_positions(&self) -> usize {
-        self.config.max_positions
+        self.config.max_positions.unwrap_or(LONGEST_SOURCE)
     }
 
     /// The tokens of a line, as many as the model can take.
@@ -90,11 +93,11 @@ impl Translator {
         if ids.iter().all(is_end) {
             return Ok(Encoded::Empty);
         }
-        let vocab = self.config.vocab;
+        let vocab = self.config.source_vocab;
         if let Some(id) = ids.iter().find(|&&id| usize::try_from(id).is_ok_and(|id| id >= vocab)) {
             bail!("tokenizer.json gives token {id}, but vocab_size in config.json is {vocab}: the two files belong to different models");
         }
-        let (n_tokens, limit) = (ids.len(), self.config.max_positions);
+        let (n_tokens, limit) = (ids.len(), self.max_positions());
         if n_tokens <= limit {
             return Ok(Encoded::Tokens { ids, cut_from: None });
         }
@@ -138,8 +141,8 @@ fn adjusted(mut settings: Settings, options: &Options, config: &Config) -> Resul
     if let Some(limit) = options.max_new_tokens {
         settings.max_new_tokens = limit.get();
     }
-    if settings.max_new_tokens > config.max_positions {
-        bail!("--max-new-tokens: expected at most {}, the positions of the model, found {}", config.max_positions, settings.max_new_tokens);
+    if let Some(limit) = config.max_positions.filter(|&limit| settings.max_new_tokens > limit) {
+        bail!("--max-new-tokens: expected at most {limit}, the positions of the model, found {}", settings.max_new_tokens);
     }
     Ok(settings)
 }

@@ -8,7 +8,7 @@ use cognate_graph::{DType, Dim, Shape, Type};
 
 impl Lowering<'_> {
     /// The size `dim`, i64 `[1]`.
-    fn size(&mut self, dim: &Dim) -> String {
+    pub(super) fn size(&mut self, dim: &Dim) -> String {
         if let Some(constant) = dim.as_constant() {
             return self.integers(&[constant]);
         }
@@ -71,6 +71,16 @@ impl Lowering<'_> {
             }
         };
         self.shapes.insert(shape.clone(), tensor.clone());
+        tensor
+    }
+
+    /// A constant number, f32 `[]`.
+    pub(super) fn number(&mut self, value: f32) -> String {
+        if let Some(tensor) = self.numbers.get(&value.to_bits()) {
+            return tensor.clone();
+        }
+        let tensor = self.initializer(&format!("number.{value:e}"), DType::F32, &[], value.to_le_bytes().to_vec());
+        self.numbers.insert(value.to_bits(), tensor.clone());
         tensor
     }
 

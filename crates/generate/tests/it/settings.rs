@@ -6,7 +6,7 @@ use insta::assert_snapshot;
 const CONFIG: &str = r#"{"decoder_start_token_id": 2, "eos_token_id": 0, "pad_token_id": 2}"#;
 
 fn refused(generation: &str) -> String {
-    Settings::from_json(CONFIG, Some(generation), 64).unwrap_err().to_string()
+    Settings::from_json(CONFIG, Some(generation), Some(64)).unwrap_err().to_string()
 }
 
 #[test]
@@ -18,12 +18,12 @@ fn messages() {
     assert_snapshot!(refused(r#"{"num_beams": 0}"#), @"generation_config.json: num_beams 0 is not supported; expected a positive number");
     assert_snapshot!(refused(r#"{"bad_words_ids": [[3, 4]]}"#), @"generation_config.json: bad_words_ids [[3,4]] is not supported; expected a list of one-token lists");
     assert_snapshot!(refused(r#"{"early_stopping": 3}"#), @r#"generation_config.json: early_stopping 3 is not supported; expected false, true or "never""#);
-    assert_snapshot!(Settings::from_json("{}", None, 64).unwrap_err(), @"config.json: eos_token_id is missing");
+    assert_snapshot!(Settings::from_json("{}", None, Some(64)).unwrap_err(), @"config.json: eos_token_id is missing");
 }
 
 #[test]
 fn limits() {
-    let limit = |generation: Option<&str>| Settings::from_json(CONFIG, generation, 64).unwrap().max_new_tokens;
+    let limit = |generation: Option<&str>| Settings::from_json(CONFIG, generation, Some(64)).unwrap().max_new_tokens;
     assert_eq!(limit(None), 64);
     assert_eq!(limit(Some("{}")), 64);
     assert_eq!(limit(Some(r#"{"max_length": 20}"#)), 19);

@@ -1,0 +1,98 @@
+//! A configuration in words.
+
+use crate::amounts;
+use anyhow::Result;
+use cognate_model::{
+    Activation, Config, EmbeddingNorm, Embeddings, Model, Norm, NormPlacement, OutputProjection, Positions, RelativeLayers, Sinusoids,
+    Stack,
+};
+
+/// What the configuration says, by name.
+pub(super) fn facts(model: &Model) -> Result<Vec<(&'static str, String)>> {
+    let config = model.config();
+    let fields: serde_json::Value = serde_json::from_str(model.config_json())?;
+    let family = fields["model_type"].as_str().unwrap_or("unknown");
+    let Config { start_token, eos_token, pad_token, .. } = config;
+    let n_parameters = model.parameters();
+    let size = amounts::bytes(4 * n_parameters as u64);
+    Ok(vec![
+        ("family", family.into()),
+        ("d_model", config.d_model.to_string()),
+        ("encoder", stack(config.encoder)),
+        ("decoder", stack(config.decoder)),
+        ("feed-forward", feed_forward(config)),
+        ("normalised", norm(config)),
+        ("vocabulary", vocabulary(config)),
+        ("positions", positions(config)),
+        ("tokens", format!("{start_token} starts, {eos_token} ends, {pad_token} pads")),
+        ("parameters", format!("{}, {size} in f32", amounts::thousands(n_parameters))),
+    ])
+}
+
+fn stack(stack: Stack) -> String {
+    format!("{} layers, {} heads of {}, d_ff {}", stack.n_layers, stack.heads, stack.d_k, stack.d_ff)
+}
+
+fn vocabulary(config: &Config) -> String {
+    let tokens = amounts::thousands(config.vocab);
+    let tables = match (config.embeddings, config.output) {
+        (Embeddings::Shared, OutputProjection::Tied) => format!("{tokens} tokens, one table for source, target and output"),
+        (Embeddings::Shared, OutputProjection::Own) => format!("{tokens} tokens, one table for source and target, one for the output"),
+        (Embeddings::Separate, output) => {
+            let source = amounts::thousands(config.source_vocab);
+            let output =
+                if output == OutputProjection::Tied { "target and output share a table" } else { "a table each, and one for the output" };
+            format!("{source} tokens of the source, {tokens} of the target, {output}")
+        }
+    };
+    let scaled = if config.scale_embedding { format!(", multiplied by √{}", config.d_model) } else { String::new() };
+    let bias = if config.output_bias { ", and a bias on the output" } else { "" };
+    format!("{tables}{scaled}{bias}")
+}
+
+fn positions(config: &Config) -> String {
+    let kind = match config.positions {
+        Positions::Sinusoidal(Sinusoids::Interleaved) => "sinusoidal, sines and cosines alternating".into(),
+        Positions::Sinusoidal(Sinusoids::Halves) => "sinusoidal, all sines before all cosines".into(),
+        Positions::Learned { offset: 0 } => "learned".into(),
+        Positions::Learned { offset } => format!("learned, from row {offset} of the table on"),
+        Positions::Counted => "sinusoidal, counted over tokens that are not padding".into(),
+        Positions::Relative { buckets, max_distance, of } => {
+            let of = if of == RelativeLayers::First { "the first layer's for all" } else { "of each layer" };
+            format!("relative, {buckets} buckets up to distance {max_distance}, {of}")
+        }
+    };
+    config.max_positions.map_or(kind.clone(), |limit| format!("{limit}, {kind}"))
+}
+
+fn norm(config: &Config) -> String {
+    let kind = if config.norm == Norm::Layer { "mean and variance" } else { "root of the mean square" };
+    let place = if config.placement == NormPlacement::Post { "after each sublayer" } else { "before each sublayer and after each stack" };
+    let embeddings = if config.embedding_norm == EmbeddingNorm::None { "" } else { ", embeddings too" };
+    format!("{kind}, {place}{embeddings}")
+}
+
+fn feed_forward(config: &Config) -> String {
+    let gate = if config.gated { ", gated" } else { "" };
+    let biases = if config.biases { "" } else { "; no linear layer has a bias" };
+    format!("{}{gate}{biases}", activation(config.activation))
+}
+
+fn activation(activation: Activation) -> &'static str {
+    match activation {
+        Activation::Relu => "relu",
+        Activation::SquaredRelu => "relu, squared",
+        Activation::Relu6 => "relu up to 6",
+        Activation::LeakyRelu => "leaky relu",
+        Activation::Gelu => "gelu",
+        Activation::ClippedGelu => "gelu in [-10, 10]",
+        Activation::TanhGelu => "gelu by tanh",
+        Activation::QuickGelu => "gelu by a sigmoid",
+        Activation::Swish => "swish",
+        Activation::Mish => "mish",
+        Activation::Laplace => "laplace",
+        Activation::Sigmoid => "sigmoid",
+        Activation::Tanh => "tanh",
+        Activation::Identity => "none",
+    }
+}

@@ -1,0 +1,149 @@
+//! Families built as BART is, and the paper's own model: what each one's `config.json` says, and what it leaves unsaid.
+
+use super::Bart;
+use super::activation::{activation, name};
+use super::fields::Fields;
+use crate::config::{SizeNames, StackNames};
+use crate::{Activation, Config, EmbeddingNorm, Embeddings, Norm, NormPlacement, OutputProjection, Positions, Sinusoids, Stack};
+use serde_json::json;
+
+/// What a family's `config.json` does not say.
+struct Implied {
+    placement: NormPlacement,
+    embedding_norm: EmbeddingNorm,
+    positions: Positions,
+    output_bias: bool,
+    /// Where `scale_embedding` and `activation_function` are left out.
+    scale_embedding: bool,
+    activation: Activation,
+}
+
+impl Bart {
+    fn implied(self) -> Implied {
+        use {EmbeddingNorm::*, NormPlacement::*};
+        let learned = |offset| Positions::Learned { offset };
+        let halves = Positions::Sinusoidal(Sinusoids::Halves);
+        let (placement, embedding_norm, positions) = match self {
+            Bart::Bart | Bart::Plbart => (Post, Sum, learned(2)),
+            Bart::Blenderbot => (Pre, None, learned(0)),
+            Bart::BlenderbotSmall => (Post, DecoderTokens, learned(0)),
+            Bart::Cognate => (Post, None, Positions::Sinusoidal(Sinusoids::Interleaved)),
+            Bart::M2m100 => (Pre, None, Positions::Counted),
+            Bart::Marian => (Post, None, halves),
+            Bart::Mbart => (Pre, Sum, learned(2)),
+            Bart::Pegasus => (Pre, None, halves),
+        };
+        Implied {
+            placement,
+            embedding_norm,
+            positions,
+            output_bias: !matches!(self, Bart::Cognate | Bart::M2m100),
+            scale_embedding: matches!(self, Bart::M2m100 | Bart::Plbart),
+            activation: if self == Bart::M2m100 { Activation::Relu } else { Activation::Gelu },
+        }
+    }
+}
+
+const NAMES: SizeNames = SizeNames {
+    source_vocab: "vocab_size",
+    encoder: StackNames { n_layers: "encoder_layers", heads: "encoder_attention_heads", d_k: "d_model", d_ff: "encoder_ffn_dim" },
+    decoder: StackNames { n_layers: "decoder_layers", heads: "decoder_attention_heads", d_k: "d_model", d_ff: "decoder_ffn_dim" },
+};
+
+pub(super) fn config(family: Bart, fields: &Fields) -> Config {
+    let implied = family.implied();
+    let d_model = fields.size("d_model");
+    let stack = |names: &StackNames| {
+        let heads = fields.size(names.heads);
+        if heads == 0 || !d_model.is_multiple_of(heads) {
+            fields.wrong(format!("d_model {d_model} is not divisible by {} {heads}", names.heads));
+        }
+        let d_k = d_model.checked_div(heads).unwrap_or(1).max(1);
+        Stack { n_layers: fields.size(names.n_layers), heads, d_k, d_ff: fields.size(names.d_ff) }
+    };
+    let source_vocab = fields.size("vocab_size");
+    let (embeddings, vocab) = match family {
+        Bart::Marian => marian_embeddings(fields, source_vocab),
+        _ => (Embeddings::Shared, source_vocab),
+    };
+    let positions = match (family, fields.text("position_embedding_type")) {
+        (Bart::Cognate, Some("learned")) => Positions::Learned { offset: 0 },
+        (Bart::Cognate, Some(other)) if other != "sinusoidal" => {
+            fields.wrong(format!("position_embedding_type {other:?} is not supported; expected \"sinusoidal\" or \"learned\""));
+            implied.positions
+        }
+        _ => implied.positions,
+    };
+    let config = Config {
+        vocab,
+        source_vocab,
+        d_model,
+        max_positions: Some(fields.size("max_position_embeddings")),
+        encoder: stack(&NAMES.encoder),
+        decoder: stack(&NAMES.decoder),
+        activation: match fields.text("activation_function") {
+            Some(name) => activation(fields, "activation_function", name),
+            None => implied.activation,
+        },
+        gated: false,
+        biases: true,
+        scale_attention: true,
+        positions,
+        norm: Norm::Layer,
+        placement: implied.placement,
+        embedding_norm: implied.embedding_norm,
+        epsilon: 1e-5,
+        embeddings,
+        scale_embedding: fields.flag("scale_embedding", implied.scale_embedding),
+        output: match fields.flag("tie_word_embeddings", true) {
+            true => OutputProjection::Tied,
+            false => OutputProjection::Own,
+        },
+        scale_output: false,
+        output_bias: implied.output_bias,
+        start_token: fields.start_token(),
+        eos_token: fields.size("eos_token_id"),
+        pad_token: fields.size("pad_token_id"),
+    };
+    if family == Bart::Cognate && config.output == OutputProjection::Own {
+        fields.wrong("tie_word_embeddings false is not supported for \"cognate\"; expected true");
+    }
+    config.check(&NAMES, |problem| fields.wrong(problem));
+    config
+}
+
+/// Marian's tables: one, or one for each language.
+fn marian_embeddings(fields: &Fields, vocab: usize) -> (Embeddings, usize) {
+    let target = fields.optional_size("decoder_vocab_size").unwrap_or(vocab);
+    if !fields.flag("share_encoder_decoder_embeddings", true) {
+        return (Embeddings::Separate, target);
+    }
+    if target != vocab {
+        fields.wrong(format!("decoder_vocab_size {target} is not vocab_size {vocab}, though embeddings are shared"));
+    }
+    (Embeddings::Shared, vocab)
+}
+
+/// The `config.json` of a model that is no checkpoint's: the inverse of reading for [`Bart::Cognate`].
+pub(crate) fn render(config: &Config) -> String {
+    let fields = json!({
+        "model_type": "cognate",
+        "vocab_size": config.vocab,
+        "d_model": config.d_model,
+        "encoder_layers": config.encoder.n_layers,
+        "decoder_layers": config.decoder.n_layers,
+        "encoder_attention_heads": config.encoder.heads,
+        "decoder_attention_heads": config.decoder.heads,
+        "encoder_ffn_dim": config.encoder.d_ff,
+        "decoder_ffn_dim": config.decoder.d_ff,
+        "max_position_embeddings": config.max_positions,
+        "activation_function": name(config.activation),
+        "scale_embedding": config.scale_embedding,
+        "decoder_start_token_id": config.start_token,
+        "eos_token_id": config.eos_token,
+        "pad_token_id": config.pad_token,
+        "position_embedding_type": if matches!(config.positions, Positions::Learned { .. }) { "learned" } else { "sinusoidal" },
+        "is_encoder_decoder": true,
+    });
+    serde_json::to_string_pretty(&fields).expect("plain fields are JSON") + "\n"
+}

@@ -1,0 +1,93 @@
+//! Fields of a `config.json`, read so that everything wrong with it is told at once.
+
+use serde_json::{Map, Value};
+use std::cell::RefCell;
+
+/// The object, and what has been found wrong with it. What is missing or malformed reads as a harmless value, and
+/// [`Fields::finish`] then fails.
+pub(super) struct Fields {
+    object: Map<String, Value>,
+    problems: RefCell<Vec<String>>,
+}
+
+impl Fields {
+    pub(super) fn new(object: Map<String, Value>) -> Self {
+        Self { object, problems: RefCell::default() }
+    }
+
+    /// Everything that was wrong, if anything was.
+    pub(super) fn finish(self) -> Result<(), String> {
+        let problems = self.problems.into_inner();
+        match problems.as_slice() {
+            [] => Ok(()),
+            [only] => Err(only.clone()),
+            several => Err(format!("{} fields are wrong\n  {}", several.len(), several.join("\n  "))),
+        }
+    }
+
+    pub(super) fn wrong(&self, problem: impl Into<String>) {
+        self.problems.borrow_mut().push(problem.into());
+    }
+
+    /// A whole number; it has to be there.
+    pub(super) fn size(&self, field: &str) -> usize {
+        self.optional_size(field).unwrap_or_else(|| {
+            if self.present(field).is_none() {
+                self.wrong(format!("{field} is missing; expected a whole number"));
+            }
+            1
+        })
+    }
+
+    /// A whole number, if there is one.
+    pub(super) fn optional_size(&self, field: &str) -> Option<usize> {
+        self.read(field, "a whole number", |value| value.as_u64().and_then(|size| usize::try_from(size).ok()))
+    }
+
+    /// A truth value.
+    pub(super) fn flag(&self, field: &str, default: bool) -> bool {
+        self.read(field, "true or false", Value::as_bool).unwrap_or(default)
+    }
+
+    /// A positive number.
+    pub(super) fn positive(&self, field: &str, default: f32) -> f32 {
+        let convert = |value: &Value| value.as_f64().map(|number| number as f32).filter(|number| number.is_finite() && *number > 0.0);
+        self.read(field, "a positive number", convert).unwrap_or(default)
+    }
+
+    /// A text, if there is one.
+    pub(super) fn text(&self, field: &str) -> Option<&str> {
+        self.read(field, "a text", Value::as_str)
+    }
+
+    /// Refuses every value but `wanted`, which is also what a missing field means.
+    pub(super) fn refuse_other(&self, field: &str, wanted: bool) {
+        if self.flag(field, wanted) != wanted {
+            self.wrong(format!("{field} {} is not supported; expected {wanted}", !wanted));
+        }
+    }
+
+    /// The token that decoding starts from, where transformers looks for it.
+    pub(super) fn start_token(&self) -> usize {
+        match self.optional_size("decoder_start_token_id").or_else(|| self.optional_size("bos_token_id")) {
+            Some(token) => token,
+            None => self.size("decoder_start_token_id"),
+        }
+    }
+
+    fn read<'a, T>(&'a self, field: &str, expected: &str, convert: impl Fn(&'a Value) -> Option<T>) -> Option<T> {
+        let value = self.present(field)?;
+        let converted = convert(value);
+        if converted.is_none() {
+            let problem = format!("{field} wants {expected}, found {value}");
+            if !self.problems.borrow().contains(&problem) {
+                self.wrong(problem);
+            }
+        }
+        converted
+    }
+
+    fn present(&self, field: &str) -> Option<&Value> {
+        self.object.get(field).filter(|value| !value.is_null())
+    }
+}

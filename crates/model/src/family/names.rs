@@ -1,0 +1,84 @@
+//! What checkpoints call the tensors of a model.
+//!
+//! Parameters are called as BART's tensors without `model.` in front: `decoder.layers.2.encoder_attn.q_proj.weight`.
+
+use super::{Bart, Family};
+use crate::{Config, Embeddings, OutputProjection};
+
+/// The names of one model's tensors.
+pub(crate) struct Naming<'c> {
+    pub(crate) family: Family,
+    pub(crate) config: &'c Config,
+}
+
+impl Naming<'_> {
+    /// Names under which a checkpoint may keep the parameter at `path`, the usual one first.
+    pub(crate) fn stored_names(&self, path: &str) -> Vec<String> {
+        // Tied tensors are saved under any of their names.
+        let mut paths = vec![path];
+        if path == "shared.weight" {
+            paths.extend(["encoder.embed_tokens.weight", "decoder.embed_tokens.weight"]);
+        }
+        let projected = match self.config.embeddings {
+            Embeddings::Shared => "shared.weight",
+            Embeddings::Separate => "decoder.embed_tokens.weight",
+        };
+        if path == projected && self.config.output == OutputProjection::Tied {
+            paths.push("lm_head.weight");
+        }
+        paths.into_iter().flat_map(|path| self.names_of(path)).collect()
+    }
+
+    /// Whether a tensor is known to lie about in checkpoints without being used.
+    pub(crate) fn is_left_over(&self, name: &str) -> bool {
+        match self.family {
+            // fairseq's tables of sinusoids, and the version of its layers.
+            Family::Bart(_) => {
+                let path = name.strip_prefix("model.").unwrap_or(name);
+                ["encoder", "decoder"].iter().any(|stack| {
+                    let rest = path.strip_prefix(stack).and_then(|rest| rest.strip_prefix('.'));
+                    matches!(rest, Some("embed_positions.weights" | "embed_positions._float_tensor" | "version"))
+                })
+            }
+            // Cross-attention has no positions.
+            Family::T5(_) => name == "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",
+        }
+    }
+
+    fn names_of(&self, path: &str) -> Vec<String> {
+        match self.family {
+            Family::Bart(Bart::Cognate) => vec![path.into()],
+            Family::Bart(_) if matches!(path, "final_logits_bias" | "lm_head.weight") => vec![path.into()],
+            // A checkpoint without the output projection, as of the bare `BartModel`, lacks the prefix.
+            Family::Bart(_) => vec![format!("model.{path}"), path.into()],
+            Family::T5(_) => vec![t5_name(path, self.config.gated)],
+        }
+    }
+}
+
+/// `encoder.layers.0.self_attn.q_proj.weight` is `encoder.block.0.layer.0.SelfAttention.q.weight`.
+fn t5_name(path: &str, gated: bool) -> String {
+    let mut parts = path.splitn(5, '.');
+    let (stack, layer_index, part, rest) = match (parts.next(), parts.next(), parts.next(), parts.next(), parts.next()) {
+        (Some(stack), Some("layers"), Some(layer_index), Some(part), Some(rest)) => (stack, layer_index, part, rest),
+        (Some(stack), Some("layer_norm"), Some("weight"), None, None) => return format!("{stack}.final_layer_norm.weight"),
+        _ => return path.into(),
+    };
+    let last = if stack == "encoder" { 1 } else { 2 };
+    let (sublayer, name) = match (part, rest) {
+        ("self_attn", rest) => (0, format!("SelfAttention.{}", t5_projection(rest))),
+        ("encoder_attn", rest) => (1, format!("EncDecAttention.{}", t5_projection(rest))),
+        ("self_attn_layer_norm", rest) => (0, format!("layer_norm.{rest}")),
+        ("encoder_attn_layer_norm", rest) => (1, format!("layer_norm.{rest}")),
+        ("final_layer_norm", rest) => (last, format!("layer_norm.{rest}")),
+        ("fc1", rest) => (last, format!("DenseReluDense.{}.{rest}", if gated { "wi_0" } else { "wi" })),
+        ("fc_gate", rest) => (last, format!("DenseReluDense.wi_1.{rest}")),
+        (_, rest) => (last, format!("DenseReluDense.wo.{rest}")),
+    };
+    format!("{stack}.block.{layer_index}.layer.{sublayer}.{name}")
+}
+
+/// `q_proj.weight` is `q.weight`, `out_proj.weight` is `o.weight`.
+fn t5_projection(rest: &str) -> String {
+    rest.replace("out_proj.", "o.").replace("_proj.", ".")
+}

@@ -1,0 +1,72 @@
+//! Families built as T5 is: what each one's `config.json` says, and what it leaves unsaid.
+
+use super::T5;
+use super::activation::activation;
+use super::fields::Fields;
+use crate::config::{SizeNames, StackNames};
+use crate::{Activation, Config, EmbeddingNorm, Embeddings, Norm, NormPlacement, OutputProjection, Positions, RelativeLayers, Stack};
+
+const ENCODER: StackNames = StackNames { n_layers: "num_layers", heads: "num_heads", d_k: "d_kv", d_ff: "d_ff" };
+const NAMES: SizeNames =
+    SizeNames { source_vocab: "vocab_size", encoder: ENCODER, decoder: StackNames { n_layers: "num_decoder_layers", ..ENCODER } };
+
+pub(super) fn config(family: T5, fields: &Fields) -> Config {
+    let vocab = fields.size("vocab_size");
+    let encoder =
+        Stack { n_layers: fields.size("num_layers"), heads: fields.size("num_heads"), d_k: fields.size("d_kv"), d_ff: fields.size("d_ff") };
+    let n_layers = fields.optional_size("num_decoder_layers").unwrap_or(encoder.n_layers);
+    let tied = fields.flag("tie_word_embeddings", family != T5::Mt5);
+    let (activation, gated) = feed_forward(family, fields);
+    let config = Config {
+        vocab,
+        source_vocab: vocab,
+        d_model: fields.size("d_model"),
+        max_positions: None,
+        encoder,
+        decoder: Stack { n_layers, ..encoder },
+        activation,
+        gated,
+        biases: false,
+        scale_attention: false,
+        positions: Positions::Relative {
+            buckets: fields.optional_size("relative_attention_num_buckets").unwrap_or(32),
+            max_distance: fields.optional_size("relative_attention_max_distance").unwrap_or(128),
+            of: if family == T5::Umt5 { RelativeLayers::Each } else { RelativeLayers::First },
+        },
+        norm: Norm::Rms,
+        placement: NormPlacement::Pre,
+        embedding_norm: EmbeddingNorm::None,
+        epsilon: fields.positive("layer_norm_epsilon", 1e-6),
+        embeddings: Embeddings::Shared,
+        scale_embedding: false,
+        output: if tied { OutputProjection::Tied } else { OutputProjection::Own },
+        scale_output: tied,
+        output_bias: false,
+        start_token: fields.start_token(),
+        eos_token: fields.size("eos_token_id"),
+        pad_token: fields.size("pad_token_id"),
+    };
+    config.check(&NAMES, |problem| fields.wrong(problem));
+    config
+}
+
+/// The activation and whether it is gated: `feed_forward_proj`, or the two fields that transformers derives from it.
+fn feed_forward(family: T5, fields: &Fields) -> (Activation, bool) {
+    let default = if family == T5::T5 { "relu" } else { "gated-gelu" };
+    let projection = fields.text("feed_forward_proj").unwrap_or(default);
+    let (is_gated, act) = match projection.split_once('-') {
+        None => (false, projection),
+        // What the first models of version 1.1 call GELU is its approximation.
+        Some(("gated", "gelu")) => (true, "gelu_new"),
+        Some(("gated", act)) if !act.contains('-') => (true, act),
+        Some(_) => {
+            fields.wrong(format!("feed_forward_proj {projection:?} is not supported; expected \"ACTIVATION\" or \"gated-ACTIVATION\""));
+            return (Activation::Relu, false);
+        }
+    };
+    let is_gated = fields.flag("is_gated_act", is_gated);
+    match fields.text("dense_act_fn") {
+        Some(act) => (activation(fields, "dense_act_fn", act), is_gated),
+        None => (activation(fields, "feed_forward_proj", act), is_gated),
+    }
+}

@@ -1,0 +1,90 @@
+//! Relative positions: a learned number for each head and each range of distances, added to the scores of self-attention.
+//!
+//! `scores = Q Kᵀ + b[bucket(key - query)]`   (Raffel et al. 2020, section 2.1, after Shaw et al. 2018)
+//!
+//! Near distances have a bucket each, farther ones share buckets whose limits grow geometrically up to `max_distance`.
+//! Which bucket a distance has is a table of the graph, computed here.
+
+use crate::embedding::Side;
+use crate::{Config, Positions, RelativeLayers};
+use cognate_graph::{Dim, Scope, Tensor};
+
+/// What each layer of a stack adds to the scores of its self-attention, of queries `past..past + tgt` and keys
+/// `0..past + tgt`: `mask` and, if positions are relative, `[heads, tgt, past + tgt]` numbers.
+pub(crate) fn self_attention_masks<'g>(
+    root: &Scope<'g>,
+    config: &Config,
+    side: Side,
+    mask: Tensor<'g>,
+    past: &Dim,
+    tgt: &Dim,
+) -> Vec<Tensor<'g>> {
+    let (stack, direction) = match side {
+        Side::Encoder => (config.encoder, Direction::Both),
+        Side::Decoder => (config.decoder, Direction::Past),
+    };
+    let Positions::Relative { buckets, max_distance, of } = config.positions else { return vec![mask; stack.n_layers] };
+    let (table, distances) = {
+        let _scope = side.at(root).at("relative_positions").enter();
+        let table = root.builder().integers(buckets_of_distances(direction, buckets, max_distance));
+        (table, nearest(root, direction, max_distance, past, tgt))
+    };
+    let biased = |layer_index: usize| {
+        let scope = side.at(root).at("layers").at(layer_index).at("self_attn.relative_attention_bias");
+        let _scope = scope.enter();
+        let of_distance = scope.parameter("weight", [buckets, stack.heads]).gather(table);
+        of_distance.gather(distances).transpose(&[2, 0, 1]) + mask
+    };
+    match of {
+        RelativeLayers::First => vec![biased(0); stack.n_layers],
+        RelativeLayers::Each => (0..stack.n_layers).map(biased).collect(),
+    }
+}
+
+/// Which way attention looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    /// Both, as in the encoder: distances `-max..=max`, counted from 0.
+    Both,
+    /// To what precedes, as in the decoder: distances `0..=max`.
+    Past,
+}
+
+/// The places of distances in the table: i64 `[tgt, past + tgt]`, what lies farther than `max` taken as `max`.
+fn nearest<'g>(root: &Scope<'g>, direction: Direction, max: usize, past: &Dim, tgt: &Dim) -> Tensor<'g> {
+    let builder = root.builder();
+    let queries = builder.range(past, past + tgt).reshape([tgt.clone(), 1.into()]);
+    let keys = builder.range(0, past + tgt);
+    let integer = |value: usize| builder.integer(value as i64);
+    let (place, largest) = match direction {
+        Direction::Both => (keys - queries + integer(max), integer(2 * max)),
+        Direction::Past => (queries - keys, integer(max)),
+    };
+    let positive = place.less_or_equal(integer(0)).select(integer(0), place);
+    positive.less_or_equal(largest).select(positive, largest)
+}
+
+/// The bucket of every distance, in the order of [`nearest`].
+fn buckets_of_distances(direction: Direction, buckets: usize, max_distance: usize) -> Vec<i64> {
+    let largest = max_distance as i64;
+    match direction {
+        // Half of the buckets are for keys that follow the query.
+        Direction::Both => (-largest..=largest)
+            .map(|distance| {
+                let bucket = bucket(distance.unsigned_abs() as usize, buckets / 2, max_distance);
+                (if distance > 0 { bucket + buckets / 2 } else { bucket }) as i64
+            })
+            .collect(),
+        Direction::Past => (0..=max_distance).map(|distance| bucket(distance, buckets, max_distance) as i64).collect(),
+    }
+}
+
+/// The bucket of one distance. The logarithm is rounded to f32 at every step, as in the programs that trained the models.
+fn bucket(distance: usize, buckets: usize, max_distance: usize) -> usize {
+    let exact = buckets / 2;
+    if distance < exact {
+        return distance;
+    }
+    let octaves = (distance as f32 / exact as f32).ln() / (max_distance as f64 / exact as f64).ln() as f32;
+    (exact + (octaves * (buckets - exact) as f32) as usize).min(buckets - 1)
+}

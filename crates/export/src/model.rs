@@ -2,9 +2,9 @@
 
 use crate::Error;
 use crate::error::Problem;
-use crate::lower::{OPSET, data_type, lower};
-use crate::proto::{ModelProto, OperatorSetIdProto, StringStringEntryProto, TensorProto};
-use cognate_graph::{DType, Graph, Program, Recipe};
+use crate::lower::{OPSET, lower};
+use crate::proto::{DataType, ModelProto, OperatorSetIdProto, StringStringEntryProto, TensorProto};
+use cognate_graph::{Element, Graph, Program, Recipe};
 use prost::Message;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -31,7 +31,7 @@ pub struct Metadata {
 pub fn to_onnx_bytes(program: &Program, metadata: &Metadata) -> Result<Vec<u8>, Error> {
     let graph = program.graph();
     let recipes = || parameters(program).map(|(_, recipe)| recipe);
-    let bytes = recipes().map(byte_len).sum();
+    let bytes = recipes().map(Recipe::byte_len).sum();
     if bytes > FILE_LIMIT {
         return Err(Problem::TooLargeInline { graph: graph.name().into(), bytes, limit: FILE_LIMIT }.into());
     }
@@ -61,13 +61,9 @@ pub(crate) fn parameters(program: &Program) -> impl Iterator<Item = (&str, &Reci
     })
 }
 
-pub(crate) fn byte_len(recipe: &Recipe) -> u64 {
-    recipe.elements() as u64 * DType::F32.size() as u64
-}
-
 /// A parameter with its values in the message.
 pub(crate) fn inline(name: &str, recipe: &Recipe) -> TensorProto {
-    let mut bytes = Vec::with_capacity(recipe.elements() * DType::F32.size());
+    let mut bytes = Vec::with_capacity(recipe.byte_len() as usize);
     let Ok(()) = recipe.stream(|piece| {
         bytes.extend_from_slice(piece);
         Ok::<_, Infallible>(())
@@ -79,9 +75,17 @@ pub(crate) fn inline(name: &str, recipe: &Recipe) -> TensorProto {
 pub(crate) fn parameter(name: &str, recipe: &Recipe) -> TensorProto {
     TensorProto {
         dims: recipe.shape().iter().map(|&size| size as i64).collect(),
-        data_type: data_type(DType::F32).into(),
+        data_type: element_type(recipe.element()).into(),
         name: name.into(),
         ..TensorProto::default()
+    }
+}
+
+fn element_type(element: Element) -> DataType {
+    match element {
+        Element::F32 => DataType::Float,
+        Element::F16 => DataType::Float16,
+        Element::Bf16 => DataType::Bfloat16,
     }
 }
 

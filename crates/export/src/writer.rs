@@ -5,7 +5,7 @@
 
 use crate::error::{Context, Problem};
 use crate::flush::write_early;
-use crate::model::{Metadata, byte_len, entry, inline, model, parameter, parameters};
+use crate::model::{Metadata, entry, inline, model, parameter, parameters};
 use crate::proto::{DataLocation, TensorProto};
 use crate::{Error, Existing, Folder, Report};
 use cognate_graph::{Program, Recipe};
@@ -113,7 +113,7 @@ impl<'a> Layout<'a> {
                 let same = slots.iter().position(|slot| slot.recipe.same_source(recipe));
                 by_name.insert(name, same.unwrap_or(slots.len()));
                 if same.is_none() {
-                    let length = byte_len(recipe);
+                    let length = recipe.byte_len();
                     let offset = end.next_multiple_of(if length < LARGE { LINE } else { PAGE });
                     slots.push(Slot { recipe, graph, offset });
                     end = offset + length;
@@ -127,7 +127,7 @@ impl<'a> Layout<'a> {
     fn tensor(&self, name: &str, recipe: &Recipe, weights_file: &str) -> TensorProto {
         let Some(&slot) = self.by_name.get(name) else { return inline(name, recipe) };
         let external_data =
-            vec![entry("location", weights_file), entry("offset", self.slots[slot].offset), entry("length", byte_len(recipe))];
+            vec![entry("location", weights_file), entry("offset", self.slots[slot].offset), entry("length", recipe.byte_len())];
         TensorProto { external_data, data_location: DataLocation::External.into(), ..parameter(name, recipe) }
     }
 
@@ -137,7 +137,7 @@ impl<'a> Layout<'a> {
             let gap = (slot.offset - position) as usize;
             file.write_all(&[0; PAGE as usize][..gap])?;
             slot.recipe.stream(|bytes| file.write_all(bytes))?;
-            position = slot.offset + byte_len(slot.recipe);
+            position = slot.offset + slot.recipe.byte_len();
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! known element type and symbolic shape. [`Builder`] makes graphs in code that reads like the paper; [`Program`] joins a
 //! graph to its weights, which are lazy [`Recipe`]s that nothing copies until they are written or computed.
 //!
-//! This crate knows no files, no ONNX and no Transformer.
+//! This crate opens no files, and knows no ONNX and no Transformer.
 //!
 //! ```
 //! use cognate_graph::{Builder, DType};
@@ -35,4 +35,4 @@ pub use error::{Error, ErrorKind};
 pub use graph::{Graph, Node, NodeId, Output};
 pub use op::{Binary, Op, Scalar, Unary};
 pub use shape::{DType, Shape, Type};
-pub use weights::{Generator, Program, Recipe, Storage, Weights};
+pub use weights::{Element, Generator, Place, Program, Recipe, Storage, Weights};

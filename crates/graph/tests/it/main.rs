@@ -1,6 +1,8 @@
 //! Errors at the builder's scope path, the grammar, canonical text, bindings and weights.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod recipes;
+
 use cognate_graph::{Builder, DType, Dim, Generator, Program, Recipe, Scope, Storage, Tensor, Unary, Weights, concat};
 use insta::assert_snapshot;
 use std::sync::Arc;

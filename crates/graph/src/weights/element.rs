@@ -1,0 +1,74 @@
+//! Types in which a weight's numbers lie in bytes.
+
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+use std::fmt;
+
+/// A type of floating point numbers, little-endian in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Element {
+    /// IEEE 754 binary32.
+    F32,
+    /// IEEE 754 binary16: 11 bits of precision, at most 65,504.
+    F16,
+    /// The upper half of binary32: 8 bits of precision, the range of binary32.
+    Bf16,
+}
+
+impl Element {
+    /// Bytes of one number.
+    pub fn size(self) -> usize {
+        match self {
+            Element::F32 => 4,
+            Element::F16 | Element::Bf16 => 2,
+        }
+    }
+
+    /// Decodes as many numbers as `values` holds, exactly; `bytes` need no alignment.
+    pub(super) fn decode(self, bytes: &[u8], values: &mut [f32]) {
+        match self {
+            Element::F32 => each(bytes, values, f32::from_le_bytes),
+            Element::F16 => each(bytes, values, |pair| f16::from_le_bytes(pair).to_f32()),
+            Element::Bf16 => each(bytes, values, |pair| bf16::from_le_bytes(pair).to_f32()),
+        }
+    }
+
+    /// Appends the numbers, rounded to the nearest, ties to even; what is too large becomes infinite.
+    pub(super) fn encode(self, values: &[f32], bytes: &mut Vec<u8>) {
+        match self {
+            Element::F32 => bytes.extend(values.iter().flat_map(|value| value.to_le_bytes())),
+            Element::F16 => {
+                let mut rounded = vec![f16::ZERO; values.len()];
+                rounded.convert_from_f32_slice(values);
+                bytes.extend(rounded.iter().flat_map(|value| value.to_le_bytes()));
+            }
+            Element::Bf16 => bytes.extend(values.iter().flat_map(|&value| bf16::from_f32(value).to_le_bytes())),
+        }
+    }
+
+    /// Rounds as [`Element::encode`] does.
+    pub(super) fn round(self, values: &mut [f32]) {
+        match self {
+            Element::F32 => {}
+            Element::F16 => values.iter_mut().for_each(|value| *value = f16::from_f32(*value).to_f32()),
+            Element::Bf16 => values.iter_mut().for_each(|value| *value = bf16::from_f32(*value).to_f32()),
+        }
+    }
+}
+
+fn each<const SIZE: usize>(bytes: &[u8], values: &mut [f32], decode: impl Fn([u8; SIZE]) -> f32) {
+    let (numbers, _) = bytes.as_chunks::<SIZE>();
+    for (value, &number) in values.iter_mut().zip(numbers) {
+        *value = decode(number);
+    }
+}
+
+impl fmt::Display for Element {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Element::F32 => "f32",
+            Element::F16 => "f16",
+            Element::Bf16 => "bf16",
+        })
+    }
+}

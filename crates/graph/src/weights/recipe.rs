@@ -1,0 +1,241 @@
+//! How to obtain one weight: nothing is read or converted until it is asked for, and then piece by piece.
+
+use super::Element;
+use crate::{Error, ErrorKind};
+use std::convert::Infallible;
+use std::fmt;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Bytes that live elsewhere, as a mapped file.
+pub trait Storage: fmt::Debug + Send + Sync {
+    /// All of them.
+    fn bytes(&self) -> &[u8];
+
+    /// The file that holds just these bytes, if there is one.
+    fn file(&self) -> Option<&Path> {
+        None
+    }
+}
+
+/// Values that a formula gives, as sinusoids or a seeded initialisation.
+pub trait Generator: fmt::Debug + Send + Sync {
+    /// Fills `values` with the elements from position `first` on, in row-major order.
+    fn fill(&self, first: usize, values: &mut [f32]);
+}
+
+/// How to obtain one weight, row-major. Cheap to clone.
+///
+/// Its source is stored in some [`Element`] or computed; its values are given in [`Recipe::element`], to which they are
+/// rounded where the source is more precise.
+#[derive(Clone, Debug)]
+pub struct Recipe {
+    shape: Vec<usize>,
+    source: Source,
+    element: Element,
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    Stored { storage: Arc<dyn Storage>, range: Range<usize>, element: Element },
+    Generated(Arc<dyn Generator>),
+}
+
+/// Where in a file a weight is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place<'r> {
+    /// The file.
+    pub file: &'r Path,
+    /// Its bytes.
+    pub range: Range<usize>,
+    /// How they are to be read.
+    pub element: Element,
+}
+
+/// Elements that are converted or generated at once: 256 KiB of f32.
+const CHUNK: usize = 1 << 16;
+
+impl Recipe {
+    /// The bytes `range` of `storage`, as f32 of the given shape.
+    ///
+    /// # Errors
+    /// If the range does not lie in the storage or its length is not the shape's.
+    pub fn stored(storage: Arc<dyn Storage>, range: Range<usize>, shape: &[usize]) -> Result<Self, Error> {
+        Self::stored_as(Element::F32, storage, range, shape)
+    }
+
+    /// The bytes `range` of `storage`, stored as `element`, of the given shape; given as f32 until [`Recipe::to`] asks for
+    /// another type.
+    ///
+    /// # Errors
+    /// If the range does not lie in the storage or its length is not the shape's.
+    pub fn stored_as(element: Element, storage: Arc<dyn Storage>, range: Range<usize>, shape: &[usize]) -> Result<Self, Error> {
+        let wrong = |message| Error::new(ErrorKind::Weights, "stored weight", message);
+        let wanted = shape.iter().try_fold(element.size(), |len, &size| len.checked_mul(size));
+        let wanted = wanted.ok_or_else(|| wrong(format!("shape {shape:?} is too large")))?;
+        let held = storage.bytes().get(range.clone()).map(<[u8]>::len);
+        if held != Some(wanted) {
+            return Err(wrong(format!("shape {shape:?} wants {wanted} bytes, found the range {range:?} of {}", storage.bytes().len())));
+        }
+        Ok(Self { shape: shape.to_vec(), source: Source::Stored { storage, range, element }, element: Element::F32 })
+    }
+
+    /// What `generator` gives, under the given shape, as f32.
+    pub fn generated(generator: Arc<dyn Generator>, shape: &[usize]) -> Self {
+        Self { shape: shape.to_vec(), source: Source::Generated(generator), element: Element::F32 }
+    }
+
+    /// The shape.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// The number of elements.
+    pub fn elements(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// The type in which the values are given.
+    pub fn element(&self) -> Element {
+        self.element
+    }
+
+    /// The number of bytes that [`Recipe::stream`] gives.
+    pub fn byte_len(&self) -> u64 {
+        self.elements() as u64 * self.element.size() as u64
+    }
+
+    /// The same weight, given as `element`: from the source at once, whatever it was given as before.
+    ///
+    /// Values are rounded to the nearest, ties to even; those beyond 65,504 are infinite as f16.
+    #[must_use]
+    pub fn to(&self, element: Element) -> Self {
+        Self { element, ..self.clone() }
+    }
+
+    /// The same values under another shape of as many elements.
+    ///
+    /// # Errors
+    /// If the number of elements differs.
+    pub fn reshaped(&self, shape: &[usize]) -> Result<Self, Error> {
+        if shape.iter().product::<usize>() != self.elements() {
+            return Err(Error::new(ErrorKind::Weights, "weight", format!("cannot reshape {:?} to {shape:?}", self.shape)));
+        }
+        Ok(Self { shape: shape.to_vec(), ..self.clone() })
+    }
+
+    /// Where the source lies; `None` if a formula gives it, or if its bytes are not those of a file.
+    pub fn place(&self) -> Option<Place<'_>> {
+        match &self.source {
+            Source::Stored { storage, range, element } => Some(Place { file: storage.file()?, range: range.clone(), element: *element }),
+            Source::Generated(_) => None,
+        }
+    }
+
+    /// Gives the little-endian bytes to `sink`, piece by piece; bytes that are stored in the type wanted are lent, not copied.
+    ///
+    /// # Errors
+    /// The first error of `sink`.
+    pub fn stream<E>(&self, mut sink: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        if let Some(bytes) = self.bytes() {
+            return sink(bytes);
+        }
+        let mut bytes = Vec::with_capacity(CHUNK.min(self.elements()) * self.element.size());
+        self.pieces(|values| {
+            bytes.clear();
+            self.element.encode(values, &mut bytes);
+            sink(&bytes)
+        })
+    }
+
+    /// Fills `values` with the elements from position `first` on, in row-major order.
+    ///
+    /// # Panics
+    /// If the recipe has not as many.
+    pub fn read(&self, first: usize, values: &mut [f32]) {
+        match &self.source {
+            Source::Stored { storage, range, element } => {
+                let bytes = &storage.bytes()[range.clone()];
+                element.decode(&bytes[first * element.size()..(first + values.len()) * element.size()], values);
+                if *element != self.element {
+                    self.element.round(values);
+                }
+            }
+            Source::Generated(generator) => {
+                assert!(first + values.len() <= self.elements(), "a recipe is read within its shape");
+                generator.fill(first, values);
+                self.element.round(values);
+            }
+        }
+    }
+
+    /// The values, converted as they come.
+    pub fn values<T: From<f32>>(&self) -> Vec<T> {
+        let mut converted = Vec::with_capacity(self.elements());
+        let Ok(()) = self.pieces(|values| {
+            converted.extend(values.iter().map(|&value| T::from(value)));
+            Ok::<_, Infallible>(())
+        });
+        converted
+    }
+
+    /// Whether both give the same values from the same place.
+    pub fn same_source(&self, other: &Recipe) -> bool {
+        let is_same = match (&self.source, &other.source) {
+            (Source::Stored { storage: a, range: x, element: e }, Source::Stored { storage: b, range: y, element: f }) => {
+                Arc::ptr_eq(a, b) && x == y && e == f
+            }
+            (Source::Generated(a), Source::Generated(b)) => Arc::ptr_eq(a, b) && self.shape == other.shape,
+            (Source::Stored { .. }, Source::Generated(_)) | (Source::Generated(_), Source::Stored { .. }) => false,
+        };
+        is_same && self.element == other.element
+    }
+
+    /// The largest difference between the values of both, found piece by piece; NaN if one of them is not a number, unless
+    /// the bytes are equal. Free for the same place, and fast for equal bytes.
+    ///
+    /// # Panics
+    /// If one has more elements.
+    pub fn distance(&self, other: &Recipe) -> f32 {
+        assert_eq!(self.elements(), other.elements(), "only weights of one size are compared");
+        let same_bytes = || self.element == other.element && self.bytes().zip(other.bytes()).is_some_and(|(a, b)| a == b);
+        if self.same_source(other) || same_bytes() {
+            return 0.0;
+        }
+        let mut others = vec![0.0; CHUNK.min(other.elements())];
+        let (mut first, mut largest, mut is_number) = (0, 0f32, true);
+        let Ok(()) = self.pieces(|values| {
+            let others = &mut others[..values.len()];
+            other.read(first, others);
+            first += values.len();
+            for (a, b) in values.iter().zip(&*others) {
+                let difference = if a == b { 0.0 } else { (a - b).abs() };
+                largest = largest.max(difference);
+                is_number &= !difference.is_nan();
+            }
+            Ok::<_, Infallible>(())
+        });
+        if is_number { largest } else { f32::NAN }
+    }
+
+    /// The bytes of the source, if they are what [`Recipe::stream`] gives.
+    fn bytes(&self) -> Option<&[u8]> {
+        match &self.source {
+            Source::Stored { storage, range, element } if *element == self.element => Some(&storage.bytes()[range.clone()]),
+            Source::Stored { .. } | Source::Generated(_) => None,
+        }
+    }
+
+    /// Gives all values to `sink`, in pieces.
+    fn pieces<E>(&self, mut sink: impl FnMut(&[f32]) -> Result<(), E>) -> Result<(), E> {
+        let elements = self.elements();
+        let mut values = vec![0f32; CHUNK.min(elements)];
+        for first in (0..elements).step_by(CHUNK) {
+            let values = &mut values[..CHUNK.min(elements - first)];
+            self.read(first, values);
+            sink(values)?;
+        }
+        Ok(())
+    }
+}

@@ -1,111 +1,126 @@
 //! Checkpoints: safetensors files, mapped and never copied, bound to a model's parameters.
 
+mod files;
+
+pub use self::files::weights_file;
+
+use self::files::{Stored, Tensors};
 use crate::family::Naming;
 use crate::{Error, ErrorKind};
-use cognate_graph::{Graph, Recipe, Storage, Weights};
-use memmap2::Mmap;
-use safetensors::SafeTensors;
-use safetensors::tensor::{Dtype, Metadata, TensorInfo};
+use cognate_graph::{Element, Graph, Recipe, Weights};
+use safetensors::tensor::Dtype;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-/// A mapped safetensors file.
+/// The tensors of a checkpoint, by name.
 #[derive(Debug)]
 pub(crate) struct Checkpoint {
+    /// What errors name: the weights file, or the index of several.
     path: PathBuf,
-    storage: Arc<Mapped>,
-    /// Bytes before the tensors: the header and its length.
-    header: usize,
-    metadata: Metadata,
+    tensors: Tensors,
 }
 
-#[derive(Debug)]
-struct Mapped(Mmap);
-
-impl Storage for Mapped {
-    fn bytes(&self) -> &[u8] {
-        &self.0
-    }
+/// What becomes of tensors that the model does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unused {
+    /// They are refused, together with all other problems.
+    Refuse,
+    /// They are left alone.
+    Ignore,
 }
 
 impl Checkpoint {
-    /// Maps the file at `path` and reads its header.
-    pub(crate) fn open(path: &Path) -> Result<Self, Error> {
-        let file = File::open(path).map_err(|error| Error::file(path, &error))?;
-        // SAFETY: the mapping is read-only and private. A program that truncates the file meanwhile makes later reads
-        // fail with a signal; that is the stated exception of mapped files.
-        let mapped = unsafe { Mmap::map(&file) }.map_err(|error| Error::file(path, &error))?;
-        let (header, metadata) = SafeTensors::read_metadata(&mapped).map_err(|error| {
-            let message = format!("no safetensors file of {} bytes: {error}; was it truncated on its way?", mapped.len());
-            Error::new(ErrorKind::Weights, path.display(), message)
-        })?;
-        Ok(Self { path: path.into(), storage: Arc::new(Mapped(mapped)), header: header + std::mem::size_of::<u64>(), metadata })
+    /// Maps the weights of the checkpoint in `folder` and reads their headers.
+    pub(crate) fn open(folder: &Path) -> Result<Self, Error> {
+        let (path, tensors) = files::open(folder)?;
+        Ok(Self { path, tensors })
     }
 
-    /// A recipe for each parameter of `graph`: stored, or one of `generated`.
+    /// A recipe for each parameter of `graph`, stored or one of `generated`; and the names of the tensors that are in
+    /// nobody's use, of which there are none if they are refused.
     ///
     /// # Errors
-    /// One error lists every tensor that is missing, misshapen, of an unsupported type, or in nobody's use.
-    pub(crate) fn bind(&self, naming: &Naming<'_>, graph: &Graph, generated: &BTreeMap<String, Recipe>) -> Result<Weights, Error> {
-        let tensors = self.metadata.tensors();
+    /// One error lists every tensor that is missing, misshapen, of an unsupported type, or refused as unused.
+    pub(crate) fn bind(
+        &self,
+        naming: &Naming<'_>,
+        graph: &Graph,
+        generated: &BTreeMap<String, Recipe>,
+        unused: Unused,
+    ) -> Result<(Weights, Vec<String>), Error> {
         let (mut recipes, mut problems, mut used) = (Vec::new(), Vec::new(), BTreeSet::new());
         for (_, node) in graph.parameters() {
             let shape = node.ty.shape.as_constant().expect("parameters have constant shapes");
             let names = naming.stored_names(&node.name);
-            let present: Vec<_> = names.iter().filter_map(|name| tensors.get_key_value(name).map(|(name, info)| (name, *info))).collect();
+            let present: Vec<_> = names.iter().filter_map(|name| self.tensors.get_key_value(name)).collect();
             used.extend(present.iter().map(|(name, _)| name.as_str()));
             if let Some(recipe) = generated.get(&node.name) {
-                problems.extend(present.iter().filter_map(|(name, info)| self.unlike(name, info, recipe)));
+                problems.extend(present.iter().filter_map(|(name, stored)| unlike(name, stored, recipe, rounding(stored.dtype))));
                 recipes.push((node.name.clone(), recipe.clone()));
                 continue;
             }
             match present.split_first() {
-                None => problems.push(format!("{}: missing, expected F32 {shape:?}", names[0])),
-                Some(((name, info), aliases)) => match self.recipe(name, info, &shape) {
+                None => match naming.where_missing(&node.name, &shape) {
+                    Some(recipe) => recipes.push((node.name.clone(), recipe)),
+                    None => problems.push(format!("{}: missing, expected {shape:?}", names[0])),
+                },
+                Some(((name, stored), aliases)) => match recipe(name, stored, &shape) {
                     Ok(recipe) => {
-                        problems.extend(aliases.iter().filter_map(|(name, info)| self.unlike(name, info, &recipe)));
+                        problems.extend(aliases.iter().filter_map(|(name, stored)| unlike(name, stored, &recipe, 0.0)));
                         recipes.push((node.name.clone(), recipe));
                     }
                     Err(problem) => problems.push(problem),
                 },
             }
         }
-        let unused = tensors.keys().filter(|name| !used.contains(name.as_str()) && !naming.is_left_over(name));
-        problems.extend(
-            unused.collect::<BTreeSet<_>>().into_iter().map(|name| format!("{name}: in the file, but not in the model of config.json")),
-        );
+        let mut left: Vec<_> = self.tensors.keys().filter(|name| !used.contains(name.as_str()) && !naming.is_left_over(name)).cloned().collect();
+        if unused == Unused::Refuse {
+            problems.extend(left.drain(..).map(|name| format!("{name}: in the file, but not in the model of config.json")));
+        }
         if problems.is_empty() {
-            return Ok(recipes.into_iter().collect());
+            return Ok((recipes.into_iter().collect(), left));
         }
         let message = format!("weights do not fit config.json\n  {}", problems.join("\n  "));
         Err(Error::new(ErrorKind::Weights, self.path.display(), message))
     }
+}
 
-    /// The tensor as a parameter of `shape`; axes of size 1 in front may be more or fewer (`final_logits_bias`).
-    fn recipe(&self, name: &str, info: &TensorInfo, shape: &[usize]) -> Result<Recipe, String> {
-        if info.dtype != Dtype::F32 {
-            return Err(format!("{name}: expected F32, found {:?}; save the checkpoint in float32", info.dtype));
-        }
-        let significant = |shape: &[usize]| shape.iter().copied().skip_while(|&size| size == 1).collect::<Vec<_>>();
-        if significant(&info.shape) != significant(shape) {
-            return Err(format!("{name}: expected {shape:?}, found {:?}", info.shape));
-        }
-        let (first, last) = info.data_offsets;
-        let range = self.header + first..self.header + last;
-        Recipe::stored(self.storage.clone(), range, shape).map_err(|error| format!("{name}: {error}"))
+/// The tensor as a parameter of `shape`; axes of size 1 in front may be more or fewer (`final_logits_bias`).
+fn recipe(name: &str, stored: &Stored, shape: &[usize]) -> Result<Recipe, String> {
+    let Some(element) = element(stored.dtype) else {
+        return Err(format!("{name}: {:?} is not supported; expected F32, F16 or BF16: save the checkpoint in float32", stored.dtype));
+    };
+    let significant = |shape: &[usize]| shape.iter().copied().skip_while(|&size| size == 1).collect::<Vec<_>>();
+    if significant(&stored.shape) != significant(shape) {
+        return Err(format!("{name}: expected {shape:?}, found {:?}", stored.shape));
     }
+    Recipe::stored_as(element, stored.storage.clone(), stored.range.clone(), shape).map_err(|error| format!("{name}: {error}"))
+}
 
-    /// What is wrong with a tensor that must hold the values of `recipe`.
-    fn unlike(&self, name: &str, info: &TensorInfo, recipe: &Recipe) -> Option<String> {
-        let stored = match self.recipe(name, info, recipe.shape()) {
-            Ok(stored) => stored,
-            Err(problem) => return Some(problem),
-        };
-        // Sinusoids of other programs are rounded on other ways.
-        let close = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-5;
-        let equal = stored.same_source(recipe) || stored.values::<f32>().iter().zip(&recipe.values::<f32>()).all(close);
-        (!equal).then(|| format!("{name}: differs from the tensor that it should repeat"))
+/// What is wrong with a tensor that must hold the values of `original`, give or take `tolerance`.
+fn unlike(name: &str, stored: &Stored, original: &Recipe, tolerance: f32) -> Option<String> {
+    match recipe(name, stored, original.shape()) {
+        Ok(repeated) if repeated.distance(original) <= tolerance => None,
+        Ok(_) => Some(format!("{name}: differs from the tensor that it should repeat")),
+        Err(problem) => Some(problem),
+    }
+}
+
+fn element(dtype: Dtype) -> Option<Element> {
+    match dtype {
+        Dtype::F32 => Some(Element::F32),
+        Dtype::F16 => Some(Element::F16),
+        Dtype::BF16 => Some(Element::Bf16),
+        _ => None,
+    }
+}
+
+/// How far a stored table of sinusoids may be from ours: other programs compute them on other ways, and numbers below 1
+/// are rounded to 11 bits as F16 and to 8 as BF16.
+fn rounding(dtype: Dtype) -> f32 {
+    match element(dtype) {
+        None | Some(Element::F32) => 1e-5,
+        Some(Element::F16) => 2.6e-4,
+        Some(Element::Bf16) => 2e-3,
     }
 }

@@ -29,6 +29,7 @@ mod layers;
 mod model;
 mod relative;
 
+pub use checkpoint::weights_file;
 pub use config::{
     Activation, Config, EmbeddingNorm, Embeddings, Norm, NormPlacement, OutputProjection, Positions, RelativeLayers, Sinusoids, Stack,
 };

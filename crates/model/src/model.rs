@@ -1,6 +1,6 @@
 //! A configuration with its weights.
 
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, Unused};
 use crate::embedding::SinusoidTable;
 use crate::entry::{self, Attentions};
 use crate::family::{self, Naming};
@@ -112,18 +112,31 @@ impl Model {
         Ok(Self { config_json, config, weights })
     }
 
-    /// Maps a checkpoint: a folder with `config.json` and `model.safetensors`, as `save_pretrained` writes it.
+    /// Maps a checkpoint: a folder with `config.json` and `model.safetensors`, or several files with
+    /// `model.safetensors.index.json`, as `save_pretrained` writes it.
     ///
     /// # Errors
     /// If a file is missing or malformed, a field is not supported, or weights and configuration do not fit; the message
     /// names file and field, and lists all tensors that do not fit.
     pub fn open(folder: &Path) -> Result<Self, Error> {
+        Ok(Self::bound(folder, Unused::Refuse)?.0)
+    }
+
+    /// As [`Model::open`], and the names of the tensors that the model has no use for, which is no error.
+    ///
+    /// # Errors
+    /// As [`Model::open`], save for unused tensors.
+    pub fn open_ignoring_unused(folder: &Path) -> Result<(Self, Vec<String>), Error> {
+        Self::bound(folder, Unused::Ignore)
+    }
+
+    fn bound(folder: &Path, unused: Unused) -> Result<(Self, Vec<String>), Error> {
         let path = folder.join("config.json");
         let config_json = std::fs::read_to_string(&path).map_err(|error| Error::file(&path, &error))?;
         let (family, config) = family::parse(&config_json).map_err(|error| error.within(folder))?;
-        let checkpoint = Checkpoint::open(&folder.join("model.safetensors"))?;
-        let weights = checkpoint.bind(&Naming { family, config: &config }, &entry::teacher_forced(&config)?, &generated(&config))?;
-        Ok(Self { config, config_json, weights })
+        let graph = entry::teacher_forced(&config)?;
+        let (weights, unused) = Checkpoint::open(folder)?.bind(&Naming { family, config: &config }, &graph, &generated(&config), unused)?;
+        Ok((Self { config, config_json, weights }, unused))
     }
 
     /// A model from weights that are at hand already, as those of an exported folder, each under its parameter's path.

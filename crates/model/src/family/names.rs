@@ -4,6 +4,8 @@
 
 use super::{Bart, Family};
 use crate::{Config, Embeddings, OutputProjection};
+use cognate_graph::{Generator, Recipe};
+use std::sync::Arc;
 
 /// The names of one model's tensors.
 pub(crate) struct Naming<'c> {
@@ -27,6 +29,12 @@ impl Naming<'_> {
             paths.push("lm_head.weight");
         }
         paths.into_iter().flat_map(|path| self.names_of(path)).collect()
+    }
+
+    /// What stands for the parameter at `path` in a checkpoint that lacks it: transformers begins with a bias of zeros, and
+    /// bare models without an output have none to save.
+    pub(crate) fn where_missing(&self, path: &str, shape: &[usize]) -> Option<Recipe> {
+        (path == "final_logits_bias").then(|| Recipe::generated(Arc::new(Zeros), shape))
     }
 
     /// Whether a tensor is known to lie about in checkpoints without being used.
@@ -81,4 +89,13 @@ fn t5_name(path: &str, gated: bool) -> String {
 /// `q_proj.weight` is `q.weight`, `out_proj.weight` is `o.weight`.
 fn t5_projection(rest: &str) -> String {
     rest.replace("out_proj.", "o.").replace("_proj.", ".")
+}
+
+#[derive(Debug)]
+struct Zeros;
+
+impl Generator for Zeros {
+    fn fill(&self, _first: usize, values: &mut [f32]) {
+        values.fill(0.0);
+    }
 }

@@ -3,4 +3,5 @@
 
 mod properties;
 mod refused;
+mod stored;
 mod text;

@@ -72,7 +72,7 @@ fn all_tensors_that_do_not_fit_are_named_together() {
         for (name, tensor) in &mut tensors {
             match name.as_str() {
                 "model.encoder.layers.0.fc1.bias" => *tensor = TensorView::new(Dtype::F32, vec![16], &short).unwrap(),
-                "model.encoder.layers.0.fc2.bias" => *tensor = TensorView::new(Dtype::F16, vec![32], &short).unwrap(),
+                "model.encoder.layers.0.fc2.bias" => *tensor = TensorView::new(Dtype::I32, vec![16], &short).unwrap(),
                 _ => {}
             }
         }
@@ -86,9 +86,9 @@ fn all_tensors_that_do_not_fit_are_named_together() {
     model.safetensors: weights do not fit config.json
       lm_head.weight: differs from the tensor that it should repeat
       model.encoder.layers.0.fc1.bias: expected [64], found [16]
-      model.encoder.layers.0.fc2.bias: expected F32, found F16; save the checkpoint in float32
-      model.encoder.layers.1.fc2.weight: missing, expected F32 [32, 64]
-      model.decoder.layers.0.fc1.bias: missing, expected F32 [64]
+      model.encoder.layers.0.fc2.bias: I32 is not supported; expected F32, F16 or BF16: save the checkpoint in float32
+      model.encoder.layers.1.fc2.weight: missing, expected [32, 64]
+      model.decoder.layers.0.fc1.bias: missing, expected [64]
       model.surplus: in the file, but not in the model of config.json
     ");
 }

@@ -29,9 +29,10 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match &self.0 {
             Problem::Graph(_) | Problem::SameName { .. } | Problem::NoName { .. } | Problem::EmptyAxis { .. } => ErrorKind::Graph,
-            Problem::Conflict { .. } | Problem::TooLargeInline { .. } => ErrorKind::Weights,
+            Problem::Conflict { .. } | Problem::TooLargeInline { .. } | Problem::NotInPlace { .. } => ErrorKind::Weights,
             Problem::Exists { .. }
             | Problem::NoFolder { .. }
+            | Problem::NoFile { .. }
             | Problem::Foreign { .. }
             | Problem::FileName { .. }
             | Problem::SameFile { .. } => ErrorKind::Destination,
@@ -59,6 +60,9 @@ pub(crate) enum Problem {
     #[error("{graph}: {bytes} bytes of weights, more than the {limit} that one ONNX file may hold; write them to a file of their own")]
     TooLargeInline { graph: String, bytes: u64, limit: u64 },
 
+    #[error("{}: graphs cannot point at its weights; export to a folder of its own, without --in-place\n  {}", folder.display(), problems.join("\n  "))]
+    NotInPlace { folder: PathBuf, problems: Vec<String> },
+
     // Folders.
     #[error("{}: exists already; pass --force to replace it", path.display())]
     Exists { path: PathBuf },
@@ -66,6 +70,8 @@ pub(crate) enum Problem {
     NoFolder { path: PathBuf, message: &'static str },
     #[error("{}: holds {}, which this export does not write; only an earlier export is replaced", path.display(), some_of(names))]
     Foreign { path: PathBuf, names: Vec<String> },
+    #[error("{}: is no regular file, and is not replaced", path.display())]
+    NoFile { path: PathBuf },
     #[error("{name:?}: a file of the folder wants a plain name")]
     FileName { name: String },
     #[error("{name}: two files of the folder have this name")]
@@ -82,7 +88,7 @@ pub(crate) enum Problem {
 }
 
 /// The first names, and how many more there are.
-fn some_of(names: &[String]) -> String {
+pub(crate) fn some_of(names: &[String]) -> String {
     const SHOWN: usize = 3;
     match names.len().checked_sub(SHOWN) {
         Some(more @ 1..) => format!("{} and {more} more", names[..SHOWN].join(", ")),

@@ -82,20 +82,7 @@ impl Folder {
 
     /// Writes a file as `fill` does, which is told the path under which the file will be known.
     pub(crate) fn write_with(&mut self, name: &str, fill: impl FnOnce(&mut File, &Path) -> Result<(), Error>) -> Result<(), Error> {
-        let is_name = Path::new(name).file_name().is_some_and(|found| found == name) && !name.contains('\\');
-        if !is_name {
-            return Err(Problem::FileName { name: name.into() }.into());
-        }
-        if self.report.files.iter().any(|(taken, _)| taken == name) {
-            return Err(Problem::SameFile { name: name.into() }.into());
-        }
-        let path = self.destination.join(name);
-        let mut file = File::create_new(self.staged.path().join(name)).context("create", &path)?;
-        fill(&mut file, &path)?;
-        file.sync_all().context("bring to the disk", &path)?;
-        let bytes = file.metadata().context("look at", &path)?.len();
-        self.report.files.push((name.into(), bytes));
-        Ok(())
+        write_file(self.staged.path(), &self.destination, name, &mut self.report, fill)
     }
 
     /// Gives the folder its name.
@@ -157,6 +144,30 @@ impl Folder {
     }
 }
 
+/// Writes a file into the folder `staged` as `fill` does, which is told its path in `destination`; reports it.
+pub(crate) fn write_file(
+    staged: &Path,
+    destination: &Path,
+    name: &str,
+    report: &mut Report,
+    fill: impl FnOnce(&mut File, &Path) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let is_name = Path::new(name).file_name().is_some_and(|found| found == name) && !name.contains('\\');
+    if !is_name {
+        return Err(Problem::FileName { name: name.into() }.into());
+    }
+    if report.files.iter().any(|(taken, _)| taken == name) {
+        return Err(Problem::SameFile { name: name.into() }.into());
+    }
+    let path = destination.join(name);
+    let mut file = File::create_new(staged.join(name)).context("create", &path)?;
+    fill(&mut file, &path)?;
+    file.sync_all().context("bring to the disk", &path)?;
+    let bytes = file.metadata().context("look at", &path)?.len();
+    report.files.push((name.into(), bytes));
+    Ok(())
+}
+
 /// The destination with links followed, so that a link's target is replaced and not the link.
 fn resolve(destination: &Path) -> Result<PathBuf, Error> {
     let no_folder = |message| Error::from(Problem::NoFolder { path: destination.into(), message });
@@ -185,6 +196,6 @@ fn beside(destination: &Path, suffix: &str) -> io::Result<TempDir> {
 }
 
 /// Brings the names in a folder to the disk, where the system lets a folder be opened.
-fn sync_folder(path: &Path) -> io::Result<()> {
+pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(path)?.sync_all() } else { Ok(()) }
 }

@@ -1,7 +1,7 @@
 //! From graphs to ONNX: standard operators, readable names, weights stored once.
 //!
-//! [`Export`] writes graphs that share one weights file into a [`Folder`], which appears whole or not at all;
-//! [`to_onnx_bytes`] makes a single self-contained file; [`Listing`] tells what an ONNX file holds, ours or not.
+//! [`Export`] writes graphs that share one weights file into a [`Folder`], which appears whole or not at all, or graphs alone,
+//! as [`Additions`] to a folder whose files hold the weights; [`to_onnx_bytes`] makes a single self-contained file; [`Listing`] tells what an ONNX file holds, ours or not.
 //!
 //! This crate knows no Transformer: it lowers any graph. It computes nothing and changes no weight.
 //!
@@ -23,9 +23,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod additions;
 mod error;
 mod flush;
 mod folder;
+mod layout;
 mod listing;
 mod lower;
 mod model;
@@ -33,6 +35,7 @@ pub mod proto;
 mod read;
 mod writer;
 
+pub use additions::Additions;
 pub use error::{Error, ErrorKind};
 pub use folder::{Existing, Folder, Report};
 pub use listing::{Initializer, Listing};

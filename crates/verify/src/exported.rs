@@ -1,9 +1,10 @@
-//! The model of an exported folder, read back from its graphs and its weights file.
+//! The model of an exported folder, read back from its graphs and the files to which they point: its weights file, or those
+//! of a checkpoint beside them.
 
 use crate::{Error, Result};
-use cognate_export::proto::TensorProto;
+use cognate_export::proto::{DataType, TensorProto};
 use cognate_export::read_model;
-use cognate_graph::{Recipe, Storage, Weights};
+use cognate_graph::{Element, Recipe, Storage, Weights};
 use cognate_model::Model;
 use memmap2::Mmap;
 use std::collections::BTreeMap;
@@ -63,7 +64,13 @@ fn stored(folder: &Path, tensor: &TensorProto, files: &mut BTreeMap<String, Arc<
     }
     let shape: Option<Vec<usize>> = tensor.dims.iter().map(|&dim| usize::try_from(dim).ok()).collect();
     let shape = shape.ok_or_else(|| format!("shape {:?} is negative", tensor.dims))?;
+    let element = match DataType::try_from(tensor.data_type) {
+        Ok(DataType::Float) => Element::F32,
+        Ok(DataType::Float16) => Element::F16,
+        Ok(DataType::Bfloat16) => Element::Bf16,
+        _ => return Err(format!("expected FLOAT, FLOAT16 or BFLOAT16, found type {}", tensor.data_type)),
+    };
     let (offset, length) = (number("offset")?, number("length")?);
     let end = offset.checked_add(length).ok_or("external data: offset and length are too large")?;
-    Recipe::stored(files[location].clone(), offset..end, &shape).map_err(|error| error.to_string())
+    Recipe::stored_as(element, files[location].clone(), offset..end, &shape).map_err(|error| error.to_string())
 }

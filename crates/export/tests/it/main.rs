@@ -4,6 +4,7 @@
 
 mod folders;
 mod graphs;
+mod in_place;
 mod listings;
 mod lowering;
 mod oracle;

@@ -4,8 +4,11 @@ use crate::layout;
 use anyhow::{Context, Result, bail};
 use cognate_verify::Report;
 use serde::{Deserialize, Serialize};
-use std::io::Write;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::path::Path;
+use std::time::UNIX_EPOCH;
 
 /// The name of the file.
 pub(crate) const FILE: &str = "cognate.json";
@@ -39,11 +42,63 @@ pub(crate) enum Origin {
     Checkpoint {
         /// The folder's name.
         name: String,
-        /// The BLAKE3 hash of `model.safetensors`, as `b3sum` prints it.
-        weights_blake3: String,
+        weights_blake3: Hashes,
+    },
+    /// A checkpoint in the same folder, to whose weights the graphs point.
+    CheckpointInPlace {
+        /// The folder's name.
+        name: String,
+        /// The files of the weights, by name.
+        files: BTreeMap<String, Stamp>,
     },
     /// Initial weights.
     Preset { name: String, seed: u64 },
+}
+
+/// BLAKE3 hashes of a checkpoint's weights, as `b3sum` prints them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Hashes {
+    /// That of `model.safetensors`.
+    Single(String),
+    /// Those of several files, by name.
+    Shards(BTreeMap<String, String>),
+}
+
+/// What a safetensors file is known by without reading its weights.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Stamp {
+    /// The file's size.
+    pub(crate) bytes: u64,
+    /// When it was last written: seconds since 1970.
+    pub(crate) modified: u64,
+    /// The BLAKE3 hash of the header: names, types, shapes and places of all tensors.
+    pub(crate) header_blake3: String,
+}
+
+impl Stamp {
+    /// The stamp of a file.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub(crate) fn of(path: &Path) -> Result<Self> {
+        let read = || -> std::io::Result<Self> {
+            let (mut file, mut length) = (File::open(path)?, [0; 8]);
+            let metadata = file.metadata()?;
+            file.read_exact(&mut length)?;
+            let mut header = Vec::new();
+            // A length that lies reads no more than the file.
+            file.take(u64::from_le_bytes(length)).read_to_end(&mut header)?;
+            let modified = metadata.modified()?.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+            Ok(Self { bytes: metadata.len(), modified, header_blake3: blake3::hash(&header).to_string() })
+        };
+        read().with_context(|| format!("{}: cannot be read", path.display()))
+    }
+
+    /// Whether graphs that were made for one file fit the other: all tensors are at the same places.
+    pub(crate) fn fits(&self, other: &Self) -> bool {
+        (self.bytes, &self.header_blake3) == (other.bytes, &other.header_blake3)
+    }
 }
 
 /// One graph.
@@ -82,13 +137,28 @@ impl Account {
         serde_json::from_str(&text).map(Some).with_context(|| format!("{}: not the account of an export", path.display()))
     }
 
-    /// Whether this program knows the form of the export in `folder`; a folder without an account may be anybody's.
+    /// Whether this program knows the form of the export in `folder`, and whether graphs in place still fit their checkpoint; a
+    /// folder without an account may be anybody's.
     ///
     /// # Errors
-    /// If the form is newer than this program.
+    /// If the form is newer than this program, or a file of the checkpoint is another now.
     pub(crate) fn check(folder: &Path) -> Result<()> {
-        let path = folder.join(FILE);
-        layout::read_if_there(&path)?.map_or(Ok(()), |text| check(&path, &text))
+        for (file, stamp) in in_place(folder)?.unwrap_or_default() {
+            let path = folder.join(file);
+            if !Stamp::of(&path)?.fits(&stamp) {
+                let (path, folder) = (path.display(), folder.display());
+                bail!("{path}: is not the file any more for which the graphs were made; run `cognate export {folder} --in-place --force`");
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the graphs in `folder` are an export in place.
+    ///
+    /// # Errors
+    /// If there is an account that this program cannot read.
+    pub(crate) fn is_in_place(folder: &Path) -> Result<bool> {
+        Ok(in_place(folder)?.is_some())
     }
 
     /// The file's text.
@@ -119,17 +189,30 @@ pub(crate) fn new_file_in(folder: &Path) -> std::io::Result<tempfile::NamedTempF
     builder.tempfile_in(folder)
 }
 
-fn check(path: &Path, text: &str) -> Result<()> {
+/// The files to which the graphs in `folder` point, if it is an export in place.
+fn in_place(folder: &Path) -> Result<Option<BTreeMap<String, Stamp>>> {
+    let path = folder.join(FILE);
+    let Some(text) = layout::read_if_there(&path)? else { return Ok(None) };
+    let Version { source, .. } = check(&path, &text)?;
+    Ok(match serde_json::from_value(source) {
+        Ok(Origin::CheckpointInPlace { files, .. }) => Some(files),
+        Ok(Origin::Checkpoint { .. } | Origin::Preset { .. }) | Err(_) => None,
+    })
+}
+
+fn check(path: &Path, text: &str) -> Result<Version> {
     let place = path.display();
     let version: Version = serde_json::from_str(text).with_context(|| format!("{place}: not the account of an export"))?;
     if version.format_version > FORMAT {
         bail!("{place}: format_version {} is newer than this program, which reads {FORMAT}; update it", version.format_version);
     }
-    Ok(())
+    Ok(version)
 }
 
 /// What every version of the file has.
 #[derive(Deserialize)]
 struct Version {
     format_version: u32,
+    #[serde(default)]
+    source: serde_json::Value,
 }

@@ -1,15 +1,18 @@
 //! `cognate export`: a checkpoint becomes a folder of ONNX graphs.
 //!
 //! Weights go from the mapped checkpoint to the disk piece by piece, while a second thread hashes them: time and memory
-//! are those of copying a file.
+//! are those of copying a file. In place they are not copied at all.
 
-use crate::account::{self, Account, GraphAccount, Origin};
-use crate::source::{self, ModelSource};
+mod in_place;
+
+use crate::account::{self, Account, GraphAccount, Hashes, Origin};
+use crate::source::ModelSource;
 use crate::{amounts, layout, messages, verify};
 use anyhow::{Context, Result, bail};
 use cognate_export::{Existing, Folder, Listing, Report};
 use cognate_model::{Attentions, Model};
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -21,7 +24,8 @@ use std::time::Instant;
 ///
 /// Writes a folder in the Cognate layout: encoder.onnx, decoder.onnx, their shared weights, configuration and tokenizer, and
 /// cognate.json, which says what this is, from which checkpoint, and what the verification found. The folder appears whole or
-/// not at all.
+/// not at all. With --in-place the graphs come to lie beside the checkpoint instead and point into its weights, which are neither
+/// copied nor read.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -30,9 +34,13 @@ pub(crate) struct Options {
     #[arg(value_name = "MODEL")]
     model: PathBuf,
     /// The folder to write
-    #[arg(value_name = "OUT")]
-    out: PathBuf,
-    /// Replace OUT if it is an earlier export
+    #[arg(value_name = "OUT", required_unless_present = "in_place")]
+    out: Option<PathBuf>,
+    /// Write encoder.onnx, decoder.onnx and cognate.json into the checkpoint's folder, without verification; its weights, which
+    /// must be f32, stay where they are
+    #[arg(long, conflicts_with = "out")]
+    in_place: bool,
+    /// Replace OUT, or the graphs in place, if it is an earlier export
     #[arg(long)]
     force: bool,
     /// Skip the comparison of every runtime with the f64 reference
@@ -49,6 +57,7 @@ pub(crate) struct Options {
 const EXAMPLES: &str = "\
 Examples:
   cognate export testdata/multi30k-en-de out
+  cognate export my-checkpoint --in-place
   cognate export preset:base base --no-verify
   cognate export my-checkpoint out --force && cognate translate --model out \"Hello.\"";
 
@@ -70,44 +79,56 @@ const TOKENIZER: [&str; 9] = [
 /// Runs the command.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let start = Instant::now();
-    let source = ModelSource::find(&options.model)?;
+    let source = ModelSource::find(&options.model)?.into_checkpoint();
     if let (ModelSource::Checkpoint(_), Some(_)) = (&source, options.seed) {
         bail!("--seed: {source} is a checkpoint, whose weights are given; leave it out, or export preset:tiny, preset:base or preset:big");
     }
+    match &options.out {
+        Some(destination) => packed(options, &source, destination, start, out),
+        None => in_place::run(options, &source, start, out),
+    }
+}
+
+/// Writes a folder with weights of its own.
+fn packed(options: &Options, source: &ModelSource, destination: &Path, start: Instant, out: &mut dyn Write) -> Result<ExitCode> {
     let seed = options.seed.unwrap_or(DEFAULT_SEED);
     let model = source.open(seed)?;
-    let attentions = if options.attentions { Attentions::Output } else { Attentions::Omit };
-    let existing = if options.force { Existing::Replace } else { Existing::Refuse };
-    let mut folder = Folder::create(&options.out, existing)?;
+    let mut folder = Folder::create(destination, existing(options))?;
     folder.replaces(&TOKENIZER);
     let origin = thread::scope(|scope| {
-        let hash = match &source {
-            ModelSource::Checkpoint(folder) => Some(scope.spawn(|| hash(&folder.join(source::WEIGHTS)))),
+        let hashes = match source {
+            ModelSource::Checkpoint(_) => Some(scope.spawn(|| hashes(&model))),
             ModelSource::Preset(_) | ModelSource::Exported(_) | ModelSource::File(_) => None,
         };
-        layout::write_graphs(&model, attentions, &name(&source), &mut folder)?;
-        match hash {
-            Some(hash) => {
-                let weights_blake3 = hash.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-                Ok::<_, anyhow::Error>(Origin::Checkpoint { name: name(&source), weights_blake3 })
+        layout::write_graphs(&model, attentions(options), &name(source), &mut folder)?;
+        match hashes {
+            Some(hashes) => {
+                let weights_blake3 = hashes.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+                Ok::<_, anyhow::Error>(Origin::Checkpoint { name: name(source), weights_blake3 })
             }
-            None => Ok(Origin::Preset { name: name(&source), seed }),
+            None => Ok(Origin::Preset { name: name(source), seed }),
         }
     })?;
-    write_configuration(&source, &model, &mut folder)?;
-    let graphs = [layout::ENCODER, layout::DECODER].map(|file| graph_account(&folder, file));
-    let graphs = graphs.into_iter().collect::<Result<_>>()?;
-    let account = Account::new(origin, model.parameters(), graphs);
+    write_configuration(source, &model, &mut folder)?;
+    let account = Account::new(origin, model.parameters(), graph_accounts(folder.path())?);
     folder.write(account::FILE, account.to_json()?.as_bytes())?;
     let report = folder.commit()?;
     let elapsed = amounts::duration(start.elapsed());
-    writeln!(out, "{source} to {} in {elapsed}\n{}", options.out.display(), sizes(&report))?;
+    writeln!(out, "{source} to {} in {elapsed}\n{}", destination.display(), sizes(&report))?;
     out.flush()?;
     if options.no_verify {
         return Ok(ExitCode::SUCCESS);
     }
-    let passed = verify::verify(&options.out, Some(&model), out)?;
+    let passed = verify::verify(destination, Some(&model), out)?;
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn attentions(options: &Options) -> Attentions {
+    if options.attentions { Attentions::Output } else { Attentions::Omit }
+}
+
+fn existing(options: &Options) -> Existing {
+    if options.force { Existing::Replace } else { Existing::Refuse }
 }
 
 /// What the files call the source: no path, which would differ from machine to machine.
@@ -116,6 +137,21 @@ fn name(source: &ModelSource) -> String {
         ModelSource::Checkpoint(path) | ModelSource::Exported(path) | ModelSource::File(path) => layout::folder_name(path),
         ModelSource::Preset(preset) => preset.name().into(),
     }
+}
+
+/// The files in which a model's weights are stored.
+fn weights_files(model: &Model) -> BTreeSet<PathBuf> {
+    model.weights().iter().filter_map(|(_, recipe)| recipe.place()).map(|place| place.file.to_owned()).collect()
+}
+
+/// The hashes of the files in which a model's weights are stored.
+fn hashes(model: &Model) -> Result<Hashes> {
+    let files: Vec<_> = weights_files(model).into_iter().collect();
+    if let [single] = files.as_slice() {
+        return hash(single).map(Hashes::Single);
+    }
+    let named = files.iter().map(|path| Ok((path.file_name().unwrap_or_default().to_string_lossy().into_owned(), hash(path)?)));
+    named.collect::<Result<_>>().map(Hashes::Shards)
 }
 
 /// The BLAKE3 hash of a file.
@@ -149,11 +185,17 @@ fn write_configuration(source: &ModelSource, model: &Model, folder: &mut Folder)
         if path.is_file() {
             let bytes = fs::read(&path).with_context(|| format!("{}: cannot be read", path.display()))?;
             folder.write(file, &bytes)?;
-        } else if file == "tokenizer.json" {
-            messages::warning(format_args!("{}: no such file; without it `cognate translate` cannot use the export", path.display()));
         }
     }
+    warn_of_missing_tokenizer(checkpoint);
     Ok(())
+}
+
+fn warn_of_missing_tokenizer(checkpoint: &Path) {
+    let path = checkpoint.join("tokenizer.json");
+    if !path.is_file() {
+        messages::warning(format_args!("{}: no such file; without it `cognate translate` cannot use the export", path.display()));
+    }
 }
 
 /// A `generation_config.json` that says no more than `config.json`.
@@ -167,10 +209,14 @@ fn generation(model: &Model) -> Result<String> {
     Ok(serde_json::to_string_pretty(&generation)? + "\n")
 }
 
-fn graph_account(folder: &Folder, file: &str) -> Result<GraphAccount> {
-    let listing = Listing::read(&folder.path().join(file))?;
-    let (inputs, outputs) = (listing.inputs.len(), listing.outputs.len());
-    Ok(GraphAccount { file: file.into(), inputs, outputs, nodes: listing.operators.values().sum() })
+/// Accounts of the graphs in a folder.
+fn graph_accounts(folder: &Path) -> Result<Vec<GraphAccount>> {
+    let account = |file: &str| {
+        let listing = Listing::read(&folder.join(file))?;
+        let (inputs, outputs) = (listing.inputs.len(), listing.outputs.len());
+        Ok(GraphAccount { file: file.into(), inputs, outputs, nodes: listing.operators.values().sum() })
+    };
+    [layout::ENCODER, layout::DECODER].into_iter().map(account).collect()
 }
 
 fn sizes(report: &Report) -> String {

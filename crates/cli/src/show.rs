@@ -3,7 +3,7 @@
 mod facts;
 mod parameters;
 
-use crate::account::{Account, Origin};
+use crate::account::{Account, Hashes, Origin, Stamp};
 use crate::source::ModelSource;
 use crate::{amounts, layout};
 use anyhow::{Result, bail};
@@ -116,8 +116,20 @@ fn exported(folder: &Path, out: &mut dyn Write) -> Result<()> {
         None => writeln!(out, "  no cognate.json: not known where it comes from")?,
         Some(account) => {
             let (name, origin) = match &account.source {
-                Origin::Checkpoint { name, weights_blake3 } => {
-                    ("checkpoint", format!("{name}, model.safetensors with the BLAKE3 hash {weights_blake3}"))
+                Origin::Checkpoint { name, weights_blake3: Hashes::Single(hash) } => {
+                    ("checkpoint", format!("{name}, model.safetensors with the BLAKE3 hash {hash}"))
+                }
+                Origin::Checkpoint { name, weights_blake3: Hashes::Shards(hashes) } => {
+                    let files = hashes.iter().map(|(file, hash)| format!("\n    {file} with the BLAKE3 hash {hash}"));
+                    ("checkpoint", format!("{name}{}", files.collect::<String>()))
+                }
+                Origin::CheckpointInPlace { name, files } => {
+                    let files = files.iter().map(|(file, stamp)| {
+                        let state =
+                            if Stamp::of(&folder.join(file)).is_ok_and(|now| now == *stamp) { "" } else { ", which has changed since" };
+                        format!("\n    {file}, {}{state}", amounts::bytes(stamp.bytes))
+                    });
+                    ("checkpoint", format!("{name}, in place{}", files.collect::<String>()))
                 }
                 Origin::Preset { name, seed } => ("preset", format!("{name}, initial weights with seed {seed}")),
             };

@@ -1,14 +1,12 @@
 //! What the argument MODEL stands for: a checkpoint, an exported folder, one ONNX file, or a preset.
 
+use crate::account::Account;
 use crate::layout;
 use anyhow::{Context, Result, bail};
-use cognate_model::{Model, Preset};
+use cognate_model::{Model, Preset, weights_file};
 use std::env;
 use std::fmt;
 use std::path::{Path, PathBuf};
-
-/// The weights of a checkpoint.
-pub(crate) const WEIGHTS: &str = "model.safetensors";
 
 const PRESET: &str = "preset:";
 
@@ -21,9 +19,9 @@ const BUNDLED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/multi
 /// What MODEL stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ModelSource {
-    /// A folder with `config.json` and `model.safetensors`.
+    /// A folder with `config.json` and `model.safetensors`, or several files and `model.safetensors.index.json`.
     Checkpoint(PathBuf),
-    /// A folder with `encoder.onnx` and `decoder.onnx`.
+    /// A folder with `encoder.onnx` and `decoder.onnx`; if it was exported in place, it is a checkpoint as well.
     Exported(PathBuf),
     /// A file.
     File(PathBuf),
@@ -55,22 +53,28 @@ impl ModelSource {
             return Ok(Self::File(path.into()));
         }
         let has = |name: &str| path.join(name).exists();
-        if has(WEIGHTS) {
-            return Ok(Self::Checkpoint(path.into()));
-        }
-        if has(layout::ENCODER) || has(layout::DECODER) {
+        let has_graphs = has(layout::ENCODER) || has(layout::DECODER);
+        let weights = weights_file(path);
+        // Graphs that somebody else put beside a checkpoint are not ours.
+        if has_graphs && (!matches!(weights, Ok(Some(_))) || Account::is_in_place(path)?) {
             return Ok(Self::Exported(path.into()));
         }
-        if has("model.safetensors.index.json") {
-            bail!("{place}: the weights are in several files (model.safetensors.index.json), which is not supported; save them in one");
-        }
-        if has("pytorch_model.bin") {
-            bail!("{place}: the weights are in pytorch_model.bin, which is not read: a pickle runs code; save them as {WEIGHTS}");
+        if weights?.is_some() {
+            return Ok(Self::Checkpoint(path.into()));
         }
         if has("config.json") {
-            bail!("{place}: {WEIGHTS} is missing; expected a checkpoint: {CHECKPOINT}");
+            bail!("{place}: model.safetensors is missing; expected a checkpoint: {CHECKPOINT}");
         }
         bail!("{place}: holds no model; expected a checkpoint ({CHECKPOINT}) or an export ({EXPORT})")
+    }
+
+    /// The same folder as a checkpoint, if it is one: that of an export in place.
+    #[must_use]
+    pub(crate) fn into_checkpoint(self) -> Self {
+        match self {
+            Self::Exported(folder) if matches!(weights_file(&folder), Ok(Some(_))) => Self::Checkpoint(folder),
+            other => other,
+        }
     }
 
     /// The model to translate with where none is named: that of `COGNATE_MODEL`, else the bundled checkpoint.

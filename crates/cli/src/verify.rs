@@ -45,7 +45,7 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
         ModelSource::Exported(_) => {}
         other => bail!("{other}: expected the folder of an export; `cognate export` makes one and verifies it"),
     }
-    let model = options.checkpoint.as_deref().map(|folder| ModelSource::find(folder)?.open(0)).transpose()?;
+    let model = options.checkpoint.as_deref().map(|folder| ModelSource::find(folder)?.into_checkpoint().open(0)).transpose()?;
     let passed = verify(&options.folder, model.as_ref(), out)?;
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -53,6 +53,7 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
 /// Verifies the exported `folder` against `source`, or against the weights in the folder; prints the report and stores it in
 /// `cognate.json`. Returns whether every runtime stayed within the bounds.
 pub(crate) fn verify(folder: &Path, source: Option<&Model>, out: &mut dyn Write) -> Result<bool> {
+    Account::check(folder)?;
     let read_back;
     let model = match source {
         Some(model) => model,

@@ -49,6 +49,8 @@ const LONGEST_SOURCE: usize = 4096;
 impl Translator {
     /// Loads the model as the options say. What is wrong with small files is found before large ones are touched.
     pub(crate) fn load(source: &ModelSource, options: &Options) -> Result<Self> {
+        // Beside graphs in place lie the weights that the reference evaluator takes.
+        let source = &if options.engine == Engine::Reference { source.clone().into_checkpoint() } else { source.clone() };
         let folder = folder(source)?;
         Account::check(folder)?;
         let config_json = layout::read(&folder.join(layout::CONFIG))?;

@@ -66,9 +66,16 @@ fn weights_in_a_form_that_is_not_read() {
     fs::remove_file(folder.path().join("model.safetensors")).unwrap();
     assert_snapshot!(error_of(&folder), @"cognate: error: DIR: model.safetensors is missing; expected a checkpoint: config.json, model.safetensors, tokenizer.json");
     fs::write(folder.path().join("pytorch_model.bin"), "").unwrap();
-    assert_snapshot!(error_of(&folder), @"cognate: error: DIR: the weights are in pytorch_model.bin, which is not read: a pickle runs code; save them as model.safetensors");
-    fs::write(folder.path().join("model.safetensors.index.json"), "{}").unwrap();
-    assert_snapshot!(error_of(&folder), @"cognate: error: DIR: the weights are in several files (model.safetensors.index.json), which is not supported; save them in one");
+    assert_snapshot!(error_of(&folder), @r#"cognate: error: DIR: the weights are in pytorch_model.bin, which is not read: a pickle runs code; convert it once with transformers: python -c "from transformers import AutoModelForSeq2SeqLM as M; M.from_pretrained('DIR').save_pretrained('DIR')""#);
+    fs::write(
+        folder.path().join("model.safetensors.index.json"),
+        r#"{"weight_map": {"shared.weight": "model-00001-of-00002.safetensors"}}"#,
+    )
+    .unwrap();
+    assert_snapshot!(error_of(&folder), @"
+    cognate: error: DIR/model.safetensors.index.json: the checkpoint is not whole
+      model-00001-of-00002.safetensors: missing, and with it 1 of the tensors
+    ");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 mod errors;
 mod export;
 mod help;
+mod in_place;
 mod multi30k;
 mod show;
 mod translate;

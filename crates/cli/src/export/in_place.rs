@@ -1,0 +1,66 @@
+//! `cognate export --in-place`: graphs beside the checkpoint, which point into its weights.
+//!
+//! Of the weights only the headers are read, so time and memory do not grow with them.
+
+use super::{Options, attentions, existing, graph_accounts, name, sizes, warn_of_missing_tokenizer};
+use crate::account::{self, Account, Origin, Stamp};
+use crate::source::ModelSource;
+use crate::{amounts, layout};
+use anyhow::{Result, bail};
+use cognate_export::Additions;
+use cognate_model::Model;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// All that such an export writes.
+const FILES: [&str; 4] = [layout::ENCODER, layout::DECODER, layout::GENERATED, account::FILE];
+
+/// Runs the command.
+pub(super) fn run(options: &Options, source: &ModelSource, start: Instant, out: &mut dyn Write) -> Result<ExitCode> {
+    let ModelSource::Checkpoint(checkpoint) = source else {
+        bail!("--in-place: {source} has no weights file for graphs to point into; leave it out and name a folder to write");
+    };
+    let model = Model::open(checkpoint)?;
+    if options.force {
+        refuse_foreign(checkpoint)?;
+    }
+    let mut folder = Additions::create(checkpoint, existing(options))?;
+    folder.replaces(&FILES);
+    layout::write_graphs_in_place(&model, attentions(options), &name(source), &mut folder)?;
+    let files = stamps(&model)?;
+    let origin = Origin::CheckpointInPlace { name: name(source), files: files.clone() };
+    let account = Account::new(origin, model.parameters(), graph_accounts(folder.path())?);
+    folder.write(account::FILE, account.to_json()?.as_bytes())?;
+    let report = folder.commit()?;
+    warn_of_missing_tokenizer(checkpoint);
+
+    let elapsed = amounts::duration(start.elapsed());
+    writeln!(out, "{source} in place in {elapsed}\n{}", sizes(&report))?;
+    let names: Vec<_> = files.keys().map(String::as_str).collect();
+    let bytes = amounts::bytes(files.values().map(|stamp| stamp.bytes).sum());
+    let (weights, stay) = match names.as_slice() {
+        [one] => ((*one).to_owned(), "stays"),
+        several => (format!("{} files", several.len()), "stay"),
+    };
+    writeln!(out, "{weights}, {bytes}, {stay} where the graphs find the weights; they were neither looked at nor verified:")?;
+    writeln!(out, "`cognate verify {}` does both", checkpoint.display())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Fails if a file of a name that would be replaced was not written by an export in place, which always leaves an account.
+fn refuse_foreign(checkpoint: &Path) -> Result<()> {
+    let Some(taken) = FILES.iter().map(|file| checkpoint.join(file)).find(|path| path.symlink_metadata().is_ok()) else { return Ok(()) };
+    if Account::is_in_place(checkpoint)? {
+        return Ok(());
+    }
+    bail!("{}: no export in place wrote this; move it away, or export to a folder of its own", taken.display())
+}
+
+/// What the files of the weights are like, by name.
+fn stamps(model: &Model) -> Result<BTreeMap<String, Stamp>> {
+    let files = super::weights_files(model).into_iter();
+    files.map(|path| Ok((path.file_name().unwrap_or_default().to_string_lossy().into_owned(), Stamp::of(&path)?))).collect()
+}

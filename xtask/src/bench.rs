@@ -2,6 +2,7 @@
 
 mod checkpoint;
 mod export;
+mod in_place;
 mod process;
 mod statistics;
 

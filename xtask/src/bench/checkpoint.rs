@@ -1,4 +1,5 @@
-//! A MarianMT checkpoint of the base shape with seeded random weights, in Hugging Face form: 60.6 million parameters, 242 MB.
+//! MarianMT checkpoints in Hugging Face form: one of the base shape with seeded random weights (60.6 million parameters,
+//! 242 MB), and one of the size of M2M100 with 1.2 billion (4.96 GB) whose weights are a hole in the file.
 //!
 //! Written by hand and streamed, so that this program stays small: eight bytes of length, a JSON header with each
 //! tensor's type, shape and place, then the values. Names and order are those of `save_pretrained`.
@@ -12,11 +13,19 @@ use serde_json::{Map, Value, json};
 
 use crate::workspace::Workspace;
 
-const D_MODEL: usize = 512;
-const D_FF: usize = 2048;
-const HEADS: usize = 8;
-const LAYERS: usize = 6;
-const VOCAB: usize = 32_000;
+/// The sizes of a model; layers are those of each side.
+#[derive(Clone, Copy)]
+struct Shape {
+    d_model: usize,
+    d_ff: usize,
+    heads: usize,
+    layers: usize,
+    vocab: usize,
+}
+
+const BASE: Shape = Shape { d_model: 512, d_ff: 2048, heads: 8, layers: 6, vocab: 32_000 };
+/// As M2M100 with 1.2 billion parameters (Fan et al. 2020).
+const LARGE: Shape = Shape { d_model: 1024, d_ff: 8192, heads: 16, layers: 24, vocab: 128_112 };
 const POSITIONS: usize = 512;
 
 /// The bundled checkpoint's tokenizer serves: its 8,000 pieces are among the 32,000.
@@ -29,21 +38,40 @@ pub(crate) struct Checkpoint {
     pub(crate) parameters: u64,
 }
 
-/// The checkpoint under the target folder, written when it is not there yet.
+/// The checkpoint of the base shape under the target folder, written when it is not there yet.
 pub(crate) fn marian_base(workspace: &Workspace) -> Result<Checkpoint> {
-    let folder = workspace.target("bench/marian-base");
+    checkpoint(workspace, "marian-base", BASE, write)
+}
+
+/// The large checkpoint, likewise. Its weights are zeros that take no room on the disk: nobody is to read them.
+pub(crate) fn marian_large(workspace: &Workspace) -> Result<Checkpoint> {
+    checkpoint(workspace, "marian-large", LARGE, |path, header, tensors| {
+        let mut file = File::create(path)?;
+        file.write_all(header)?;
+        file.set_len(header.len() as u64 + 4 * tensors.iter().map(Tensor::len).sum::<usize>() as u64)?;
+        Ok(file.sync_all()?)
+    })
+}
+
+fn checkpoint(
+    workspace: &Workspace,
+    name: &str,
+    shape: Shape,
+    fill: impl FnOnce(&Path, &[u8], &[Tensor]) -> Result<()>,
+) -> Result<Checkpoint> {
+    let folder = workspace.target("bench").join(name);
     let weights = folder.join("model.safetensors");
-    let tensors = tensors();
+    let tensors = tensors(shape);
     let parameters = tensors.iter().map(Tensor::len).sum::<usize>() as u64;
     let header = header(&tensors)?;
     let wanted = header.len() as u64 + 4 * parameters;
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     if !weights.metadata().is_ok_and(|present| present.len() == wanted) {
         let partial = folder.join("model.safetensors.partial");
-        write(&partial, &header, &tensors).with_context(|| partial.display().to_string())?;
+        fill(&partial, &header, &tensors).with_context(|| partial.display().to_string())?;
         fs::rename(&partial, &weights).with_context(|| weights.display().to_string())?;
     }
-    write_json(&folder.join("config.json"), &config())?;
+    write_json(&folder.join("config.json"), &config(shape))?;
     write_json(&folder.join("generation_config.json"), &generation_config())?;
     for name in TOKENIZER {
         let bundled = workspace.root().join("testdata/multi30k-en-de").join(name);
@@ -52,21 +80,22 @@ pub(crate) fn marian_base(workspace: &Workspace) -> Result<Checkpoint> {
     Ok(Checkpoint { folder, weights, parameters })
 }
 
-fn config() -> Value {
+fn config(shape: Shape) -> Value {
+    let Shape { d_model, d_ff, heads, layers, vocab } = shape;
     json!({
         "architectures": ["MarianMTModel"],
         "model_type": "marian",
-        "d_model": D_MODEL,
-        "encoder_layers": LAYERS,
-        "decoder_layers": LAYERS,
-        "num_hidden_layers": LAYERS,
-        "encoder_attention_heads": HEADS,
-        "decoder_attention_heads": HEADS,
-        "encoder_ffn_dim": D_FF,
-        "decoder_ffn_dim": D_FF,
+        "d_model": d_model,
+        "encoder_layers": layers,
+        "decoder_layers": layers,
+        "num_hidden_layers": layers,
+        "encoder_attention_heads": heads,
+        "decoder_attention_heads": heads,
+        "encoder_ffn_dim": d_ff,
+        "decoder_ffn_dim": d_ff,
         "activation_function": "swish",
-        "vocab_size": VOCAB,
-        "decoder_vocab_size": VOCAB,
+        "vocab_size": vocab,
+        "decoder_vocab_size": vocab,
         "max_position_embeddings": POSITIONS,
         "scale_embedding": true,
         "share_encoder_decoder_embeddings": true,
@@ -101,13 +130,14 @@ impl Tensor {
 }
 
 /// Every parameter, in the order of the file: by name.
-fn tensors() -> Vec<Tensor> {
+fn tensors(shape: Shape) -> Vec<Tensor> {
+    let Shape { d_model, d_ff, layers, vocab, .. } = shape;
     let mut tensors = Vec::new();
     let mut add = |name: String, shape: &[usize]| tensors.push(Tensor { name, shape: shape.to_vec() });
-    add("final_logits_bias".into(), &[1, VOCAB]);
-    add("model.shared.weight".into(), &[VOCAB, D_MODEL]);
+    add("final_logits_bias".into(), &[1, vocab]);
+    add("model.shared.weight".into(), &[vocab, d_model]);
     for (side, attentions) in [("encoder", &["self_attn"][..]), ("decoder", &["self_attn", "encoder_attn"])] {
-        for layer_index in 0..LAYERS {
+        for layer_index in 0..layers {
             let layer = format!("model.{side}.layers.{layer_index}");
             let mut affine = |name: &str, shape: &[usize]| {
                 add(format!("{layer}.{name}.weight"), shape);
@@ -115,13 +145,13 @@ fn tensors() -> Vec<Tensor> {
             };
             for attention in attentions {
                 for projection in ["q_proj", "k_proj", "v_proj", "out_proj"] {
-                    affine(&format!("{attention}.{projection}"), &[D_MODEL, D_MODEL]);
+                    affine(&format!("{attention}.{projection}"), &[d_model, d_model]);
                 }
-                affine(&format!("{attention}_layer_norm"), &[D_MODEL]);
+                affine(&format!("{attention}_layer_norm"), &[d_model]);
             }
-            affine("fc1", &[D_FF, D_MODEL]);
-            affine("fc2", &[D_MODEL, D_FF]);
-            affine("final_layer_norm", &[D_MODEL]);
+            affine("fc1", &[d_ff, d_model]);
+            affine("fc2", &[d_model, d_ff]);
+            affine("final_layer_norm", &[d_model]);
         }
     }
     tensors.sort_by(|a, b| a.name.cmp(&b.name));
@@ -178,8 +208,9 @@ mod tests {
 
     #[test]
     fn the_shape_is_marian_base() {
-        let tensors = tensors();
+        let tensors = tensors(BASE);
         assert_eq!(tensors.iter().map(Tensor::len).sum::<usize>(), 60_554_496);
+        assert!(super::tensors(LARGE).iter().map(Tensor::len).sum::<usize>() > 1_200_000_000);
         assert_eq!(tensors[0].name, "final_logits_bias");
         assert_eq!(tensors[1].name, "model.decoder.layers.0.encoder_attn.k_proj.bias");
         assert!(tensors.iter().any(|tensor| tensor.name == "model.encoder.layers.5.fc2.weight" && tensor.shape == [512, 2048]));
@@ -193,14 +224,14 @@ mod tests {
         let real: Map<String, Value> = serde_json::from_slice(&file[8..8 + length]).unwrap();
         // The bundled one has 4 layers a side.
         let shallow = |name: &&String| !name.contains("layers.4.") && !name.contains("layers.5.");
-        let made = tensors();
+        let made = tensors(BASE);
         let made: Vec<&String> = made.iter().map(|tensor| &tensor.name).filter(shallow).collect();
         assert_eq!(made, real.keys().skip(1).collect::<Vec<_>>());
     }
 
     #[test]
     fn the_header_is_aligned_and_ends_with_the_last_value() {
-        let tensors = tensors();
+        let tensors = tensors(BASE);
         let header = header(&tensors).unwrap();
         assert!(header.len().is_multiple_of(8));
         let json: Map<String, Value> = serde_json::from_slice(&header[8..]).unwrap();

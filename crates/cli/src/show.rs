@@ -49,7 +49,9 @@ enum GraphName {
 
 /// Runs the command.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
-    let source = ModelSource::find(&options.model)?;
+    let found = ModelSource::find(&options.model)?;
+    // Beside graphs in place lies the checkpoint that has the graphs of the language.
+    let source = if options.graph.is_some() { found.into_checkpoint() } else { found };
     match (&source, options.graph) {
         (ModelSource::Checkpoint(_) | ModelSource::Preset(_), Some(name)) => write!(out, "{}", graph(&source.open(0)?, name)?)?,
         (ModelSource::Checkpoint(_) | ModelSource::Preset(_), None) => model(&source, &source.open(0)?, out)?,

@@ -104,6 +104,8 @@ fn a_checkpoint_is_exported_in_place_and_translates_as_before() {
         model-00002-of-00002.safetensors, 6.3 MB
     ");
     assert!(shown.contains("verification passed"), "{shown}");
+    let graph = |model: &Path| run(&["show", text(model), "--graph", "step"]).ok();
+    assert_eq!(graph(shards.path()), graph(&bundled_checkpoint()));
 }
 
 fn folder_name(folder: &TempDir) -> String {

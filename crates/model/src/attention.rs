@@ -88,9 +88,12 @@ fn attend<'g>(config: &Config, q: Tensor<'g>, memory: KeyValue<'g>, mask: Tensor
     let d_k = last(q).as_constant().unwrap_or(1) as f32;
     // Half of the scale on each side, as PyTorch does: products stay in the range of f16. ONNX Runtime fuses both into
     // the product.
-    let scale = d_k.powf(-0.25);
-    let (q, key) = if config.scale_attention { (q * scale, memory.key.t() * scale) } else { (q, memory.key.t()) };
-    let scores = q.matmul(key);
+    let scores = if config.scale_attention {
+        let scale = q.builder().scalar(d_k.powf(-0.25));
+        (q * scale).matmul(memory.key.t() * scale)
+    } else {
+        q.matmul(memory.key.t())
+    };
     let weights = (scores + mask).softmax();
     (weights.matmul(memory.value), weights)
 }

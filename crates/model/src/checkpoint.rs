@@ -73,7 +73,8 @@ impl Checkpoint {
                 },
             }
         }
-        let mut left: Vec<_> = self.tensors.keys().filter(|name| !used.contains(name.as_str()) && !naming.is_left_over(name)).cloned().collect();
+        let mut left: Vec<_> =
+            self.tensors.keys().filter(|name| !used.contains(name.as_str()) && !naming.is_left_over(name)).cloned().collect();
         if unused == Unused::Refuse {
             problems.extend(left.drain(..).map(|name| format!("{name}: in the file, but not in the model of config.json")));
         }

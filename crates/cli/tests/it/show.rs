@@ -11,13 +11,14 @@ fn a_checkpoint() {
 #[test]
 fn a_preset() {
     let shown = run(&["show", "preset:base"]).ok();
-    assert_snapshot!(shown.lines().take(10).collect::<Vec<_>>().join("\n"), @"
+    assert_snapshot!(shown.lines().take(11).collect::<Vec<_>>().join("\n"), @"
     preset:base
       family       cognate
       d_model      512
-      encoder      6 layers, 8 heads, d_ff 2048
-      decoder      6 layers, 8 heads, d_ff 2048
-      activation   relu
+      encoder      6 layers, 8 heads of 64, d_ff 2048
+      decoder      6 layers, 8 heads of 64, d_ff 2048
+      feed-forward relu
+      normalised   mean and variance, after each sublayer
       vocabulary   37,000 tokens, one table for source, target and output, multiplied by √512
       positions    512, sinusoidal, sines and cosines alternating
       tokens       2 starts, 0 ends, 2 pads

@@ -1,12 +1,12 @@
-//! `testdata/golden/marian`: tokens and scores of transformers' `generate`.
+//! `testdata/golden`: tokens and scores of transformers' `generate`, for every family.
 
 use cognate_generate::{Hypothesis, SessionDecoder, Settings, generate};
 use cognate_model::{Attentions, Model};
 use cognate_runtime::{Options, Reference, Runtime, Source};
-use cognate_testing::{Golden, golden};
+use cognate_testing::{Golden, golden, golden_models};
 
-fn decode(change: impl Fn(&mut Settings)) -> (Golden, Settings, Vec<Hypothesis>) {
-    let (folder, expected) = (golden("marian"), Golden::open("marian"));
+fn decode(name: &str, change: impl Fn(&mut Settings)) -> (Golden, Settings, Vec<Hypothesis>) {
+    let (folder, expected) = (golden(name), Golden::open(name));
     let model = Model::open(&folder).unwrap();
     let text = std::fs::read_to_string(folder.join("generation_config.json")).unwrap();
     let mut settings = Settings::from_json(model.config_json(), Some(&text), model.config().max_positions).unwrap();
@@ -39,21 +39,26 @@ fn reference(row: &[i64], settings: &Settings) -> Vec<i64> {
 
 #[test]
 fn greedy_tokens_equal_transformers() {
-    let (expected, settings, hypotheses) = decode(|_| {});
-    let rows = expected.ids("greedy");
-    for (hypothesis, row) in hypotheses.iter().zip(rows.data.chunks(rows.shape[1])) {
-        assert_eq!(hypothesis.tokens, reference(row, &settings), "margin {:e}", hypothesis.margin);
+    for name in golden_models() {
+        let (expected, settings, hypotheses) = decode(&name, |settings| settings.num_beams = 1);
+        let rows = expected.ids("greedy");
+        for (hypothesis, row) in hypotheses.iter().zip(rows.data.chunks(rows.shape[1])) {
+            assert_eq!(hypothesis.tokens, reference(row, &settings), "{name}: margin {:e}", hypothesis.margin);
+        }
     }
 }
 
 #[test]
 fn beam_search_equals_transformers() {
-    let (expected, settings, hypotheses) = decode(|settings| settings.num_beams = 4);
-    let (rows, scores) = (expected.ids("beam4"), expected.floats("beam4_scores"));
-    // Four hypotheses a sentence, the best first.
-    for (sentence, hypothesis) in hypotheses.iter().enumerate() {
-        let row = rows.data.chunks(rows.shape[1]).nth(4 * sentence).unwrap();
-        assert_eq!(hypothesis.tokens, reference(row, &settings));
-        assert!((hypothesis.score - scores.data[4 * sentence]).abs() < 1e-4, "{} {}", hypothesis.score, scores.data[4 * sentence]);
+    for name in golden_models() {
+        let (expected, settings, hypotheses) = decode(&name, |settings| settings.num_beams = 4);
+        let (rows, scores) = (expected.ids("beam4"), expected.floats("beam4_scores"));
+        // Four hypotheses a sentence, the best first.
+        for (sentence, hypothesis) in hypotheses.iter().enumerate() {
+            let row = rows.data.chunks(rows.shape[1]).nth(4 * sentence).unwrap();
+            assert_eq!(hypothesis.tokens, reference(row, &settings), "{name}");
+            let difference = (hypothesis.score - scores.data[4 * sentence]).abs();
+            assert!(difference < 1e-4, "{name}: {} {}", hypothesis.score, scores.data[4 * sentence]);
+        }
     }
 }

@@ -31,7 +31,7 @@ const ACTIVATIONS: [(&str, Activation); 20] = [
 pub(super) fn activation(fields: &Fields, field: &str, name: &str) -> Activation {
     let known = ACTIVATIONS.iter().find(|(known, _)| *known == name).map(|(_, activation)| *activation);
     known.unwrap_or_else(|| {
-        fields.wrong(format!("{field} {name:?} is not supported; expected one of {}", ACTIVATIONS.map(|(name, _)| name).join(", ")));
+        fields.refuse(format!("{field} {name:?} is not supported; expected one of {}", ACTIVATIONS.map(|(name, _)| name).join(", ")));
         Activation::Relu
     })
 }

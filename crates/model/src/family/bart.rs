@@ -56,7 +56,7 @@ pub(super) fn config(family: Bart, fields: &Fields) -> Config {
     let stack = |names: &StackNames| {
         let heads = fields.size(names.heads);
         if heads == 0 || !d_model.is_multiple_of(heads) {
-            fields.wrong(format!("d_model {d_model} is not divisible by {} {heads}", names.heads));
+            fields.contradict(format!("d_model {d_model} is not divisible by {} {heads}", names.heads));
         }
         let d_k = d_model.checked_div(heads).unwrap_or(1).max(1);
         Stack { n_layers: fields.size(names.n_layers), heads, d_k, d_ff: fields.size(names.d_ff) }
@@ -69,7 +69,7 @@ pub(super) fn config(family: Bart, fields: &Fields) -> Config {
     let positions = match (family, fields.text("position_embedding_type")) {
         (Bart::Cognate, Some("learned")) => Positions::Learned { offset: 0 },
         (Bart::Cognate, Some(other)) if other != "sinusoidal" => {
-            fields.wrong(format!("position_embedding_type {other:?} is not supported; expected \"sinusoidal\" or \"learned\""));
+            fields.refuse(format!("position_embedding_type {other:?} is not supported; expected \"sinusoidal\" or \"learned\""));
             implied.positions
         }
         _ => implied.positions,
@@ -106,9 +106,9 @@ pub(super) fn config(family: Bart, fields: &Fields) -> Config {
         pad_token: fields.size("pad_token_id"),
     };
     if family == Bart::Cognate && config.output == OutputProjection::Own {
-        fields.wrong("tie_word_embeddings false is not supported for \"cognate\"; expected true");
+        fields.refuse("tie_word_embeddings false is not supported for \"cognate\"; expected true");
     }
-    config.check(&NAMES, |problem| fields.wrong(problem));
+    config.check(&NAMES, |problem| fields.contradict(problem));
     config
 }
 
@@ -119,7 +119,7 @@ fn marian_embeddings(fields: &Fields, vocab: usize) -> (Embeddings, usize) {
         return (Embeddings::Separate, target);
     }
     if target != vocab {
-        fields.wrong(format!("decoder_vocab_size {target} is not vocab_size {vocab}, though embeddings are shared"));
+        fields.contradict(format!("decoder_vocab_size {target} is not vocab_size {vocab}, though embeddings are shared"));
     }
     (Embeddings::Shared, vocab)
 }

@@ -7,7 +7,17 @@ use std::cell::RefCell;
 /// [`Fields::finish`] then fails.
 pub(super) struct Fields {
     object: Map<String, Value>,
-    problems: RefCell<Vec<String>>,
+    problems: RefCell<Problems>,
+}
+
+#[derive(Default)]
+struct Problems {
+    /// Fields that could not be read.
+    unread: Vec<String>,
+    /// Values that are not supported.
+    refused: Vec<String>,
+    /// Values that cannot stand together; of no meaning where a field could not be read.
+    contradictions: Vec<String>,
 }
 
 impl Fields {
@@ -17,23 +27,41 @@ impl Fields {
 
     /// Everything that was wrong, if anything was.
     pub(super) fn finish(self) -> Result<(), String> {
-        let problems = self.problems.into_inner();
-        match problems.as_slice() {
+        let Problems { unread, refused, contradictions } = self.problems.into_inner();
+        let contradictions = if unread.is_empty() { contradictions } else { Vec::new() };
+        match [unread, refused, contradictions].concat().as_slice() {
             [] => Ok(()),
             [only] => Err(only.clone()),
             several => Err(format!("{} fields are wrong\n  {}", several.len(), several.join("\n  "))),
         }
     }
 
-    pub(super) fn wrong(&self, problem: impl Into<String>) {
-        self.problems.borrow_mut().push(problem.into());
+    /// Records a value that is not supported.
+    pub(super) fn refuse(&self, problem: impl Into<String>) {
+        self.problems.borrow_mut().refused.push(problem.into());
+    }
+
+    /// Records values that cannot stand together.
+    pub(super) fn contradict(&self, problem: impl Into<String>) {
+        let problem = problem.into();
+        let contradictions = &mut self.problems.borrow_mut().contradictions;
+        if !contradictions.contains(&problem) {
+            contradictions.push(problem);
+        }
+    }
+
+    fn unread(&self, problem: String) {
+        let unread = &mut self.problems.borrow_mut().unread;
+        if !unread.contains(&problem) {
+            unread.push(problem);
+        }
     }
 
     /// A whole number; it has to be there.
     pub(super) fn size(&self, field: &str) -> usize {
         self.optional_size(field).unwrap_or_else(|| {
             if self.present(field).is_none() {
-                self.wrong(format!("{field} is missing; expected a whole number"));
+                self.unread(format!("{field} is missing; expected a whole number"));
             }
             1
         })
@@ -63,7 +91,7 @@ impl Fields {
     /// Refuses every value but `wanted`, which is also what a missing field means.
     pub(super) fn refuse_other(&self, field: &str, wanted: bool) {
         if self.flag(field, wanted) != wanted {
-            self.wrong(format!("{field} {} is not supported; expected {wanted}", !wanted));
+            self.refuse(format!("{field} {} is not supported; expected {wanted}", !wanted));
         }
     }
 
@@ -79,10 +107,7 @@ impl Fields {
         let value = self.present(field)?;
         let converted = convert(value);
         if converted.is_none() {
-            let problem = format!("{field} wants {expected}, found {value}");
-            if !self.problems.borrow().contains(&problem) {
-                self.wrong(problem);
-            }
+            self.unread(format!("{field} wants {expected}, found {value}"));
         }
         converted
     }

@@ -46,7 +46,7 @@ pub(super) fn config(family: T5, fields: &Fields) -> Config {
         eos_token: fields.size("eos_token_id"),
         pad_token: fields.size("pad_token_id"),
     };
-    config.check(&NAMES, |problem| fields.wrong(problem));
+    config.check(&NAMES, |problem| fields.contradict(problem));
     config
 }
 
@@ -60,7 +60,7 @@ fn feed_forward(family: T5, fields: &Fields) -> (Activation, bool) {
         Some(("gated", "gelu")) => (true, "gelu_new"),
         Some(("gated", act)) if !act.contains('-') => (true, act),
         Some(_) => {
-            fields.wrong(format!("feed_forward_proj {projection:?} is not supported; expected \"ACTIVATION\" or \"gated-ACTIVATION\""));
+            fields.refuse(format!("feed_forward_proj {projection:?} is not supported; expected \"ACTIVATION\" or \"gated-ACTIVATION\""));
             return (Activation::Relu, false);
         }
     };

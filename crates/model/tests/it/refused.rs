@@ -30,18 +30,35 @@ fn config(field: &str, value: &str) -> String {
 
 #[test]
 fn configurations() {
-    assert_snapshot!(config("d_model", "33"), @"config.json: d_model 33 is not divisible by encoder_attention_heads 4");
-    assert_snapshot!(config("model_type", "\"bert\""), @r#"config.json: model_type "bert" is not supported; expected "marian" or "cognate""#);
-    assert_snapshot!(config("activation_function", "\"softplus\""), @r#"config.json: activation_function "softplus" is not supported; expected one of relu, gelu, swish, silu, tanh"#);
+    assert_snapshot!(config("d_model", "33"), @"
+    config.json: 3 fields are wrong
+      d_model 33 is not divisible by encoder_attention_heads 4
+      d_model 33 is not divisible by decoder_attention_heads 4
+      d_model wants an even number for sinusoidal positions, found 33
+    ");
+    assert_snapshot!(config("model_type", "\"bert\""), @r#"config.json: model_type "bert" is not supported; expected one of bart, blenderbot, blenderbot-small, cognate, m2m_100, marian, mbart, mt5, pegasus, plbart, t5, umt5"#);
+    assert_snapshot!(config("activation_function", "\"softplus\""), @r#"config.json: activation_function "softplus" is not supported; expected one of gelu, gelu_10, gelu_new, gelu_accurate, gelu_fast, gelu_python, gelu_python_tanh, gelu_pytorch_tanh, laplace, leaky_relu, linear, mish, quick_gelu, relu, relu2, relu6, sigmoid, swish, silu, tanh"#);
     assert_snapshot!(config("decoder_layers", "0"), @"config.json: decoder_layers wants 1 to 16777216, found 0");
     assert_snapshot!(config("decoder_layers", "100000"), @"config.json: decoder_layers wants at most 1024, found 100000");
     assert_snapshot!(config("eos_token_id", "120"), @"config.json: eos_token_id 120 is outside the vocabulary of 120");
-    assert_snapshot!(config("vocab_size", "-1"), @"config.json: vocab_size: invalid value: integer `-1`, expected usize");
-    assert_snapshot!(config("decoder_vocab_size", "99"), @"config.json: decoder_vocab_size 99 is not supported; expected vocab_size 120");
-    assert_snapshot!(config("tie_word_embeddings", "false"), @"config.json: tie_word_embeddings false is not supported; expected true");
+    assert_snapshot!(config("vocab_size", "-1"), @"config.json: vocab_size wants a whole number, found -1");
+    assert_snapshot!(config("decoder_vocab_size", "99"), @"config.json: decoder_vocab_size 99 is not vocab_size 120, though embeddings are shared");
+    assert_snapshot!(config("is_encoder_decoder", "false"), @"config.json: is_encoder_decoder false is not supported; expected true");
+    assert_snapshot!(config("tie_word_embeddings", "1"), @"config.json: tie_word_embeddings wants true or false, found 1");
     let folder = |text: &'static str| refused(move |folder| fs::write(folder.join("config.json"), text).unwrap());
     assert_snapshot!(folder("{"), @"config.json: not JSON: EOF while parsing an object at line 1 column 1");
-    assert_snapshot!(folder("{}"), @r#"config.json: model_type is missing; expected "marian" or "cognate""#);
+    assert_snapshot!(folder("{}"), @"config.json: model_type is missing; expected one of bart, blenderbot, blenderbot-small, cognate, m2m_100, marian, mbart, mt5, pegasus, plbart, t5, umt5");
+    assert_snapshot!(folder("[]"), @"config.json: expected a JSON object");
+}
+
+#[test]
+fn everything_wrong_with_a_configuration_is_told_at_once() {
+    let message = refused(|folder| {
+        let text = r#"{"model_type": "t5", "vocab_size": 120, "d_model": "wide", "d_kv": 8, "d_ff": 0, "num_heads": 4,
+            "relative_attention_num_buckets": 2, "feed_forward_proj": "gated-softplus", "layer_norm_epsilon": -1, "pad_token_id": 120}"#;
+        fs::write(folder.join("config.json"), text).unwrap();
+    });
+    assert_snapshot!(message);
 }
 
 #[test]

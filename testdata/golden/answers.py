@@ -6,7 +6,7 @@ import torch
 import transformers
 from torch.overrides import TorchFunctionMode
 
-SOURCE_LENGTHS = [11, 7, 4]
+SOURCE_LENGTHS = (11, 7, 4)
 TARGET_LENGTH = 7
 MAX_NEW_TOKENS = 24
 NUM_BEAMS = 4
@@ -28,31 +28,31 @@ class StayDouble(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def draw_inputs(config, seed):
-    """Sources of 11, 7 and 4 tokens, each ending in eos and padded right, and a target prefix for teacher forcing."""
+def draw_inputs(model, seed, source_lengths=SOURCE_LENGTHS, target_length=TARGET_LENGTH):
+    """Sources of random tokens, each ending in eos and padded right, and a target prefix for teacher forcing."""
     generator = torch.Generator().manual_seed(seed)
-    pad, eos = config.pad_token_id, config.eos_token_id
-    ordinary = torch.tensor([i for i in range(config.vocab_size) if i not in (pad, eos)])
+    pad, eos = model.config.pad_token_id, model.config.eos_token_id
+    source_vocabulary = model.get_encoder().embed_tokens.num_embeddings
+    target_vocabulary = min(model.get_decoder().embed_tokens.num_embeddings, model.lm_head.out_features)
 
-    def tokens(count):
+    def tokens(count, vocabulary):
+        ordinary = torch.tensor([i for i in range(vocabulary) if i not in (pad, eos)])
         return ordinary[torch.randint(len(ordinary), (count,), generator=generator)]
 
-    input_ids = torch.full((len(SOURCE_LENGTHS), max(SOURCE_LENGTHS)), pad)
+    input_ids = torch.full((len(source_lengths), max(source_lengths)), pad)
     attention_mask = torch.zeros_like(input_ids)
-    decoder_input_ids = torch.full((len(SOURCE_LENGTHS), TARGET_LENGTH), config.decoder_start_token_id)
-    for row, length in enumerate(SOURCE_LENGTHS):
-        input_ids[row, : length - 1] = tokens(length - 1)
+    decoder_input_ids = torch.full((len(source_lengths), target_length), model.config.decoder_start_token_id)
+    for row, length in enumerate(source_lengths):
+        input_ids[row, : length - 1] = tokens(length - 1, source_vocabulary)
         input_ids[row, length - 1] = eos
         attention_mask[row, :length] = 1
-        decoder_input_ids[row, 1:] = tokens(TARGET_LENGTH - 1)
+        decoder_input_ids[row, 1:] = tokens(target_length - 1, target_vocabulary)
     return {"input_ids": input_ids, "attention_mask": attention_mask, "decoder_input_ids": decoder_input_ids}
 
 
-@torch.no_grad()
-def ask(model, inputs):
-    """PyTorch's answers, under the names and shapes of README.md's table."""
+def decode(model, inputs):
+    """The tokens of greedy decoding, and those of beam search with their scores."""
     source = {name: inputs[name] for name in ("input_ids", "attention_mask")}
-    forced = model(**source, decoder_input_ids=inputs["decoder_input_ids"], output_attentions=True)
     greedy = model.generate(**source, max_new_tokens=MAX_NEW_TOKENS, num_beams=1, do_sample=False)
     beams = model.generate(
         **source,
@@ -65,14 +65,20 @@ def ask(model, inputs):
         return_dict_in_generate=True,
         output_scores=True,
     )
+    return {"greedy": greedy, "beam4": beams.sequences, "beam4_scores": beams.sequences_scores}
+
+
+@torch.no_grad()
+def ask(model, inputs):
+    """PyTorch's answers, under the names and shapes of README.md's table."""
+    source = {name: inputs[name] for name in ("input_ids", "attention_mask", "decoder_input_ids")}
+    forced = model(**source, output_attentions=True)
     answers = {
         **inputs,
         "encoder_last_hidden_state": forced.encoder_last_hidden_state,
         "logits": forced.logits,
         "cross_attentions": torch.stack(forced.cross_attentions),
-        "greedy": greedy,
-        "beam4": beams.sequences,
-        "beam4_scores": beams.sequences_scores,
+        **decode(model, inputs),
     }
     return {name: tensor.contiguous() for name, tensor in answers.items()}
 
@@ -91,8 +97,16 @@ def ask_in_double(model, inputs):
     return {name: tensor.contiguous() for name, tensor in answers.items()}
 
 
+@torch.no_grad()
+def tokens_in_double(model, answers):
+    """Whether float64 decodes the same tokens."""
+    with StayDouble():
+        doubles = decode(copy.deepcopy(model).double(), answers)
+    return all(torch.equal(doubles[name], answers[name]) for name in ("greedy", "beam4"))
+
+
 def load_model(folder):
-    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, attn_implementation="eager")
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32)
     return model.eval()
 
 
@@ -118,8 +132,8 @@ def differences(old, new):
 def rounding(singles, doubles):
     """How far f32 is from float64: the largest difference in the unpadded encoder states and in the logits."""
     unpadded = singles["attention_mask"].bool()
-    worst = {}
-    for name in ("encoder_last_hidden_state", "logits"):
-        apart = (singles[name] - doubles[name]).abs()
-        worst[name] = (apart[unpadded] if apart.shape[:2] == unpadded.shape else apart).max().item()
-    return ", ".join(f"{name} {value:.1e}" for name, value in worst.items())
+    states = "encoder_last_hidden_state"
+    return {
+        states: (singles[states] - doubles[states]).abs()[unpadded].max().item(),
+        "logits": (singles["logits"] - doubles["logits"]).abs().max().item(),
+    }

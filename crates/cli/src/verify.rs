@@ -63,7 +63,7 @@ pub(crate) fn verify(folder: &Path, source: Option<&Model>, out: &mut dyn Write)
         }
     };
     let generation = layout::read_if_there(&folder.join(layout::GENERATION))?;
-    let settings = Settings::from_json(model.config_json(), generation.as_deref(), model.config().max_positions)?;
+    let settings = Settings::from_json(model.config_json(), generation.as_deref(), model.config())?;
     let sentences = match folder.join("tokenizer.json").exists() {
         true => {
             let tokenizer = Tokenizer::from_folder(folder)?;

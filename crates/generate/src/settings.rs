@@ -5,6 +5,7 @@
 
 use crate::error::Cause;
 use crate::{Error, Result};
+use cognate_model::Config;
 use serde_json::Value;
 
 /// How to decode.
@@ -22,6 +23,8 @@ pub struct Settings {
     pub forced_eos_token: Option<i64>,
     /// Tokens that are never generated.
     pub banned_tokens: Vec<i64>,
+    /// The fewest tokens that are generated before one may end the sentence.
+    pub min_new_tokens: usize,
     /// The most tokens that are generated, the end token included; at least 1.
     pub max_new_tokens: usize,
     /// Hypotheses kept in beam search; 1 decodes greedily.
@@ -51,7 +54,7 @@ const GENERATION: &str = "generation_config.json";
 const CONFIG: &str = "config.json";
 
 /// Fields with the values for which nothing needs to be done.
-const NEUTRAL: [(&str, &[&str]); 12] = [
+const NEUTRAL: [(&str, &[&str]); 10] = [
     ("do_sample", &["false"]),
     ("num_beam_groups", &["1"]),
     ("penalty_alpha", &[]),
@@ -59,8 +62,6 @@ const NEUTRAL: [(&str, &[&str]); 12] = [
     ("encoder_repetition_penalty", &["1", "1.0"]),
     ("no_repeat_ngram_size", &["0"]),
     ("encoder_no_repeat_ngram_size", &["0"]),
-    ("min_length", &["0", "1"]),
-    ("min_new_tokens", &["0"]),
     ("suppress_tokens", &["[]"]),
     ("begin_suppress_tokens", &["[]"]),
     ("force_words_ids", &["[]"]),
@@ -68,38 +69,38 @@ const NEUTRAL: [(&str, &[&str]); 12] = [
 
 impl Settings {
     /// The settings of a checkpoint: the texts of its `config.json` and, if it has one, its `generation_config.json`.
-    /// Where they name no limit, as many tokens are generated as the decoder has positions, `max_positions`; 512 where it
-    /// has no limit either.
+    /// Where they name no token, `model` does; where they name no limit, as many tokens are generated as the decoder has
+    /// positions, or 512 where it has no limit either.
     ///
     /// # Errors
     /// If a text is no JSON, a field has the wrong type, or asks for what is not supported; the message names file and field.
-    pub fn from_json(config: &str, generation: Option<&str>, max_positions: Option<usize>) -> Result<Self> {
+    pub fn from_json(config: &str, generation: Option<&str>, model: &Config) -> Result<Self> {
         let files = Files { config: parse(CONFIG, config)?, generation: generation.map(|text| parse(GENERATION, text)).transpose()? };
         for (field, neutral) in NEUTRAL {
             if let Some((file, found)) = files.find(field).filter(|(_, found)| !neutral.contains(&found.to_string().as_str())) {
                 return Err(refuse(file, field, found, "the default; leave it out"));
             }
         }
-        let eos_tokens = files.tokens("eos_token_id")?;
+        let mut eos_tokens = files.tokens("eos_token_id")?;
         if eos_tokens.is_empty() {
-            return Err(Cause::Missing { file: CONFIG, field: "eos_token_id" }.into());
+            eos_tokens.push(model.eos_token as i64);
         }
-        // As transformers falls back.
-        let start = files.token("decoder_start_token_id")?.or(files.token("bos_token_id")?);
+        // The start token counts in lengths without `new` in their names.
+        let min_length = files.count("min_length")?.unwrap_or(0).saturating_sub(1);
         let limit = match (files.size("max_new_tokens")?, files.size("max_length")?) {
             (Some(new), _) => new,
-            // The start token counts in `max_length`.
             (None, Some(length)) => length - 1,
-            (None, None) => max_positions.unwrap_or(UNLIMITED),
+            (None, None) => model.max_positions.unwrap_or(UNLIMITED),
         };
         Ok(Self {
-            start_token: start.ok_or(Cause::Missing { file: CONFIG, field: "decoder_start_token_id" })?,
-            pad_token: files.token("pad_token_id")?.unwrap_or(eos_tokens[0]),
+            start_token: files.token("decoder_start_token_id")?.unwrap_or(model.start_token as i64),
+            pad_token: files.token("pad_token_id")?.unwrap_or(model.pad_token as i64),
             eos_tokens,
             forced_bos_token: files.token("forced_bos_token_id")?,
             forced_eos_token: files.token("forced_eos_token_id")?,
             banned_tokens: files.banned()?,
-            max_new_tokens: limit.clamp(1, max_positions.unwrap_or(usize::MAX)),
+            min_new_tokens: files.count("min_new_tokens")?.unwrap_or(min_length),
+            max_new_tokens: limit.clamp(1, model.max_positions.unwrap_or(usize::MAX)),
             num_beams: files.size("num_beams")?.unwrap_or(1),
             length_penalty: files.number("length_penalty")?.unwrap_or(1.0),
             early_stopping: files.early_stopping()?,
@@ -141,6 +142,11 @@ impl Files {
     fn size(&self, field: &'static str) -> Result<Option<usize>> {
         let convert = |value: &Value| value.as_u64().filter(|&size| size > 0).and_then(|size| usize::try_from(size).ok());
         self.read(field, "a positive number", convert)
+    }
+
+    /// A number that may be zero.
+    fn count(&self, field: &'static str) -> Result<Option<usize>> {
+        self.read(field, "a number of tokens", |value| value.as_u64().and_then(|size| usize::try_from(size).ok()))
     }
 
     fn number(&self, field: &'static str) -> Result<Option<f32>> {
@@ -186,6 +192,13 @@ impl Settings {
         for &token in &self.banned_tokens {
             if let Some(score) = usize::try_from(token).ok().and_then(|token| scores.get_mut(token)) {
                 *score = f32::NEG_INFINITY;
+            }
+        }
+        if step < self.min_new_tokens {
+            for &token in &self.eos_tokens {
+                if let Some(score) = usize::try_from(token).ok().and_then(|token| scores.get_mut(token)) {
+                    *score = f32::NEG_INFINITY;
+                }
             }
         }
         let first = self.forced_bos_token.filter(|_| step == 0);

@@ -5,7 +5,7 @@ mod files;
 pub use self::files::weights_file;
 
 use self::files::{Stored, Tensors};
-use crate::family::Naming;
+use crate::family::{Naming, Rows};
 use crate::{Error, ErrorKind};
 use cognate_graph::{Element, Graph, Recipe, Weights};
 use safetensors::tensor::Dtype;
@@ -54,23 +54,21 @@ impl Checkpoint {
             let names = naming.stored_names(&node.name);
             let present: Vec<_> = names.iter().filter_map(|name| self.tensors.get_key_value(name)).collect();
             used.extend(present.iter().map(|(name, _)| name.as_str()));
-            if let Some(recipe) = generated.get(&node.name) {
-                problems.extend(present.iter().filter_map(|(name, stored)| unlike(name, stored, recipe, rounding(stored.dtype))));
-                recipes.push((node.name.clone(), recipe.clone()));
-                continue;
-            }
-            match present.split_first() {
-                None => match naming.where_missing(&node.name, &shape) {
-                    Some(recipe) => recipes.push((node.name.clone(), recipe)),
-                    None => problems.push(format!("{}: missing, expected {shape:?}", names[0])),
+            let bound = match present.split_first() {
+                Some(((name, stored), aliases)) => recipe(name, stored, &shape, naming.rows(&node.name)).inspect(|recipe| {
+                    problems.extend(aliases.iter().filter_map(|(name, stored)| unlike(name, stored, recipe)));
+                }),
+                None => match generated.get(&node.name).cloned().or_else(|| naming.where_missing(&node.name, &shape)) {
+                    Some(recipe) => Ok(recipe),
+                    None => match naming.stand_ins(&node.name).iter().find_map(|name| self.tensors.get_key_value(name)) {
+                        Some((name, stored)) => recipe(name, stored, &shape, Rows::All),
+                        None => Err(format!("{}: missing, expected {shape:?}", names[0])),
+                    },
                 },
-                Some(((name, stored), aliases)) => match recipe(name, stored, &shape) {
-                    Ok(recipe) => {
-                        problems.extend(aliases.iter().filter_map(|(name, stored)| unlike(name, stored, &recipe, 0.0)));
-                        recipes.push((node.name.clone(), recipe));
-                    }
-                    Err(problem) => problems.push(problem),
-                },
+            };
+            match bound {
+                Ok(recipe) => recipes.push((node.name.clone(), recipe)),
+                Err(problem) => problems.push(problem),
             }
         }
         let mut left: Vec<_> =
@@ -87,21 +85,26 @@ impl Checkpoint {
 }
 
 /// The tensor as a parameter of `shape`; axes of size 1 in front may be more or fewer (`final_logits_bias`).
-fn recipe(name: &str, stored: &Stored, shape: &[usize]) -> Result<Recipe, String> {
+fn recipe(name: &str, stored: &Stored, shape: &[usize], rows: Rows) -> Result<Recipe, String> {
     let Some(element) = element(stored.dtype) else {
         return Err(format!("{name}: {:?} is not supported; expected F32, F16 or BF16: save the checkpoint in float32", stored.dtype));
     };
     let significant = |shape: &[usize]| shape.iter().copied().skip_while(|&size| size == 1).collect::<Vec<_>>();
-    if significant(&stored.shape) != significant(shape) {
-        return Err(format!("{name}: expected {shape:?}, found {:?}", stored.shape));
+    let mut range = stored.range.clone();
+    match (rows, stored.shape.as_slice(), shape) {
+        _ if significant(&stored.shape) == significant(shape) => {}
+        (Rows::First, [found, width], [wanted, same]) if found > wanted && width == same => {
+            range.end = range.start + range.len() / found * wanted
+        }
+        _ => return Err(format!("{name}: expected {shape:?}, found {:?}", stored.shape)),
     }
-    Recipe::stored_as(element, stored.storage.clone(), stored.range.clone(), shape).map_err(|error| format!("{name}: {error}"))
+    Recipe::stored_as(element, stored.storage.clone(), range, shape).map_err(|error| format!("{name}: {error}"))
 }
 
-/// What is wrong with a tensor that must hold the values of `original`, give or take `tolerance`.
-fn unlike(name: &str, stored: &Stored, original: &Recipe, tolerance: f32) -> Option<String> {
-    match recipe(name, stored, original.shape()) {
-        Ok(repeated) if repeated.distance(original) <= tolerance => None,
+/// What is wrong with a tensor that must hold the values of `original`.
+fn unlike(name: &str, stored: &Stored, original: &Recipe) -> Option<String> {
+    match recipe(name, stored, original.shape(), Rows::All) {
+        Ok(repeated) if repeated.distance(original) == 0.0 => None,
         Ok(_) => Some(format!("{name}: differs from the tensor that it should repeat")),
         Err(problem) => Some(problem),
     }
@@ -113,15 +116,5 @@ fn element(dtype: Dtype) -> Option<Element> {
         Dtype::F16 => Some(Element::F16),
         Dtype::BF16 => Some(Element::Bf16),
         _ => None,
-    }
-}
-
-/// How far a stored table of sinusoids may be from ours: other programs compute them on other ways, and numbers below 1
-/// are rounded to 11 bits as F16 and to 8 as BF16.
-fn rounding(dtype: Dtype) -> f32 {
-    match element(dtype) {
-        None | Some(Element::F32) => 1e-5,
-        Some(Element::F16) => 2.6e-4,
-        Some(Element::Bf16) => 2e-3,
     }
 }

@@ -253,14 +253,10 @@ impl Config {
     }
 
     fn check_positions(&self, wrong: impl Fn(String)) {
-        let even = self.d_model.is_multiple_of(2);
         match self.positions {
-            Positions::Sinusoidal(_) if !even => {
-                wrong(format!("d_model wants an even number for sinusoidal positions, found {}", self.d_model));
-            }
             // The frequencies are `10000^(-i / (d_model/2 - 1))`.
-            Positions::Counted if !even || self.d_model < 4 => {
-                wrong(format!("d_model wants an even number of at least 4 for sinusoidal positions, found {}", self.d_model));
+            Positions::Counted if self.d_model < 4 => {
+                wrong(format!("d_model wants at least 4 for sinusoidal positions, found {}", self.d_model));
             }
             Positions::Relative { buckets, .. } if !(4..=LARGEST_DISTANCE).contains(&buckets) => {
                 wrong(format!("relative_attention_num_buckets wants 4 to {LARGEST_DISTANCE}, found {buckets}"));

@@ -84,7 +84,7 @@ fn with_positions<'g>(stack: &Scope<'g>, config: &Config, tokens: Tensor<'g>, id
 pub fn sinusoid(arrangement: Sinusoids, position: usize, column: usize, d_model: usize) -> f64 {
     let (pair, is_sine) = match arrangement {
         Sinusoids::Interleaved => (column / 2, column.is_multiple_of(2)),
-        Sinusoids::Halves => (column % (d_model / 2), column < d_model / 2),
+        Sinusoids::Halves => (column % d_model.div_ceil(2), column < d_model.div_ceil(2)),
     };
     let angle = position as f64 / 10000f64.powf(2.0 * pair as f64 / d_model as f64);
     if is_sine { angle.sin() } else { angle.cos() }
@@ -94,10 +94,11 @@ pub fn sinusoid(arrangement: Sinusoids, position: usize, column: usize, d_model:
 /// padding's row is zero. Frequencies and angles are rounded to f32, as the models were trained: at row 1,000 the rounding
 /// moves a sine by up to 1e-4.
 fn counted_sinusoid(pad_token: usize, row: usize, column: usize, d_model: usize) -> f32 {
-    if row == pad_token {
+    let half = d_model / 2;
+    // An odd width is filled up with a zero.
+    if row == pad_token || column == 2 * half {
         return 0.0;
     }
-    let half = d_model / 2;
     let step = (10000f64.ln() / (half as f64 - 1.0)) as f32;
     let frequency = f64::from((column % half) as f32 * -step).exp() as f32;
     let angle = f64::from(row as f32 * frequency);

@@ -14,7 +14,7 @@ use fields::Fields;
 use serde_json::Value;
 
 pub(crate) use bart::render;
-pub(crate) use names::Naming;
+pub(crate) use names::{Naming, Rows};
 
 /// A family, told by `model_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

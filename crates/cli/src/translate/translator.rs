@@ -56,7 +56,7 @@ impl Translator {
         let config_json = layout::read(&folder.join(layout::CONFIG))?;
         let config = Config::from_json(&config_json).map_err(within(folder))?;
         let generation = layout::read_if_there(&folder.join(layout::GENERATION))?;
-        let settings = Settings::from_json(&config_json, generation.as_deref(), config.max_positions).map_err(within(folder))?;
+        let settings = Settings::from_json(&config_json, generation.as_deref(), &config).map_err(within(folder))?;
         let settings = adjusted(settings, options, &config)?;
         let tokenizer = Tokenizer::from_folder(folder)?;
         let runtime = options.engine.open(options.device)?;

@@ -54,7 +54,7 @@ fn margins(sentences: Vec<&str>) -> Vec<f32> {
     let folder = bundled_checkpoint();
     let (model, tokenizer) = (Model::open(&folder).unwrap(), Tokenizer::from_folder(&folder).unwrap());
     let generation = std::fs::read_to_string(folder.join("generation_config.json")).unwrap();
-    let settings = Settings::from_json(model.config_json(), Some(&generation), model.config().max_positions).unwrap();
+    let settings = Settings::from_json(model.config_json(), Some(&generation), model.config()).unwrap();
     let load = |program| Reference::F64.load(&Source::Graph(program), &Options::default()).unwrap();
     let (encoder, step) = (load(model.encode().unwrap()), load(model.step(Attentions::Omit).unwrap()));
     let mut decoder = SessionDecoder::new(encoder, step, settings.pad_token).unwrap();

@@ -9,7 +9,7 @@ fn decode(name: &str, change: impl Fn(&mut Settings)) -> (Golden, Settings, Vec<
     let (folder, expected) = (golden(name), Golden::open(name));
     let model = Model::open(&folder).unwrap();
     let text = std::fs::read_to_string(folder.join("generation_config.json")).unwrap();
-    let mut settings = Settings::from_json(model.config_json(), Some(&text), model.config().max_positions).unwrap();
+    let mut settings = Settings::from_json(model.config_json(), Some(&text), model.config()).unwrap();
     settings.max_new_tokens = 24;
     change(&mut settings);
 

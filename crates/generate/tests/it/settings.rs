@@ -1,12 +1,16 @@
 //! What is set and not supported is refused by file and field.
 
 use cognate_generate::Settings;
+use cognate_model::Preset;
 use insta::assert_snapshot;
 
-const CONFIG: &str = r#"{"decoder_start_token_id": 2, "eos_token_id": 0, "pad_token_id": 2}"#;
+/// The settings of a model of 512 positions.
+fn settings(generation: Option<&str>) -> cognate_generate::Result<Settings> {
+    Settings::from_json("{}", generation, &Preset::Tiny.config())
+}
 
 fn refused(generation: &str) -> String {
-    Settings::from_json(CONFIG, Some(generation), Some(64)).unwrap_err().to_string()
+    settings(Some(generation)).unwrap_err().to_string()
 }
 
 #[test]
@@ -18,16 +22,21 @@ fn messages() {
     assert_snapshot!(refused(r#"{"num_beams": 0}"#), @"generation_config.json: num_beams 0 is not supported; expected a positive number");
     assert_snapshot!(refused(r#"{"bad_words_ids": [[3, 4]]}"#), @"generation_config.json: bad_words_ids [[3,4]] is not supported; expected a list of one-token lists");
     assert_snapshot!(refused(r#"{"early_stopping": 3}"#), @r#"generation_config.json: early_stopping 3 is not supported; expected false, true or "never""#);
-    assert_snapshot!(Settings::from_json("{}", None, Some(64)).unwrap_err(), @"config.json: eos_token_id is missing");
 }
 
 #[test]
 fn limits() {
-    let limit = |generation: Option<&str>| Settings::from_json(CONFIG, generation, Some(64)).unwrap().max_new_tokens;
-    assert_eq!(limit(None), 64);
-    assert_eq!(limit(Some("{}")), 64);
+    let limit = |generation: Option<&str>| settings(generation).unwrap().max_new_tokens;
+    assert_eq!(limit(None), 512);
+    assert_eq!(limit(Some("{}")), 512);
     assert_eq!(limit(Some(r#"{"max_length": 20}"#)), 19);
     assert_eq!(limit(Some(r#"{"max_length": 20, "max_new_tokens": 30}"#)), 30);
-    assert_eq!(limit(Some(r#"{"max_new_tokens": 3000}"#)), 64);
+    assert_eq!(limit(Some(r#"{"max_new_tokens": 3000}"#)), 512);
     assert_eq!(limit(Some(r#"{"max_length": 1}"#)), 1);
+}
+
+#[test]
+fn tokens_come_from_the_model_where_the_files_are_silent() {
+    let found = settings(Some(r#"{"eos_token_id": [7, 8], "min_length": 5}"#)).unwrap();
+    assert_eq!((found.start_token, found.eos_tokens.as_slice(), found.pad_token, found.min_new_tokens), (2, [7, 8].as_slice(), 2, 4));
 }

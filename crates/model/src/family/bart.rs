@@ -2,7 +2,7 @@
 
 use super::Bart;
 use super::activation::{activation, name};
-use super::fields::Fields;
+use super::fields::{Fields, Tokens};
 use crate::config::{SizeNames, StackNames};
 use crate::{Activation, Config, EmbeddingNorm, Embeddings, Norm, NormPlacement, OutputProjection, Positions, Sinusoids, Stack};
 use serde_json::json;
@@ -16,6 +16,7 @@ struct Implied {
     /// Where `scale_embedding` and `activation_function` are left out.
     scale_embedding: bool,
     activation: Activation,
+    tokens: Tokens,
 }
 
 impl Bart {
@@ -33,7 +34,17 @@ impl Bart {
             Bart::Mbart => (Pre, Sum, learned(2)),
             Bart::Pegasus => (Pre, None, halves),
         };
+        // Start, end, padding.
+        let (start, eos, pad) = match self {
+            Bart::Bart | Bart::M2m100 => (Some(2), Some(2), Some(1)),
+            Bart::Blenderbot | Bart::BlenderbotSmall => (Some(1), Some(2), Some(0)),
+            Bart::Cognate => (Option::None, Option::None, Option::None),
+            Bart::Marian => (Some(58_100), Some(0), Some(58_100)),
+            Bart::Mbart | Bart::Plbart => (Option::None, Some(2), Some(1)),
+            Bart::Pegasus => (Some(0), Some(1), Some(0)),
+        };
         Implied {
+            tokens: Tokens { start, bos: if matches!(self, Bart::Mbart | Bart::Plbart) { Some(0) } else { Option::None }, eos, pad },
             placement,
             embedding_norm,
             positions,
@@ -62,10 +73,13 @@ pub(super) fn config(family: Bart, fields: &Fields) -> Config {
         Stack { n_layers: fields.size(names.n_layers), heads, d_k, d_ff: fields.size(names.d_ff) }
     };
     let source_vocab = fields.size("vocab_size");
+    let tied = fields.flag("tie_word_embeddings", true);
     let (embeddings, vocab) = match family {
         Bart::Marian => marian_embeddings(fields, source_vocab),
+        Bart::Bart | Bart::M2m100 | Bart::Mbart | Bart::Plbart if !tied => (Embeddings::Separate, source_vocab),
         _ => (Embeddings::Shared, source_vocab),
     };
+    let tokens = fields.tokens(implied.tokens);
     let positions = match (family, fields.text("position_embedding_type")) {
         (Bart::Cognate, Some("learned")) => Positions::Learned { offset: 0 },
         (Bart::Cognate, Some(other)) if other != "sinusoidal" => {
@@ -74,11 +88,16 @@ pub(super) fn config(family: Bart, fields: &Fields) -> Config {
         }
         _ => implied.positions,
     };
+    let max_positions = match (fields.size("max_position_embeddings"), positions) {
+        // transformers lengthens this table as sentences need it; here it is made for the longest of the published models.
+        (positions, Positions::Counted) => positions.max(1024),
+        (positions, _) => positions,
+    };
     let config = Config {
         vocab,
         source_vocab,
         d_model,
-        max_positions: Some(fields.size("max_position_embeddings")),
+        max_positions: Some(max_positions),
         encoder: stack(&NAMES.encoder),
         decoder: stack(&NAMES.decoder),
         activation: match fields.text("activation_function") {
@@ -95,15 +114,12 @@ pub(super) fn config(family: Bart, fields: &Fields) -> Config {
         epsilon: 1e-5,
         embeddings,
         scale_embedding: fields.flag("scale_embedding", implied.scale_embedding),
-        output: match fields.flag("tie_word_embeddings", true) {
-            true => OutputProjection::Tied,
-            false => OutputProjection::Own,
-        },
+        output: if tied { OutputProjection::Tied } else { OutputProjection::Own },
         scale_output: false,
         output_bias: implied.output_bias,
-        start_token: fields.start_token(),
-        eos_token: fields.size("eos_token_id"),
-        pad_token: fields.size("pad_token_id"),
+        start_token: tokens[0],
+        eos_token: tokens[1],
+        pad_token: tokens[2],
     };
     if family == Bart::Cognate && config.output == OutputProjection::Own {
         fields.refuse("tie_word_embeddings false is not supported for \"cognate\"; expected true");

@@ -10,6 +10,15 @@ pub(super) struct Fields {
     problems: RefCell<Problems>,
 }
 
+/// Tokens that a family has where its `config.json` is silent.
+#[derive(Clone, Copy)]
+pub(super) struct Tokens {
+    pub(super) start: Option<usize>,
+    pub(super) bos: Option<usize>,
+    pub(super) eos: Option<usize>,
+    pub(super) pad: Option<usize>,
+}
+
 #[derive(Default)]
 struct Problems {
     /// Fields that could not be read.
@@ -95,12 +104,15 @@ impl Fields {
         }
     }
 
-    /// The token that decoding starts from, where transformers looks for it.
-    pub(super) fn start_token(&self) -> usize {
-        match self.optional_size("decoder_start_token_id").or_else(|| self.optional_size("bos_token_id")) {
+    /// The tokens that start decoding, end a sentence and fill a batch.
+    pub(super) fn tokens(&self, implied: Tokens) -> [usize; 3] {
+        let token = |field: &str, implied: Option<usize>| match self.optional_size(field).or(implied) {
             Some(token) => token,
-            None => self.size("decoder_start_token_id"),
-        }
+            None => self.size(field),
+        };
+        // Where no token is named to start with, transformers starts with `bos_token_id`.
+        let start = implied.start.or_else(|| self.optional_size("bos_token_id")).or(implied.bos);
+        [token("decoder_start_token_id", start), token("eos_token_id", implied.eos), token("pad_token_id", implied.pad)]
     }
 
     fn read<'a, T>(&'a self, field: &str, expected: &str, convert: impl Fn(&'a Value) -> Option<T>) -> Option<T> {

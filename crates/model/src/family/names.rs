@@ -13,6 +13,15 @@ pub(crate) struct Naming<'c> {
     pub(crate) config: &'c Config,
 }
 
+/// Rows of a stored tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rows {
+    /// There are as many as the parameter has.
+    All,
+    /// There may be more; the first are the parameter's.
+    First,
+}
+
 impl Naming<'_> {
     /// Names under which a checkpoint may keep the parameter at `path`, the usual one first.
     pub(crate) fn stored_names(&self, path: &str) -> Vec<String> {
@@ -37,8 +46,31 @@ impl Naming<'_> {
         (path == "final_logits_bias").then(|| Recipe::generated(Arc::new(Zeros), shape))
     }
 
+    /// Tensors that stand for a missing one. Of four equal tables of a checkpoint whose tables are not tied, transformers
+    /// saves one (and then reads the others as random numbers).
+    pub(crate) fn stand_ins(&self, path: &str) -> Vec<String> {
+        let is_table = matches!(path, "encoder.embed_tokens.weight" | "decoder.embed_tokens.weight");
+        if is_table && self.has_idle_shared() { self.names_of("shared.weight") } else { Vec::new() }
+    }
+
+    /// Which rows of the stored tensor are the parameter at `path`. transformers gives Marian's decoder as many rows as the
+    /// source has tokens, where the tables are neither shared nor tied, though it predicts fewer.
+    pub(crate) fn rows(&self, path: &str) -> Rows {
+        let own = self.config.embeddings == Embeddings::Separate && self.config.output == OutputProjection::Own;
+        let is_marian = self.family == Family::Bart(Bart::Marian);
+        if is_marian && own && path == "decoder.embed_tokens.weight" { Rows::First } else { Rows::All }
+    }
+
+    /// Whether there is a shared table beside those that are used.
+    fn has_idle_shared(&self) -> bool {
+        self.config.embeddings == Embeddings::Separate && self.family != Family::Bart(Bart::Marian)
+    }
+
     /// Whether a tensor is known to lie about in checkpoints without being used.
     pub(crate) fn is_left_over(&self, name: &str) -> bool {
+        if self.has_idle_shared() && self.names_of("shared.weight").iter().any(|idle| idle == name) {
+            return true;
+        }
         match self.family {
             // fairseq's tables of sinusoids, and the version of its layers.
             Family::Bart(_) => {

@@ -2,7 +2,7 @@
 
 use super::T5;
 use super::activation::activation;
-use super::fields::Fields;
+use super::fields::{Fields, Tokens};
 use crate::config::{SizeNames, StackNames};
 use crate::{Activation, Config, EmbeddingNorm, Embeddings, Norm, NormPlacement, OutputProjection, Positions, RelativeLayers, Stack};
 
@@ -17,6 +17,8 @@ pub(super) fn config(family: T5, fields: &Fields) -> Config {
     let n_layers = fields.optional_size("num_decoder_layers").unwrap_or(encoder.n_layers);
     let tied = fields.flag("tie_word_embeddings", family != T5::Mt5);
     let (activation, gated) = feed_forward(family, fields);
+    let start = if family == T5::T5 { None } else { Some(0) };
+    let tokens = fields.tokens(Tokens { start, bos: None, eos: Some(1), pad: Some(0) });
     let config = Config {
         vocab,
         source_vocab: vocab,
@@ -42,9 +44,9 @@ pub(super) fn config(family: T5, fields: &Fields) -> Config {
         output: if tied { OutputProjection::Tied } else { OutputProjection::Own },
         scale_output: tied,
         output_bias: false,
-        start_token: fields.start_token(),
-        eos_token: fields.size("eos_token_id"),
-        pad_token: fields.size("pad_token_id"),
+        start_token: tokens[0],
+        eos_token: tokens[1],
+        pad_token: tokens[2],
     };
     config.check(&NAMES, |problem| fields.contradict(problem));
     config

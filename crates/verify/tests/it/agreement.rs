@@ -25,7 +25,7 @@ fn report(folder: &Path, model: &Model) -> Report {
 }
 
 fn report_on(device: Device, folder: &Path, model: &Model) -> Report {
-    let settings = Settings::from_json(model.config_json(), None, Some(16)).unwrap();
+    let settings = Settings::from_json(model.config_json(), None, model.config()).unwrap();
     let subject = Subject { folder, model, settings, sentences: Vec::new(), seed: 1 };
     let runtimes: Vec<_> = available(device).unwrap().into_iter().map(|runtime| (runtime, Options { device, threads: None })).collect();
     verify(&subject, &runtimes, |_| {}).unwrap()

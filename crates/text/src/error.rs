@@ -29,10 +29,11 @@ pub(crate) enum Cause {
     Unreadable { file: String, reason: String },
 
     // tokenizer_file
-    #[error("{file}: no such file; expected Hugging Face's tokenizer.json, which lies beside a checkpoint's config.json")]
+    #[error(
+        "{file}: no such file; expected Hugging Face's tokenizer.json, which lies beside a checkpoint's config.json, \
+         or in its place source.spm, sentencepiece.bpe.model, spiece.model, or vocab.json with merges.txt"
+    )]
     NoTokenizer { file: String },
-    #[error("{file}: no such file; the folder has {found}, but SentencePiece models are not read in its place")]
-    OnlySentencePiece { file: String, found: String },
     #[error("{file}: is a folder; expected {expected}")]
     Folder { file: String, expected: &'static str },
     #[error("{file}: more than {limit} bytes; expected {expected}")]
@@ -57,6 +58,44 @@ pub(crate) enum Cause {
     DamagedCharsmap { file: String, place: String, reason: String },
     #[error("{file}: the tokenizers library refuses it: {reason}")]
     Refused { file: String, reason: String },
+
+    // folder
+    #[error("{file}: no such file; expected {expected}")]
+    MissingFile { file: String, expected: &'static str },
+    #[error("{file}: no such file; the folder has no tokenizer.json, so its {family} tokenizer is read from {expected}")]
+    NoFamilyFile { file: String, family: String, expected: String },
+    #[error(
+        "{file}: no such file; the folder has {found}, but neither `tokenizer_class` in tokenizer_config.json nor \
+         `model_type` in config.json says how to read them"
+    )]
+    NoClass { file: String, found: String },
+    #[error(
+        "{file}: no such file; tokenizer_config.json names {class}, which is read from tokenizer.json only: \
+         save it with transformers' fast tokenizer"
+    )]
+    UnknownClass { file: String, class: String },
+    #[error("{file}: {name} is {found}, expected {expected}")]
+    WrongSetting { file: String, name: String, found: String, expected: String },
+    #[error("{file}: {token:?} has the id {found}, expected a number from 0 to 4294967295")]
+    BadId { file: String, token: String, found: String },
+    #[error("{file}: has no token {token:?}; expected it among the special tokens")]
+    MissingToken { file: String, token: String },
+    #[error("{file}: line {line}: has {n_pieces} pieces, expected 2")]
+    BadMerge { file: String, line: usize, n_pieces: usize },
+
+    // sentencepiece
+    #[error("{file}: is not a SentencePiece model: {reason}")]
+    NotSentencePiece { file: String, reason: String },
+    #[error("{file}: its precompiled_charsmap is damaged: {reason}; fetch the file again")]
+    BadCharsmap { file: String, reason: String },
+
+    // language
+    #[error("{file}: knows no language {code:?}; it knows {known}")]
+    UnknownLanguage { file: String, code: String, known: String },
+    #[error("{file}: has no languages to choose from, and {code:?} was asked for")]
+    NoLanguages { file: String, code: String },
+    #[error("{file}: takes no source language, and {code:?} was asked for; only the target's is said, in the source text")]
+    NoSourceLanguage { file: String, code: String },
 
     // tokenizer
     #[error("{file}: the tokenizers library cannot encode {text:?}: {reason}")]
@@ -87,7 +126,10 @@ impl Error {
         match self.0 {
             Cause::Unreadable { .. }
             | Cause::NoTokenizer { .. }
-            | Cause::OnlySentencePiece { .. }
+            | Cause::MissingFile { .. }
+            | Cause::NoFamilyFile { .. }
+            | Cause::NoClass { .. }
+            | Cause::UnknownClass { .. }
             | Cause::Folder { .. }
             | Cause::UnreadableLine { .. } => ErrorKind::File,
             Cause::TooLarge { .. }
@@ -98,9 +140,20 @@ impl Error {
             | Cause::NullCharsmap { .. }
             | Cause::DamagedCharsmap { .. }
             | Cause::Refused { .. }
+            | Cause::WrongSetting { .. }
+            | Cause::BadId { .. }
+            | Cause::MissingToken { .. }
+            | Cause::BadMerge { .. }
+            | Cause::NotSentencePiece { .. }
+            | Cause::BadCharsmap { .. }
             | Cause::NotUtf8 { .. }
             | Cause::LongLine { .. } => ErrorKind::Format,
-            Cause::NegativeId { .. } | Cause::Counts { .. } | Cause::NoSentences => ErrorKind::Argument,
+            Cause::NegativeId { .. }
+            | Cause::UnknownLanguage { .. }
+            | Cause::NoLanguages { .. }
+            | Cause::NoSourceLanguage { .. }
+            | Cause::Counts { .. }
+            | Cause::NoSentences => ErrorKind::Argument,
             Cause::Encode { .. } | Cause::Decode { .. } => ErrorKind::Tokenizer,
         }
     }

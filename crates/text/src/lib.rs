@@ -23,13 +23,20 @@
 //! ```
 
 mod bleu;
+mod classic;
+mod codes;
+mod converted;
 mod error;
+mod folder;
+mod language;
 mod lines;
 mod mteval;
+mod sentencepiece;
 mod tokenizer;
 mod tokenizer_file;
 
 pub use bleu::{Bleu, corpus_bleu};
 pub use error::{Error, ErrorKind, Result};
+pub use language::TargetLanguage;
 pub use lines::{Lines, read_lines};
 pub use tokenizer::Tokenizer;

@@ -1,20 +1,24 @@
 //! A subword tokenizer: text to ids and back.
 //!
-//! Hugging Face's `tokenizer.json` describes the whole way: normalizer, pre-tokenizer, model (unigram, BPE, ...),
-//! template of special tokens, decoder. The `tokenizers` library runs it; the results are those of transformers'
-//! `tokenizer(text).input_ids` and `tokenizer.decode(ids, skip_special_tokens=True)`.
+//! ids: `[src]` or `[tgt]`, i64, from 0 on: those of transformers' `tokenizer(text).input_ids` with
+//! `AutoTokenizer.from_pretrained(folder)`; text is that of `tokenizer.decode(ids, skip_special_tokens=True)`.
 //!
-//! ids: `[src]` or `[tgt]`, i64, from 0 on.
+//! Two engines give them, as in transformers: the `tokenizers` library, for `tokenizer.json` and for the families that
+//! transformers converts to it, and Cognate's own SentencePiece, for the others.
 
 use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Arc;
 
+use crate::classic::Classic;
 use crate::error::{Cause, Result};
+use crate::folder;
+use crate::language::{Languages, SourcePlace, TargetLanguage, TargetPlace};
 use crate::tokenizer_file;
 
-/// A tokenizer read from Hugging Face's `tokenizer.json`.
+/// A tokenizer of Hugging Face's encoder-decoder models.
 ///
 /// ```
 /// # fn main() -> cognate_text::Result<()> {
@@ -29,9 +33,30 @@ use crate::tokenizer_file;
 /// ```
 #[derive(Clone)]
 pub struct Tokenizer {
-    inner: tokenizers::Tokenizer,
-    file: String,
-    spaces: Spaces,
+    pub(crate) engine: Engine,
+    /// The name in errors.
+    pub(crate) file: String,
+    pub(crate) spaces: Spaces,
+    /// What stands around a text's ids; `None` leaves it to the rules of `tokenizer.json`.
+    pub(crate) template: Option<Template>,
+    pub(crate) languages: Option<Languages>,
+    pub(crate) target: Option<TargetLanguage>,
+    /// Marian's target language, before everything.
+    pub(crate) before: Option<u32>,
+}
+
+/// What cuts and joins text.
+#[derive(Clone)]
+pub(crate) enum Engine {
+    Library(Box<tokenizers::Tokenizer>),
+    Classic(Arc<Classic>),
+}
+
+/// The special tokens around the ids of a text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Template {
+    pub(crate) prefix: Vec<u32>,
+    pub(crate) suffix: Vec<u32>,
 }
 
 /// What becomes of the spaces that a decoder leaves before English punctuation.
@@ -60,30 +85,90 @@ impl Tokenizer {
             Ok(inner)
         };
         let inner = guarded(load).map_err(|reason| Cause::Refused { file: file.clone(), reason })?;
-        Ok(Self { inner, file, spaces: Spaces::Keep })
+        let engine = Engine::Library(Box::new(inner));
+        Ok(Self { engine, file, spaces: Spaces::Keep, template: None, languages: None, target: None, before: None })
     }
 
-    /// Reads `tokenizer.json` of a checkpoint's folder, and `clean_up_tokenization_spaces` of `tokenizer_config.json`
-    /// if that file exists.
+    /// Reads the tokenizer of a checkpoint's folder: `tokenizer.json` if it is there, or else the files of the family
+    /// that `tokenizer_config.json` or `config.json` names.
     ///
-    /// Fails as [`Tokenizer::from_file`] does, and if `tokenizer_config.json` is not JSON.
+    /// | family | files |
+    /// |---|---|
+    /// | Marian | `source.spm`, `target.spm`, `vocab.json` (and `target_vocab.json`) |
+    /// | M2M100 | `sentencepiece.bpe.model`, `vocab.json` |
+    /// | mBART-25, mBART-50, NLLB, PLBart | `sentencepiece.bpe.model` |
+    /// | T5, mT5, UMT5, Pegasus | `spiece.model` |
+    /// | BART, LED, MVP, Blenderbot, Blenderbot-small | `vocab.json`, `merges.txt` |
+    ///
+    /// `tokenizer_config.json`, `special_tokens_map.json` and `added_tokens.json` are followed where they are there.
+    ///
+    /// Fails if a file is missing or is not what it should be, never panics.
     pub fn from_folder(folder: impl AsRef<Path>) -> Result<Self> {
-        let folder = folder.as_ref();
-        let tokenizer = Self::from_file(folder.join("tokenizer.json"))?;
-        let spaces = tokenizer_file::read_spaces(&folder.join("tokenizer_config.json"))?;
-        Ok(Self { spaces, ..tokenizer })
+        folder::open(folder.as_ref())
     }
 
-    /// The ids of a text, with the special tokens of the file's template (Marian: `</s>` at the end).
+    /// Chooses the languages of a multilingual tokenizer; `None` leaves one as it is. Codes are the family's: `en_XX`
+    /// (mBART), `eng_Latn` (NLLB), `en` or `__en__` (M2M100), `java` (PLBart), `deu` or `>>deu<<` (Marian, target only).
+    ///
+    /// The source language changes what [`Tokenizer::encode`] puts around a text; the target language is told to the
+    /// decoder by [`Tokenizer::target_language`], and to Marian's encoder by `>>deu<<` before every text.
+    ///
+    /// Fails if the tokenizer has no languages, or not this one.
+    pub fn with_languages(mut self, source: Option<&str>, target: Option<&str>) -> Result<Self> {
+        let Some(languages) = &self.languages else {
+            return match source.or(target) {
+                Some(code) => Err(Cause::NoLanguages { file: self.file, code: code.to_owned() })?,
+                None => Ok(self),
+            };
+        };
+        if let Some(code) = source {
+            if languages.source == SourcePlace::Nowhere {
+                Err(Cause::NoSourceLanguage { file: self.file.clone(), code: code.to_owned() })?;
+            }
+            self.template = Some(languages.template(languages.find(&self.file, code)?));
+        }
+        if let Some(code) = target {
+            let id = languages.find(&self.file, code)?;
+            self.target = match languages.target {
+                TargetPlace::Forced => Some(TargetLanguage::Forced(id.into())),
+                TargetPlace::Start => Some(TargetLanguage::Start(id.into())),
+                TargetPlace::InSource => {
+                    self.before = Some(id);
+                    None
+                }
+            };
+        }
+        Ok(self)
+    }
+
+    /// What the decoder must be told of the target language that [`Tokenizer::with_languages`] has chosen; `None`
+    /// without one, and for Marian, whose source says it.
+    pub fn target_language(&self) -> Option<TargetLanguage> {
+        self.target
+    }
+
+    /// The codes that [`Tokenizer::with_languages`] takes; empty for a tokenizer without languages.
+    pub fn languages(&self) -> Vec<String> {
+        let known = self.languages.iter().flat_map(|languages| &languages.known);
+        known.map(|(code, _)| code.clone()).collect()
+    }
+
+    /// The ids of a text, with the special tokens of the family's template (Marian: `</s>` at the end).
     ///
     /// A special token spelt out in the text becomes its id, as in transformers. Fails where the file's rules do,
     /// for example on a character outside a vocabulary without `<unk>`.
     pub fn encode(&self, text: &str) -> Result<Vec<i64>> {
-        let encoding = guarded(|| self.inner.encode_fast(text, true)).map_err(|reason| {
-            let text = shortened(text);
-            Cause::Encode { file: self.file.clone(), text, reason }
-        })?;
-        Ok(encoding.get_ids().iter().map(|&id| i64::from(id)).collect())
+        let ids = match &self.engine {
+            Engine::Classic(classic) => classic.encode(text),
+            Engine::Library(library) => {
+                let encoding = guarded(|| library.encode_fast(text, self.template.is_none()));
+                let failed = |reason| Cause::Encode { file: self.file.clone(), text: shortened(text), reason };
+                encoding.map_err(failed)?.get_ids().to_vec()
+            }
+        };
+        let Template { prefix, suffix } = self.template.clone().unwrap_or_default();
+        let all = self.before.into_iter().chain(prefix).chain(ids).chain(suffix);
+        Ok(all.map(i64::from).collect())
     }
 
     /// The text of ids, special tokens left out.
@@ -98,11 +183,13 @@ impl Tokenizer {
             }
             known.extend(u32::try_from(id));
         }
-        let text = guarded(|| self.inner.decode(&known, true)).map_err(|reason| Cause::Decode {
-            file: self.file.clone(),
-            n_ids: ids.len(),
-            reason,
-        })?;
+        let text = match &self.engine {
+            Engine::Classic(classic) => classic.decode(&known),
+            Engine::Library(library) => {
+                let failed = |reason| Cause::Decode { file: self.file.clone(), n_ids: ids.len(), reason };
+                guarded(|| library.decode(&known, true)).map_err(failed)?
+            }
+        };
         Ok(match self.spaces {
             Spaces::Keep => text,
             Spaces::CleanUp => clean_up_spaces(&text),
@@ -111,17 +198,49 @@ impl Tokenizer {
 
     /// The number of pieces, special and added tokens included.
     pub fn vocab_size(&self) -> usize {
-        self.inner.get_vocab_size(true)
+        match &self.engine {
+            Engine::Library(library) => library.get_vocab_size(true),
+            Engine::Classic(classic) => classic.len(),
+        }
+    }
+
+    /// The rows that a model's table of embeddings needs at least: the largest id and one. A model with fewer belongs
+    /// to another tokenizer.
+    pub fn required_vocab(&self) -> usize {
+        match &self.engine {
+            Engine::Library(library) => library.get_vocab(true).into_values().max().map_or(0, |id| id as usize + 1),
+            Engine::Classic(classic) => classic.largest_id() as usize + 1,
+        }
     }
 
     /// The piece of an id as the vocabulary spells it (`▁man`), if there is one.
     pub fn piece(&self, id: i64) -> Option<String> {
-        self.inner.id_to_token(u32::try_from(id).ok()?)
+        let id = u32::try_from(id).ok()?;
+        match &self.engine {
+            Engine::Library(library) => library.id_to_token(id),
+            Engine::Classic(classic) => classic.piece(id).map(str::to_owned),
+        }
     }
 
     /// The id of a piece or special token as the vocabulary spells it (`▁man`, `</s>`, `deu_Latn`), if there is one.
     pub fn id(&self, piece: &str) -> Option<i64> {
-        self.inner.token_to_id(piece).map(i64::from)
+        self.token_id(piece).map(i64::from)
+    }
+
+    pub(crate) fn token_id(&self, token: &str) -> Option<u32> {
+        match &self.engine {
+            Engine::Library(library) => library.token_to_id(token),
+            Engine::Classic(classic) => Some(classic.id(token)).filter(|id| classic.piece(*id) == Some(token)),
+        }
+    }
+
+    /// What `find` makes of the vocabulary's pieces, with their ids.
+    pub(crate) fn pieces_like(&self, find: impl Fn(&str) -> Option<String>) -> Vec<(String, u32)> {
+        let found = |(piece, id): (&str, u32)| Some((find(piece)?, id));
+        match &self.engine {
+            Engine::Library(library) => library.get_vocab(true).iter().filter_map(|(piece, id)| found((piece, *id))).collect(),
+            Engine::Classic(classic) => classic.vocabulary().filter_map(found).collect(),
+        }
     }
 }
 
@@ -133,7 +252,7 @@ impl fmt::Debug for Tokenizer {
 
 /// Runs the library and gives its errors, and its panics too, as text. What it shares between calls is a cache of
 /// whole entries behind a lock that it only ever tries, so nothing half-done outlives a panic.
-fn guarded<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
+pub(crate) fn guarded<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(result) => result.map_err(|error| error.to_string()),
         Err(payload) => Err(panic_message(payload.as_ref())),

@@ -15,21 +15,28 @@ use serde_json::error::Category;
 use tokenizers::normalizers::Precompiled;
 
 use crate::error::{Cause, Result};
-use crate::tokenizer::Spaces;
 
-/// The largest file that is read: 256 MiB. Tokenizers of 250,000 pieces take some 20 MB.
+/// The largest `tokenizer.json` that is read: 256 MiB. Tokenizers of 250,000 pieces take some 20 MB.
 const MAX_BYTES: u64 = 256 << 20;
+/// The largest of the other files: 32 MiB. Models of 256,000 pieces take some 5 MB, and memory some 20 times that.
+const MAX_PART_BYTES: u64 = 32 << 20;
 
 pub(crate) const TOKENIZER: &str = "Hugging Face's tokenizer.json";
-const TOKENIZER_CONFIG: &str = "Hugging Face's tokenizer_config.json";
+pub(crate) const TOKENIZER_CONFIG: &str = "Hugging Face's tokenizer_config.json";
+/// The setting that cleans decoded text up.
+pub(crate) const CLEAN_UP: &str = "clean_up_tokenization_spaces";
 
-/// The bytes of a file of at most [`MAX_BYTES`]; `expected` says in errors what it should be.
+/// The bytes of a file of at most 256 MiB (`tokenizer.json`) or 32 MiB; `expected` says in errors what it should be.
 pub(crate) fn read(path: &Path, expected: &'static str) -> Result<Vec<u8>> {
+    let limit = if expected == TOKENIZER { MAX_BYTES } else { MAX_PART_BYTES };
     let file = path.display().to_string();
     let unreadable = |error: std::io::Error| Cause::Unreadable { file: file.clone(), reason: error.to_string() };
     let mut handle = match File::open(path) {
         Ok(handle) => handle,
-        Err(error) if error.kind() == IoErrorKind::NotFound => Err(missing(path))?,
+        Err(error) if error.kind() == IoErrorKind::NotFound => Err(match expected {
+            TOKENIZER => Cause::NoTokenizer { file: file.clone() },
+            _ => Cause::MissingFile { file: file.clone(), expected },
+        })?,
         Err(error) => Err(unreadable(error))?,
     };
     let metadata = handle.metadata().map_err(unreadable)?;
@@ -37,12 +44,12 @@ pub(crate) fn read(path: &Path, expected: &'static str) -> Result<Vec<u8>> {
         Err(Cause::Folder { file: file.clone(), expected })?;
     }
     let mut bytes = Vec::new();
-    if metadata.len() <= MAX_BYTES {
+    if metadata.len() <= limit {
         // One byte past the limit tells a file that grows or a pipe from one that fits.
-        handle.by_ref().take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+        handle.by_ref().take(limit + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     }
-    if metadata.len() > MAX_BYTES || bytes.len() as u64 > MAX_BYTES {
-        Err(Cause::TooLarge { file, limit: MAX_BYTES, expected })?;
+    if metadata.len() > limit || bytes.len() as u64 > limit {
+        Err(Cause::TooLarge { file, limit, expected })?;
     }
     Ok(bytes)
 }
@@ -65,19 +72,6 @@ pub(crate) fn check(file: &str, json: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// `clean_up_tokenization_spaces` of a `tokenizer_config.json`; transformers' default, false, if the file or the key
-/// is missing.
-pub(crate) fn read_spaces(path: &Path) -> Result<Spaces> {
-    if !path.exists() {
-        return Ok(Spaces::Keep);
-    }
-    let config: TokenizerConfig = parse(&path.display().to_string(), &read(path, TOKENIZER_CONFIG)?, TOKENIZER_CONFIG)?;
-    Ok(match config.clean_up_tokenization_spaces {
-        Some(true) => Spaces::CleanUp,
-        Some(false) | None => Spaces::Keep,
-    })
-}
-
 #[derive(Deserialize)]
 #[serde(expecting = "an object")]
 struct Outline {
@@ -85,13 +79,8 @@ struct Outline {
     model: Option<IgnoredAny>,
 }
 
-#[derive(Deserialize)]
-#[serde(expecting = "an object")]
-struct TokenizerConfig {
-    clean_up_tokenization_spaces: Option<bool>,
-}
-
-fn parse<'a, T: Deserialize<'a>>(file: &str, json: &'a [u8], expected: &'static str) -> Result<T> {
+/// The value of a JSON file; `expected` says in errors what it should be.
+pub(crate) fn parse<'a, T: Deserialize<'a>>(file: &str, json: &'a [u8], expected: &'static str) -> Result<T> {
     let error = match serde_json::from_slice(json) {
         Ok(value) => return Ok(value),
         Err(error) => error,
@@ -124,15 +113,4 @@ fn check_charsmaps(file: &str, place: &str, normalizer: &Value) -> Result<()> {
         check_charsmaps(file, &format!("{place}.normalizers[{index}]"), inner)?;
     }
     Ok(())
-}
-
-/// Names what lies in the tokenizer's place, where the reader may wonder.
-fn missing(path: &Path) -> Cause {
-    let sentence_piece = ["source.spm", "spiece.model", "sentencepiece.bpe.model"];
-    let present = |name: &&str| path.with_file_name(name).exists();
-    let file = path.display().to_string();
-    match sentence_piece.into_iter().find(present) {
-        Some(found) => Cause::OnlySentencePiece { file, found: found.to_owned() },
-        None => Cause::NoTokenizer { file },
-    }
 }

@@ -1,0 +1,82 @@
+//! Marian: `source.spm` cuts, `vocab.json` gives the ids, `target.spm` joins.
+//!
+//! `X </s>`; a text of a model with several target languages begins with `>>deu<<`, which is one piece.
+//!
+//! Source: transformers 4.57.6, `MarianTokenizer`.
+
+use std::path::Path;
+
+use super::{Classic, Subwords, Vocabulary, is_python_space};
+use crate::error::Result;
+use crate::folder::settings::{Settings, Special, Specials};
+use crate::sentencepiece::{SPACE, SentencePiece};
+
+pub(crate) struct Marian {
+    source: SentencePiece,
+    target: SentencePiece,
+    vocabulary: Vocabulary,
+    /// The ids of what is decoded, where the two languages have a vocabulary each.
+    target_vocabulary: Option<Vocabulary>,
+    unk: u32,
+}
+
+impl Marian {
+    /// Reads a folder; gives the special tokens too.
+    pub(crate) fn open(folder: &Path, settings: &Settings) -> Result<(Classic, Specials)> {
+        let defaults = [("unk_token", "<unk>"), ("eos_token", "</s>"), ("pad_token", "<pad>")];
+        let specials = settings.specials(&defaults, |_, text| Special::Text(text))?;
+        let file = folder.join("vocab.json");
+        let vocabulary = Vocabulary::read(&file)?;
+        let unk = vocabulary.required(&file, specials.get("unk_token").unwrap_or("<unk>"))?;
+        vocabulary.required(&file, specials.get("pad_token").unwrap_or("<pad>"))?;
+        let separate = settings.flag("separate_vocabs")?.unwrap_or(false);
+        let target_vocabulary = separate.then(|| Vocabulary::read(&folder.join("target_vocab.json"))).transpose()?;
+        let source = SentencePiece::open(&folder.join("source.spm"))?;
+        let target = SentencePiece::open(&folder.join("target.spm"))?;
+        let subwords = Self { source, target, vocabulary, target_vocabulary, unk };
+        Ok((Classic::new(Box::new(subwords), &settings.added, &specials), specials))
+    }
+
+    /// The language of a piece such as `>>deu<<`.
+    pub(crate) fn language(piece: &str) -> Option<&str> {
+        piece.strip_prefix(">>")?.strip_suffix("<<")
+    }
+}
+
+impl Subwords for Marian {
+    fn cut(&self, text: &str) -> Vec<String> {
+        let end = text.starts_with(">>").then(|| text.find("<<")).flatten().map_or(0, |start| start + 2);
+        let (code, text) = text.split_at(end);
+        let mut pieces = self.source.encode(text);
+        if !code.is_empty() {
+            pieces.insert(0, code.to_owned());
+        }
+        pieces
+    }
+
+    fn join(&self, pieces: &[&str]) -> String {
+        let text = self.target.decode(pieces.iter().copied()).replace(SPACE, " ");
+        text.trim_matches(is_python_space).to_owned()
+    }
+
+    fn id(&self, piece: &str) -> u32 {
+        self.vocabulary.id(piece).unwrap_or(self.unk)
+    }
+
+    fn piece(&self, id: u32) -> Option<&str> {
+        self.target_vocabulary.as_ref().unwrap_or(&self.vocabulary).piece(id)
+    }
+
+    fn n_pieces(&self) -> usize {
+        self.vocabulary.len()
+    }
+
+    fn vocabulary(&self) -> Option<&Vocabulary> {
+        Some(&self.vocabulary)
+    }
+
+    fn largest_id(&self) -> u32 {
+        let target = self.target_vocabulary.as_ref().map_or(0, Vocabulary::largest_id);
+        self.vocabulary.largest_id().max(target)
+    }
+}

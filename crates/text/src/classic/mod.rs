@@ -1,0 +1,223 @@
+//! Tokenizers that transformers runs piece by piece in Python: Marian, M2M100, PLBart, Blenderbot-small.
+//!
+//! Added tokens are found in the text first, what lies between them is cut by the family's own subwords, and every
+//! piece is looked up in the family's vocabulary.
+//!
+//! Source: transformers 4.57.6, `PreTrainedTokenizer`.
+
+mod added;
+mod blenderbot_small;
+mod m2m100;
+mod marian;
+mod plbart;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::Path;
+
+use tokenizers::AddedToken;
+
+use crate::error::{Cause, Result};
+use crate::folder::settings::{self, Special, Specials};
+
+use added::AddedTokens;
+
+pub(crate) use blenderbot_small::BlenderbotSmall;
+pub(crate) use m2m100::M2m100;
+pub(crate) use marian::Marian;
+pub(crate) use plbart::PlBart;
+
+/// How a family cuts text, and the ids of its pieces.
+pub(crate) trait Subwords: Send + Sync {
+    /// The pieces of a text without added tokens.
+    fn cut(&self, text: &str) -> Vec<String>;
+    /// The text of pieces.
+    fn join(&self, pieces: &[&str]) -> String;
+    /// The id of a piece, the unknown token's if it has none.
+    fn id(&self, piece: &str) -> u32;
+    /// The piece of an id.
+    fn piece(&self, id: u32) -> Option<&str>;
+    /// The size of the vocabulary, added tokens left out.
+    fn n_pieces(&self) -> usize;
+    /// The vocabulary where it is a file's; elsewhere it is the pieces of the ids below [`Subwords::n_pieces`].
+    fn vocabulary(&self) -> Option<&Vocabulary>;
+    /// The largest id.
+    fn largest_id(&self) -> u32;
+}
+
+/// A tokenizer of added tokens and subwords.
+pub(crate) struct Classic {
+    subwords: Box<dyn Subwords>,
+    added: AddedTokens,
+    special: HashSet<String>,
+    special_ids: HashSet<u32>,
+    /// Additional special tokens past the vocabulary stand apart in decoded text.
+    apart: HashSet<String>,
+}
+
+impl Classic {
+    /// A tokenizer with the folder's added tokens and its special tokens, which are added to the vocabulary where they
+    /// are missing.
+    pub(crate) fn new(subwords: Box<dyn Subwords>, added: &[(u32, AddedToken)], specials: &Specials) -> Self {
+        let mut tokens: BTreeMap<u32, AddedToken> = added.iter().cloned().collect();
+        let mut ids: HashMap<String, u32> = added.iter().map(|(id, token)| (token.content.clone(), *id)).collect();
+        let mut vocabulary = match subwords.vocabulary() {
+            Some(vocabulary) => vocabulary.ids.clone(),
+            None => (0..subwords.n_pieces() as u32)
+                .filter_map(|id| {
+                    let piece = tokens.get(&id).map(|token| token.content.as_str()).or_else(|| subwords.piece(id));
+                    Some((piece?.to_owned(), id))
+                })
+                .collect(),
+        };
+        vocabulary.extend(ids.clone());
+        let mut next = vocabulary.len() as u32;
+        for special in specials.unique() {
+            let token = match special {
+                Special::Text(text) if ids.contains_key(text) => continue,
+                Special::Text(text) => AddedToken::from(text.clone(), true),
+                Special::Token(token) => AddedToken { special: true, ..token.clone() },
+            };
+            if token.content.is_empty() {
+                continue;
+            }
+            let id = *vocabulary.entry(token.content.clone()).or_insert_with(|| {
+                next += 1;
+                next - 1
+            });
+            ids.insert(token.content.clone(), id);
+            tokens.insert(id, token);
+        }
+        let added = AddedTokens::new(tokens, ids);
+        let special: HashSet<String> = specials.unique().into_iter().map(|special| special.text().to_owned()).collect();
+        let id_of = |text: &str| added.id(text).unwrap_or_else(|| subwords.id(text));
+        let special_ids = special.iter().map(|text| id_of(text)).collect();
+        let past_the_vocabulary = |text: &&str| id_of(text) as usize >= subwords.n_pieces();
+        let additional = specials.additional.iter().map(Special::text).filter(past_the_vocabulary);
+        let apart = added.texts().filter(|text| !special.contains(*text)).chain(additional).map(str::to_owned).collect();
+        Self { subwords, added, special, special_ids, apart }
+    }
+
+    /// The ids of a text, without a template.
+    pub(crate) fn encode(&self, text: &str) -> Vec<u32> {
+        let mut ids = Vec::new();
+        for part in self.added.split(text) {
+            match self.added.id(&part) {
+                Some(id) => ids.push(id),
+                None => ids.extend(self.subwords.cut(&part).iter().map(|piece| self.id(piece))),
+            }
+        }
+        ids
+    }
+
+    /// The text of ids, special tokens left out.
+    pub(crate) fn decode(&self, ids: &[u32]) -> String {
+        let mut texts: Vec<String> = Vec::new();
+        let mut pieces = Vec::new();
+        for id in ids.iter().filter(|id| !self.special_ids.contains(id)) {
+            let Some(piece) = self.piece(*id).filter(|piece| !self.special.contains(*piece)) else { continue };
+            if !self.apart.contains(piece) {
+                pieces.push(piece);
+                continue;
+            }
+            let before = if pieces.is_empty() { String::new() } else { self.subwords.join(&pieces) };
+            pieces.clear();
+            texts.extend([before, piece.to_owned()].into_iter().filter(|text| !text.is_empty()));
+        }
+        if !pieces.is_empty() {
+            texts.push(self.subwords.join(&pieces));
+        }
+        texts.join(" ")
+    }
+
+    /// The id of a token, the unknown token's if it has none.
+    pub(crate) fn id(&self, token: &str) -> u32 {
+        self.added.id(token).unwrap_or_else(|| self.subwords.id(token))
+    }
+
+    /// The token of an id.
+    pub(crate) fn piece(&self, id: u32) -> Option<&str> {
+        self.added.token(id).map(|token| token.content.as_str()).or_else(|| self.subwords.piece(id))
+    }
+
+    /// The pieces of a family whose vocabulary is a file, with their ids.
+    pub(crate) fn vocabulary(&self) -> impl Iterator<Item = (&str, u32)> {
+        self.subwords.vocabulary().into_iter().flat_map(Vocabulary::iter)
+    }
+
+    pub(crate) fn largest_id(&self) -> u32 {
+        self.subwords.largest_id().max(self.added.largest_id())
+    }
+
+    /// The number of tokens.
+    pub(crate) fn len(&self) -> usize {
+        let outside = |text: &&str| match self.subwords.vocabulary() {
+            Some(vocabulary) => vocabulary.id(text).is_none(),
+            None => self.added.id(text).is_some_and(|id| id as usize >= self.subwords.n_pieces()),
+        };
+        self.subwords.n_pieces() + self.added.texts().filter(outside).count()
+    }
+}
+
+/// A `vocab.json`: pieces with their ids.
+pub(crate) struct Vocabulary {
+    ids: HashMap<String, u32>,
+    pieces: HashMap<u32, String>,
+    largest_id: u32,
+}
+
+impl Vocabulary {
+    const EXPECTED: &str = "a vocabulary: an object of ids by piece";
+
+    /// Fails unless every value is an id.
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        let file = path.display().to_string();
+        let Some(object) = settings::read_object(path, Self::EXPECTED)? else {
+            Err(Cause::MissingFile { file, expected: Self::EXPECTED })?
+        };
+        let (mut ids, mut pieces) = (HashMap::with_capacity(object.len()), HashMap::with_capacity(object.len()));
+        for (piece, id) in object {
+            let id = settings::id_of(&file, &piece, &id)?;
+            pieces.insert(id, piece.clone());
+            ids.insert(piece, id);
+        }
+        let largest_id = pieces.keys().copied().max().unwrap_or(0);
+        Ok(Self { ids, pieces, largest_id })
+    }
+
+    pub(crate) fn id(&self, piece: &str) -> Option<u32> {
+        self.ids.get(piece).copied()
+    }
+
+    /// The id of a token that must be there.
+    pub(crate) fn required(&self, file: &Path, token: &str) -> Result<u32> {
+        let missing = || Cause::MissingToken { file: file.display().to_string(), token: token.to_owned() };
+        Ok(self.id(token).ok_or_else(missing)?)
+    }
+
+    pub(crate) fn piece(&self, id: u32) -> Option<&str> {
+        self.pieces.get(&id).map(String::as_str)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    pub(crate) fn largest_id(&self) -> u32 {
+        self.largest_id
+    }
+
+    /// Every piece with its id.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, u32)> {
+        self.ids.iter().map(|(piece, id)| (piece.as_str(), *id))
+    }
+
+    /// The vocabulary of an object that is already read.
+    pub(crate) fn into_ids(self) -> HashMap<String, u32> {
+        self.ids
+    }
+}
+
+/// White space as Python's `str.strip` and `\s` know it: Unicode's, and the four separators of ASCII.
+pub(crate) fn is_python_space(char: char) -> bool {
+    char.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&char)
+}

@@ -1,0 +1,48 @@
+//! Families with byte-level pairs: `vocab.json` and `merges.txt`.
+
+use std::path::Path;
+
+use tokenizers::decoders::byte_level::ByteLevel;
+use tokenizers::models::bpe::{BPE, Vocab};
+use tokenizers::{AddedToken, Tokenizer};
+
+use super::sentence_piece::Converted;
+use super::{add_tokens, guard};
+use crate::classic::Vocabulary;
+use crate::error::Result;
+use crate::folder::merges;
+use crate::folder::settings::{Settings, Special};
+
+const SPECIALS: [(&str, &str); 7] = [
+    ("bos_token", "<s>"),
+    ("eos_token", "</s>"),
+    ("unk_token", "<unk>"),
+    ("sep_token", "</s>"),
+    ("pad_token", "<pad>"),
+    ("cls_token", "<s>"),
+    ("mask_token", "<mask>"),
+];
+
+/// BART, LED, MVP, Blenderbot: they differ in their templates and in `normalizes_mask`.
+pub(crate) fn open(folder: &Path, settings: &Settings, normalizes_mask: bool) -> Result<Converted> {
+    let specials = settings.specials(&SPECIALS, |name, text| {
+        let token = AddedToken::from(text, false);
+        Special::Token(match name {
+            "mask_token" => token.lstrip(true).normalized(normalizes_mask),
+            _ => token,
+        })
+    })?;
+    let path = folder.join("vocab.json");
+    let vocabulary = Vocabulary::read(&path)?.into_ids();
+    let merges = merges::read(&folder.join("merges.txt"))?;
+    let spaced = settings.flag("add_prefix_space")?.unwrap_or(false);
+    let tokenizer = guard(&path, || {
+        let cutter = BPE::builder().vocab_and_merges(vocabulary.into_iter().collect::<Vocab>(), merges).build()?;
+        let mut tokenizer = Tokenizer::new(cutter);
+        tokenizer.with_pre_tokenizer(Some(ByteLevel::new(spaced, true, true)));
+        tokenizer.with_decoder(Some(ByteLevel::default()));
+        add_tokens(&mut tokenizer, settings, &specials)?;
+        Ok(tokenizer)
+    })?;
+    Ok(Converted { tokenizer, specials })
+}

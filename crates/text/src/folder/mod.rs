@@ -1,0 +1,291 @@
+//! A checkpoint's folder: which family's tokenizer it holds, and reading it.
+//!
+//! `tokenizer.json` as it is where there is one; elsewhere the files of the family, which `tokenizer_class` of
+//! `tokenizer_config.json` names, or of `config.json`, or `model_type` of `config.json`.
+//!
+//! Source: transformers 4.57.6, `AutoTokenizer.from_pretrained`.
+
+pub(crate) mod merges;
+pub(crate) mod settings;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::classic::{BlenderbotSmall, Classic, M2m100, Marian, PlBart};
+use crate::codes;
+use crate::converted::{byte_level, sentence_piece};
+use crate::error::{Cause, Result};
+use crate::language::{Languages, SourcePlace, TargetPlace};
+use crate::sentencepiece;
+use crate::tokenizer::{Engine, Spaces, Template, Tokenizer};
+use crate::tokenizer_file;
+
+use settings::{Settings, Specials};
+
+const CONFIG: &str = "Hugging Face's config.json";
+
+/// The families of tokenizers, by transformers' classes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    Marian,
+    M2m100,
+    MBart,
+    MBart50,
+    Nllb,
+    PlBart,
+    Pegasus,
+    T5,
+    Bart,
+    Blenderbot,
+    BlenderbotSmall,
+}
+
+impl Family {
+    /// The family of a class of transformers, `Fast` taken off.
+    fn of_class(class: &str) -> Option<Self> {
+        Some(match class {
+            "MarianTokenizer" => Self::Marian,
+            "M2M100Tokenizer" => Self::M2m100,
+            "MBartTokenizer" => Self::MBart,
+            "MBart50Tokenizer" => Self::MBart50,
+            "NllbTokenizer" => Self::Nllb,
+            "PLBartTokenizer" => Self::PlBart,
+            "PegasusTokenizer" => Self::Pegasus,
+            "T5Tokenizer" | "MT5Tokenizer" => Self::T5,
+            "BartTokenizer" | "LEDTokenizer" | "MvpTokenizer" => Self::Bart,
+            "BlenderbotTokenizer" => Self::Blenderbot,
+            "BlenderbotSmallTokenizer" => Self::BlenderbotSmall,
+            _ => return None,
+        })
+    }
+
+    /// The family of a model that names no class.
+    fn of_model(model_type: &str) -> Option<Self> {
+        Some(match model_type {
+            "marian" => Self::Marian,
+            "m2m_100" => Self::M2m100,
+            "mbart" => Self::MBart,
+            "mbart50" => Self::MBart50,
+            "nllb" | "nllb-moe" => Self::Nllb,
+            "plbart" => Self::PlBart,
+            "pegasus" | "pegasus_x" | "bigbird_pegasus" => Self::Pegasus,
+            "t5" | "mt5" | "umt5" | "longt5" | "switch_transformers" => Self::T5,
+            "bart" | "led" | "mvp" => Self::Bart,
+            "blenderbot" => Self::Blenderbot,
+            "blenderbot-small" => Self::BlenderbotSmall,
+            _ => return None,
+        })
+    }
+
+    /// The files that the family's tokenizer is read from; the first gives the tokenizer its name in errors.
+    fn files(self) -> &'static [&'static str] {
+        match self {
+            Self::Marian => &["source.spm", "target.spm", "vocab.json"],
+            Self::M2m100 => &["sentencepiece.bpe.model", "vocab.json"],
+            Self::MBart | Self::MBart50 | Self::Nllb | Self::PlBart => &["sentencepiece.bpe.model"],
+            Self::Pegasus | Self::T5 => &["spiece.model"],
+            Self::Bart | Self::Blenderbot | Self::BlenderbotSmall => &["vocab.json", "merges.txt"],
+        }
+    }
+
+    /// The source language where the folder names none.
+    fn default_source(self, codes: &[&str]) -> Option<&'static str> {
+        match self {
+            Self::M2m100 => Some("en"),
+            Self::MBart | Self::MBart50 => Some("en_XX"),
+            Self::Nllb => Some("eng_Latn"),
+            // The base vocabulary works without a language.
+            Self::PlBart => (codes.len() > codes::PLBART_BASE.len()).then_some("en_XX"),
+            Self::Marian | Self::Pegasus | Self::T5 | Self::Bart | Self::Blenderbot | Self::BlenderbotSmall => None,
+        }
+    }
+}
+
+/// Reads the tokenizer of a folder.
+pub(crate) fn open(folder: &Path) -> Result<Tokenizer> {
+    let settings = Settings::read(folder)?;
+    let file = folder.join("tokenizer.json");
+    if file.exists() {
+        let mut tokenizer = Tokenizer::from_file(&file)?;
+        tokenizer.spaces = spaces(&settings, None)?;
+        if let Some(family) = family(folder, &settings)? {
+            add_languages(&mut tokenizer, family, &settings)?;
+        }
+        return Ok(tokenizer);
+    }
+    settings.check_supported()?;
+    let Some(family) = family(folder, &settings)? else { Err(no_family(folder, &settings))? };
+    if let Some(missing) = family.files().iter().find(|name| !folder.join(name).exists()) {
+        Err(Cause::NoFamilyFile {
+            file: folder.join(missing).display().to_string(),
+            family: format!("{family:?}"),
+            expected: family.files().join(", "),
+        })?;
+    }
+    read(folder, family, &settings)
+}
+
+/// The family that a folder names, if it names one that is known.
+fn family(folder: &Path, settings: &Settings) -> Result<Option<Family>> {
+    if let Some(class) = settings.class() {
+        return Ok(Family::of_class(class));
+    }
+    let config = settings::read_object(&folder.join("config.json"), CONFIG)?.unwrap_or_default();
+    if let Some(class) = config.get("tokenizer_class").and_then(Value::as_str) {
+        return Ok(Family::of_class(class.strip_suffix("Fast").unwrap_or(class)));
+    }
+    if let Some(model_type) = config.get("model_type").and_then(Value::as_str) {
+        return Ok(Family::of_model(model_type));
+    }
+    // No other family has this name.
+    Ok(folder.join("source.spm").exists().then_some(Family::Marian))
+}
+
+fn no_family(folder: &Path, settings: &Settings) -> Cause {
+    let file = folder.join("tokenizer.json").display().to_string();
+    let names = ["source.spm", "sentencepiece.bpe.model", "spiece.model", "vocab.json"];
+    let found: Vec<&str> = names.into_iter().filter(|name| folder.join(name).exists()).collect();
+    match (settings.class(), found.is_empty()) {
+        (Some(class), _) => Cause::UnknownClass { file, class: class.to_owned() },
+        (None, true) => Cause::NoTokenizer { file },
+        (None, false) => Cause::NoClass { file, found: found.join(", ") },
+    }
+}
+
+fn read(folder: &Path, family: Family, settings: &Settings) -> Result<Tokenizer> {
+    let name = folder.join(family.files()[0]);
+    let file = name.display().to_string();
+    let spaces = spaces(settings, Some(family))?;
+    let (engine, specials) = match family {
+        Family::Marian => classic(Marian::open(folder, settings)?),
+        Family::M2m100 => classic(M2m100::open(folder, settings)?),
+        Family::PlBart => classic(PlBart::open(folder, settings)?),
+        Family::BlenderbotSmall => classic(BlenderbotSmall::open(folder, settings)?),
+        Family::MBart | Family::MBart50 | Family::Nllb | Family::Pegasus | Family::T5 => {
+            let model = sentencepiece::read(&name)?;
+            let convert = match family {
+                Family::MBart => sentence_piece::mbart,
+                Family::MBart50 => sentence_piece::mbart50,
+                Family::Nllb => sentence_piece::nllb,
+                Family::Pegasus => sentence_piece::pegasus,
+                _ => sentence_piece::t5,
+            };
+            library(convert(&name, &model, settings)?)
+        }
+        Family::Bart => library(byte_level::open(folder, settings, true)?),
+        Family::Blenderbot => library(byte_level::open(folder, settings, false)?),
+    };
+    let mut tokenizer = Tokenizer { engine, file, spaces, template: None, languages: None, target: None, before: None };
+    let id = |token: Option<&str>| {
+        let token = token.unwrap_or("</s>");
+        let missing = || Cause::MissingToken { file: tokenizer.file.clone(), token: token.to_owned() };
+        Ok::<_, crate::Error>(tokenizer.token_id(token).ok_or_else(missing)?)
+    };
+    let eos = specials.get("eos_token");
+    tokenizer.template = Some(match family {
+        Family::BlenderbotSmall => Template::default(),
+        Family::Bart => Template { prefix: vec![id(specials.get("cls_token"))?], suffix: vec![id(specials.get("sep_token"))?] },
+        // transformers writes this one's end of text out, whatever `eos_token` is.
+        Family::T5 => Template { prefix: vec![], suffix: vec![id(Some("</s>"))?] },
+        Family::Marian
+        | Family::Pegasus
+        | Family::Blenderbot
+        | Family::M2m100
+        | Family::MBart
+        | Family::MBart50
+        | Family::Nllb
+        | Family::PlBart => Template { prefix: vec![], suffix: vec![id(eos)?] },
+    });
+    add_languages(&mut tokenizer, family, settings)?;
+    Ok(tokenizer)
+}
+
+fn classic((classic, specials): (Classic, Specials)) -> (Engine, Specials) {
+    (Engine::Classic(Arc::new(classic)), specials)
+}
+
+fn library(converted: sentence_piece::Converted) -> (Engine, Specials) {
+    (Engine::Library(Box::new(converted.tokenizer)), converted.specials)
+}
+
+/// What the folder says of the spaces before punctuation, or else the family's class.
+fn spaces(settings: &Settings, family: Option<Family>) -> Result<Spaces> {
+    let default = family == Some(Family::PlBart) && !settings.has(tokenizer_file::CLEAN_UP);
+    Ok(match settings.flag(tokenizer_file::CLEAN_UP)?.unwrap_or(default) {
+        true => Spaces::CleanUp,
+        false => Spaces::Keep,
+    })
+}
+
+/// Finds the languages of a multilingual tokenizer and takes up its source language.
+fn add_languages(tokenizer: &mut Tokenizer, family: Family, settings: &Settings) -> Result<()> {
+    let (codes, source, target) = match family {
+        Family::Marian => return add_target_languages(tokenizer),
+        Family::M2m100 => (M2m100::codes(settings)?, SourcePlace::First, TargetPlace::Forced),
+        Family::MBart => (codes::MBART, SourcePlace::Last, TargetPlace::Start),
+        Family::MBart50 => (codes::MBART50, SourcePlace::First, TargetPlace::Forced),
+        Family::Nllb => {
+            let legacy = settings.flag("legacy_behaviour")?.unwrap_or(false);
+            (codes::NLLB, if legacy { SourcePlace::Last } else { SourcePlace::First }, TargetPlace::Forced)
+        }
+        Family::PlBart => (PlBart::codes(settings)?, SourcePlace::Last, TargetPlace::Start),
+        Family::Pegasus | Family::T5 | Family::Bart | Family::Blenderbot | Family::BlenderbotSmall => return Ok(()),
+    };
+    let spelt = |code: &str| match family {
+        Family::M2m100 | Family::PlBart => M2m100::token(code),
+        _ => code.to_owned(),
+    };
+    let mut known: Vec<(String, u32)> = Vec::new();
+    for code in codes {
+        known.extend(tokenizer.token_id(&spelt(code)).map(|id| ((*code).to_owned(), id)));
+    }
+    // Languages that a checkpoint adds to the family's.
+    for special in settings.additional()?.into_iter().flatten() {
+        let code = special.text();
+        let is_new = matches!(family, Family::MBart | Family::MBart50 | Family::Nllb) && !known.iter().any(|(known, _)| known == code);
+        if is_new && looks_like_a_code(code) {
+            known.extend(tokenizer.token_id(code).map(|id| (code.to_owned(), id)));
+        }
+    }
+    let eos_token = settings.text("eos_token")?.unwrap_or("</s>");
+    let Some(eos) = tokenizer.token_id(eos_token).filter(|_| !known.is_empty()) else { return Ok(()) };
+    // The template of a tokenizer.json stands where transformers has no fast tokenizer of the family.
+    let is_set = tokenizer.template.is_some() || !matches!(family, Family::M2m100 | Family::PlBart);
+    tokenizer.languages = Some(Languages { known, source, target, eos });
+    let chosen = settings.text("src_lang")?.or_else(|| family.default_source(codes));
+    if let Some(code) = chosen.filter(|_| is_set) {
+        let languages = tokenizer.languages.as_ref().expect("set above");
+        tokenizer.template = match (languages.find(&tokenizer.file, code), tokenizer.template.is_some()) {
+            (Ok(id), _) => Some(languages.template(id)),
+            // A tokenizer.json of other languages keeps its own template.
+            (Err(_), false) => None,
+            (Err(error), true) => match family {
+                // As transformers: the vocabulary's unknown token.
+                Family::Nllb => {
+                    let unk = settings.text("unk_token")?.unwrap_or("<unk>");
+                    tokenizer.token_id(unk).map(|id| languages.template(id))
+                }
+                _ => return Err(error),
+            },
+        };
+    }
+    Ok(())
+}
+
+/// Marian's languages: the pieces `>>deu<<` of the vocabulary.
+fn add_target_languages(tokenizer: &mut Tokenizer) -> Result<()> {
+    let mut known = tokenizer.pieces_like(|piece| Marian::language(piece).map(str::to_owned));
+    known.sort_unstable_by_key(|(_, id)| *id);
+    if !known.is_empty() {
+        tokenizer.languages = Some(Languages { known, source: SourcePlace::Nowhere, target: TargetPlace::InSource, eos: 0 });
+    }
+    Ok(())
+}
+
+/// Whether a token is written as `eng_Latn` and `en_XX` are.
+fn looks_like_a_code(token: &str) -> bool {
+    let is = |part: &str, lengths: [usize; 2]| lengths.contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_alphabetic());
+    token.split_once('_').is_some_and(|(language, script)| is(language, [2, 3]) && is(script, [2, 4]))
+}

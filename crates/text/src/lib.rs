@@ -2,7 +2,10 @@
 //!
 //! Knows no models, no graphs, no engines: text goes in and ids come out, ids go in and text comes out.
 //!
-//! - [`Tokenizer`]: Hugging Face's `tokenizer.json`, text to ids and back.
+//! - [`Tokenizer`]: text to ids and back, as transformers' `AutoTokenizer` does it. Reads `tokenizer.json`, and the own
+//!   files of every encoder-decoder family: SentencePiece models (Marian, M2M100, mBART, NLLB, PLBart, T5, Pegasus) and
+//!   byte pair vocabularies (BART, Blenderbot).
+//! - [`TargetLanguage`]: what the decoder must know where a tokenizer has several languages.
 //! - [`Lines`], [`read_lines`]: UTF-8 text, one sentence a line, with errors that name the line.
 //! - [`corpus_bleu`]: BLEU as sacreBLEU 2.6 computes it.
 //!
@@ -21,6 +24,9 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! How a tokenizer comes about: `folder` finds the family and reads its settings; `converted` builds the families that
+//! transformers runs on the `tokenizers` library; `classic` runs the others, on `sentencepiece`.
 
 mod bleu;
 mod classic;

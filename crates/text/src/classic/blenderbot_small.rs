@@ -10,7 +10,7 @@ use std::path::Path;
 
 use super::{Classic, Subwords, Vocabulary, is_python_space};
 use crate::error::Result;
-use crate::folder::merges;
+use crate::folder::merges::{self, OddLines};
 use crate::folder::settings::{Settings, Special, Specials};
 
 const END_OF_WORD: &str = "</w>";
@@ -29,7 +29,7 @@ impl BlenderbotSmall {
         let file = folder.join("vocab.json");
         let vocabulary = Vocabulary::read(&file)?;
         let unk = vocabulary.required(&file, specials.get("unk_token").unwrap_or("__unk__"))?;
-        let merges = merges::read(&folder.join("merges.txt"))?;
+        let merges = merges::read(&folder.join("merges.txt"), OddLines::Skip)?;
         let ranks = merges.into_iter().zip(0..).collect();
         let subwords = Self { vocabulary, ranks, unk };
         Ok((Classic::new(Box::new(subwords), &settings.added, &specials), specials))

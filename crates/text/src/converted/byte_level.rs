@@ -10,7 +10,7 @@ use super::sentence_piece::Converted;
 use super::{add_tokens, guard};
 use crate::classic::Vocabulary;
 use crate::error::Result;
-use crate::folder::merges;
+use crate::folder::merges::{self, OddLines};
 use crate::folder::settings::{Settings, Special};
 
 const SPECIALS: [(&str, &str); 7] = [
@@ -34,7 +34,7 @@ pub(crate) fn open(folder: &Path, settings: &Settings, normalizes_mask: bool) ->
     })?;
     let path = folder.join("vocab.json");
     let vocabulary = Vocabulary::read(&path)?.into_ids();
-    let merges = merges::read(&folder.join("merges.txt"))?;
+    let merges = merges::read(&folder.join("merges.txt"), OddLines::Refuse)?;
     let spaced = settings.flag("add_prefix_space")?.unwrap_or(false);
     let tokenizer = guard(&path, || {
         let cutter = BPE::builder().vocab_and_merges(vocabulary.into_iter().collect::<Vocab>(), merges).build()?;

@@ -46,6 +46,16 @@ pub(crate) struct SentencePiece {
     normalizer: Normalizer,
     denormalizer: Option<Normalizer>,
     cutter: Cutter,
+    first_spaces: FirstSpaces,
+}
+
+/// What becomes of the spaces that joined pieces begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FirstSpaces {
+    Keep,
+    /// The one that normalization puts in front of every text.
+    TakeOne,
+    TakeAll,
 }
 
 #[derive(Debug)]
@@ -70,7 +80,7 @@ impl SentencePiece {
 
     /// Reads a model; `file` is its name in errors.
     pub(crate) fn from_bytes(file: &str, bytes: &[u8]) -> Result<Self> {
-        let model = Model::parse(file, bytes)?;
+        let mut model = Model::parse(file, bytes)?;
         let bad = |reason| Cause::BadCharsmap { file: file.to_owned(), reason };
         let normalizer = Normalizer::new(&model).map_err(bad)?;
         let denormalizer = model.denormalizer.clone().filter(|rules| !rules.charsmap.is_empty());
@@ -84,7 +94,15 @@ impl SentencePiece {
         let ids = model.pieces.iter().zip(0..).filter(in_text(true)).chain(model.pieces.iter().zip(0..).filter(in_text(false)));
         let ids = ids.map(|(piece, id)| (piece.text.clone(), id)).collect();
         let unk = model.pieces.iter().zip(0..).find(|(piece, _)| piece.is(Kind::Unknown)).map(|(_, id)| id);
-        Ok(Self { ids, unk, normalizer, denormalizer, cutter, model })
+        let rules = model.rules();
+        let first_spaces = match (rules.removes_extra_whitespaces(), rules.adds_dummy_prefix()) {
+            (true, _) => FirstSpaces::TakeAll,
+            (false, true) => FirstSpaces::TakeOne,
+            (false, false) => FirstSpaces::Keep,
+        };
+        // Their character maps have been unpacked.
+        (model.normalizer, model.denormalizer) = (None, None);
+        Ok(Self { ids, unk, normalizer, denormalizer, cutter, first_spaces, model })
     }
 
     /// The number of pieces.
@@ -126,8 +144,6 @@ impl SentencePiece {
 
     /// The text of pieces. Pieces that the model does not know are taken as they are.
     pub(crate) fn decode<'a>(&self, pieces: impl IntoIterator<Item = &'a str>) -> String {
-        let rules = self.model.rules();
-        let takes_first_space = rules.adds_dummy_prefix() || rules.removes_extra_whitespaces();
         let (mut text, mut bytes) = (String::new(), Vec::new());
         let mut at_start = true;
         for piece in pieces {
@@ -139,7 +155,7 @@ impl SentencePiece {
             }
             push_bytes(&mut text, &mut bytes);
             at_start &= text.is_empty();
-            let stripped = piece.strip_prefix(SPACE).filter(|_| at_start && takes_first_space);
+            let stripped = piece.strip_prefix(SPACE).filter(|_| at_start && self.first_spaces != FirstSpaces::Keep);
             match kind {
                 Kind::Control => continue,
                 Kind::Unknown if id.is_some_and(|id| self.piece(id) == Some(piece)) => text.push_str(self.model.unk_surface()),
@@ -148,8 +164,7 @@ impl SentencePiece {
                     text.push_str(&stripped.unwrap_or(piece).replace(SPACE, " "));
                 }
             }
-            // Where extra spaces are removed, every leading space goes.
-            at_start &= text.is_empty() && (stripped.is_none() || rules.removes_extra_whitespaces());
+            at_start &= text.is_empty() && (stripped.is_none() || self.first_spaces == FirstSpaces::TakeAll);
         }
         push_bytes(&mut text, &mut bytes);
         match &self.denormalizer {

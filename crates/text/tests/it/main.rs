@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 mod bleu;
+mod damaged;
 mod errors;
+mod families;
 mod lines;
 mod tokenizer;
 

@@ -134,3 +134,22 @@ fn a_folders_config_decides_on_spaces_before_punctuation() {
         assert_eq!(tokenizer.decode(&ids).unwrap(), text, "{config}");
     }
 }
+
+#[test]
+fn a_tokenizer_json_of_marian_says_the_target_language_first() {
+    let (folder, _) = changed(|json| {
+        let mut token = json["added_tokens"][0].clone();
+        (token["id"], token["content"]) = (json!(8000), json!(">>deu<<"));
+        json["added_tokens"].as_array_mut().unwrap().push(token);
+    });
+    fs::write(folder.path().join("tokenizer_config.json"), r#"{"tokenizer_class": "MarianTokenizer"}"#).unwrap();
+    let tokenizer = Tokenizer::from_folder(folder.path()).unwrap();
+    assert_eq!(tokenizer.languages(), ["deu"]);
+    assert_eq!(tokenizer.required_vocab(), 8001);
+    assert_eq!(tokenizer.encode("A man").unwrap(), [8, 20, 0]);
+    for code in ["deu", ">>deu<<"] {
+        let tokenizer = tokenizer.clone().with_languages(None, Some(code)).unwrap();
+        assert_eq!(tokenizer.encode("A man").unwrap(), [8000, 8, 20, 0], "{code}");
+        assert_eq!(tokenizer.target_language(), None);
+    }
+}

@@ -163,3 +163,30 @@ impl AddedTokens {
         best
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Expected parts: transformers 4.57.6, `Trie(tokens).split(text)`.
+    #[test]
+    fn tokens_are_found_as_transformers_finds_them() {
+        let cases: &[(&[&str], &str, &[&str])] = &[
+            (&["abc", "b"], "abc b", &["abc", " ", "b"]),
+            (&["abc", "b"], "ab", &["a", "b"]),
+            // The search for `abc` fails at `d` and goes on behind it.
+            (&["abc", "b"], "xabdcb", &["x", "abdc", "b"]),
+            (&["[CLS]", "extra_id_1", "extra_id_100"], "[CLS] an extra_id_100", &["[CLS]", " an ", "extra_id_100"]),
+            (&["extra_id_1", "extra_id_100"], "extra_id_10", &["extra_id_1", "0"]),
+            (&["blowing", "lower"], "blower", &["b", "lower"]),
+            (&["A", "AB", "CD"], "ABCD", &["AB", "CD"]),
+            (&["ß", "ßß"], "aßßßb", &["a", "ßß", "ß", "b"]),
+            (&["ß"], "", &[]),
+        ];
+        for (tokens, text, expected) in cases {
+            let tokens: BTreeMap<u32, AddedToken> = (0..).zip(tokens.iter().map(|token| AddedToken::from(*token, false))).collect();
+            let ids = tokens.iter().map(|(id, token)| (token.content.clone(), *id)).collect();
+            assert_eq!(AddedTokens::new(tokens, ids).split(text), *expected, "{text:?}");
+        }
+    }
+}

@@ -117,9 +117,13 @@ pub(crate) fn open(folder: &Path) -> Result<Tokenizer> {
     }
     settings.check_supported()?;
     let Some(family) = family(folder, &settings)? else { Err(no_family(folder, &settings))? };
-    if let Some(missing) = family.files().iter().find(|name| !folder.join(name).exists()) {
+    let missing: Vec<&str> = family.files().iter().copied().filter(|name| !folder.join(name).exists()).collect();
+    if missing.len() == family.files().len() {
+        Err(Cause::NoTokenizer { file: file.display().to_string() })?;
+    }
+    if let Some(first) = missing.first() {
         Err(Cause::NoFamilyFile {
-            file: folder.join(missing).display().to_string(),
+            file: folder.join(first).display().to_string(),
             family: format!("{family:?}"),
             expected: family.files().join(", "),
         })?;
@@ -147,10 +151,10 @@ fn no_family(folder: &Path, settings: &Settings) -> Cause {
     let file = folder.join("tokenizer.json").display().to_string();
     let names = ["source.spm", "sentencepiece.bpe.model", "spiece.model", "vocab.json"];
     let found: Vec<&str> = names.into_iter().filter(|name| folder.join(name).exists()).collect();
-    match (settings.class(), found.is_empty()) {
-        (Some(class), _) => Cause::UnknownClass { file, class: class.to_owned() },
-        (None, true) => Cause::NoTokenizer { file },
-        (None, false) => Cause::NoClass { file, found: found.join(", ") },
+    match settings.class() {
+        _ if found.is_empty() => Cause::NoTokenizer { file },
+        Some(class) => Cause::UnknownClass { file, class: class.to_owned() },
+        None => Cause::NoClass { file, found: found.join(", ") },
     }
 }
 

@@ -92,7 +92,7 @@ fn remove(name: &'static str) -> impl FnOnce(&Path) {
 #[test]
 fn files_that_are_missing() {
     assert_snapshot!(error(ErrorKind::File, "marian", remove("target.spm")), @"target.spm: no such file; the folder has no tokenizer.json, so its Marian tokenizer is read from source.spm, target.spm, vocab.json");
-    assert_snapshot!(error(ErrorKind::File, "t5", remove("spiece.model")), @"spiece.model: no such file; the folder has no tokenizer.json, so its T5 tokenizer is read from spiece.model");
+    assert_snapshot!(error(ErrorKind::File, "t5", remove("spiece.model")), @"tokenizer.json: no such file; expected Hugging Face's tokenizer.json, which lies beside a checkpoint's config.json, or in its place source.spm, sentencepiece.bpe.model, spiece.model, or vocab.json with merges.txt");
     assert_snapshot!(error(ErrorKind::File, "marian-separate", remove("target_vocab.json")), @"target_vocab.json: no such file; expected a vocabulary: an object of ids by piece");
     assert_snapshot!(error(ErrorKind::File, "t5", remove("config.json")), @"tokenizer.json: no such file; the folder has spiece.model, but neither `tokenizer_class` in tokenizer_config.json nor `model_type` in config.json says how to read them");
 }

@@ -10,6 +10,7 @@
 mod bench;
 mod export;
 mod fixtures;
+mod interop;
 mod layers;
 mod onnxruntime;
 mod python;
@@ -41,6 +42,7 @@ enum Command {
     Onnxruntime(onnxruntime::Options),
     Export(export::Options),
     Fixtures(fixtures::Options),
+    Interop(interop::Options),
     Bench(bench::Options),
 }
 
@@ -66,6 +68,7 @@ fn run(command: &Command) -> Result<()> {
         Command::Onnxruntime(options) => onnxruntime::run(&workspace, options),
         Command::Export(options) => export::run(&workspace, options),
         Command::Fixtures(options) => fixtures::run(&workspace, options),
+        Command::Interop(options) => interop::run(&workspace, options),
         Command::Bench(options) => bench::run(&workspace, options),
     }
 }

@@ -1,0 +1,30 @@
+"""OpenVINO on the CPU, told to compute in f32: where the processor has bf16 it would take that."""
+
+import openvino
+
+from cell import answer
+from layouts import measure
+
+CORE = openvino.Core()
+
+
+class Session:
+    def __init__(self, path):
+        try:
+            self.model = CORE.compile_model(path, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+        except RuntimeError as error:
+            # The lines before name places in OpenVINO's sources.
+            lines = [line for line in str(error).splitlines() if line and not line.startswith("Exception from")]
+            raise RuntimeError(" ".join(lines)) from None
+        self.inputs = [value.get_any_name() for value in self.model.inputs]
+
+    def run(self, feeds):
+        results = self.model(feeds)
+        return {value.get_any_name(): results[value].copy() for value in self.model.outputs}
+
+
+class Engine:
+    load = staticmethod(Session)
+
+
+answer(f"openvino {openvino.__version__.split('-')[0]}", lambda cell: measure(Engine, cell))

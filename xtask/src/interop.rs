@@ -1,0 +1,143 @@
+//! `cargo xtask interop`: exported graphs in programs that are not ours, each compared with PyTorch's answers.
+//!
+//! Every golden model (`testdata/golden`) is exported in both layouts by `cognate`, called as a program, and runs in ONNX
+//! Runtime (Python, Node, WebAssembly), ONNX's reference evaluator, OpenVINO, rten, Optimum and transformers.js. The
+//! programs that drive them lie in `xtask/interop/`, with one list of pinned versions for each language. A cell is one
+//! process: a runtime that crashes spoils only its own.
+
+mod cell;
+mod checkpoint;
+mod matrix;
+mod programs;
+mod runtime;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::workspace::Workspace;
+use cell::{Cell, Outcome};
+use checkpoint::{Checkpoint, Exports};
+use matrix::Matrix;
+use programs::Programs;
+use runtime::{Layout, Runtime};
+
+/// The committed record, beside the exported graphs.
+pub(crate) const RECORD: &str = "INTEROP.md";
+
+/// Run exported models in programs that are not ours, and compare with PyTorch
+///
+/// Prints a table for each layout: how far each runtime is from PyTorch, and whether its tokens are the same. A run of
+/// everything also writes onnx/INTEROP.md. The first run installs packages from PyPI and npm under target/interop (6 GB, most
+/// of it PyTorch, which Optimum needs); a column whose language is missing says so. Fails when a runtime gives other
+/// numbers or tokens than PyTorch; a runtime that refuses a graph is reported with its own words.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Only these families: folders of testdata/golden, with commas between
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    family: Vec<String>,
+    /// Only these runtimes, with commas between
+    #[arg(long, value_enum, value_name = "NAME", value_delimiter = ',')]
+    runtime: Vec<Runtime>,
+    /// Only these layouts, with commas between
+    #[arg(long, value_enum, value_name = "NAME", value_delimiter = ',')]
+    layout: Vec<Layout>,
+    /// Folder with the golden models, in place of testdata/golden
+    #[arg(long, value_name = "FOLDER")]
+    golden: Option<PathBuf>,
+    /// A `cognate` that is built already, in place of building it in release mode
+    #[arg(long, value_name = "PROGRAM")]
+    cognate: Option<PathBuf>,
+}
+
+impl Options {
+    /// Whether everything is run, as the record needs it.
+    fn complete(&self) -> bool {
+        self.family.is_empty() && self.runtime.is_empty() && self.layout.is_empty() && self.golden.is_none()
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let golden = options.golden.clone().unwrap_or_else(|| workspace.root().join("testdata/golden"));
+    let families = chosen_families(&golden, &options.family)?;
+    let layouts = chosen(&options.layout, Layout::ALL);
+    let runtimes: Vec<Runtime> = chosen(&options.runtime, Runtime::ALL);
+    let cognate = match &options.cognate {
+        Some(program) => program.clone(),
+        None => workspace.build_cognate()?,
+    };
+    let home = workspace.target("interop");
+    let programs = Programs::bring(workspace, &home, &runtimes, &layouts)?;
+
+    let mut matrix = Matrix::new(&runtimes, &layouts);
+    for family in &families {
+        let checkpoint = Checkpoint::prepare(&golden.join(family), &home.join("checkpoints").join(family))?;
+        for &layout in &layouts {
+            eprintln!("{family}: exporting, {} layout", layout.title());
+            let exported = Exports { home: &home, cognate: &cognate, programs: &programs }.export(&checkpoint, layout)?;
+            if let Err(reason) = &exported {
+                eprintln!("{family}: not exported: {reason}");
+            }
+            for &runtime in runtimes.iter().filter(|runtime| runtime.runs(layout)) {
+                let cell = Cell { family, layout, runtime };
+                let outcome = match (&exported, programs.command(runtime)) {
+                    (Err(reason), _) => Outcome::NotExported(reason.clone()),
+                    (Ok(_), Err(reason)) => Outcome::CannotRun(reason),
+                    (Ok(folder), Ok(command)) => {
+                        let outcome = cell.measure(&home, &checkpoint, folder, command)?;
+                        eprintln!("{family}: {}: {}", runtime.title(), outcome.summary());
+                        outcome
+                    }
+                };
+                matrix.add(cell, outcome);
+            }
+        }
+    }
+    // No path of this machine in what is committed.
+    let text = matrix.text().replace(&format!("{}/", home.display()), "").replace(&format!("{}/", workspace.root().display()), "");
+    println!("\n{text}");
+    if options.complete() {
+        let record = workspace.root().join("onnx").join(RECORD);
+        fs::write(&record, matrix::record(&text)).with_context(|| record.display().to_string())?;
+        println!("written: {}", workspace.readable(&record));
+    }
+    let wrong = matrix.wrong();
+    ensure!(wrong.is_empty(), "not what PyTorch gives:\n{}", wrong.join("\n"));
+    Ok(())
+}
+
+/// What was asked for, or all.
+fn chosen<T: Copy>(asked: &[T], all: &[T]) -> Vec<T> {
+    if asked.is_empty() { all.to_vec() } else { asked.to_vec() }
+}
+
+/// The golden models there are, or those asked for.
+fn chosen_families(golden: &Path, asked: &[String]) -> Result<Vec<String>> {
+    let entries = fs::read_dir(golden).with_context(|| format!("{}: cannot be listed", golden.display()))?;
+    let mut present: Vec<String> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.join("golden.safetensors").is_file())
+        .filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
+        .collect();
+    present.sort();
+    ensure!(!present.is_empty(), "{}: no folder with a golden.safetensors", golden.display());
+    for family in asked {
+        ensure!(present.contains(family), "--family {family}: not in {}, which has {}", golden.display(), present.join(", "));
+    }
+    Ok(if asked.is_empty() { present } else { asked.to_vec() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_are_those_with_answers() {
+        let golden = Workspace::find().unwrap().root().join("testdata/golden");
+        assert!(chosen_families(&golden, &[]).unwrap().contains(&"marian".to_owned()));
+        let error = chosen_families(&golden, &["klingon".to_owned()]).unwrap_err().to_string();
+        assert!(error.starts_with("--family klingon: not in ") && error.contains("marian"), "{error}");
+    }
+}

@@ -1,0 +1,213 @@
+//! The golden models as checkpoints with a tokenizer, and their exports.
+//!
+//! The golden folders have no tokenizer, which pipelines need: one of words is added, `t5 t17` being 5, 17, and `<pad>`
+//! and `</s>` the special ones.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Map, Value, json};
+
+use super::programs::{Programs, shortened};
+use super::runtime::Layout;
+use crate::workspace::{files, shown};
+
+/// As the golden answers were generated.
+const MAX_NEW_TOKENS: u32 = 24;
+const COPIED: [&str; 3] = ["config.json", "generation_config.json", "model.safetensors"];
+
+/// A golden model with a tokenizer beside it.
+pub(crate) struct Checkpoint {
+    folder: PathBuf,
+    golden: PathBuf,
+    config: Value,
+    generation: Value,
+}
+
+impl Checkpoint {
+    /// Copies the golden model in `golden` to `folder` and adds the tokenizer.
+    pub(crate) fn prepare(golden: &Path, folder: &Path) -> Result<Checkpoint> {
+        fresh(folder)?;
+        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        for name in COPIED {
+            fs::copy(golden.join(name), folder.join(name)).with_context(|| golden.join(name).display().to_string())?;
+        }
+        let read = |name: &str| -> Result<Value> {
+            let path = folder.join(name);
+            let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+            serde_json::from_str(&text).with_context(|| path.display().to_string())
+        };
+        let checkpoint = Checkpoint {
+            folder: folder.to_owned(),
+            golden: golden.join("golden.safetensors"),
+            config: read("config.json")?,
+            generation: read("generation_config.json")?,
+        };
+        let (pad, eos) = (checkpoint.number("pad_token_id")?, checkpoint.number("eos_token_id")?);
+        let vocab = checkpoint.number("vocab_size")?;
+        let write = |name: &str, value: Value| fs::write(folder.join(name), value.to_string()).with_context(|| name.to_owned());
+        write("tokenizer.json", tokenizer(vocab, pad, eos))?;
+        write("tokenizer_config.json", tokenizer_config())?;
+        Ok(checkpoint)
+    }
+
+    /// What a driver is asked about the export in `folder`.
+    pub(crate) fn question(&self, layout: Layout, folder: &Path) -> Result<Value> {
+        let inside = folder.join("onnx");
+        let d_model = self.number("d_model")?;
+        let heads = self.number("decoder_attention_heads").or_else(|_| self.number("num_heads"))?;
+        ensure!(heads > 0, "config.json: no attention heads");
+        Ok(json!({
+            "layout": layout.calls(),
+            "graphs": if inside.is_dir() { &inside } else { folder },
+            "folder": folder,
+            "golden": self.golden,
+            "layers": self.number("decoder_layers").or_else(|_| self.number("num_decoder_layers"))?,
+            "heads": heads,
+            "head_size": self.number("d_kv").unwrap_or(d_model / heads),
+            "start": self.number("decoder_start_token_id")?,
+            "eos": self.number("eos_token_id")?,
+            "pad": self.number("pad_token_id")?,
+            "forced_eos": self.number("forced_eos_token_id").ok(),
+            "max_new_tokens": MAX_NEW_TOKENS,
+        }))
+    }
+
+    /// A number of generation_config.json, or else of config.json.
+    fn number(&self, name: &str) -> Result<u64> {
+        let found = self.generation.get(name).or_else(|| self.config.get(name)).and_then(Value::as_u64);
+        found.with_context(|| format!("{}: config.json has no number {name}", self.folder.display()))
+    }
+}
+
+fn tokenizer(vocab: u64, pad: u64, eos: u64) -> Value {
+    let word = |id: u64| match id {
+        _ if id == pad => "<pad>".to_owned(),
+        _ if id == eos => "</s>".to_owned(),
+        _ => format!("t{id}"),
+    };
+    let special = |id: u64| {
+        let flags = json!({"single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true});
+        let mut token = Map::from_iter([("id".to_owned(), json!(id)), ("content".to_owned(), json!(word(id)))]);
+        token.extend(flags.as_object().cloned().unwrap_or_default());
+        token
+    };
+    let vocabulary: Map<String, Value> = (0..vocab).map(|id| (word(id), json!(id))).collect();
+    json!({
+        "version": "1.0",
+        "truncation": null,
+        "padding": null,
+        "added_tokens": [special(pad.min(eos)), special(pad.max(eos))],
+        "normalizer": null,
+        "pre_tokenizer": {"type": "WhitespaceSplit"},
+        "post_processor": null,
+        "decoder": null,
+        // Text of the harness has no unknown words.
+        "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": "<pad>"}
+    })
+}
+
+fn tokenizer_config() -> Value {
+    json!({
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "pad_token": "<pad>",
+        "eos_token": "</s>",
+        "unk_token": "<pad>",
+        "clean_up_tokenization_spaces": false,
+        "model_max_length": 512
+    })
+}
+
+/// Where exports come from and go.
+pub(crate) struct Exports<'a> {
+    pub(crate) home: &'a Path,
+    pub(crate) cognate: &'a Path,
+    pub(crate) programs: &'a Programs,
+}
+
+impl Exports<'_> {
+    /// The folder of a fresh export; or why there is none, in the exporter's words.
+    ///
+    /// # Errors
+    /// Where the exporter cannot be started or files cannot be written.
+    pub(crate) fn export(&self, checkpoint: &Checkpoint, layout: Layout) -> Result<Result<PathBuf, String>> {
+        let family = checkpoint.folder.file_name().context("the checkpoint's folder has a name")?;
+        // The same last name in every layout: transformers.js takes it for the model's.
+        let folder = self.home.join(layout.slug()).join(family);
+        fresh(&folder)?;
+        let parent = folder.parent().context("the folder lies under target")?;
+        fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
+        let mut command = match (layout, &self.programs.python) {
+            (Layout::Cognate | Layout::Hf, _) => {
+                let mut command = Command::new(self.cognate);
+                command.arg("export").arg(&checkpoint.folder).arg(&folder).arg("--no-verify");
+                if layout == Layout::Hf {
+                    command.args(["--layout", "hf"]);
+                }
+                command
+            }
+            (Layout::Optimum, Ok(python)) => {
+                let mut command = Command::new(python);
+                command.args(["-m", "optimum.commands.optimum_cli", "export", "onnx", "--task", "text2text-generation-with-past"]);
+                command.arg("--model").arg(&checkpoint.folder).arg(&folder).env("HF_HUB_OFFLINE", "1");
+                command
+            }
+            (Layout::Optimum, Err(reason)) => return Ok(Err(reason.clone())),
+        };
+        let output = command.stdin(Stdio::null()).output().with_context(|| format!("{}: cannot be started", shown(&command)))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Ok(Err(shortened(said.trim_start().trim_start_matches("cognate: ").trim_start_matches("error: "))));
+        }
+        if layout == Layout::Optimum {
+            into_subfolder(&folder)?;
+        }
+        Ok(Ok(folder))
+    }
+}
+
+/// Moves the graphs to `onnx/`, where transformers.js looks for them.
+fn into_subfolder(folder: &Path) -> Result<()> {
+    let inside = folder.join("onnx");
+    fs::create_dir(&inside).with_context(|| inside.display().to_string())?;
+    for path in files(folder)? {
+        let name = path.file_name().context("a file has a name")?;
+        if name.to_string_lossy().contains(".onnx") {
+            fs::rename(&path, inside.join(name)).with_context(|| path.display().to_string())?;
+        }
+    }
+    Ok(())
+}
+
+fn fresh(folder: &Path) -> Result<()> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::Workspace;
+
+    #[test]
+    fn a_golden_model_becomes_a_question() {
+        let golden = Workspace::find().unwrap().root().join("testdata/golden/marian");
+        let home = tempfile::tempdir().unwrap();
+        let checkpoint = Checkpoint::prepare(&golden, &home.path().join("marian")).unwrap();
+        let question = checkpoint.question(Layout::Hf, Path::new("exported")).unwrap();
+        for (name, value) in [("layers", 2), ("heads", 4), ("head_size", 8), ("start", 119), ("eos", 0), ("forced_eos", 0)] {
+            assert_eq!(question[name], value, "{name}");
+        }
+        assert_eq!(question["layout"], "hugging-face");
+        assert_eq!(question["graphs"], "exported");
+        let tokenizer = fs::read_to_string(home.path().join("marian/tokenizer.json")).unwrap();
+        let tokenizer: Value = serde_json::from_str(&tokenizer).unwrap();
+        assert_eq!(tokenizer["model"]["vocab"]["<pad>"], 119);
+        assert_eq!(tokenizer["model"]["vocab"]["t5"], 5);
+        assert_eq!(tokenizer["added_tokens"][0]["content"], "</s>");
+    }
+}

@@ -1,0 +1,150 @@
+//! The cells as tables, one for each layout, with what cannot run explained below.
+
+use super::cell::{Cell, Outcome};
+use super::runtime::{Layout, Runtime};
+use crate::table::table;
+
+/// All cells of a run.
+pub(crate) struct Matrix {
+    runtimes: Vec<Runtime>,
+    layouts: Vec<Layout>,
+    cells: Vec<Filled>,
+}
+
+struct Filled {
+    family: String,
+    layout: Layout,
+    runtime: Runtime,
+    outcome: Outcome,
+}
+
+impl Matrix {
+    pub(crate) fn new(runtimes: &[Runtime], layouts: &[Layout]) -> Matrix {
+        Matrix { runtimes: runtimes.to_vec(), layouts: layouts.to_vec(), cells: Vec::new() }
+    }
+
+    pub(crate) fn add(&mut self, cell: Cell<'_>, outcome: Outcome) {
+        let Cell { family, layout, runtime } = cell;
+        self.cells.push(Filled { family: family.to_owned(), layout, runtime, outcome });
+    }
+
+    /// A line for each cell that ran and gave something else than PyTorch; of Optimum's own exports we promise nothing.
+    pub(crate) fn wrong(&self) -> Vec<String> {
+        let wrong = self.cells.iter().filter(|cell| cell.layout != Layout::Optimum && cell.outcome.is_wrong());
+        let line = |cell: &Filled| {
+            format!("{}, {} layout, {}: {}", cell.family, cell.layout.title(), cell.runtime.title(), cell.outcome.summary())
+        };
+        wrong.map(line).collect()
+    }
+
+    /// A table for each layout, then the reasons of the cells that name one, then versions.
+    pub(crate) fn text(&self) -> String {
+        let mut reasons = Vec::new();
+        let mut text = String::new();
+        for &layout in &self.layouts {
+            text += &format!("## {} layout\n\n{}\n", layout.title(), self.table(layout, &mut reasons));
+        }
+        if !reasons.is_empty() {
+            text += "## What cannot run or was not exported\n\n";
+            for (index, reason) in reasons.iter().enumerate() {
+                text += &format!("{}. `{}`\n", index + 1, reason.replace('`', "'"));
+            }
+            text += "\n";
+        }
+        text + &self.versions()
+    }
+
+    fn table(&self, layout: Layout, reasons: &mut Vec<String>) -> String {
+        let runtimes: Vec<Runtime> = self.runtimes.iter().copied().filter(|runtime| runtime.runs(layout)).collect();
+        let header: Vec<&str> = std::iter::once("family").chain(runtimes.iter().map(|runtime| runtime.title())).collect();
+        let mut families: Vec<&str> = self.cells.iter().map(|cell| cell.family.as_str()).collect();
+        families.dedup();
+        let rows: Vec<Vec<String>> = families
+            .iter()
+            .map(|family| {
+                let cell = |runtime: &Runtime| {
+                    let mut here = self.cells.iter().filter(|cell| cell.layout == layout && cell.runtime == *runtime);
+                    match here.find(|cell| cell.family == *family).map(|cell| &cell.outcome) {
+                        Some(Outcome::CannotRun(reason)) => format!("no ({})", numbered(reasons, reason)),
+                        Some(Outcome::NotExported(reason)) => format!("none ({})", numbered(reasons, reason)),
+                        Some(outcome) => outcome.summary(),
+                        None => "-".to_owned(),
+                    }
+                };
+                std::iter::once((*family).to_owned()).chain(runtimes.iter().map(cell)).collect()
+            })
+            .collect();
+        table(&header, &rows)
+    }
+
+    fn versions(&self) -> String {
+        let mut versions: Vec<&str> = Vec::new();
+        for cell in &self.cells {
+            if let Outcome::Ran { version, .. } = &cell.outcome
+                && !versions.contains(&version.as_str())
+            {
+                versions.push(version);
+            }
+        }
+        match versions.is_empty() {
+            true => String::new(),
+            false => format!("Ran in {}.\n", versions.join(", ")),
+        }
+    }
+}
+
+/// The number of a reason, from 1; a new one is added.
+fn numbered(reasons: &mut Vec<String>, reason: &str) -> usize {
+    let index = reasons.iter().position(|known| known == reason).unwrap_or_else(|| {
+        reasons.push(reason.to_owned());
+        reasons.len() - 1
+    });
+    index + 1
+}
+
+/// The page that is committed.
+pub(crate) fn record(tables: &str) -> String {
+    format!(
+        "# Interoperability\n\n\
+         Exported models in programs that are not ours. Each golden model of `testdata/golden` was exported and run on its three\n\
+         sources; PyTorch's own answers lie beside it. A number is the largest absolute difference from PyTorch's f32 in encoder\n\
+         states and teacher-forced logits (in `marian` PyTorch's own f32 and f64 differ by 1.5e-4). `equal`: decoding 24 tokens greedily,\n\
+         with a past that starts empty, gave PyTorch's tokens; in Optimum its `generate` did that, and the 4 beams are PyTorch's too; in\n\
+         transformers.js its `generate` did, and the pipelines `translation` and `text2text-generation` gave their text.\n\n\
+         `cargo xtask interop` makes this page again; the last digits differ from machine to machine.\n\n{tables}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_numbered_once() {
+        let mut matrix = Matrix::new(&[Runtime::Rten, Runtime::Optimum], &[Layout::Cognate, Layout::Optimum]);
+        let ran = |error| Outcome::Ran { version: "rten 1".into(), error, greedy: true, beam: None };
+        let refused = || Outcome::CannotRun("no `If`".into());
+        let mut add = |family, layout, runtime, outcome| matrix.add(Cell { family, layout, runtime }, outcome);
+        add("bart", Layout::Cognate, Runtime::Rten, ran(1e-5));
+        add("bart", Layout::Optimum, Runtime::Rten, refused());
+        add("bart", Layout::Optimum, Runtime::Optimum, refused());
+        add("t5", Layout::Cognate, Runtime::Rten, ran(1.0));
+        add("t5", Layout::Optimum, Runtime::Rten, ran(1.0));
+        let expected = "\
+            ## Cognate layout\n\n\
+            | family |          rten |\n\
+            | ------ | ------------: |\n\
+            | bart   | 1.0e-5, equal |\n\
+            | t5     |  1.0e0, equal |\n\n\
+            ## Optimum's own layout\n\n\
+            | family |         rten | Optimum |\n\
+            | ------ | -----------: | ------: |\n\
+            | bart   |       no (1) |  no (1) |\n\
+            | t5     | 1.0e0, equal |       - |\n\n\
+            ## What cannot run or was not exported\n\n\
+            1. `no 'If'`\n\n\
+            Ran in rten 1.\n";
+        assert_eq!(matrix.text(), expected);
+        assert_eq!(matrix.wrong(), ["t5, Cognate layout, rten: 1.0e0, equal"]);
+    }
+}

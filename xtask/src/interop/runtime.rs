@@ -1,0 +1,128 @@
+//! The columns of the matrix: which program, in which language, on which layouts.
+
+/// How the exported files lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Layout {
+    /// `cognate export`
+    Cognate,
+    /// `cognate export --layout hf`
+    Hf,
+    /// `optimum-cli export onnx`, for comparison: tells whose fault a failing cell is
+    Optimum,
+}
+
+impl Layout {
+    pub(crate) const ALL: &[Layout] = &[Layout::Cognate, Layout::Hf, Layout::Optimum];
+
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Layout::Cognate => "Cognate",
+            Layout::Hf => "Hugging Face",
+            Layout::Optimum => "Optimum's own",
+        }
+    }
+
+    /// A name for folders and files.
+    pub(crate) fn slug(self) -> &'static str {
+        match self {
+            Layout::Cognate => "cognate",
+            Layout::Hf => "hf",
+            Layout::Optimum => "optimum",
+        }
+    }
+
+    /// As the programs in `xtask/interop` know it: Optimum's folders are of the Hugging Face layout.
+    pub(crate) fn calls(self) -> &'static str {
+        match self {
+            Layout::Cognate => "cognate",
+            Layout::Hf | Layout::Optimum => "hugging-face",
+        }
+    }
+}
+
+/// A program that runs ONNX files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Runtime {
+    Onnxruntime,
+    Reference,
+    Openvino,
+    OnnxruntimeNode,
+    OnnxruntimeWeb,
+    Rten,
+    Optimum,
+    TransformersJs,
+}
+
+/// What a driver is written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Language {
+    Python,
+    Node,
+    Rust,
+}
+
+impl Runtime {
+    pub(crate) const ALL: &[Runtime] = &[
+        Runtime::Onnxruntime,
+        Runtime::Reference,
+        Runtime::Openvino,
+        Runtime::OnnxruntimeNode,
+        Runtime::OnnxruntimeWeb,
+        Runtime::Rten,
+        Runtime::Optimum,
+        Runtime::TransformersJs,
+    ];
+
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Runtime::Onnxruntime => "ONNX Runtime",
+            Runtime::Reference => "ONNX reference",
+            Runtime::Openvino => "OpenVINO",
+            Runtime::OnnxruntimeNode => "ORT Node",
+            Runtime::OnnxruntimeWeb => "ORT WebAssembly",
+            Runtime::Rten => "rten",
+            Runtime::Optimum => "Optimum",
+            Runtime::TransformersJs => "transformers.js",
+        }
+    }
+
+    pub(crate) fn language(self) -> Language {
+        match self {
+            Runtime::Onnxruntime | Runtime::Reference | Runtime::Openvino | Runtime::Optimum => Language::Python,
+            Runtime::OnnxruntimeNode | Runtime::OnnxruntimeWeb | Runtime::TransformersJs => Language::Node,
+            Runtime::Rten => Language::Rust,
+        }
+    }
+
+    /// The driver's file in `xtask/interop/python` or `xtask/interop/node`, without its ending.
+    pub(crate) fn driver(self) -> &'static str {
+        match self {
+            Runtime::Onnxruntime => "run_onnxruntime",
+            Runtime::Reference => "run_reference",
+            Runtime::Openvino => "run_openvino",
+            Runtime::OnnxruntimeNode => "run_onnxruntime_node",
+            Runtime::OnnxruntimeWeb => "run_onnxruntime_web",
+            Runtime::Rten => "interop-rten",
+            Runtime::Optimum => "run_optimum",
+            Runtime::TransformersJs => "run_transformers_js",
+        }
+    }
+
+    /// Optimum and transformers.js know the Hugging Face layout only.
+    pub(crate) fn runs(self, layout: Layout) -> bool {
+        layout != Layout::Cognate || !matches!(self, Runtime::Optimum | Runtime::TransformersJs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum;
+
+    use super::*;
+
+    #[test]
+    fn all_means_all() {
+        assert_eq!(Runtime::ALL, Runtime::value_variants());
+        assert_eq!(Layout::ALL, Layout::value_variants());
+    }
+}

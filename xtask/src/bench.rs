@@ -3,6 +3,7 @@
 mod checkpoint;
 mod export;
 mod in_place;
+mod peers;
 mod process;
 mod statistics;
 

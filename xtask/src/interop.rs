@@ -21,6 +21,7 @@ use cell::{Cell, Outcome};
 use checkpoint::{Checkpoint, Exports};
 use matrix::Matrix;
 use programs::Programs;
+pub(crate) use programs::bring_python;
 use runtime::{Layout, Runtime};
 
 /// The committed record, beside the exported graphs.

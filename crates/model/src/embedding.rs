@@ -44,11 +44,14 @@ pub(crate) fn embed<'g>(root: &Scope<'g>, config: &Config, side: Side, ids: Tens
     let stack = side.at(root);
     let _scope = stack.at("embed_tokens").enter();
     let tokens = table(root, config, side).gather(ids);
-    let tokens = if config.scale_embedding { tokens * (config.d_model as f32).sqrt() } else { tokens };
+    let scaled = || if config.scale_embedding { tokens * (config.d_model as f32).sqrt() } else { tokens };
     let norm = |x| normalise(&stack.at("layernorm_embedding"), config, x);
     match (config.embedding_norm, side) {
-        (EmbeddingNorm::None, _) => with_positions(&stack, config, tokens, ids, first),
-        (EmbeddingNorm::Sum, _) | (EmbeddingNorm::DecoderTokens, Side::Encoder) => norm(with_positions(&stack, config, tokens, ids, first)),
+        (EmbeddingNorm::None, _) => with_positions(&stack, config, scaled(), ids, first),
+        (EmbeddingNorm::Sum, _) | (EmbeddingNorm::DecoderTokens, Side::Encoder) => {
+            norm(with_positions(&stack, config, scaled(), ids, first))
+        }
+        // Normalised, the scale would be lost but for epsilon; transformers leaves it out.
         (EmbeddingNorm::DecoderTokens, Side::Decoder) => with_positions(&stack, config, norm(tokens), ids, first),
     }
 }

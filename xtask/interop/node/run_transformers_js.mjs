@@ -5,7 +5,7 @@ import path from 'node:path';
 
 import { AutoModelForSeq2SeqLM, env, pipeline, Tensor } from '@huggingface/transformers';
 
-import { answer, encoderError, logitsError, rows, sameTokens, version } from './cell.mjs';
+import { answer, encoderError, logitsError, rows, version } from './cell.mjs';
 
 const PIPELINES = { 'text2text-generation': 'generated_text', translation: 'translation_text' };
 
@@ -24,7 +24,8 @@ async function measure(cell) {
     const { logits } = await model({ ...source(), decoder_input_ids: tensor(cell.tensors.decoder_input_ids) });
     const generated = await model.generate({ ...source(), max_new_tokens: cell.max_new_tokens });
     const tokens = generated.tolist().map((row) => row.map(Number));
-    const found = { encoder: encoderError(cell, states), logits: logitsError(cell, logits), greedy: sameTokens(tokens, cell) };
+    const greedy = JSON.stringify(ended(cell, tokens)) === JSON.stringify(ended(cell, rows(cell.tensors.greedy)));
+    const found = { encoder: encoderError(cell, states), logits: logitsError(cell, logits), greedy };
 
     for (const [task, field] of Object.entries(PIPELINES)) {
         const run = await pipeline(task, name);
@@ -35,6 +36,14 @@ async function measure(cell) {
         }
     }
     return found;
+}
+
+/** Rows up to their eos: transformers.js decodes a finished row on, where transformers pads it. Some start with eos. */
+function ended(cell, tokens) {
+    return tokens.map((row) => {
+        const end = row.indexOf(cell.eos, 1);
+        return end < 0 ? row : row.slice(0, end + 1);
+    });
 }
 
 /** The sources without their padding. */

@@ -5,13 +5,14 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
 use super::checkpoint::{Checkpoint, marian_base};
 use super::in_place;
+use super::peers;
 use super::process::{Measured, measure};
 use super::statistics::Summary;
 use crate::table::{bytes, table, thousands};
@@ -27,15 +28,35 @@ const MEMORY_BOUND: u64 = 64_000_000;
 /// The checkpoint has random weights and is made once, under target/bench. Fails when the median export takes more than
 /// twice the median `dd`, or an export more than 64 MB of anonymous memory. Then the same checkpoint, and one of 4.96 GB, are
 /// exported in place: at most 0.1 s and 100 MB. Linux only.
+///
+/// With --peers: beside `optimum-cli export onnx` instead, on checkpoints of the shapes of Marian-base, T5-small, BART-base and
+/// M2M100, with random weights that transformers makes (installs 6 GB under target/interop). Fails when an export is not 20
+/// times as fast as Optimum's, takes more than a third of its memory, or writes more than 1.05 times the checkpoint.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// How often each is run, in turn
+    /// How often each is run, in turn; what takes long (Optimum, verification) runs once
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
+    /// Beside Optimum
+    #[arg(long)]
+    peers: bool,
+    /// With --peers: only this shape
+    #[arg(long, requires = "peers", value_parser = peers::SHAPES)]
+    shape: Option<String>,
+    /// With --peers: a `cognate` that is built already, in place of building it in release mode
+    #[arg(long, requires = "peers", value_name = "PROGRAM")]
+    cognate: Option<PathBuf>,
 }
 
 /// Runs the command.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    if options.peers {
+        let cognate = match &options.cognate {
+            Some(program) => program.clone(),
+            None => workspace.build_cognate()?,
+        };
+        return peers::run(workspace, cognate, options.rounds, options.shape.as_deref());
+    }
     let cognate = workspace.build_cognate()?;
     let checkpoint = marian_base(workspace)?;
     let outputs = tempfile::tempdir_in(workspace.target("bench"))?;
@@ -75,7 +96,7 @@ fn dd(from: &Path, to: &Path) -> Command {
 }
 
 /// Waits until the disk has everything, so that no run pays for the one before.
-pub(super) fn rest() -> Result<()> {
+pub(crate) fn rest() -> Result<()> {
     call(&mut Command::new("sync"))
 }
 

@@ -67,7 +67,8 @@ impl Programs {
     }
 }
 
-fn bring_python(home: &Path) -> Result<PathBuf> {
+/// A Python with the packages of requirements.txt, in a folder of `home`.
+pub(crate) fn bring_python(home: &Path) -> Result<PathBuf> {
     let requirements: Vec<&str> = REQUIREMENTS.lines().collect();
     python::environment(&home.join("python"), &requirements)
 }

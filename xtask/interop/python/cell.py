@@ -8,7 +8,7 @@ The question is a JSON file, its path the only argument:
     layers, heads, head_size, start, eos, pad, forced_eos (or null), max_new_tokens
 
 The answer is the last line of the standard output, a JSON object: `version`, then either `error`, or any of `encoder`
-and `logits` (largest absolute difference from PyTorch), `greedy` and `beam` (tokens equal).
+and `logits` (largest absolute difference from PyTorch), `greedy` and `beam` (tokens equal), `texts` (a pipeline's texts equal).
 """
 
 import json

@@ -40,6 +40,7 @@ pub(crate) struct Answer {
     logits: Option<f64>,
     greedy: Option<bool>,
     beam: Option<bool>,
+    texts: Option<bool>,
 }
 
 /// What a cell says.
@@ -47,9 +48,10 @@ pub(crate) struct Answer {
 pub(crate) enum Outcome {
     Ran {
         version: String,
+        /// Largest absolute difference.
         error: f64,
-        greedy: bool,
-        beam: Option<bool>,
+        /// What is not PyTorch's: `TOKENS`, `BEAMS` or `TEXTS`.
+        differing: Option<&'static str>,
     },
     /// In the other side's words, or ours where it was not reached.
     CannotRun(String),
@@ -103,8 +105,10 @@ fn wait(command: &mut Command) -> Result<Result<ExitStatus, String>> {
 impl From<Answer> for Outcome {
     fn from(answer: Answer) -> Outcome {
         match answer {
-            Answer { version, error: None, encoder: Some(encoder), logits: Some(logits), greedy: Some(greedy), beam } => {
-                Outcome::Ran { version, error: encoder.max(logits), greedy, beam }
+            Answer { version, error: None, encoder: Some(encoder), logits: Some(logits), greedy: Some(greedy), beam, texts } => {
+                let compared = [(Some(greedy), "TOKENS"), (beam, "BEAMS"), (texts, "TEXTS")];
+                let differing = compared.into_iter().find(|(equal, _)| *equal == Some(false)).map(|(_, name)| name);
+                Outcome::Ran { version, error: encoder.max(logits), differing }
             }
             Answer { error, .. } => Outcome::CannotRun(shortened(&error.unwrap_or_else(|| "the answer is not whole".into()))),
         }
@@ -115,14 +119,8 @@ impl Outcome {
     /// A few words.
     pub(crate) fn summary(&self) -> String {
         match self {
-            Outcome::Ran { error, greedy, beam, .. } => {
-                let tokens = match (greedy, beam) {
-                    (true, None | Some(true)) => "equal",
-                    (true, Some(false)) => "BEAMS DIFFER",
-                    (false, _) => "TOKENS DIFFER",
-                };
-                format!("{error:.1e}, {tokens}")
-            }
+            Outcome::Ran { error, differing: None, .. } => format!("{error:.1e}, equal"),
+            Outcome::Ran { error, differing: Some(name), .. } => format!("{error:.1e}, {name} DIFFER"),
             Outcome::CannotRun(reason) | Outcome::NotExported(reason) => reason.clone(),
         }
     }
@@ -130,7 +128,7 @@ impl Outcome {
     /// Whether it ran and gave something else than PyTorch, or was never made.
     pub(crate) fn is_wrong(&self) -> bool {
         match self {
-            Outcome::Ran { error, greedy, beam, .. } => *error > BOUND || !greedy || *beam == Some(false),
+            Outcome::Ran { error, differing, .. } => *error > BOUND || differing.is_some(),
             Outcome::CannotRun(_) => false,
             Outcome::NotExported(_) => true,
         }
@@ -151,6 +149,7 @@ mod tests {
             (r#"{"version": "a 1", "encoder": 2e-5, "logits": 7.1e-5, "greedy": true}"#, "7.1e-5, equal", false),
             (r#"{"version": "a 1", "encoder": 2e-5, "logits": 7.1e-5, "greedy": true, "beam": true}"#, "7.1e-5, equal", false),
             (r#"{"version": "a 1", "encoder": 2e-5, "logits": 7.1e-5, "greedy": true, "beam": false}"#, "7.1e-5, BEAMS DIFFER", true),
+            (r#"{"version": "a 1", "encoder": 0, "logits": 1e-6, "greedy": true, "texts": false}"#, "1.0e-6, TEXTS DIFFER", true),
             (r#"{"version": "a 1", "encoder": 0.2, "logits": 7.1e-5, "greedy": true}"#, "2.0e-1, equal", true),
             (r#"{"version": "a 1", "encoder": 0, "logits": 0, "greedy": false, "beam": true}"#, "0.0e0, TOKENS DIFFER", true),
             (r#"{"version": "a 1", "error": "no\nsuch op"}"#, "no such op", false),

@@ -110,7 +110,8 @@ pub(crate) fn record(tables: &str) -> String {
          sources; PyTorch's own answers lie beside it. A number is the largest absolute difference from PyTorch's f32 in encoder\n\
          states and teacher-forced logits (in `marian` PyTorch's own f32 and f64 differ by 1.5e-4). `equal`: decoding 24 tokens greedily,\n\
          with a past that starts empty, gave PyTorch's tokens; in Optimum its `generate` did that, and the 4 beams are PyTorch's too; in\n\
-         transformers.js its `generate` did, and the pipelines `translation` and `text2text-generation` gave their text.\n\n\
+         transformers.js its `generate` did, up to each row's end, and the pipelines `translation` and `text2text-generation` gave their\n\
+         text; in its browser build all of that over HTTP in WebAssembly, as config.json tells it.\n\n\
          `cargo xtask interop` makes this page again; the last digits differ from machine to machine.\n\n{tables}"
     )
 }
@@ -122,7 +123,7 @@ mod tests {
     #[test]
     fn reasons_are_numbered_once() {
         let mut matrix = Matrix::new(&[Runtime::Rten, Runtime::Optimum], &[Layout::Cognate, Layout::Optimum]);
-        let ran = |error| Outcome::Ran { version: "rten 1".into(), error, greedy: true, beam: None };
+        let ran = |error| Outcome::Ran { version: "rten 1".into(), error, differing: None };
         let refused = || Outcome::CannotRun("no `If`".into());
         let mut add = |family, layout, runtime, outcome| matrix.add(Cell { family, layout, runtime }, outcome);
         add("bart", Layout::Cognate, Runtime::Rten, ran(1e-5));

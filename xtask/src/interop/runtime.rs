@@ -51,6 +51,7 @@ pub(crate) enum Runtime {
     Rten,
     Optimum,
     TransformersJs,
+    TransformersJsWeb,
 }
 
 /// What a driver is written in.
@@ -71,6 +72,7 @@ impl Runtime {
         Runtime::Rten,
         Runtime::Optimum,
         Runtime::TransformersJs,
+        Runtime::TransformersJsWeb,
     ];
 
     pub(crate) fn title(self) -> &'static str {
@@ -83,13 +85,14 @@ impl Runtime {
             Runtime::Rten => "rten",
             Runtime::Optimum => "Optimum",
             Runtime::TransformersJs => "transformers.js",
+            Runtime::TransformersJsWeb => "the same in browsers",
         }
     }
 
     pub(crate) fn language(self) -> Language {
         match self {
             Runtime::Onnxruntime | Runtime::Reference | Runtime::Openvino | Runtime::Optimum => Language::Python,
-            Runtime::OnnxruntimeNode | Runtime::OnnxruntimeWeb | Runtime::TransformersJs => Language::Node,
+            Runtime::OnnxruntimeNode | Runtime::OnnxruntimeWeb | Runtime::TransformersJs | Runtime::TransformersJsWeb => Language::Node,
             Runtime::Rten => Language::Rust,
         }
     }
@@ -105,12 +108,13 @@ impl Runtime {
             Runtime::Rten => "interop-rten",
             Runtime::Optimum => "run_optimum",
             Runtime::TransformersJs => "run_transformers_js",
+            Runtime::TransformersJsWeb => "run_transformers_js_web",
         }
     }
 
     /// Optimum and transformers.js know the Hugging Face layout only.
     pub(crate) fn runs(self, layout: Layout) -> bool {
-        layout != Layout::Cognate || !matches!(self, Runtime::Optimum | Runtime::TransformersJs)
+        layout != Layout::Cognate || !matches!(self, Runtime::Optimum | Runtime::TransformersJs | Runtime::TransformersJsWeb)
     }
 }
 

@@ -11,7 +11,7 @@ import { measure } from './layouts.mjs';
 const engine = {
     async load(file) {
         const folder = path.dirname(file);
-        const weights = fs.readdirSync(folder).filter((name) => /\.(onnx_)?data$/.test(name));
+        const weights = fs.readdirSync(folder).filter((name) => /\.((onnx_)?data|safetensors)$/.test(name));
         const externalData = weights.map((name) => ({ path: name, data: fs.readFileSync(path.join(folder, name)) }));
         const session = await ort.InferenceSession.create(fs.readFileSync(file), { executionProviders: ['wasm'], externalData });
         const run = (feeds) => {

@@ -139,23 +139,39 @@ impl Exports<'_> {
         fresh(&folder)?;
         let parent = folder.parent().context("the folder lies under target")?;
         fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
+        let ours = |from: &Path| {
+            let mut command = Command::new(self.cognate);
+            command.arg("export").arg(from).arg("--no-verify");
+            command
+        };
         let mut command = match (layout, &self.programs.python) {
-            (Layout::Cognate | Layout::Hf, _) => {
-                let mut command = Command::new(self.cognate);
-                command.arg("export").arg(&checkpoint.folder).arg(&folder).arg("--no-verify");
-                if layout == Layout::Hf {
-                    command.args(["--layout", "hf"]);
+            (Layout::Cognate, _) => ours(&checkpoint.folder),
+            (Layout::Hf, _) => {
+                let mut command = ours(&checkpoint.folder);
+                command.args(["--layout", "hf"]);
+                command
+            }
+            (Layout::InPlace, _) => {
+                fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
+                for path in files(&checkpoint.folder)? {
+                    let name = path.file_name().context("a file has a name")?;
+                    fs::copy(&path, folder.join(name)).with_context(|| path.display().to_string())?;
                 }
+                let mut command = ours(&folder);
+                command.arg("--in-place");
                 command
             }
             (Layout::Optimum, Ok(python)) => {
                 let mut command = Command::new(python);
                 command.args(["-m", "optimum.commands.optimum_cli", "export", "onnx", "--task", "text2text-generation-with-past"]);
-                command.arg("--model").arg(&checkpoint.folder).arg(&folder).env("HF_HUB_OFFLINE", "1");
+                command.arg("--model").arg(&checkpoint.folder).env("HF_HUB_OFFLINE", "1");
                 command
             }
             (Layout::Optimum, Err(reason)) => return Ok(Err(reason.clone())),
         };
+        if layout != Layout::InPlace {
+            command.arg(&folder);
+        }
         let output = command.stdin(Stdio::null()).output().with_context(|| format!("{}: cannot be started", shown(&command)))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);

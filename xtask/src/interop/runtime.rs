@@ -5,6 +5,8 @@
 pub(crate) enum Layout {
     /// `cognate export`
     Cognate,
+    /// `cognate export --in-place`: the same graphs, pointing into the checkpoint's model.safetensors
+    InPlace,
     /// `cognate export --layout hf`
     Hf,
     /// `optimum-cli export onnx`, for comparison: tells whose fault a failing cell is
@@ -12,11 +14,12 @@ pub(crate) enum Layout {
 }
 
 impl Layout {
-    pub(crate) const ALL: &[Layout] = &[Layout::Cognate, Layout::Hf, Layout::Optimum];
+    pub(crate) const ALL: &[Layout] = &[Layout::Cognate, Layout::InPlace, Layout::Hf, Layout::Optimum];
 
     pub(crate) fn title(self) -> &'static str {
         match self {
             Layout::Cognate => "Cognate",
+            Layout::InPlace => "In-place",
             Layout::Hf => "Hugging Face",
             Layout::Optimum => "Optimum's own",
         }
@@ -26,6 +29,7 @@ impl Layout {
     pub(crate) fn slug(self) -> &'static str {
         match self {
             Layout::Cognate => "cognate",
+            Layout::InPlace => "in-place",
             Layout::Hf => "hf",
             Layout::Optimum => "optimum",
         }
@@ -34,7 +38,7 @@ impl Layout {
     /// As the programs in `xtask/interop` know it: Optimum's folders are of the Hugging Face layout.
     pub(crate) fn calls(self) -> &'static str {
         match self {
-            Layout::Cognate => "cognate",
+            Layout::Cognate | Layout::InPlace => "cognate",
             Layout::Hf | Layout::Optimum => "hugging-face",
         }
     }
@@ -114,7 +118,8 @@ impl Runtime {
 
     /// Optimum and transformers.js know the Hugging Face layout only.
     pub(crate) fn runs(self, layout: Layout) -> bool {
-        layout != Layout::Cognate || !matches!(self, Runtime::Optimum | Runtime::TransformersJs | Runtime::TransformersJsWeb)
+        layout.calls() != Layout::Cognate.calls()
+            || !matches!(self, Runtime::Optimum | Runtime::TransformersJs | Runtime::TransformersJsWeb)
     }
 }
 

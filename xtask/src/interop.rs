@@ -99,10 +99,14 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     // No path of this machine in what is committed.
     let text = matrix.text().replace(&format!("{}/", home.display()), "").replace(&format!("{}/", workspace.root().display()), "");
     println!("\n{text}");
-    if options.complete() {
-        let record = workspace.root().join("onnx").join(RECORD);
-        fs::write(&record, matrix::record(&text)).with_context(|| record.display().to_string())?;
-        println!("written: {}", workspace.readable(&record));
+    match programs.missing(&runtimes) {
+        _ if !options.complete() => {}
+        Some(reason) => println!("onnx/{RECORD} is left as it is: {reason}"),
+        None => {
+            let record = workspace.root().join("onnx").join(RECORD);
+            fs::write(&record, matrix::record(&text)).with_context(|| record.display().to_string())?;
+            println!("written: {}", workspace.readable(&record));
+        }
     }
     let wrong = matrix.wrong();
     ensure!(wrong.is_empty(), "not what PyTorch gives:\n{}", wrong.join("\n"));

@@ -35,7 +35,10 @@ impl Programs {
                 || (language == Language::Python && layouts.contains(&Layout::Optimum))
         };
         let bring = |language, bring: &dyn Fn() -> Result<PathBuf>| match needed(language) {
-            true => bring().map_err(|error| shortened(&format!("{error:#}"))),
+            true => bring().map_err(|error| {
+                eprintln!("{error:#}");
+                shortened(&format!("{error:#}"))
+            }),
             false => Err("not asked for".to_owned()),
         };
         Ok(Programs {
@@ -44,6 +47,11 @@ impl Programs {
             rten: bring(Language::Rust, &|| bring_rten(workspace, &source.join("rten"), &home.join("rten"))),
             drivers: source.join("python"),
         })
+    }
+
+    /// Why one of the chosen runtimes' languages is not there.
+    pub(crate) fn missing(&self, runtimes: &[Runtime]) -> Option<String> {
+        runtimes.iter().find_map(|runtime| self.command(*runtime).err())
     }
 
     /// A call of the runtime's driver, its question still to be added; or why there is none.

@@ -2,6 +2,7 @@
 
 use crate::layout;
 use anyhow::{Context, Result, bail};
+use cognate_model::Layout;
 use cognate_verify::Report;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -25,7 +26,7 @@ pub(crate) struct Account {
     pub(crate) source: Origin,
     /// Learned values.
     pub(crate) parameters: usize,
-    /// How the graphs divide the work: `cognate`.
+    /// How the graphs divide the work: `cognate` or `hf`.
     pub(crate) layout: String,
     /// The type in which weights are stored and sums are made.
     pub(crate) precision: String,
@@ -112,13 +113,13 @@ pub(crate) struct GraphAccount {
 
 impl Account {
     /// An account of what this program writes, not yet verified.
-    pub(crate) fn new(source: Origin, parameters: usize, graphs: Vec<GraphAccount>) -> Self {
+    pub(crate) fn new(source: Origin, parameters: usize, layout: Layout, graphs: Vec<GraphAccount>) -> Self {
         Self {
             format_version: FORMAT,
             producer: format!("cognate {}", env!("CARGO_PKG_VERSION")),
             source,
             parameters,
-            layout: "cognate".into(),
+            layout: layout.name().into(),
             precision: "f32".into(),
             opset: cognate_export::OPSET,
             graphs,

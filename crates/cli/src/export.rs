@@ -10,7 +10,7 @@ use crate::source::ModelSource;
 use crate::{amounts, layout, messages, verify};
 use anyhow::{Context, Result, bail};
 use cognate_export::{Existing, Folder, Listing, Report};
-use cognate_model::{Attentions, Model};
+use cognate_model::{Attentions, Layout, Model};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -40,6 +40,10 @@ pub(crate) struct Options {
     /// must be f32, stay where they are
     #[arg(long, conflicts_with = "out")]
     in_place: bool,
+    /// How the graphs divide the work: cognate (encoder.onnx, decoder.onnx, one weights file), or hf (as Optimum and
+    /// transformers.js want it: onnx/encoder_model.onnx, onnx/decoder_model_merged.onnx without an If)
+    #[arg(long, value_name = "LAYOUT", value_parser = parse_layout, default_value = Layout::Cognate.name())]
+    layout: Layout,
     /// Replace OUT, or the graphs in place, if it is an earlier export
     #[arg(long)]
     force: bool,
@@ -58,6 +62,7 @@ const EXAMPLES: &str = "\
 Examples:
   cognate export testdata/multi30k-en-de out
   cognate export my-checkpoint --in-place
+  cognate export my-checkpoint out --layout hf
   cognate export preset:base base --no-verify
   cognate export my-checkpoint out --force && cognate translate --model out \"Hello.\"";
 
@@ -100,7 +105,7 @@ fn packed(options: &Options, source: &ModelSource, destination: &Path, start: In
             ModelSource::Checkpoint(_) => Some(scope.spawn(|| hashes(&model))),
             ModelSource::Preset(_) | ModelSource::Exported(_) | ModelSource::File(_) => None,
         };
-        layout::write_graphs(&model, attentions(options), &name(source), &mut folder)?;
+        layout::write_graphs(&model, options.layout, attentions(options), &name(source), &mut folder)?;
         match hashes {
             Some(hashes) => {
                 let weights_blake3 = hashes.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
@@ -109,8 +114,8 @@ fn packed(options: &Options, source: &ModelSource, destination: &Path, start: In
             None => Ok(Origin::Preset { name: name(source), seed }),
         }
     })?;
-    write_configuration(source, &model, &mut folder)?;
-    let account = Account::new(origin, model.parameters(), graph_accounts(folder.path())?);
+    write_configuration(source, &model, options.layout, &mut folder)?;
+    let account = Account::new(origin, model.parameters(), options.layout, graph_accounts(folder.path(), options.layout)?);
     folder.write(account::FILE, account.to_json()?.as_bytes())?;
     let report = folder.commit()?;
     let elapsed = amounts::duration(start.elapsed());
@@ -121,6 +126,11 @@ fn packed(options: &Options, source: &ModelSource, destination: &Path, start: In
     }
     let passed = verify::verify(destination, Some(&model), out)?;
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn parse_layout(text: &str) -> Result<Layout, String> {
+    let names = || Layout::ALL.map(Layout::name).join(" or ");
+    Layout::ALL.into_iter().find(|layout| layout.name() == text).ok_or_else(|| format!("expected {}", names()))
 }
 
 fn attentions(options: &Options) -> Attentions {
@@ -170,8 +180,8 @@ fn hash(path: &Path) -> Result<String> {
 }
 
 /// Writes all that is beside the graphs and their weights.
-fn write_configuration(source: &ModelSource, model: &Model, folder: &mut Folder) -> Result<()> {
-    folder.write(layout::CONFIG, model.config_json().as_bytes())?;
+fn write_configuration(source: &ModelSource, model: &Model, layout: Layout, folder: &mut Folder) -> Result<()> {
+    folder.write(layout::CONFIG, layout::config_json(model, layout).as_bytes())?;
     let ModelSource::Checkpoint(checkpoint) = source else {
         return Ok(folder.write(layout::GENERATION, generation(model)?.as_bytes())?);
     };
@@ -210,13 +220,13 @@ fn generation(model: &Model) -> Result<String> {
 }
 
 /// Accounts of the graphs in a folder.
-fn graph_accounts(folder: &Path) -> Result<Vec<GraphAccount>> {
+fn graph_accounts(folder: &Path, layout: Layout) -> Result<Vec<GraphAccount>> {
     let account = |file: &str| {
         let listing = Listing::read(&folder.join(file))?;
         let (inputs, outputs) = (listing.inputs.len(), listing.outputs.len());
         Ok(GraphAccount { file: file.into(), inputs, outputs, nodes: listing.operators.values().sum() })
     };
-    [layout::ENCODER, layout::DECODER].into_iter().map(account).collect()
+    layout.files().into_iter().map(account).collect()
 }
 
 fn sizes(report: &Report) -> String {

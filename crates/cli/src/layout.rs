@@ -1,46 +1,83 @@
-//! The Cognate layout: a folder with one encoder, one decoder, and one weights file that both share, or a checkpoint's.
+//! What the folders of an export hold: the files of both layouts, and who writes them.
 
 use anyhow::{Context, Result};
-use cognate_export::{Additions, Export, Folder, Metadata};
-use cognate_model::{Attentions, Model};
+use cognate_export::{Additions, Export, Folder, LooseAxis, Metadata};
+use cognate_model::{Attentions, Config, Layout, Model};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-pub(crate) const ENCODER: &str = "encoder.onnx";
-pub(crate) const DECODER: &str = "decoder.onnx";
+/// The weights file that both graphs of the Cognate layout share.
 pub(crate) const WEIGHTS: &str = "weights.onnx_data";
 /// Weights that a formula gives, beside a checkpoint that holds the others.
 pub(crate) const GENERATED: &str = "generated.onnx_data";
 pub(crate) const CONFIG: &str = "config.json";
 pub(crate) const GENERATION: &str = "generation_config.json";
 
+/// The layout of the export in `folder`, if there is one.
+pub(crate) fn of(folder: &Path) -> Option<Layout> {
+    Layout::ALL.into_iter().find(|layout| layout.files().iter().any(|file| folder.join(file).exists()))
+}
+
 /// Writes the graphs of `model` and their weights; `name` says in the files where they come from.
-pub(crate) fn write_graphs(model: &Model, attentions: Attentions, name: &str, folder: &mut Folder) -> Result<()> {
-    exporting(model, attentions, name, WEIGHTS, |export| export.write(folder))
+pub(crate) fn write_graphs(model: &Model, layout: Layout, attentions: Attentions, name: &str, folder: &mut Folder) -> Result<()> {
+    let [encoder, decoder] = model.graphs(layout, attentions)?;
+    let [encoder_file, decoder_file] = layout.files();
+    let metadata = metadata(layout, name);
+    match layout {
+        Layout::Cognate => {
+            let graphs = [(encoder_file, &encoder), (decoder_file, &decoder)];
+            Export { graphs: &graphs, weights_file: WEIGHTS, metadata: &metadata, loose: None }.write(folder)?;
+        }
+        Layout::HuggingFace => {
+            for (file, program, loose) in [(encoder_file, &encoder, None), (decoder_file, &decoder, loose_pasts(model.config()))] {
+                // In a browser transformers.js fetches this file and no other.
+                let weights_file = format!("{file}_data");
+                Export { graphs: &[(file, program)], weights_file: &weights_file, metadata: &metadata, loose }.write(folder)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Writes the graphs of `model` beside its checkpoint, whose weights they read.
 pub(crate) fn write_graphs_in_place(model: &Model, attentions: Attentions, name: &str, folder: &mut Additions) -> Result<()> {
-    exporting(model, attentions, name, GENERATED, |export| export.write_in_place(folder))
+    let [encoder, decoder] = model.graphs(Layout::Cognate, attentions)?;
+    let [encoder_file, decoder_file] = Layout::Cognate.files();
+    let metadata = metadata(Layout::Cognate, name);
+    let graphs = [(encoder_file, &encoder), (decoder_file, &decoder)];
+    Ok(Export { graphs: &graphs, weights_file: GENERATED, metadata: &metadata, loose: None }.write_in_place(folder)?)
 }
 
-fn exporting(
-    model: &Model,
-    attentions: Attentions,
-    name: &str,
-    weights_file: &str,
-    write: impl FnOnce(&Export<'_>) -> Result<(), cognate_export::Error>,
-) -> Result<()> {
-    let (encoder, decoder) = (model.encode()?, model.step(attentions)?);
+fn metadata(layout: Layout, name: &str) -> Metadata {
+    let [encoder, decoder] = layout.files().map(|file| file.rsplit('/').next().unwrap_or(file));
     let doc = format!(
-        "An encoder-decoder Transformer, exported from {name}: {ENCODER} runs once, {DECODER} once for each new token, \
+        "An encoder-decoder Transformer, exported from {name}: {encoder} runs once, {decoder} once for each new token, \
          from a past of length 0 on."
     );
-    let metadata = Metadata { doc, properties: BTreeMap::from([("cognate.layout".into(), "cognate".into())]) };
-    let graphs = [(ENCODER, &encoder), (DECODER, &decoder)];
-    Ok(write(&Export { graphs: &graphs, weights_file, metadata: &metadata })?)
+    Metadata { doc, properties: BTreeMap::from([("cognate.layout".into(), layout.name().into())]) }
+}
+
+/// The pasts whose heads Optimum sizes wrongly before there are any: it takes `d_model / heads` for their width.
+fn loose_pasts(config: &Config) -> Option<LooseAxis<'static>> {
+    let is_as_optimum_thinks = config.decoder.heads * config.decoder.d_k == config.d_model;
+    (!is_as_optimum_thinks).then_some(LooseAxis { inputs: "past_key_values.", name: "head_size" })
+}
+
+/// `config.json` as a folder of this layout wants it.
+pub(crate) fn config_json(model: &Model, layout: Layout) -> String {
+    let text = model.config_json();
+    match (layout, text.trim_end().strip_suffix('}')) {
+        // Without it a browser looks for quantised graphs, and for weights inside of them.
+        (Layout::HuggingFace, Some(open)) if !text.contains("\"transformers.js_config\"") => {
+            format!(
+                "{},\n  \"transformers.js_config\": {{ \"dtype\": \"fp32\", \"use_external_data_format\": true }}\n}}\n",
+                open.trim_end()
+            )
+        }
+        _ => text.to_owned(),
+    }
 }
 
 /// The text of a file that must be there.

@@ -21,7 +21,7 @@ const BUNDLED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/multi
 pub(crate) enum ModelSource {
     /// A folder with `config.json` and `model.safetensors`, or several files and `model.safetensors.index.json`.
     Checkpoint(PathBuf),
-    /// A folder with `encoder.onnx` and `decoder.onnx`; if it was exported in place, it is a checkpoint as well.
+    /// A folder with the graphs of a layout; if it was exported in place, it is a checkpoint as well.
     Exported(PathBuf),
     /// A file.
     File(PathBuf),
@@ -53,7 +53,7 @@ impl ModelSource {
             return Ok(Self::File(path.into()));
         }
         let has = |name: &str| path.join(name).exists();
-        let has_graphs = has(layout::ENCODER) || has(layout::DECODER);
+        let has_graphs = layout::of(path).is_some();
         let weights = weights_file(path);
         // Graphs that somebody else put beside a checkpoint are not ours.
         if has_graphs && (!matches!(weights, Ok(Some(_))) || Account::is_in_place(path)?) {

@@ -54,11 +54,12 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
 /// `cognate.json`. Returns whether every runtime stayed within the bounds.
 pub(crate) fn verify(folder: &Path, source: Option<&Model>, out: &mut dyn Write) -> Result<bool> {
     Account::check(folder)?;
+    let layout = layout::of(folder).unwrap_or_default();
     let read_back;
     let model = match source {
         Some(model) => model,
         None => {
-            read_back = open_exported(folder)?;
+            read_back = open_exported(folder, layout)?;
             &read_back
         }
     };
@@ -72,7 +73,7 @@ pub(crate) fn verify(folder: &Path, source: Option<&Model>, out: &mut dyn Write)
         }
         false => Vec::new(),
     };
-    let subject = Subject { folder, model, settings, sentences, seed: SEED };
+    let subject = Subject { folder, layout, model, settings, sentences, seed: SEED };
     let runtimes: Vec<_> = available(Device::Cpu)?.into_iter().map(|runtime| (runtime, Load::default())).collect();
     let is_watched = io::stderr().is_terminal();
     let report = cognate_verify::verify(&subject, &runtimes, |stage| {

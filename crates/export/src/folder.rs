@@ -6,7 +6,7 @@
 use crate::Error;
 use crate::error::{Context, Problem};
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs::{self, DirEntry, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -72,7 +72,7 @@ impl Folder {
         self.former.extend(names.iter().map(|&name| name.to_owned()));
     }
 
-    /// Writes a file.
+    /// Writes a file, in the folder or in one of the subfolders that a folder may have: `onnx/encoder_model.onnx`.
     ///
     /// # Errors
     /// If `name` is taken or has a path, or if the system refuses.
@@ -93,6 +93,9 @@ impl Folder {
     /// If a folder is at the destination and may not be replaced, or if the system refuses; the old folder is then as it
     /// was.
     pub fn commit(self) -> Result<Report, Error> {
+        for folder in SUBFOLDERS.map(|name| self.staged.path().join(name)).iter().filter(|folder| folder.is_dir()) {
+            sync_folder(folder).context("bring to the disk", &self.destination)?;
+        }
         sync_folder(self.staged.path()).context("bring to the disk", &self.destination)?;
         let old = match fs::symlink_metadata(&self.destination) {
             Err(_) => None,
@@ -130,18 +133,34 @@ impl Folder {
             return Err(Problem::Exists { path: path.clone() }.into());
         }
         let mut foreign = BTreeSet::new();
-        for entry in fs::read_dir(path).context("read the folder", path)? {
-            let entry = entry.context("read the folder", path)?;
+        for entry in entries(path)? {
             let name = entry.file_name().to_string_lossy().into_owned();
-            let is_file = entry.file_type().context("read the folder", path)?.is_file();
-            let is_written = self.report.files.iter().any(|(written, _)| *written == name);
-            let is_export = is_written || self.former.contains(&name) || name.ends_with(".onnx") || name.ends_with(".onnx_data");
-            if !(is_file && is_export) {
+            if entry.file_type().context("read the folder", path)?.is_dir() && SUBFOLDERS.contains(&name.as_str()) {
+                for below in entries(&entry.path())? {
+                    let name = format!("{name}/{}", below.file_name().to_string_lossy());
+                    foreign.extend((!self.is_ours(&below, &name)?).then_some(name));
+                }
+            } else if !self.is_ours(&entry, &name)? {
                 foreign.insert(name);
             }
         }
         if foreign.is_empty() { Ok(()) } else { Err(Problem::Foreign { path: path.clone(), names: foreign.into_iter().collect() }.into()) }
     }
+
+    /// Whether an export wrote what is called `name` at the destination.
+    fn is_ours(&self, entry: &DirEntry, name: &str) -> Result<bool, Error> {
+        let is_file = entry.file_type().context("look at", &entry.path())?.is_file();
+        let is_written = self.report.files.iter().any(|(written, _)| written == name);
+        Ok(is_file && (is_written || self.former.contains(name) || name.ends_with(".onnx") || name.ends_with(".onnx_data")))
+    }
+}
+
+/// The folders that a folder may have: where transformers.js looks for graphs.
+const SUBFOLDERS: [&str; 1] = ["onnx"];
+
+fn entries(folder: &Path) -> Result<Vec<DirEntry>, Error> {
+    let entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<_>>);
+    entries.context("read the folder", folder)
 }
 
 /// Writes a file into the folder `staged` as `fill` does, which is told its path in `destination`; reports it.
@@ -152,14 +171,21 @@ pub(crate) fn write_file(
     report: &mut Report,
     fill: impl FnOnce(&mut File, &Path) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let is_name = Path::new(name).file_name().is_some_and(|found| found == name) && !name.contains('\\');
-    if !is_name {
+    let (subfolder, plain) = match name.split_once('/') {
+        Some((subfolder, plain)) => (Some(subfolder), plain),
+        None => (None, name),
+    };
+    let is_name = Path::new(plain).file_name().is_some_and(|found| found == plain) && !plain.contains('\\');
+    if !is_name || subfolder.is_some_and(|subfolder| !SUBFOLDERS.contains(&subfolder)) {
         return Err(Problem::FileName { name: name.into() }.into());
     }
     if report.files.iter().any(|(taken, _)| taken == name) {
         return Err(Problem::SameFile { name: name.into() }.into());
     }
     let path = destination.join(name);
+    if let Some(subfolder) = subfolder {
+        fs::create_dir_all(staged.join(subfolder)).context("create the folder", &destination.join(subfolder))?;
+    }
     let mut file = File::create_new(staged.join(name)).context("create", &path)?;
     fill(&mut file, &path)?;
     file.sync_all().context("bring to the disk", &path)?;

@@ -100,8 +100,9 @@ impl<'a> Layout<'a> {
     pub(crate) fn tensor(&self, name: &str, recipe: &Recipe, weights_file: &str) -> TensorProto {
         let Some(&slot) = self.by_name.get(name) else { return inline(name, recipe) };
         let Slot { file, offset, .. } = &self.slots[slot];
-        let external_data =
-            vec![entry("location", file.unwrap_or(weights_file)), entry("offset", offset), entry("length", recipe.byte_len())];
+        // Seen from the graph's folder, which is the weights file's too.
+        let written = weights_file.rsplit('/').next().unwrap_or(weights_file);
+        let external_data = vec![entry("location", file.unwrap_or(written)), entry("offset", offset), entry("length", recipe.byte_len())];
         TensorProto { external_data, data_location: DataLocation::External.into(), ..parameter(name, recipe) }
     }
 

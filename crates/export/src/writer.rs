@@ -6,6 +6,7 @@
 use crate::error::{Context, Problem};
 use crate::flush::write_early;
 use crate::layout::Layout;
+use crate::loose::{LooseAxis, loosen};
 use crate::model::{Metadata, model, parameters};
 use crate::{Additions, Error, Existing, Folder, Report};
 use cognate_graph::Program;
@@ -21,6 +22,8 @@ pub struct Export<'a> {
     pub weights_file: &'a str,
     /// What each model says about itself.
     pub metadata: &'a Metadata,
+    /// Inputs that callers may size wrongly while they are empty.
+    pub loose: Option<LooseAxis<'a>>,
 }
 
 impl Export<'_> {
@@ -73,8 +76,11 @@ impl Export<'_> {
         let mut files = Vec::new();
         for &(file, program) in self.graphs {
             let tensors = parameters(program).map(|(name, recipe)| layout.tensor(name, recipe, self.weights_file)).collect();
-            let bytes = model(program.graph(), self.metadata, tensors)?.encode_to_vec();
-            files.push((file.to_owned(), bytes));
+            let mut model = model(program.graph(), self.metadata, tensors)?;
+            if let Some(loose) = self.loose {
+                loosen(&mut model, loose);
+            }
+            files.push((file.to_owned(), model.encode_to_vec()));
         }
         Ok(files)
     }

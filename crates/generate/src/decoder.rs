@@ -7,6 +7,9 @@ use ndarray::{Array2, Array3, Array5, ArrayD, Axis, Ix4};
 
 /// Scores for the next tokens of a batch of sentences with some beams each.
 pub trait Decoder {
+    /// What executes, as [`Session::engine`] says it.
+    fn engine(&self) -> &str;
+
     /// Encodes the sources (token ids with their end token) and starts as many empty hypotheses as `beams` for each.
     ///
     /// # Errors
@@ -68,11 +71,6 @@ impl SessionDecoder {
         Ok(Self { encoder, decoder, pad_token, past, state: Values::new() })
     }
 
-    /// What executes, as [`Session::engine`] says it.
-    pub fn engine(&self) -> &str {
-        self.decoder.engine()
-    }
-
     /// Applies `change` to every past tensor, on the host.
     fn change_past(&mut self, change: impl Fn(ArrayD<f32>) -> ArrayD<f32>) -> Result<()> {
         for (name, _) in &self.past {
@@ -85,19 +83,13 @@ impl SessionDecoder {
 }
 
 impl Decoder for SessionDecoder {
+    fn engine(&self) -> &str {
+        self.decoder.engine()
+    }
+
     fn start(&mut self, sources: &[Vec<i64>], beams: usize) -> Result<()> {
-        if let Some(index) = sources.iter().position(Vec::is_empty) {
-            return Err(Cause::Empty(index).into());
-        }
-        let (batch, src) = (sources.len(), sources.iter().map(Vec::len).max().unwrap_or(0));
-        let mut ids = Array2::from_elem((batch, src), self.pad_token);
-        let mut mask = Array2::zeros((batch, src));
-        for (index, source) in sources.iter().enumerate() {
-            for (position, &id) in source.iter().enumerate() {
-                ids[[index, position]] = id;
-                mask[[index, position]] = 1;
-            }
-        }
+        let batch = sources.len();
+        let (ids, mask) = padded(sources, self.pad_token)?;
         let mask = mask.into_dyn();
         let inputs = [("input_ids", ids.into_dyn()), ("attention_mask", mask.clone())].into_iter().collect();
         let mut encoded = self.encoder.run(&inputs)?;
@@ -143,18 +135,38 @@ impl Decoder for SessionDecoder {
         let names: Vec<_> = self.state.iter().map(|(name, _)| name.to_string()).collect();
         for name in names {
             let Some(value) = self.state.remove(&name) else { continue };
-            let kept: Value = match value.into_host()? {
-                Value::F32(array) => array.select(Axis(0), sentences).into(),
-                Value::F64(array) => array.select(Axis(0), sentences).into(),
-                Value::I64(array) => array.select(Axis(0), sentences).into(),
-                held @ Value::Held(_) => held,
-            };
-            self.state.insert(name, kept);
+            self.state.insert(name, select(value, sentences)?);
         }
         Ok(())
     }
 }
 
-fn missing(graph: &'static str, output: &str) -> Error {
+/// The sources as `[batch, src]` ids, filled up with `pad_token`, and the mask of what is no padding.
+pub(crate) fn padded(sources: &[Vec<i64>], pad_token: i64) -> Result<(Array2<i64>, Array2<i64>)> {
+    if let Some(index) = sources.iter().position(Vec::is_empty) {
+        return Err(Cause::Empty(index).into());
+    }
+    let (batch, src) = (sources.len(), sources.iter().map(Vec::len).max().unwrap_or(0));
+    let (mut ids, mut mask) = (Array2::from_elem((batch, src), pad_token), Array2::zeros((batch, src)));
+    for (index, source) in sources.iter().enumerate() {
+        for (position, &id) in source.iter().enumerate() {
+            ids[[index, position]] = id;
+            mask[[index, position]] = 1;
+        }
+    }
+    Ok((ids, mask))
+}
+
+/// The given rows of a value, in that order, on the host.
+pub(crate) fn select(value: Value, rows: &[usize]) -> Result<Value> {
+    Ok(match value.into_host()? {
+        Value::F32(array) => array.select(Axis(0), rows).into(),
+        Value::F64(array) => array.select(Axis(0), rows).into(),
+        Value::I64(array) => array.select(Axis(0), rows).into(),
+        held @ Value::Held(_) => held,
+    })
+}
+
+pub(crate) fn missing(graph: &'static str, output: &str) -> Error {
     Cause::Layout { graph, expected: format!("an output {output}"), found: "none".into() }.into()
 }

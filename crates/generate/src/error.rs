@@ -28,8 +28,6 @@ pub(crate) enum Cause {
     Json { file: &'static str, message: String },
     #[error("{file}: {field} {found} is not supported; expected {expected}")]
     Setting { file: &'static str, field: &'static str, found: String, expected: &'static str },
-    #[error("{file}: {field} is missing")]
-    Missing { file: &'static str, field: &'static str },
     #[error("{graph}: expected {expected}, found {found}")]
     Layout { graph: &'static str, expected: String, found: String },
     #[error("source {0} of the batch has no tokens")]
@@ -42,7 +40,7 @@ impl Error {
     /// What the error is about.
     pub fn kind(&self) -> ErrorKind {
         match self.0 {
-            Cause::Json { .. } | Cause::Setting { .. } | Cause::Missing { .. } => ErrorKind::Settings,
+            Cause::Json { .. } | Cause::Setting { .. } => ErrorKind::Settings,
             Cause::Layout { .. } => ErrorKind::Layout,
             Cause::Empty(_) => ErrorKind::Source,
             Cause::Runtime(_) => ErrorKind::Runtime,

@@ -1,19 +1,25 @@
 //! Autoregressive decoding: from source ids to target ids, over any pair of sessions.
 //!
 //! A [`Decoder`] gives scores for the next tokens of a batch; [`generate`] chooses among them, by greedy or by beam search,
-//! until each sentence has ended. [`SessionDecoder`] is the decoder of exported graphs (and of graphs in memory).
+//! until each sentence has ended. [`SessionDecoder`] is the decoder of exported graphs (and of graphs in memory),
+//! [`HuggingFaceDecoder`] that of the Hugging Face layout.
 //! [`Settings`] are those of `generation_config.json`.
 //!
 //! This crate knows no text and no files.
+
+use cognate_model::{Config, Layout};
+use cognate_runtime::Session;
 
 mod beam;
 mod decoder;
 mod error;
 mod greedy;
+mod hugging_face;
 mod settings;
 
 pub use decoder::{Decoder, SessionDecoder};
 pub use error::{Error, ErrorKind, Result};
+pub use hugging_face::HuggingFaceDecoder;
 pub use settings::{EarlyStopping, Settings};
 
 /// A translation, as ids.
@@ -28,6 +34,17 @@ pub struct Hypothesis {
     /// Greedy: the smallest distance, over all steps, between the logits of the best and the second-best next token. Where
     /// it is near the rounding of f32, another engine may choose otherwise. Beam search: infinity.
     pub margin: f32,
+}
+
+/// The decoder over two sessions of a layout, for a model of the given configuration.
+///
+/// # Errors
+/// If their inputs and outputs are not those of the layout.
+pub fn decoder(layout: Layout, [encoder, decoder]: [Box<dyn Session>; 2], config: &Config, pad_token: i64) -> Result<Box<dyn Decoder>> {
+    Ok(match layout {
+        Layout::Cognate => Box::new(SessionDecoder::new(encoder, decoder, pad_token)?),
+        Layout::HuggingFace => Box::new(HuggingFaceDecoder::new(encoder, decoder, config, pad_token)?),
+    })
 }
 
 /// Decodes a batch of sources (each with its end token), in the order given: greedily with one beam, else by beam search.

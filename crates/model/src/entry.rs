@@ -1,9 +1,13 @@
 //! Entry graphs: what a model offers to engines, all from the same `encoder()` and `decoder()`.
 
-use crate::Config;
+mod hugging_face;
+
+pub use hugging_face::HuggingFaceNames;
+
 use crate::attention::KeyValue;
 use crate::decoder::{DecoderInputs, cross_key_values, decoder};
 use crate::encoder::encoder;
+use crate::{Config, Layout};
 use cognate_graph::{Builder, DType, Dim, Error, Graph};
 
 /// The names of per-layer inputs and outputs; part of the contract of exported files.
@@ -40,6 +44,14 @@ pub enum Attentions {
     Omit,
     /// Yes, one output a layer.
     Output,
+}
+
+/// The encoder and the decoder of a layout.
+pub(crate) fn graphs(config: &Config, layout: Layout, attentions: Attentions) -> Result<[Graph; 2], Error> {
+    Ok(match layout {
+        Layout::Cognate => [encode(config)?, step(config, attentions)?],
+        Layout::HuggingFace => [hugging_face::encode(config)?, hugging_face::step(config, attentions)?],
+    })
 }
 
 /// `input_ids, attention_mask: i64 [batch, src]` -> `encoder_hidden_states: [batch, src, d_model]`, `cross.{l}.{key,value}`.

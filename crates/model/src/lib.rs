@@ -26,6 +26,7 @@ mod error;
 mod family;
 mod initialise;
 mod layers;
+mod layout;
 mod model;
 mod relative;
 
@@ -34,6 +35,7 @@ pub use config::{
     Activation, Config, EmbeddingNorm, Embeddings, Norm, NormPlacement, OutputProjection, Positions, RelativeLayers, Sinusoids, Stack,
 };
 pub use embedding::sinusoid;
-pub use entry::{Attentions, Names};
+pub use entry::{Attentions, HuggingFaceNames, Names};
 pub use error::{Error, ErrorKind};
+pub use layout::Layout;
 pub use model::{Model, Preset};

@@ -6,7 +6,8 @@ use crate::entry::{self, Attentions};
 use crate::family::{self, Naming};
 use crate::initialise::initial;
 use crate::{
-    Activation, Config, EmbeddingNorm, Embeddings, Error, ErrorKind, Norm, NormPlacement, OutputProjection, Positions, Sinusoids, Stack,
+    Activation, Config, EmbeddingNorm, Embeddings, Error, ErrorKind, Layout, Norm, NormPlacement, OutputProjection, Positions, Sinusoids,
+    Stack,
 };
 use cognate_graph::{Graph, Program, Recipe, Weights};
 use std::collections::BTreeMap;
@@ -189,6 +190,15 @@ impl Model {
     /// None that a caller can cause.
     pub fn step(&self, attentions: Attentions) -> Result<Program, Error> {
         self.program(entry::step(&self.config, attentions)?)
+    }
+
+    /// The encoder and the decoder as a layout's files hold them.
+    ///
+    /// # Errors
+    /// None that a caller can cause.
+    pub fn graphs(&self, layout: Layout, attentions: Attentions) -> Result<[Program; 2], Error> {
+        let [encoder, decoder] = entry::graphs(&self.config, layout, attentions)?;
+        Ok([self.program(encoder)?, self.program(decoder)?])
     }
 
     /// The whole model on given targets: `input_ids, attention_mask: i64 [batch, src]`, `decoder_input_ids: i64 [batch, tgt]`

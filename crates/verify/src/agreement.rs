@@ -3,8 +3,8 @@
 use crate::cases::{Inputs, cases};
 use crate::report::{DecodingReport, OutputReport, Report, RuntimeReport};
 use crate::{CLOSE, Error, Measured, Result, compare};
-use cognate_generate::{Hypothesis, SessionDecoder, Settings, generate};
-use cognate_model::{Attentions, Model};
+use cognate_generate::{Decoder, Hypothesis, Settings, decoder, generate};
+use cognate_model::{Attentions, Layout, Model};
 use cognate_runtime::{Options, Reference, Runtime, Session, Source, Value, Values};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,8 +12,10 @@ use std::path::Path;
 /// What is verified.
 #[derive(Clone, Debug)]
 pub struct Subject<'a> {
-    /// The exported folder, with `encoder.onnx` and `decoder.onnx`.
+    /// The exported folder.
     pub folder: &'a Path,
+    /// How its graphs divide the work.
+    pub layout: Layout,
     /// The model that the graphs must equal: of the checkpoint, or read back by [`open_exported`](crate::open_exported).
     pub model: &'a Model,
     /// How sentences are decoded; greedily and by beam search, whatever number of beams stands here.
@@ -48,7 +50,7 @@ struct Pair {
 pub fn verify(subject: &Subject<'_>, runtimes: &[(Box<dyn Runtime>, Options)], mut progress: impl FnMut(&str)) -> Result<Report> {
     let config = subject.model.config();
     progress("reference evaluator");
-    let mut reference = load_reference(subject.model)?;
+    let mut reference = load_reference(subject)?;
     let mut report = Report::new(reference.decoder.engine(), CLOSE, subject.seed);
 
     let mut inputs = Inputs::new(subject.seed);
@@ -57,7 +59,7 @@ pub fn verify(subject: &Subject<'_>, runtimes: &[(Box<dyn Runtime>, Options)], m
         let encoder_inputs = inputs.encoder(case, config);
         let encoded = run(&mut reference.encoder, &encoder_inputs)?;
         let mask = encoder_inputs.get("attention_mask").expect("the case has a mask");
-        let decoder_inputs = inputs.decoder(case, config, mask, &rounded(&encoded)?);
+        let decoder_inputs = inputs.decoder(subject.layout, case, config, mask, &rounded(&encoded)?);
         let decoded = run(&mut reference.decoder, &decoder_inputs)?;
         batches.push([("encoder", encoder_inputs, encoded), ("decoder", decoder_inputs, decoded)]);
     }
@@ -72,17 +74,17 @@ pub fn verify(subject: &Subject<'_>, runtimes: &[(Box<dyn Runtime>, Options)], m
         max_new_tokens: subject.settings.max_new_tokens.min(NEW_TOKENS),
         ..subject.settings.clone()
     });
-    let (mut expected, pad_token) = (Vec::new(), subject.settings.pad_token);
-    let mut reference = join(reference, pad_token)?;
+    let mut expected = Vec::new();
+    let mut reference = join(subject, reference)?;
     for settings in &methods {
         progress(&format!("reference evaluator, {}", method(settings)));
-        expected.push(decode(&mut reference, &sources, settings)?);
+        expected.push(decode(reference.as_mut(), &sources, settings)?);
     }
     drop(reference);
 
     for (runtime, options) in runtimes {
         progress(runtime.name());
-        let mut pair = load_exported(runtime.as_ref(), subject.folder, options)?;
+        let mut pair = load_exported(runtime.as_ref(), subject, options)?;
         let engine = pair.decoder.engine().to_string();
         let mut outputs = BTreeMap::new();
         for (graph, inputs, expected) in batches.iter().flatten() {
@@ -94,11 +96,11 @@ pub fn verify(subject: &Subject<'_>, runtimes: &[(Box<dyn Runtime>, Options)], m
                 *worst = worst.or_worse(measured);
             }
         }
-        let mut decoder = join(pair, pad_token)?;
+        let mut decoder = join(subject, pair)?;
         let mut decoding = Vec::new();
         for (settings, expected) in methods.iter().zip(&expected) {
             progress(&format!("{}, {}", runtime.name(), method(settings)));
-            let found = decode(&mut decoder, &sources, settings)?;
+            let found = decode(decoder.as_mut(), &sources, settings)?;
             decoding.push(agreement(&found, expected, settings));
         }
         // The encoder's outputs first, as they are computed.
@@ -109,27 +111,31 @@ pub fn verify(subject: &Subject<'_>, runtimes: &[(Box<dyn Runtime>, Options)], m
     Ok(report)
 }
 
-fn load_reference(model: &Model) -> Result<Pair> {
+fn load_reference(subject: &Subject<'_>) -> Result<Pair> {
     let load =
         |program| Reference::F64.load(&Source::Graph(program), &Options::default()).map_err(|error| Error::runtime("reference", error));
-    Ok(Pair { encoder: load(model.encode()?)?, decoder: load(model.step(Attentions::Omit)?)? })
+    let [encoder, decoder] = subject.model.graphs(subject.layout, Attentions::Omit)?;
+    Ok(Pair { encoder: load(encoder)?, decoder: load(decoder)? })
 }
 
-fn load_exported(runtime: &dyn Runtime, folder: &Path, options: &Options) -> Result<Pair> {
-    let load = |file| runtime.load(&Source::Onnx(folder.join(file)), options).map_err(|error| Error::runtime(runtime.name(), error));
-    Ok(Pair { encoder: load("encoder.onnx")?, decoder: load("decoder.onnx")? })
+fn load_exported(runtime: &dyn Runtime, subject: &Subject<'_>, options: &Options) -> Result<Pair> {
+    let load =
+        |file| runtime.load(&Source::Onnx(subject.folder.join(file)), options).map_err(|error| Error::runtime(runtime.name(), error));
+    let [encoder, decoder] = subject.layout.files();
+    Ok(Pair { encoder: load(encoder)?, decoder: load(decoder)? })
 }
 
-fn join(pair: Pair, pad_token: i64) -> Result<SessionDecoder> {
+fn join(subject: &Subject<'_>, pair: Pair) -> Result<Box<dyn Decoder>> {
     let engine = pair.decoder.engine().to_string();
-    SessionDecoder::new(pair.encoder, pair.decoder, pad_token).map_err(|error| Error::runtime(&engine, error))
+    decoder(subject.layout, [pair.encoder, pair.decoder], subject.model.config(), subject.settings.pad_token)
+        .map_err(|error| Error::runtime(&engine, error))
 }
 
 fn run(session: &mut Box<dyn Session>, inputs: &Values) -> Result<Values> {
     session.run(inputs).map_err(|error| Error::runtime(session.engine(), error))
 }
 
-fn decode(decoder: &mut SessionDecoder, sources: &[Vec<i64>], settings: &Settings) -> Result<Vec<Hypothesis>> {
+fn decode(decoder: &mut dyn Decoder, sources: &[Vec<i64>], settings: &Settings) -> Result<Vec<Hypothesis>> {
     let decoded = generate(decoder, sources, settings);
     decoded.map_err(|error| Error::runtime(decoder.engine(), error))
 }

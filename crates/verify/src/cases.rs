@@ -1,6 +1,6 @@
 //! The batches of a verification: several sizes and lengths, padding, and pasts of 0, 1 and many.
 
-use cognate_model::Config;
+use cognate_model::{Config, HuggingFaceNames, Layout};
 use cognate_runtime::{Value, Values};
 use ndarray::{Array2, Array3, ArrayD, IxDyn};
 use rand_chacha::ChaCha8Rng;
@@ -59,8 +59,15 @@ impl Inputs {
         [("input_ids", ids.into_dyn()), ("attention_mask", mask.into_dyn())].into_iter().collect()
     }
 
-    /// The decoder's inputs: random tokens and pasts, and the cross keys and values that `encoded` holds.
-    pub(crate) fn decoder(&mut self, case: Case, config: &Config, mask: &Value, encoded: &Values) -> Values {
+    /// The decoder's inputs: random tokens and pasts, and what `encoded` holds.
+    pub(crate) fn decoder(&mut self, layout: Layout, case: Case, config: &Config, mask: &Value, encoded: &Values) -> Values {
+        match layout {
+            Layout::Cognate => self.cognate_decoder(case, config, mask, encoded),
+            Layout::HuggingFace => self.hugging_face_decoder(case, config, mask, encoded),
+        }
+    }
+
+    fn cognate_decoder(&mut self, case: Case, config: &Config, mask: &Value, encoded: &Values) -> Values {
         let ids = Array3::from_shape_simple_fn((case.batch, case.beams, case.tgt), || self.id(config.vocab));
         let mut values: Values = [("input_ids", ids.into_dyn())].into_iter().collect();
         values.insert("attention_mask", mask.clone());
@@ -68,11 +75,31 @@ impl Inputs {
         let shape = IxDyn(&[case.batch, case.beams, heads, case.past, config.decoder.d_k]);
         for (name, cross) in encoded.iter().filter(|(name, _)| name.starts_with("cross.")) {
             values.insert(name, cross.clone());
-            // Uniform in ±1: the size that keys and values have.
-            let past = ArrayD::from_shape_simple_fn(shape.clone(), || (self.random.next_u32() >> 8) as f32 / (1 << 23) as f32 - 1.0);
-            values.insert(name.replace("cross.", "past."), past);
+            values.insert(name.replace("cross.", "past."), self.key_or_value(&shape));
         }
         values
+    }
+
+    /// There are no beams; the cross keys and values of a decoder that has a past are a past too.
+    fn hugging_face_decoder(&mut self, case: Case, config: &Config, mask: &Value, encoded: &Values) -> Values {
+        let ids = Array2::from_shape_simple_fn((case.batch, case.tgt), || self.id(config.vocab));
+        let mut values: Values = [("input_ids", ids.into_dyn())].into_iter().collect();
+        values.insert("encoder_attention_mask", mask.clone());
+        let states = encoded.get("last_hidden_state").expect("the encoder gives its states");
+        values.insert("encoder_hidden_states", states.clone());
+        let shape = |len| IxDyn(&[case.batch, config.decoder.heads, len, config.decoder.d_k]);
+        let covered = if case.past == 0 { 0 } else { case.src };
+        for names in (0..config.decoder.n_layers).map(HuggingFaceNames::past) {
+            for (name, len) in names.iter().zip([case.past, case.past, covered, covered]) {
+                values.insert(name, self.key_or_value(&shape(len)));
+            }
+        }
+        values
+    }
+
+    /// Uniform in ±1: the size that keys and values have.
+    fn key_or_value(&mut self, shape: &IxDyn) -> ArrayD<f32> {
+        ArrayD::from_shape_simple_fn(shape.clone(), || (self.random.next_u32() >> 8) as f32 / (1 << 23) as f32 - 1.0)
     }
 
     /// Sources of random tokens, for models without a tokenizer.

@@ -5,7 +5,7 @@ use crate::{Error, Result};
 use cognate_export::proto::{DataType, TensorProto};
 use cognate_export::read_model;
 use cognate_graph::{Element, Recipe, Storage, Weights};
-use cognate_model::Model;
+use cognate_model::{Layout, Model};
 use memmap2::Mmap;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,19 +21,20 @@ impl Storage for Mapped {
     }
 }
 
-/// The model of `folder`, from its `config.json` and the weights that `encoder.onnx` and `decoder.onnx` name; they are
-/// mapped, not copied.
+/// The model of `folder`, from its `config.json` and the weights that the graphs of the layout name; they are mapped, not
+/// copied.
 ///
 /// # Errors
 /// If a file is missing or malformed, a weight lies outside its file or the folder, or configuration and weights do not
 /// fit each other.
-pub fn open_exported(folder: &Path) -> Result<Model> {
+pub fn open_exported(folder: &Path, layout: Layout) -> Result<Model> {
     let path = folder.join("config.json");
     let config = std::fs::read_to_string(&path).map_err(|error| Error::folder(path.display(), error))?;
     let mut files = BTreeMap::new();
     let mut recipes = BTreeMap::new();
-    for name in ["encoder.onnx", "decoder.onnx"] {
+    for name in layout.files() {
         let path = folder.join(name);
+        let folder = path.parent().unwrap_or(folder);
         let model = read_model(&path).map_err(|error| Error::folder(path.display(), error))?;
         let graph = model.graph.unwrap_or_default();
         for tensor in graph.initializer.iter().filter(|tensor| !tensor.external_data.is_empty()) {

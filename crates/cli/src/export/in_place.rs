@@ -8,7 +8,7 @@ use crate::source::ModelSource;
 use crate::{amounts, layout};
 use anyhow::{Result, bail};
 use cognate_export::Additions;
-use cognate_model::Model;
+use cognate_model::{Layout, Model};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
@@ -16,13 +16,16 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 /// All that such an export writes.
-const FILES: [&str; 4] = [layout::ENCODER, layout::DECODER, layout::GENERATED, account::FILE];
+const FILES: [&str; 4] = ["encoder.onnx", "decoder.onnx", layout::GENERATED, account::FILE];
 
 /// Runs the command.
 pub(super) fn run(options: &Options, source: &ModelSource, start: Instant, out: &mut dyn Write) -> Result<ExitCode> {
     let ModelSource::Checkpoint(checkpoint) = source else {
         bail!("--in-place: {source} has no weights file for graphs to point into; leave it out and name a folder to write");
     };
+    if options.layout != Layout::Cognate {
+        bail!("--in-place: writes the Cognate layout only, because graphs and weights have to lie in one folder; leave out --layout");
+    }
     let model = Model::open(checkpoint)?;
     if options.force {
         refuse_foreign(checkpoint)?;
@@ -32,7 +35,7 @@ pub(super) fn run(options: &Options, source: &ModelSource, start: Instant, out: 
     layout::write_graphs_in_place(&model, attentions(options), &name(source), &mut folder)?;
     let files = stamps(&model)?;
     let origin = Origin::CheckpointInPlace { name: name(source), files: files.clone() };
-    let account = Account::new(origin, model.parameters(), graph_accounts(folder.path())?);
+    let account = Account::new(origin, model.parameters(), Layout::Cognate, graph_accounts(folder.path(), Layout::Cognate)?);
     folder.write(account::FILE, account.to_json()?.as_bytes())?;
     let report = folder.commit()?;
     warn_of_missing_tokenizer(checkpoint);

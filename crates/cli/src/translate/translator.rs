@@ -7,8 +7,8 @@ use crate::messages;
 use crate::source::ModelSource;
 use anyhow::{Context, Result, bail};
 use cognate_export::{Existing, Folder};
-use cognate_generate::{SessionDecoder, Settings, generate};
-use cognate_model::{Attentions, Config, Model};
+use cognate_generate::{Decoder, Settings, decoder as decoder_of, generate};
+use cognate_model::{Attentions, Config, Layout, Model};
 use cognate_runtime::{Engine, Options as Load, Source};
 use cognate_text::Tokenizer;
 use std::path::{MAIN_SEPARATOR, Path, PathBuf};
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 /// A model that translates.
 pub(crate) struct Translator {
     tokenizer: Tokenizer,
-    decoder: SessionDecoder,
+    decoder: Box<dyn Decoder>,
     settings: Settings,
     config: Config,
     /// The export of a checkpoint, while an engine may read it.
@@ -65,8 +65,9 @@ impl Translator {
             messages::warning(format_args!("--threads: {} runs on one thread; only ort uses more", runtime.name()));
         }
         let load = Load { device: options.device, threads: options.threads };
+        let layout = layout::of(folder).filter(|_| matches!(source, ModelSource::Exported(_))).unwrap_or_default();
         let [encoder, decoder] = graphs.map(|graph| runtime.load(&graph, &load));
-        let decoder = SessionDecoder::new(encoder?, decoder?, settings.pad_token)?;
+        let decoder = decoder_of(layout, [encoder?, decoder?], &config, settings.pad_token)?;
         // Sessions have read or mapped the files by now. Where a file may be removed while it is mapped, it is: an interrupted
         // program leaves nothing behind.
         let exported = exported.filter(|_| cfg!(not(unix)));
@@ -111,7 +112,7 @@ impl Translator {
 
     /// Translates a batch.
     pub(crate) fn translate(&mut self, sources: &[Vec<i64>]) -> Result<Vec<Translation>> {
-        let hypotheses = generate(&mut self.decoder, sources, &self.settings)?;
+        let hypotheses = generate(self.decoder.as_mut(), sources, &self.settings)?;
         let translation = |hypothesis: cognate_generate::Hypothesis| {
             let text = self.tokenizer.decode(&hypothesis.tokens)?;
             let n_tokens = hypothesis.tokens.len() + usize::from(hypothesis.complete);
@@ -151,7 +152,7 @@ fn adjusted(mut settings: Settings, options: &Options, config: &Config) -> Resul
 
 /// The encoder and the decoder as the engine takes them; a checkpoint's in a temporary folder, unless the engine evaluates graphs.
 fn graphs(source: &ModelSource, engine: Engine) -> Result<([Source; 2], Option<TempDir>)> {
-    let files = |folder: &Path| [layout::ENCODER, layout::DECODER].map(|file| Source::Onnx(folder.join(file)));
+    let files = |folder: &Path| layout::of(folder).unwrap_or_default().files().map(|file| Source::Onnx(folder.join(file)));
     match (source, engine) {
         (ModelSource::Exported(folder), Engine::Reference) => bail!(
             "{}: --engine reference evaluates the graphs of a checkpoint, and this is an export; \
@@ -167,7 +168,7 @@ fn graphs(source: &ModelSource, engine: Engine) -> Result<([Source; 2], Option<T
             let temporary = tempfile::Builder::new().prefix("cognate-").tempdir().context("a temporary folder for the export")?;
             let exported: PathBuf = temporary.path().join("model");
             let mut writing = Folder::create(&exported, Existing::Refuse)?;
-            layout::write_graphs(&model, Attentions::Omit, &layout::folder_name(folder), &mut writing)?;
+            layout::write_graphs(&model, Layout::Cognate, Attentions::Omit, &layout::folder_name(folder), &mut writing)?;
             writing.commit()?;
             Ok((files(&exported), Some(temporary)))
         }

@@ -1,6 +1,7 @@
 //! Graphs beside a checkpoint, which point into its weights.
 
 use crate::{SENTENCES, checkpoint, edit, run, with_dir};
+use cognate_model::Layout;
 use cognate_runtime::{Device, Engine};
 use cognate_testing::{bundled_checkpoint, python};
 use cognate_verify::open_exported;
@@ -192,7 +193,7 @@ fn what_cannot_be_in_place_is_refused() {
     // It is converted where the weights are copied.
     let out = tempfile::tempdir().unwrap();
     run(&["export", path, text(out.path()), "--force", "--no-verify"]).ok();
-    let model = open_exported(out.path()).unwrap();
+    let model = open_exported(out.path(), Layout::Cognate).unwrap();
     assert_eq!(model.weights().get("encoder.layers.0.fc1.bias").unwrap().values::<f32>(), [0.0; 256]);
 }
 
@@ -234,7 +235,7 @@ fn a_checkpoint_beyond_four_gibibytes() {
     let line = format!("  decoder.layers.3.fc2.bias: f32 [128] in model.safetensors at {}\n", start + bias.start);
     assert!(shown.contains(&line), "{shown}");
 
-    let model = open_exported(folder.path()).unwrap();
+    let model = open_exported(folder.path(), Layout::Cognate).unwrap();
     let read = |path: &str, first: usize, count: usize| {
         let mut values = vec![0.0; count];
         model.weights().get(path).unwrap().read(first, &mut values);

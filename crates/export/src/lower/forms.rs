@@ -50,11 +50,13 @@ impl Lowering<'_> {
             return Err(Problem::EmptyAxis { place: self.graph.node(id).name.clone(), shape: shape.clone() }.into());
         }
         let constant = self.forms(id).iter().find_map(|form| Some((form.tensor.clone(), constant_target(&form.shape, shape)?)));
-        let (tensor, target) = match constant {
-            Some((tensor, target)) => (tensor, self.integers(&target)),
-            None => (self.forms(id)[0].tensor.clone(), self.shape(shape)),
+        let (tensor, target, attributes) = match constant {
+            Some((tensor, target)) => (tensor, self.integers(&target), &[][..]),
+            // A size that may come out as zero, as a difference does, means zero; by itself ONNX takes it for a copy.
+            None if has_difference(shape) => (self.forms(id)[0].tensor.clone(), self.shape(shape), &[Attribute::Int("allowzero", 1)][..]),
+            None => (self.forms(id)[0].tensor.clone(), self.shape(shape), &[][..]),
         };
-        let tensor = self.emit_form(id, shape, "Reshape", vec![tensor, target], &[]);
+        let tensor = self.emit_form(id, shape, "Reshape", vec![tensor, target], attributes);
         self.elements[self.elements_of[id.index()]].push(Form { shape: shape.clone(), tensor: tensor.clone() });
         Ok(tensor)
     }
@@ -83,6 +85,10 @@ impl Lowering<'_> {
         self.emit(operator, node, tensor.clone(), inputs, attributes);
         tensor
     }
+}
+
+fn has_difference(shape: &Shape) -> bool {
+    shape.dims().iter().any(|dim| dim.terms().any(|(symbols, coefficient)| !symbols.is_empty() && coefficient < 0))
 }
 
 /// The target of a Reshape as constants, where the sizes of `from` allow it: `0` copies a size, one `-1` is the rest.

@@ -17,7 +17,7 @@ fn metadata() -> &'static Metadata {
 }
 
 fn export<'a>(graphs: &'a [(&'a str, &'a Program)]) -> Export<'a> {
-    Export { graphs, weights_file: WEIGHTS, metadata: metadata() }
+    Export { graphs, weights_file: WEIGHTS, metadata: metadata(), loose: None }
 }
 
 /// A graph that reads a parameter of every given name, `[rows, 8]`.

@@ -59,7 +59,7 @@ fn programs(weights: &[(&str, Recipe)]) -> [Program; 2] {
 fn write(folder: &Path, existing: Existing, [encoder, decoder]: &[Program; 2]) -> Result<Vec<String>, cognate_export::Error> {
     let metadata = Metadata::default();
     let graphs = [(GRAPHS[0], encoder), (GRAPHS[1], decoder)];
-    let export = Export { graphs: &graphs, weights_file: GENERATED, metadata: &metadata };
+    let export = Export { graphs: &graphs, weights_file: GENERATED, metadata: &metadata, loose: None };
     let mut additions = Additions::create(folder, existing)?;
     additions.replaces(&[GENERATED]);
     export.write_in_place(&mut additions)?;

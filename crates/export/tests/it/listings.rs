@@ -12,7 +12,7 @@ fn a_listing_tells_what_a_model_holds() {
     let destination = folder.path().join("out");
     let program = graphs::program("decoder", graphs::embeddings);
     let metadata = Metadata { doc: "A table, twice.".into(), properties: [("checkpoint".into(), "none".into())].into() };
-    let export = Export { graphs: &[("decoder.onnx", &program)], weights_file: "weights.onnx_data", metadata: &metadata };
+    let export = Export { graphs: &[("decoder.onnx", &program)], weights_file: "weights.onnx_data", metadata: &metadata, loose: None };
     write_folder(&destination, &export, &[], Existing::Refuse).unwrap();
     assert_snapshot!("listing", Listing::read(&destination.join("decoder.onnx")).unwrap());
 }

@@ -17,7 +17,7 @@ fn other_programs_read_the_files_and_agree_with_numpy() {
     let programs = graphs::all();
     let files: Vec<_> = programs.iter().map(|(name, _)| format!("{name}.onnx")).collect();
     let graphs: Vec<_> = files.iter().zip(&programs).map(|(file, (_, program))| (file.as_str(), program)).collect();
-    let export = Export { graphs: &graphs, weights_file: "weights.onnx_data", metadata: &Metadata::default() };
+    let export = Export { graphs: &graphs, weights_file: "weights.onnx_data", metadata: &Metadata::default(), loose: None };
     write_folder(&destination, &export, &[], Existing::Refuse).unwrap();
 
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/oracle.py");

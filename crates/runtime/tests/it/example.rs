@@ -52,7 +52,7 @@ impl Exported {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let (program, metadata) = (program(), Metadata::default());
-        let export = Export { graphs: &[("example.onnx", &program)], weights_file: "weights.onnx_data", metadata: &metadata };
+        let export = Export { graphs: &[("example.onnx", &program)], weights_file: "weights.onnx_data", metadata: &metadata, loose: None };
         write_folder(&folder.path().join("out"), &export, &[], Existing::Refuse).expect("an export");
         Self { folder }
     }

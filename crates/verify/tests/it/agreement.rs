@@ -2,7 +2,7 @@
 
 use cognate_export::{Existing, Export, Metadata, write_folder};
 use cognate_generate::Settings;
-use cognate_model::{Attentions, Model, Preset};
+use cognate_model::{Attentions, Layout, Model, Preset};
 use cognate_runtime::{Device, Options, Ort, available};
 use cognate_testing::{bundled_checkpoint, cuda, python};
 use cognate_verify::{Report, Subject, open_exported, verify};
@@ -14,7 +14,7 @@ fn export(model: &Model) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let (encoder, decoder) = (model.encode().unwrap(), model.step(Attentions::Omit).unwrap());
     let graphs = [("encoder.onnx", &encoder), ("decoder.onnx", &decoder)];
-    let export = Export { graphs: &graphs, weights_file: "weights.onnx_data", metadata: &Metadata::default() };
+    let export = Export { graphs: &graphs, weights_file: "weights.onnx_data", metadata: &Metadata::default(), loose: None };
     let config = [("config.json", model.config_json().as_bytes())];
     write_folder(folder.path(), &export, &config, Existing::Replace).unwrap();
     folder
@@ -26,7 +26,7 @@ fn report(folder: &Path, model: &Model) -> Report {
 
 fn report_on(device: Device, folder: &Path, model: &Model) -> Report {
     let settings = Settings::from_json(model.config_json(), None, model.config()).unwrap();
-    let subject = Subject { folder, model, settings, sentences: Vec::new(), seed: 1 };
+    let subject = Subject { folder, layout: Layout::Cognate, model, settings, sentences: Vec::new(), seed: 1 };
     let runtimes: Vec<_> = available(device).unwrap().into_iter().map(|runtime| (runtime, Options { device, threads: None })).collect();
     verify(&subject, &runtimes, |_| {}).unwrap()
 }
@@ -54,7 +54,7 @@ fn the_base_preset_passes() {
 fn an_exported_folder_is_its_own_model() {
     let model = Model::open(&bundled_checkpoint()).unwrap();
     let folder = export(&model);
-    let read_back = open_exported(folder.path()).unwrap();
+    let read_back = open_exported(folder.path(), Layout::Cognate).unwrap();
     for (path, recipe) in model.weights().iter() {
         assert_eq!(recipe.values::<f32>(), read_back.weights().get(path).unwrap().values::<f32>(), "{path}");
     }

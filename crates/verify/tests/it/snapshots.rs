@@ -15,7 +15,7 @@ fn listings() {
     let model = Model::open(&bundled_checkpoint()).unwrap();
     let (encoder, decoder) = (model.encode().unwrap(), model.step(Attentions::Output).unwrap());
     let graphs = [("encoder.onnx", &encoder), ("decoder.onnx", &decoder)];
-    let export = Export { graphs: &graphs, weights_file: "weights.onnx_data", metadata: &Metadata::default() };
+    let export = Export { graphs: &graphs, weights_file: "weights.onnx_data", metadata: &Metadata::default(), loose: None };
     for (file, bytes) in export.graph_files().unwrap() {
         let listing = Listing::of(&ModelProto::decode(bytes.as_slice()).unwrap());
         assert_snapshot!(file, listing);

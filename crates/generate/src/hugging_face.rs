@@ -1,0 +1,110 @@
+//! The state of a batch that is being decoded, over two sessions of the Hugging Face layout.
+//!
+//! The layout knows no beams: each is a row of the batch, `row = sentence · beams + beam`, with a copy of the encoder's
+//! states and of the cross keys and values.
+
+use crate::decoder::{Decoder, missing, select};
+use crate::error::Cause;
+use crate::{Result, decoder::padded};
+use cognate_model::{Config, HuggingFaceNames};
+use cognate_runtime::{Session, Values};
+use ndarray::{Array2, Array3, Array4, Axis};
+
+/// The decoder of a folder in the Hugging Face layout: `encoder_model.onnx` and `decoder_model_merged.onnx` without an `If`.
+pub struct HuggingFaceDecoder {
+    encoder: Box<dyn Session>,
+    decoder: Box<dyn Session>,
+    pad_token: i64,
+    /// `heads` and `d_k` of the decoder.
+    head_shape: [usize; 2],
+    /// Each past input with the present output that feeds it.
+    past: Vec<(String, String)>,
+    beams: usize,
+    /// The inputs of the next step but for the tokens.
+    state: Values,
+}
+
+impl HuggingFaceDecoder {
+    /// Joins the two sessions of a model of the given configuration.
+    ///
+    /// # Errors
+    /// If their inputs and outputs are not those of the layout.
+    pub fn new(encoder: Box<dyn Session>, decoder: Box<dyn Session>, config: &Config, pad_token: i64) -> Result<Self> {
+        let names = |layer_index| HuggingFaceNames::past(layer_index).into_iter().zip(HuggingFaceNames::present(layer_index));
+        let past: Vec<_> = (0..config.decoder.n_layers).flat_map(names).collect();
+        let expect = |graph, what: &str, known: &[String], name: &str| match known.iter().any(|known| known == name) {
+            true => Ok(()),
+            false => Err(Cause::Layout { graph, expected: format!("an {what} {name}"), found: known.join(", ") }),
+        };
+        expect("encoder", "output", encoder.outputs(), "last_hidden_state")?;
+        for (input, output) in &past {
+            expect("decoder", "input", decoder.inputs(), input)?;
+            expect("decoder", "output", decoder.outputs(), output)?;
+        }
+        let head_shape = [config.decoder.heads, config.decoder.d_k];
+        Ok(Self { encoder, decoder, pad_token, head_shape, past, beams: 1, state: Values::new() })
+    }
+
+    /// Keeps only the given rows of every state, in that order.
+    fn keep(&mut self, rows: &[usize]) -> Result<()> {
+        let names: Vec<_> = self.state.iter().map(|(name, _)| name.to_string()).collect();
+        for name in names.iter().filter(|name| *name != "input_ids") {
+            if let Some(value) = self.state.remove(name) {
+                self.state.insert(name, select(value, rows)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Decoder for HuggingFaceDecoder {
+    fn engine(&self) -> &str {
+        self.decoder.engine()
+    }
+
+    fn start(&mut self, sources: &[Vec<i64>], beams: usize) -> Result<()> {
+        let (ids, mask) = padded(sources, self.pad_token)?;
+        let inputs = [("input_ids", ids.into_dyn()), ("attention_mask", mask.clone().into_dyn())].into_iter().collect();
+        let mut encoded = self.encoder.run(&inputs)?;
+        let states = encoded.remove("last_hidden_state").ok_or_else(|| missing("encoder", "last_hidden_state"))?;
+        self.beams = beams;
+        self.state = Values::new();
+        self.state.insert("encoder_hidden_states", states);
+        self.state.insert("encoder_attention_mask", mask.into_dyn());
+        let rows: Vec<usize> = (0..sources.len() * beams).map(|row| row / beams).collect();
+        if beams > 1 {
+            self.keep(&rows)?;
+        }
+        let [heads, d_k] = self.head_shape;
+        for (input, _) in &self.past {
+            self.state.insert(input, Array4::<f32>::zeros((rows.len(), heads, 0, d_k)).into_dyn());
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self, parents: Option<&Array2<usize>>, tokens: &Array2<i64>) -> Result<Array3<f32>> {
+        if let Some(parents) = parents {
+            let rows: Vec<usize> = parents.indexed_iter().map(|((sentence, _), parent)| sentence * self.beams + parent).collect();
+            self.keep(&rows)?;
+        }
+        let (batch, beams) = tokens.dim();
+        let rows = tokens.clone().into_shape_with_order((batch * beams, 1)).expect("as many elements");
+        self.state.insert("input_ids", rows.into_dyn());
+        let mut outputs = self.decoder.run(&self.state)?;
+        for (past, present) in &self.past {
+            let value = outputs.remove(present).ok_or_else(|| missing("decoder", present))?;
+            self.state.insert(past, value);
+        }
+        let logits = outputs.remove("logits").ok_or_else(|| missing("decoder", "logits"))?.to_f32()?;
+        let shape = logits.shape().to_vec();
+        let wrong = || Cause::Layout { graph: "decoder", expected: "logits [batch_size, 1, vocab]".into(), found: format!("{shape:?}") };
+        let [_, 1, vocab] = *shape else { return Err(wrong().into()) };
+        Ok(logits.index_axis_move(Axis(1), 0).into_shape_with_order((batch, beams, vocab)).map_err(|_| wrong())?)
+    }
+
+    fn retain(&mut self, sentences: &[usize]) -> Result<()> {
+        let beams = self.beams;
+        let rows: Vec<usize> = sentences.iter().flat_map(|sentence| sentence * beams..(sentence + 1) * beams).collect();
+        self.keep(&rows)
+    }
+}

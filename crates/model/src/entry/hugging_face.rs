@@ -1,0 +1,86 @@
+//! The graphs of the Hugging Face layout: names and order of inputs and outputs as Optimum writes them, so that Optimum and
+//! transformers.js run them.
+//!
+//! Optimum's merged decoder chooses between two subgraphs, by an `If`, whether cross keys are computed or read. Here there
+//! is no choice: the keys of the source positions that no past covers yet, `past_encoder_sequence_length..`, are computed
+//! and joined to the past. On the first step the past is empty and these are all positions, afterwards none.
+//!
+//! Axis 0 is called `batch_size`, as transformers.js expects.
+
+use crate::Config;
+use crate::attention::KeyValue;
+use crate::decoder::{DecoderInputs, decoder};
+use crate::embedding::Side;
+use crate::encoder::encoder;
+use crate::entry::Attentions;
+use crate::entry::Names;
+use cognate_graph::{Builder, DType, Dim, Error, Graph};
+
+const BATCH: &str = "batch_size";
+const SOURCE: &str = "encoder_sequence_length";
+const TARGET: &str = "decoder_sequence_length";
+const PAST: &str = "past_decoder_sequence_length";
+/// Not `SOURCE`, as Optimum calls it: on the first step the two differ, and engines that trust names go wrong.
+const PAST_SOURCE: &str = "past_encoder_sequence_length";
+
+/// The names of per-layer inputs and outputs: decoder key, decoder value, encoder key, encoder value.
+#[derive(Debug)]
+pub struct HuggingFaceNames;
+
+impl HuggingFaceNames {
+    /// `past_key_values.{layer}.decoder.{key,value}: [batch_size, heads, past_decoder_sequence_length, d_k]` and
+    /// `past_key_values.{layer}.encoder.{key,value}: [batch_size, heads, past_encoder_sequence_length, d_k]`
+    pub fn past(layer_index: usize) -> [String; 4] {
+        PARTS.map(|part| format!("past_key_values.{layer_index}.{part}"))
+    }
+
+    /// `present.{layer}.decoder.{key,value}` and `present.{layer}.encoder.{key,value}`, with what has been added.
+    pub fn present(layer_index: usize) -> [String; 4] {
+        PARTS.map(|part| format!("present.{layer_index}.{part}"))
+    }
+}
+
+const PARTS: [&str; 4] = ["decoder.key", "decoder.value", "encoder.key", "encoder.value"];
+
+/// `input_ids, attention_mask: i64 [batch_size, encoder_sequence_length]` -> `last_hidden_state`.
+pub(crate) fn encode(config: &Config) -> Result<Graph, Error> {
+    let builder = Builder::new("encoder_model");
+    let ids = builder.input("input_ids", DType::I64, [BATCH, SOURCE]);
+    let attention_mask = builder.input("attention_mask", DType::I64, [BATCH, SOURCE]);
+    builder.output("last_hidden_state", encoder(&builder.root(), config, ids, attention_mask));
+    builder.finish()
+}
+
+/// `encoder_attention_mask, input_ids, encoder_hidden_states`, pasts -> `logits: [batch_size, decoder_sequence_length,
+/// vocab]`, presents. All pasts have length 0 on the first step.
+pub(crate) fn step(config: &Config, attentions: Attentions) -> Result<Graph, Error> {
+    let builder = Builder::new("decoder_model_merged");
+    let root = builder.root();
+    let attention_mask = builder.input("encoder_attention_mask", DType::I64, [BATCH, SOURCE]);
+    let ids = builder.input("input_ids", DType::I64, [BATCH, TARGET]);
+    let hidden = builder.input("encoder_hidden_states", DType::F32, [Dim::from(BATCH), SOURCE.into(), config.d_model.into()]);
+    let uncovered = hidden.slice(1, PAST_SOURCE, SOURCE);
+    let (mut past, mut cross) = (Vec::new(), Vec::new());
+    for layer_index in 0..config.decoder.n_layers {
+        let heads = [config.decoder.heads, config.decoder.d_k].map(Dim::from);
+        let input = |name: &str, len: &str| builder.input(name, DType::F32, [&BATCH.into(), &heads[0], &len.into(), &heads[1]]);
+        let [key, value, cross_key, cross_value] = HuggingFaceNames::past(layer_index);
+        past.push(KeyValue { key: input(&key, PAST), value: input(&value, PAST) });
+        let scope = Side::Decoder.at(&root).at("layers").at(layer_index).at("encoder_attn");
+        let covered = KeyValue { key: input(&cross_key, PAST_SOURCE), value: input(&cross_value, PAST_SOURCE) };
+        let _scope = scope.enter();
+        cross.push(KeyValue::project(&scope, config, config.decoder, uncovered).after(covered));
+    }
+    let outputs = decoder(&root, config, &DecoderInputs { ids, attention_mask, cross: cross.clone(), past: Some(past) });
+    builder.output("logits", outputs.logits);
+    for (layer_index, (present, cross)) in outputs.present.into_iter().zip(cross).enumerate() {
+        let tensors = [present.key, present.value, cross.key, cross.value];
+        HuggingFaceNames::present(layer_index).iter().zip(tensors).for_each(|(name, tensor)| builder.output(name, tensor));
+    }
+    if attentions == Attentions::Output {
+        for (layer_index, weights) in outputs.cross_attentions.into_iter().enumerate() {
+            builder.output(&Names::cross_attentions(layer_index), weights);
+        }
+    }
+    builder.finish()
+}

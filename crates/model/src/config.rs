@@ -3,7 +3,7 @@
 //! A [`Config`] has been checked when it exists: sizes are positive and bounded, tokens lie in the vocabulary. Where the
 //! values come from (a family's `config.json`, a preset) is known to `family` alone.
 
-use crate::Error;
+use crate::{Activation, Error};
 
 /// The sizes and choices of one model.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,39 +68,6 @@ pub struct Stack {
     pub d_k: usize,
     /// Width inside the feed-forward.
     pub d_ff: usize,
-}
-
-/// Non-linearities of the feed-forward, as PyTorch and transformers compute them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Activation {
-    /// `max(x, 0)`
-    Relu,
-    /// `max(x, 0)²` (So et al. 2021)
-    SquaredRelu,
-    /// `min(max(x, 0), 6)`
-    Relu6,
-    /// `max(x, 0) + 0.01 min(x, 0)`
-    LeakyRelu,
-    /// `x Φ(x)`, with Φ the normal distribution (Hendrycks & Gimpel 2016), computed by the error function.
-    Gelu,
-    /// `x Φ(x)`, kept in [-10, 10].
-    ClippedGelu,
-    /// `x Φ(x)`, with Φ approximated by the hyperbolic tangent.
-    TanhGelu,
-    /// `x σ(1.702 x)`
-    QuickGelu,
-    /// `x σ(x)`, also called SiLU.
-    Swish,
-    /// `x tanh(ln(1 + eˣ))` (Misra 2019)
-    Mish,
-    /// The distribution of Laplace's attention: `½ (1 + erf((x - √½) / (σ √2)))`, σ = 0.282095 (Ma et al. 2022).
-    Laplace,
-    /// `1 / (1 + e⁻ˣ)`
-    Sigmoid,
-    /// `tanh(x)`
-    Tanh,
-    /// `x`
-    Identity,
 }
 
 /// How positions are told apart.

@@ -3,7 +3,6 @@
 //! Each family's mapping reads the fields that its `config.json` has in Hugging Face's transformers, with the defaults they
 //! have there, and refuses what is not supported by naming the field. Unknown fields are ignored, as transformers does.
 
-mod activation;
 mod bart;
 mod fields;
 mod names;

@@ -1,7 +1,7 @@
 //! Linear layers, feed-forward, residuals and normalisation.
 
-use crate::{Activation, Config, Norm, NormPlacement};
-use cognate_graph::{Dim, Scope, Tensor, Unary};
+use crate::{Config, Norm, NormPlacement};
+use cognate_graph::{Dim, Scope, Tensor};
 
 /// `x Wᵀ (+ b)`: `[..., in]` -> `[..., out]`
 pub(crate) fn linear<'g>(scope: &Scope<'g>, config: &Config, x: Tensor<'g>, out: impl Into<Dim>) -> Tensor<'g> {
@@ -57,49 +57,9 @@ pub(crate) fn after_stack<'g>(stack: &Scope<'g>, config: &Config, x: Tensor<'g>)
 pub(crate) fn feed_forward<'g>(layer: &Scope<'g>, config: &Config, d_ff: usize, x: Tensor<'g>) -> Tensor<'g> {
     let hidden = linear(&layer.at("fc1"), config, x, d_ff);
     let _scope = layer.at("activation_fn").enter();
-    let mut hidden = activate(config.activation, hidden);
+    let mut hidden = config.activation.apply(hidden);
     if config.gated {
         hidden = hidden * linear(&layer.at("fc_gate"), config, x, d_ff);
     }
     linear(&layer.at("fc2"), config, hidden, config.d_model)
-}
-
-fn activate<'g>(activation: Activation, x: Tensor<'g>) -> Tensor<'g> {
-    use std::f32::consts::{FRAC_2_PI, SQRT_2};
-    // Both forms of GELU are spelt as ONNX Runtime recognises them and computes them in one pass.
-    let gelu = || x * ((x / SQRT_2).map(Unary::Erf) + 1.0) * 0.5;
-    let number = |value| x.builder().scalar(value);
-    let at_most = |x: Tensor<'g>, bound| x.less_or_equal(number(bound)).select(x, number(bound));
-    let at_least = |x: Tensor<'g>, bound| x.less_or_equal(number(bound)).select(number(bound), x);
-    match activation {
-        Activation::Relu => x.map(Unary::Relu),
-        Activation::SquaredRelu => {
-            let positive = x.map(Unary::Relu);
-            positive * positive
-        }
-        Activation::Relu6 => at_most(x.map(Unary::Relu), 6.0),
-        Activation::LeakyRelu => x.less_or_equal(number(0.0)).select(x * 0.01, x),
-        Activation::Gelu => gelu(),
-        Activation::ClippedGelu => at_least(at_most(gelu(), 10.0), -10.0),
-        Activation::TanhGelu => {
-            let inner = (x * 0.044_715 * x + 1.0) * (x * FRAC_2_PI.sqrt());
-            (inner.map(Unary::Tanh) + 1.0) * (x * 0.5)
-        }
-        Activation::QuickGelu => x * (x * 1.702).map(Unary::Sigmoid),
-        Activation::Swish => x * x.map(Unary::Sigmoid),
-        Activation::Mish => {
-            // tanh(ln(1 + eˣ)) = (1 - q²) / (1 + q²) with q = σ(-x).
-            let q = (x * -1.0).map(Unary::Sigmoid);
-            let square = q * q;
-            x * ((number(1.0) - square) / (square + 1.0))
-        }
-        Activation::Laplace => {
-            // The constants are transformers' own, six digits as there.
-            let (mean, deviation) = (0.707_107, 0.282_095);
-            (((x - mean) / (deviation * SQRT_2)).map(Unary::Erf) + 1.0) * 0.5
-        }
-        Activation::Sigmoid => x.map(Unary::Sigmoid),
-        Activation::Tanh => x.map(Unary::Tanh),
-        Activation::Identity => x,
-    }
 }

@@ -15,6 +15,7 @@
 //! # Ok::<(), cognate_model::Error>(())
 //! ```
 
+mod activation;
 mod attention;
 mod checkpoint;
 mod config;
@@ -30,10 +31,9 @@ mod layout;
 mod model;
 mod relative;
 
+pub use activation::Activation;
 pub use checkpoint::weights_file;
-pub use config::{
-    Activation, Config, EmbeddingNorm, Embeddings, Norm, NormPlacement, OutputProjection, Positions, RelativeLayers, Sinusoids, Stack,
-};
+pub use config::{Config, EmbeddingNorm, Embeddings, Norm, NormPlacement, OutputProjection, Positions, RelativeLayers, Sinusoids, Stack};
 pub use embedding::sinusoid;
 pub use entry::{Attentions, HuggingFaceNames, Names};
 pub use error::{Error, ErrorKind};

@@ -88,3 +88,32 @@ fn bucket(distance: usize, buckets: usize, max_distance: usize) -> usize {
     let octaves = (distance as f32 / exact as f32).ln() / (max_distance as f64 / exact as f64).ln() as f32;
     (exact + (octaves * (buckets - exact) as f32) as usize).min(buckets - 1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    /// PyTorch's own buckets, of transformers' T5 and UMT5.
+    #[test]
+    fn buckets_equal_transformers() {
+        let text = std::fs::read_to_string(cognate_testing::testdata("golden/buckets.json")).expect("it is there");
+        let file: Value = serde_json::from_str(&text).expect("it is JSON");
+        let integers = |value: &Value| -> Vec<i64> { serde_json::from_value(value.clone()).expect("integers") };
+        let first = integers(&file["key_minus_query"])[0];
+        for case in file["cases"].as_array().expect("cases") {
+            let size = |field: &str| usize::try_from(integers(&Value::Array(vec![case[field].clone()]))[0]).expect("a size");
+            let (buckets, max_distance) = (size("num_buckets"), size("max_distance"));
+            let direction = if case["side"] == "encoder" { Direction::Both } else { Direction::Past };
+            let ours = buckets_of_distances(direction, buckets, max_distance);
+            let max = max_distance as i64;
+            for (distance, expected) in (first..).zip(integers(&case["buckets"])) {
+                let place = match direction {
+                    Direction::Both => distance.clamp(-max, max) + max,
+                    Direction::Past => (-distance).clamp(0, max),
+                };
+                assert_eq!(ours[place as usize], expected, "{buckets} buckets to {max_distance}, {direction:?}, distance {distance}");
+            }
+        }
+    }
+}

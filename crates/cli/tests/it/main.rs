@@ -6,6 +6,7 @@ mod errors;
 mod export;
 mod help;
 mod in_place;
+mod layouts;
 mod multi30k;
 mod show;
 mod translate;

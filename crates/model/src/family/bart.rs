@@ -1,7 +1,6 @@
 //! Families built as BART is, and the paper's own model: what each one's `config.json` says, and what it leaves unsaid.
 
 use super::Bart;
-use super::activation::{activation, name};
 use super::fields::{Fields, Tokens};
 use crate::config::{SizeNames, StackNames};
 use crate::{Activation, Config, EmbeddingNorm, Embeddings, Norm, NormPlacement, OutputProjection, Positions, Sinusoids, Stack};
@@ -101,7 +100,7 @@ pub(super) fn config(family: Bart, fields: &Fields) -> Config {
         encoder: stack(&NAMES.encoder),
         decoder: stack(&NAMES.decoder),
         activation: match fields.text("activation_function") {
-            Some(name) => activation(fields, "activation_function", name),
+            Some(name) => fields.activation("activation_function", name),
             None => implied.activation,
         },
         gated: false,
@@ -153,7 +152,7 @@ pub(crate) fn render(config: &Config) -> String {
         "encoder_ffn_dim": config.encoder.d_ff,
         "decoder_ffn_dim": config.decoder.d_ff,
         "max_position_embeddings": config.max_positions,
-        "activation_function": name(config.activation),
+        "activation_function": config.activation.name(),
         "scale_embedding": config.scale_embedding,
         "decoder_start_token_id": config.start_token,
         "eos_token_id": config.eos_token,

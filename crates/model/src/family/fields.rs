@@ -1,5 +1,6 @@
 //! Fields of a `config.json`, read so that everything wrong with it is told at once.
 
+use crate::Activation;
 use serde_json::{Map, Value};
 use std::cell::RefCell;
 
@@ -95,6 +96,15 @@ impl Fields {
     /// A text, if there is one.
     pub(super) fn text(&self, field: &str) -> Option<&str> {
         self.read(field, "a text", Value::as_str)
+    }
+
+    /// The activation that `field` calls `name`.
+    pub(super) fn activation(&self, field: &str, name: &str) -> Activation {
+        Activation::named(name).unwrap_or_else(|| {
+            let names: Vec<_> = Activation::names().collect();
+            self.refuse(format!("{field} {name:?} is not supported; expected one of {}", names.join(", ")));
+            Activation::Identity
+        })
     }
 
     /// Refuses every value but `wanted`, which is also what a missing field means.

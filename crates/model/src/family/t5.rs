@@ -1,7 +1,6 @@
 //! Families built as T5 is: what each one's `config.json` says, and what it leaves unsaid.
 
 use super::T5;
-use super::activation::activation;
 use super::fields::{Fields, Tokens};
 use crate::config::{SizeNames, StackNames};
 use crate::{Activation, Config, EmbeddingNorm, Embeddings, Norm, NormPlacement, OutputProjection, Positions, RelativeLayers, Stack};
@@ -68,7 +67,7 @@ fn feed_forward(family: T5, fields: &Fields) -> (Activation, bool) {
     };
     let is_gated = fields.flag("is_gated_act", is_gated);
     match fields.text("dense_act_fn") {
-        Some(act) => (activation(fields, "dense_act_fn", act), is_gated),
-        None => (activation(fields, "feed_forward_proj", act), is_gated),
+        Some(act) => (fields.activation("dense_act_fn", act), is_gated),
+        None => (fields.activation("feed_forward_proj", act), is_gated),
     }
 }

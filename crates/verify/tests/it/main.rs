@@ -1,6 +1,7 @@
 //! Every engine, the same numbers: the lecture's example, the properties of the Transformer, whole models.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod activations;
 mod agreement;
 mod engines;
 mod golden;

@@ -2,6 +2,7 @@
 
 mod checkpoint;
 mod export;
+mod first_token;
 mod in_place;
 mod peers;
 mod process;

@@ -12,7 +12,6 @@ mod forms;
 mod sizes;
 
 use crate::Error;
-use crate::error::Problem;
 use crate::proto::{DataType, GraphProto};
 use cognate_graph::{Binary, DType, Dim, Graph, Node, NodeId, Op, Scalar, Shape, Symbol, Type, Unary};
 use emit::{Attribute, Names, value_info};
@@ -22,9 +21,9 @@ use std::collections::{BTreeMap, HashMap};
 /// The version of ONNX's operator set that lowering speaks.
 pub const OPSET: i64 = 18;
 
-/// The ONNX graph; its initializers lack the parameters, whose place is the writer's choice.
+/// The ONNX graph; its initializers lack the parameters, whose place is the writer's choice. Every graph has been verified
+/// when it was finished.
 pub(crate) fn lower(graph: &Graph) -> Result<GraphProto, Error> {
-    graph.verify().map_err(Problem::from)?;
     let mut lowering = Lowering::new(graph)?;
     for (id, node) in graph.iter() {
         lowering.node(id, node)?;

@@ -93,53 +93,59 @@ pub fn sinusoid(arrangement: Sinusoids, position: usize, column: usize, d_model:
     if is_sine { angle.sin() } else { angle.cos() }
 }
 
-/// fairseq's encoding of a row of its table: `sin(row · 10000^(-i/(d_model/2 - 1)))`, all sines, then all cosines; the
-/// padding's row is zero. Frequencies and angles are rounded to f32, as the models were trained: at row 1,000 the rounding
-/// moves a sine by up to 1e-4.
-fn counted_sinusoid(pad_token: usize, row: usize, column: usize, d_model: usize) -> f32 {
+/// fairseq's encoding of a row of its table: `sin(row · 10000^(-i/(d_model/2 - 1)))`, all sines, then all cosines, and a zero
+/// where the width is odd; the padding's row is zero. All is rounded to f32 on the way, as the models were trained: at row
+/// 1,000 the rounding of frequencies and angles moves a sine by up to 1e-4.
+fn counted_frequency(column: usize, d_model: usize) -> f32 {
     let half = d_model / 2;
-    // An odd width is filled up with a zero.
-    if row == pad_token || column == 2 * half {
-        return 0.0;
-    }
     let step = (10000f64.ln() / (half as f64 - 1.0)) as f32;
-    let frequency = f64::from((column % half) as f32 * -step).exp() as f32;
-    let angle = f64::from(row as f32 * frequency);
-    if column < half { angle.sin() as f32 } else { angle.cos() as f32 }
+    f64::from((column % half) as f32 * -step).exp() as f32
 }
 
 /// A table of sinusoids, `[rows, d_model]`.
 #[derive(Debug)]
-pub(crate) struct SinusoidTable {
-    kind: TableKind,
-    d_model: usize,
-}
-
-#[derive(Debug)]
-enum TableKind {
-    Plain(Sinusoids),
-    Counted { pad_token: usize },
+pub(crate) enum SinusoidTable {
+    Plain {
+        arrangement: Sinusoids,
+        d_model: usize,
+    },
+    Counted {
+        pad_token: usize,
+        /// By column.
+        frequencies: Vec<f32>,
+    },
 }
 
 impl SinusoidTable {
     /// The table, if the model's positions are sinusoids.
     pub(crate) fn of(config: &Config) -> Option<Self> {
-        let kind = match config.positions {
-            Positions::Sinusoidal(arrangement) => TableKind::Plain(arrangement),
-            Positions::Counted => TableKind::Counted { pad_token: config.pad_token },
-            Positions::Learned { .. } | Positions::Relative { .. } => return None,
-        };
-        Some(Self { kind, d_model: config.d_model })
+        let d_model = config.d_model;
+        match config.positions {
+            Positions::Sinusoidal(arrangement) => Some(Self::Plain { arrangement, d_model }),
+            Positions::Counted => {
+                let frequencies = (0..d_model).map(|column| counted_frequency(column, d_model)).collect();
+                Some(Self::Counted { pad_token: config.pad_token, frequencies })
+            }
+            Positions::Learned { .. } | Positions::Relative { .. } => None,
+        }
     }
 }
 
 impl Generator for SinusoidTable {
     fn fill(&self, first: usize, values: &mut [f32]) {
         for (index, value) in (first..).zip(values) {
-            let (row, column) = (index / self.d_model, index % self.d_model);
-            *value = match self.kind {
-                TableKind::Plain(arrangement) => sinusoid(arrangement, row, column, self.d_model) as f32,
-                TableKind::Counted { pad_token } => counted_sinusoid(pad_token, row, column, self.d_model),
+            *value = match self {
+                Self::Plain { arrangement, d_model } => sinusoid(*arrangement, index / d_model, index % d_model, *d_model) as f32,
+                Self::Counted { pad_token, frequencies } => {
+                    let (row, column, half) = (index / frequencies.len(), index % frequencies.len(), frequencies.len() / 2);
+                    let angle = row as f32 * frequencies[column];
+                    match column / half {
+                        _ if row == *pad_token => 0.0,
+                        0 => angle.sin(),
+                        1 => angle.cos(),
+                        _ => 0.0,
+                    }
+                }
             };
         }
     }

@@ -1,4 +1,4 @@
-//! The second half of `cargo xtask bench export`: exports in place, whose time and memory do not grow with the weights.
+//! The second part of `cargo xtask bench export`: exports in place, whose time and memory do not grow with the weights.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,6 +7,7 @@ use anyhow::{Result, ensure};
 
 use super::checkpoint::{Checkpoint, marian_base, marian_large};
 use super::export::rest;
+use super::first_token;
 use super::process::{Measured, measure};
 use super::statistics::Summary;
 use crate::table::{bytes, table};
@@ -24,7 +25,8 @@ pub(super) fn run(workspace: &Workspace, cognate: &Path, rounds: u32) -> Result<
         let size = bytes(checkpoint.weights.metadata()?.len());
         measured.push((format!("cognate export --in-place, {size}"), exports(cognate, &checkpoint, rounds)?));
     }
-    judge(&measured)
+    judge(&measured)?;
+    first_token::run(workspace, cognate, &marian_base(workspace)?, rounds)
 }
 
 fn exports(cognate: &Path, checkpoint: &Checkpoint, rounds: u32) -> Result<Vec<Measured>> {

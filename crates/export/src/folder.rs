@@ -80,6 +80,15 @@ impl Folder {
         self.write_with(name, |file, path| file.write_all(bytes).context("write", path))
     }
 
+    /// Writes a file with the contents of another, which are not held in memory.
+    ///
+    /// # Errors
+    /// If `from` cannot be read, and as [`Folder::write`].
+    pub fn copy(&mut self, name: &str, from: &Path) -> Result<(), Error> {
+        let mut source = File::open(from).context("read", from)?;
+        self.write_with(name, |file, path| io::copy(&mut source, file).map(drop).context("write", path))
+    }
+
     /// Writes a file as `fill` does, which is told the path under which the file will be known.
     pub(crate) fn write_with(&mut self, name: &str, fill: impl FnOnce(&mut File, &Path) -> Result<(), Error>) -> Result<(), Error> {
         write_file(self.staged.path(), &self.destination, name, &mut self.report, fill)

@@ -4,16 +4,19 @@
 //! are those of copying a file. In place they are not copied at all.
 
 mod in_place;
+mod tokenizer;
 
 use crate::account::{self, Account, GraphAccount, Hashes, Origin};
+use crate::languages::Languages;
 use crate::source::ModelSource;
-use crate::{amounts, layout, messages, verify};
+use crate::unused::Unused;
+use crate::{amounts, layout, tokenizer_files, verify};
 use anyhow::{Context, Result, bail};
 use cognate_export::{Existing, Folder, Listing, Report};
 use cognate_model::{Attentions, Layout, Model};
 use serde_json::json;
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -29,7 +32,7 @@ use std::time::Instant;
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// A checkpoint's folder (config.json, model.safetensors, tokenizer.json), or preset:tiny, preset:base, preset:big with
+    /// A checkpoint's folder (config.json, model.safetensors, tokenizer files), or preset:tiny, preset:base, preset:big with
     /// seeded initial weights
     #[arg(value_name = "MODEL")]
     model: PathBuf,
@@ -56,6 +59,10 @@ pub(crate) struct Options {
     /// The seed of a preset's initial weights [default: 1]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    #[command(flatten)]
+    languages: Languages,
+    #[command(flatten)]
+    unused: Unused,
 }
 
 const EXAMPLES: &str = "\
@@ -64,22 +71,10 @@ Examples:
   cognate export my-checkpoint --in-place
   cognate export my-checkpoint out --layout hf
   cognate export preset:base base --no-verify
+  cognate export nllb out --source-language eng_Latn --target-language deu_Latn
   cognate export my-checkpoint out --force && cognate translate --model out \"Hello.\"";
 
 const DEFAULT_SEED: u64 = 1;
-
-/// Files beside a checkpoint that its tokenizer is made of, as families and versions of transformers name them.
-const TOKENIZER: [&str; 9] = [
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "source.spm",
-    "target.spm",
-    "spiece.model",
-    "sentencepiece.bpe.model",
-];
 
 /// Runs the command.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
@@ -97,9 +92,10 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
 /// Writes a folder with weights of its own.
 fn packed(options: &Options, source: &ModelSource, destination: &Path, start: Instant, out: &mut dyn Write) -> Result<ExitCode> {
     let seed = options.seed.unwrap_or(DEFAULT_SEED);
-    let model = source.open(seed)?;
+    let model = source.open(seed, options.unused)?;
+    let chosen = tokenizer::check(source, &model, &options.languages)?;
     let mut folder = Folder::create(destination, existing(options))?;
-    folder.replaces(&TOKENIZER);
+    folder.replaces(&tokenizer_files::NAMES);
     let origin = thread::scope(|scope| {
         let hashes = match source {
             ModelSource::Checkpoint(_) => Some(scope.spawn(|| hashes(&model))),
@@ -114,7 +110,7 @@ fn packed(options: &Options, source: &ModelSource, destination: &Path, start: In
             None => Ok(Origin::Preset { name: name(source), seed }),
         }
     })?;
-    write_configuration(source, &model, options.layout, &mut folder)?;
+    write_configuration(source, &model, options.layout, &chosen, &mut folder)?;
     let account = Account::new(origin, model.parameters(), options.layout, graph_accounts(folder.path(), options.layout)?);
     folder.write(account::FILE, account.to_json()?.as_bytes())?;
     let report = folder.commit()?;
@@ -180,7 +176,7 @@ fn hash(path: &Path) -> Result<String> {
 }
 
 /// Writes all that is beside the graphs and their weights.
-fn write_configuration(source: &ModelSource, model: &Model, layout: Layout, folder: &mut Folder) -> Result<()> {
+fn write_configuration(source: &ModelSource, model: &Model, layout: Layout, chosen: &tokenizer::Chosen, folder: &mut Folder) -> Result<()> {
     folder.write(layout::CONFIG, layout::config_json(model, layout).as_bytes())?;
     let ModelSource::Checkpoint(checkpoint) = source else {
         return Ok(folder.write(layout::GENERATION, generation(model)?.as_bytes())?);
@@ -189,23 +185,8 @@ fn write_configuration(source: &ModelSource, model: &Model, layout: Layout, fold
         Some(text) => text,
         None => generation(model)?,
     };
-    folder.write(layout::GENERATION, text.as_bytes())?;
-    for file in TOKENIZER {
-        let path = checkpoint.join(file);
-        if path.is_file() {
-            let bytes = fs::read(&path).with_context(|| format!("{}: cannot be read", path.display()))?;
-            folder.write(file, &bytes)?;
-        }
-    }
-    warn_of_missing_tokenizer(checkpoint);
-    Ok(())
-}
-
-fn warn_of_missing_tokenizer(checkpoint: &Path) {
-    let path = checkpoint.join("tokenizer.json");
-    if !path.is_file() {
-        messages::warning(format_args!("{}: no such file; without it `cognate translate` cannot use the export", path.display()));
-    }
+    folder.write(layout::GENERATION, chosen.generation(text)?.as_bytes())?;
+    chosen.write_tokenizer(checkpoint, folder)
 }
 
 /// A `generation_config.json` that says no more than `config.json`.

@@ -6,11 +6,14 @@
 mod account;
 mod amounts;
 mod export;
+mod languages;
 mod layout;
 mod messages;
 mod show;
 mod source;
+mod tokenizer_files;
 mod translate;
+mod unused;
 mod verify;
 
 use clap::{Parser, Subcommand};

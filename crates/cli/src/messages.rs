@@ -35,6 +35,16 @@ pub(crate) fn bug(panic: &(dyn Any + Send)) {
     say(format_args!("cognate: error: a mistake of this program, please report it: {text} (RUST_BACKTRACE=1 shows where)"));
 }
 
+/// Names with commas between them, the first eight of many.
+pub(crate) fn listed(names: &[String]) -> String {
+    const MOST: usize = 8;
+    let told = names.iter().take(MOST).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(MOST) {
+        0 => told,
+        more => format!("{told} and {more} more"),
+    }
+}
+
 fn say(message: impl Display) {
     // In one piece, so that lines of several programs do not mix.
     let _ = io::stderr().write_all(format!("{message}\n").as_bytes());

@@ -5,6 +5,7 @@ mod parameters;
 
 use crate::account::{Account, Hashes, Origin, Stamp};
 use crate::source::ModelSource;
+use crate::unused::Unused;
 use crate::{amounts, layout};
 use anyhow::{Result, bail};
 use clap::ValueEnum;
@@ -29,6 +30,8 @@ pub(crate) struct Options {
     /// Print this graph of a checkpoint or a preset, operation by operation
     #[arg(long, value_name = "GRAPH")]
     graph: Option<GraphName>,
+    #[command(flatten)]
+    unused: Unused,
 }
 
 const EXAMPLES: &str = "\
@@ -53,8 +56,10 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     // Beside graphs in place lies the checkpoint that has the graphs of the language.
     let source = if options.graph.is_some() { found.into_checkpoint() } else { found };
     match (&source, options.graph) {
-        (ModelSource::Checkpoint(_) | ModelSource::Preset(_), Some(name)) => write!(out, "{}", graph(&source.open(0)?, name)?)?,
-        (ModelSource::Checkpoint(_) | ModelSource::Preset(_), None) => model(&source, &source.open(0)?, out)?,
+        (ModelSource::Checkpoint(_) | ModelSource::Preset(_), Some(name)) => {
+            write!(out, "{}", graph(&source.open(0, options.unused)?, name)?)?
+        }
+        (ModelSource::Checkpoint(_) | ModelSource::Preset(_), None) => model(&source, &source.open(0, options.unused)?, out)?,
         (ModelSource::Exported(_) | ModelSource::File(_), Some(_)) => {
             bail!(
                 "--graph: {source} holds ONNX, no graphs of Cognate's language; give the checkpoint that it was made from, or leave it out"

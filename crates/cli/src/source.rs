@@ -2,6 +2,7 @@
 
 use crate::account::Account;
 use crate::layout;
+use crate::unused::Unused;
 use anyhow::{Context, Result, bail};
 use cognate_model::{Model, Preset, weights_file};
 use std::env;
@@ -94,9 +95,9 @@ impl ModelSource {
     ///
     /// # Errors
     /// If it is no checkpoint and no preset, or cannot be read.
-    pub(crate) fn open(&self, seed: u64) -> Result<Model> {
+    pub(crate) fn open(&self, seed: u64, unused: Unused) -> Result<Model> {
         match self {
-            Self::Checkpoint(folder) => Ok(Model::open(folder)?),
+            Self::Checkpoint(folder) => unused.open(folder),
             Self::Preset(preset) => Ok(Model::preset(*preset, seed)?),
             Self::Exported(folder) => bail!("{}: is an exported folder; expected a checkpoint: {CHECKPOINT}", folder.display()),
             Self::File(path) => bail!("{}: is a file; expected a checkpoint's folder: {CHECKPOINT}", path.display()),
@@ -113,8 +114,8 @@ impl fmt::Display for ModelSource {
     }
 }
 
-const CHECKPOINT: &str = "config.json, model.safetensors, tokenizer.json";
-const EXPORT: &str = "encoder.onnx, decoder.onnx, config.json, tokenizer.json";
+const CHECKPOINT: &str = "config.json, model.safetensors, tokenizer files";
+const EXPORT: &str = "encoder.onnx, decoder.onnx, config.json, tokenizer files";
 
 fn preset(name: &str) -> Result<Preset> {
     let found = Preset::ALL.into_iter().find(|preset| preset.name() == name);

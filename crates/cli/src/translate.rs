@@ -14,8 +14,10 @@ use self::output::Output;
 use self::progress::Progress;
 use self::translator::{Encoded, Translator};
 use self::warnings::{Warning, Warnings};
+use crate::languages::Languages;
 use crate::messages;
 use crate::source::ModelSource;
+use crate::unused::Unused;
 use anyhow::{Context, Result, bail};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use cognate_runtime::{Device, Engine};
@@ -46,6 +48,8 @@ pub(crate) struct Options {
     /// checkpoint that comes with the repository]
     #[arg(short, long, value_name = "DIR")]
     model: Option<PathBuf>,
+    #[command(flatten)]
+    languages: Languages,
     /// What computes
     #[arg(long, default_value = "auto", value_parser = engine())]
     engine: Engine,
@@ -67,6 +71,8 @@ pub(crate) struct Options {
     /// Lines to read before they are translated; 1 answers each line at once [default: 2000, on a terminal 1]
     #[arg(long, value_name = "N", value_parser = at_most(1 << 24))]
     window: Option<NonZeroUsize>,
+    #[command(flatten)]
+    unused: Unused,
 }
 
 const EXAMPLES: &str = "\
@@ -74,7 +80,10 @@ Examples:
   cognate translate \"A man is riding a bicycle.\" \"Two dogs are playing in the snow.\"
   cognate translate --input text.en --output text.de
   head -n 3 text.en | cognate translate --engine tract --beams 5
-  cognate export my-checkpoint out && cognate translate --model out \"Hello.\"";
+  cognate export my-checkpoint out && cognate translate --model out \"Hello.\"
+  cognate translate --model nllb --source-language eng_Latn --target-language deu_Latn \"Hello.\"
+  cognate translate --model mbart-50 --source-language en_XX --target-language de_DE \"Hello.\"
+  cognate translate --model opus-mt-en-ROMANCE --target-language fra \"Hello.\"";
 
 /// Lines of a window, where nobody waits for each.
 const WINDOW: usize = 2000;
@@ -165,6 +174,7 @@ fn window(
             Encoded::Tokens { ids, cut_from } => {
                 indices.push(index);
                 sources.push(ids);
+                found.extend(translator.lacks_language(line).then_some((number, Warning::NoLanguage)));
                 found.extend(cut_from.map(|tokens| (number, Warning::TooLong { tokens, limit: translator.max_positions() })));
             }
         }

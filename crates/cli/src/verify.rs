@@ -1,13 +1,14 @@
 //! `cognate verify`: an exported folder, on every runtime that is there, against the reference evaluator in f64.
 
 use crate::account::Account;
+use crate::languages::{self, Languages};
 use crate::source::ModelSource;
-use crate::{layout, messages};
+use crate::unused::Unused;
+use crate::{layout, messages, tokenizer_files};
 use anyhow::{Result, bail};
 use cognate_generate::Settings;
 use cognate_model::{Config, Model};
 use cognate_runtime::{Device, Options as Load, available};
-use cognate_text::Tokenizer;
 use cognate_verify::{Subject, open_exported};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -26,6 +27,10 @@ pub(crate) struct Options {
     /// Compare with this checkpoint instead of the weights in the folder
     #[arg(long, value_name = "DIR")]
     checkpoint: Option<PathBuf>,
+    #[command(flatten)]
+    languages: Languages,
+    #[command(flatten)]
+    unused: Unused,
 }
 
 /// What is translated in a verification, where the folder has a tokenizer.
@@ -45,14 +50,20 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
         ModelSource::Exported(_) => {}
         other => bail!("{other}: expected the folder of an export; `cognate export` makes one and verifies it"),
     }
-    let model = options.checkpoint.as_deref().map(|folder| ModelSource::find(folder)?.into_checkpoint().open(0)).transpose()?;
-    let passed = verify(&options.folder, model.as_ref(), out)?;
+    let model =
+        options.checkpoint.as_deref().map(|folder| ModelSource::find(folder)?.into_checkpoint().open(0, options.unused)).transpose()?;
+    let passed = verify_with(&options.folder, model.as_ref(), &options.languages, out)?;
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Verifies the exported `folder` against `source`, or against the weights in the folder; prints the report and stores it in
 /// `cognate.json`. Returns whether every runtime stayed within the bounds.
 pub(crate) fn verify(folder: &Path, source: Option<&Model>, out: &mut dyn Write) -> Result<bool> {
+    verify_with(folder, source, &Languages::default(), out)
+}
+
+/// As [`verify`], with sentences of one language that are translated into another.
+fn verify_with(folder: &Path, source: Option<&Model>, languages: &Languages, out: &mut dyn Write) -> Result<bool> {
     Account::check(folder)?;
     let layout = layout::of(folder).unwrap_or_default();
     let read_back;
@@ -64,14 +75,20 @@ pub(crate) fn verify(folder: &Path, source: Option<&Model>, out: &mut dyn Write)
         }
     };
     let generation = layout::read_if_there(&folder.join(layout::GENERATION))?;
-    let settings = Settings::from_json(model.config_json(), generation.as_deref(), model.config())?;
-    let sentences = match folder.join("tokenizer.json").exists() {
-        true => {
-            let tokenizer = Tokenizer::from_folder(folder)?;
+    let mut settings = Settings::from_json(model.config_json(), generation.as_deref(), model.config())?;
+    let tokenizer = match tokenizer_files::are_there(folder) {
+        true => tokenizer_files::open_if_readable(folder, model.config(), "no sentences are compared")?,
+        false => None,
+    };
+    let sentences = match tokenizer {
+        Some(tokenizer) => {
+            let tokenizer = languages.choose(tokenizer, model.config())?;
+            languages::decode_into(tokenizer.target_language(), &mut settings);
             let sources = SENTENCES.iter().map(|text| tokenizer.encode(text)).collect::<cognate_text::Result<Vec<_>>>()?;
             sources.into_iter().filter(|ids| fits(model.config(), ids)).collect()
         }
-        false => Vec::new(),
+        None if languages.is_chosen() => bail!("{}: has no tokenizer to choose languages of", folder.display()),
+        None => Vec::new(),
     };
     let subject = Subject { folder, layout, model, settings, sentences, seed: SEED };
     let runtimes: Vec<_> = available(Device::Cpu)?.into_iter().map(|runtime| (runtime, Load::default())).collect();

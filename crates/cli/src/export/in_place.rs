@@ -2,7 +2,7 @@
 //!
 //! Of the weights only the headers are read, so time and memory do not grow with them.
 
-use super::{Options, attentions, existing, graph_accounts, name, sizes, warn_of_missing_tokenizer};
+use super::{Options, attentions, existing, graph_accounts, name, sizes, tokenizer};
 use crate::account::{self, Account, Origin, Stamp};
 use crate::source::ModelSource;
 use crate::{amounts, layout};
@@ -26,7 +26,11 @@ pub(super) fn run(options: &Options, source: &ModelSource, start: Instant, out: 
     if options.layout != Layout::Cognate {
         bail!("--in-place: writes the Cognate layout only, because graphs and weights have to lie in one folder; leave out --layout");
     }
-    let model = Model::open(checkpoint)?;
+    if options.languages.is_chosen() {
+        bail!("--in-place: the checkpoint's files stay as they are; give languages to `cognate translate`");
+    }
+    let model = options.unused.open(checkpoint)?;
+    tokenizer::check(source, &model, &options.languages)?;
     if options.force {
         refuse_foreign(checkpoint)?;
     }
@@ -38,7 +42,6 @@ pub(super) fn run(options: &Options, source: &ModelSource, start: Instant, out: 
     let account = Account::new(origin, model.parameters(), Layout::Cognate, graph_accounts(folder.path(), Layout::Cognate)?);
     folder.write(account::FILE, account.to_json()?.as_bytes())?;
     let report = folder.commit()?;
-    warn_of_missing_tokenizer(checkpoint);
 
     let elapsed = amounts::duration(start.elapsed());
     writeln!(out, "{source} in place in {elapsed}\n{}", sizes(&report))?;

@@ -2,13 +2,14 @@
 
 use super::Options;
 use crate::account::Account;
-use crate::layout;
-use crate::messages;
+use crate::languages::{self, Untold};
 use crate::source::ModelSource;
+use crate::unused::Unused;
+use crate::{layout, messages, tokenizer_files};
 use anyhow::{Context, Result, bail};
 use cognate_export::{Existing, Folder};
 use cognate_generate::{Decoder, Settings, decoder as decoder_of, generate};
-use cognate_model::{Attentions, Config, Layout, Model};
+use cognate_model::{Attentions, Config, Layout};
 use cognate_runtime::{Engine, Options as Load, Source};
 use cognate_text::Tokenizer;
 use std::path::{MAIN_SEPARATOR, Path, PathBuf};
@@ -17,6 +18,9 @@ use tempfile::TempDir;
 /// A model that translates.
 pub(crate) struct Translator {
     tokenizer: Tokenizer,
+    /// What the tokenizer makes of no text: the tokens around every text.
+    around: Vec<i64>,
+    untold: Untold,
     decoder: Box<dyn Decoder>,
     settings: Settings,
     config: Config,
@@ -57,10 +61,14 @@ impl Translator {
         let config = Config::from_json(&config_json).map_err(within(folder))?;
         let generation = layout::read_if_there(&folder.join(layout::GENERATION))?;
         let settings = Settings::from_json(&config_json, generation.as_deref(), &config).map_err(within(folder))?;
-        let settings = adjusted(settings, options, &config)?;
-        let tokenizer = Tokenizer::from_folder(folder)?;
+        let mut settings = adjusted(settings, options, &config)?;
+        let tokenizer = options.languages.choose(tokenizer_files::open(folder, &config)?, &config)?;
+        let untold = languages::untold(folder, &config_json, &tokenizer, &options.languages, &settings)?;
+        languages::decode_into(tokenizer.target_language(), &mut settings);
+        // Some vocabularies have no pieces for no text.
+        let around = tokenizer.encode("").unwrap_or_default();
         let runtime = options.engine.open(options.device)?;
-        let (graphs, exported) = graphs(source, options.engine)?;
+        let (graphs, exported) = graphs(source, options.engine, options.unused)?;
         if runtime.name() != "ort" && options.threads.is_some_and(|threads| threads.get() > 1) {
             messages::warning(format_args!("--threads: {} runs on one thread; only ort uses more", runtime.name()));
         }
@@ -71,7 +79,7 @@ impl Translator {
         // Sessions have read or mapped the files by now. Where a file may be removed while it is mapped, it is: an interrupted
         // program leaves nothing behind.
         let exported = exported.filter(|_| cfg!(not(unix)));
-        Ok(Self { tokenizer, decoder, settings, config, _exported: exported })
+        Ok(Self { tokenizer, around, untold, decoder, settings, config, _exported: exported })
     }
 
     /// What executes.
@@ -91,23 +99,33 @@ impl Translator {
 
     /// The tokens of a line, as many as the model can take.
     pub(crate) fn encode(&self, line: &str) -> Result<Encoded> {
-        let mut ids = if is_blank(line) { Vec::new() } else { self.tokenizer.encode(line)? };
+        let ids = if is_blank(line) { Vec::new() } else { self.tokenizer.encode(line)? };
         let is_end = |id: &i64| self.settings.eos_tokens.contains(id);
-        if ids.iter().all(is_end) {
+        if ids == self.around || ids.iter().all(is_end) {
             return Ok(Encoded::Empty);
         }
         let vocab = self.config.source_vocab;
-        if let Some(id) = ids.iter().find(|&&id| usize::try_from(id).is_ok_and(|id| id >= vocab)) {
-            bail!("tokenizer.json gives token {id}, but vocab_size in config.json is {vocab}: the two files belong to different models");
+        if let Some(&id) = ids.iter().find(|&&id| usize::try_from(id).is_ok_and(|id| id >= vocab)) {
+            let piece = self.tokenizer.piece(id).unwrap_or_default();
+            bail!(
+                "the tokenizer gives {piece:?} the id {id}, but vocab_size in config.json is {vocab}: the model knows no such token; \
+                 leave it out of the text"
+            );
         }
         let (n_tokens, limit) = (ids.len(), self.max_positions());
         if n_tokens <= limit {
             return Ok(Encoded::Tokens { ids, cut_from: None });
         }
-        let end = ids.last().copied().filter(is_end);
-        ids.truncate(limit - usize::from(end.is_some()));
-        ids.extend(end);
-        Ok(Encoded::Tokens { ids, cut_from: Some(n_tokens) })
+        Ok(Encoded::Tokens { ids: cut(ids, &self.around, limit), cut_from: Some(n_tokens) })
+    }
+
+    /// Whether a line does not say which language to translate into, and nothing else does.
+    pub(crate) fn lacks_language(&self, line: &str) -> bool {
+        let code = || Some(line.strip_prefix(">>")?.split_once("<<")?.0);
+        match &self.untold {
+            Untold::Nowhere => false,
+            Untold::InSentences(codes) => code().is_none_or(|code| !codes.iter().any(|known| known == code)),
+        }
     }
 
     /// Translates a batch.
@@ -151,7 +169,7 @@ fn adjusted(mut settings: Settings, options: &Options, config: &Config) -> Resul
 }
 
 /// The encoder and the decoder as the engine takes them; a checkpoint's in a temporary folder, unless the engine evaluates graphs.
-fn graphs(source: &ModelSource, engine: Engine) -> Result<([Source; 2], Option<TempDir>)> {
+fn graphs(source: &ModelSource, engine: Engine, unused: Unused) -> Result<([Source; 2], Option<TempDir>)> {
     let files = |folder: &Path| layout::of(folder).unwrap_or_default().files().map(|file| Source::Onnx(folder.join(file)));
     match (source, engine) {
         (ModelSource::Exported(folder), Engine::Reference) => bail!(
@@ -160,11 +178,11 @@ fn graphs(source: &ModelSource, engine: Engine) -> Result<([Source; 2], Option<T
             folder.display()
         ),
         (ModelSource::Checkpoint(folder), Engine::Reference) => {
-            let model = Model::open(folder)?;
+            let model = unused.open(folder)?;
             Ok(([Source::Graph(model.encode()?), Source::Graph(model.step(Attentions::Omit)?)], None))
         }
         (ModelSource::Checkpoint(folder), Engine::Auto | Engine::Tract | Engine::Ort) => {
-            let model = Model::open(folder)?;
+            let model = unused.open(folder)?;
             let temporary = tempfile::Builder::new().prefix("cognate-").tempdir().context("a temporary folder for the export")?;
             let exported: PathBuf = temporary.path().join("model");
             let mut writing = Folder::create(&exported, Existing::Refuse)?;
@@ -175,6 +193,17 @@ fn graphs(source: &ModelSource, engine: Engine) -> Result<([Source; 2], Option<T
         (ModelSource::Exported(folder), Engine::Auto | Engine::Tract | Engine::Ort) => Ok((files(folder), None)),
         (ModelSource::File(_) | ModelSource::Preset(_), _) => bail!("{source}: has no tokenizer"),
     }
+}
+
+/// The first `limit` tokens of a text that is longer, with the last tokens of those `around` every text in their places: the
+/// end, and in some families the language.
+fn cut(mut ids: Vec<i64>, around: &[i64], limit: usize) -> Vec<i64> {
+    let ends_so = |&count: &usize| ids.ends_with(&around[around.len() - count..]);
+    let n_after = (0..=around.len().min(limit)).rev().find(ends_so).unwrap_or(0);
+    let after = ids.split_off(ids.len() - n_after);
+    ids.truncate(limit - n_after);
+    ids.extend(after);
+    ids
 }
 
 /// Whether nothing of a line can be seen: spaces, controls, zero-width characters.
@@ -199,5 +228,22 @@ mod tests {
         let visible = [".", " a", "\u{1f642}"].map(is_blank);
         assert_eq!(visible, [false; 3]);
         assert_eq!(on_one_line("a\r\nb\n".into()), "a  b ");
+    }
+
+    #[test]
+    fn long_texts_keep_what_stands_around_them() {
+        let cases = [
+            // Marian, mBART-50, mBART-25, a tokenizer without a template.
+            (vec![5, 6, 7, 0], vec![0], 3, vec![5, 6, 0]),
+            (vec![90, 5, 6, 7, 2], vec![90, 2], 4, vec![90, 5, 6, 2]),
+            (vec![5, 6, 7, 2, 90], vec![2, 90], 4, vec![5, 6, 2, 90]),
+            (vec![5, 6, 7], vec![], 2, vec![5, 6]),
+            // A limit below the template's length.
+            (vec![5, 6, 7, 2, 90], vec![2, 90], 1, vec![90]),
+            (vec![5, 6, 7, 2, 90], vec![2, 90], 0, vec![]),
+        ];
+        for (ids, around, limit, expected) in cases {
+            assert_eq!(cut(ids.clone(), &around, limit), expected, "{ids:?} {around:?} {limit}");
+        }
     }
 }

@@ -12,6 +12,8 @@ pub(crate) enum Warning {
     Empty,
     /// It has more tokens than the model has positions.
     TooLong { tokens: usize, limit: usize },
+    /// It does not begin with the language to translate into, as the model expects it.
+    NoLanguage,
     /// Its translation found no end.
     Unfinished { limit: usize },
 }
@@ -22,12 +24,12 @@ pub(crate) struct Warnings {
     /// What stands before a sentence's number: `sentence`, or `stdin: line`.
     pub(crate) unit: String,
     told: usize,
-    untold: [usize; 3],
+    untold: [usize; 4],
 }
 
 impl Warnings {
     pub(crate) fn new(unit: String) -> Self {
-        Self { unit, told: 0, untold: [0; 3] }
+        Self { unit, told: 0, untold: [0; 4] }
     }
 
     /// Tells warnings about sentences, in the order of their numbers.
@@ -43,6 +45,7 @@ impl Warnings {
                 Warning::Empty => 0,
                 Warning::TooLong { .. } => 1,
                 Warning::Unfinished { .. } => 2,
+                Warning::NoLanguage => 3,
             };
             self.untold[kind] += 1;
             return;
@@ -53,6 +56,9 @@ impl Warnings {
             Warning::TooLong { tokens, limit } => {
                 format!("{tokens} tokens, but the model has {limit} positions; what is beyond is left out")
             }
+            Warning::NoLanguage => {
+                "names no language to translate into; pass --target-language, or begin it with a code such as >>deu<<".into()
+            }
             Warning::Unfinished { limit } => format!("its translation has no end within {limit} tokens (--max-new-tokens) and is cut"),
         };
         messages::warning(format_args!("{} {number}: {what}", self.unit));
@@ -60,7 +66,7 @@ impl Warnings {
 
     /// Tells how many were only counted.
     pub(crate) fn finish(&self) {
-        let kinds = ["empty", "too long", "cut"].iter().zip(self.untold).filter(|(_, count)| *count > 0);
+        let kinds = ["empty", "too long", "cut", "without a language"].iter().zip(self.untold).filter(|(_, count)| *count > 0);
         let kinds: Vec<_> = kinds.map(|(kind, count)| format!("{count} {kind}")).collect();
         if !kinds.is_empty() {
             messages::warning(format_args!("more of the same: {}", kinds.join(", ")));

@@ -4,6 +4,7 @@
 
 mod errors;
 mod export;
+mod families;
 mod help;
 mod in_place;
 mod layouts;

@@ -50,6 +50,11 @@ pub(crate) fn open_if_readable(folder: &Path, config: &Config, consequence: &str
     }
 }
 
+/// The sizes of those that are there, together.
+pub(crate) fn bytes(folder: &Path) -> u64 {
+    NAMES.iter().filter_map(|name| folder.join(name).metadata().ok()).map(|metadata| metadata.len()).sum()
+}
+
 /// Whether `folder` has any tokenizer.
 pub(crate) fn are_there(folder: &Path) -> bool {
     PIECES.iter().any(|name| folder.join(name).exists())

@@ -109,6 +109,7 @@ impl Activation {
             }
             Activation::Laplace => {
                 // The constants are transformers' own, six digits as there.
+                #[allow(clippy::approx_constant)]
                 let (mean, deviation) = (0.707_107, 0.282_095);
                 (((x - mean) / (deviation * SQRT_2)).map(Unary::Erf) + 1.0) * 0.5
             }

@@ -28,7 +28,7 @@ pub(crate) enum Family {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bart {
     /// BART (Lewis et al. 2020).
-    Bart,
+    Original,
     /// Blenderbot (Roller et al. 2021).
     Blenderbot,
     /// Blenderbot's small form.
@@ -53,14 +53,14 @@ pub(crate) enum T5 {
     /// mT5 (Xue et al. 2021).
     Mt5,
     /// T5 (Raffel et al. 2020), its version 1.1 and Flan-T5 (Chung et al. 2022).
-    T5,
+    Original,
     /// UMT5 (Chung et al. 2023).
     Umt5,
 }
 
 /// Families by what `model_type` calls them, in the order of the alphabet.
 const FAMILIES: [(&str, Family); 12] = [
-    ("bart", Family::Bart(Bart::Bart)),
+    ("bart", Family::Bart(Bart::Original)),
     ("blenderbot", Family::Bart(Bart::Blenderbot)),
     ("blenderbot-small", Family::Bart(Bart::BlenderbotSmall)),
     ("cognate", Family::Bart(Bart::Cognate)),
@@ -70,7 +70,7 @@ const FAMILIES: [(&str, Family); 12] = [
     ("mt5", Family::T5(T5::Mt5)),
     ("pegasus", Family::Bart(Bart::Pegasus)),
     ("plbart", Family::Bart(Bart::Plbart)),
-    ("t5", Family::T5(T5::T5)),
+    ("t5", Family::T5(T5::Original)),
     ("umt5", Family::T5(T5::Umt5)),
 ];
 

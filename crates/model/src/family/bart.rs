@@ -24,7 +24,7 @@ impl Bart {
         let learned = |offset| Positions::Learned { offset };
         let halves = Positions::Sinusoidal(Sinusoids::Halves);
         let (placement, embedding_norm, positions) = match self {
-            Bart::Bart | Bart::Plbart => (Post, Sum, learned(2)),
+            Bart::Original | Bart::Plbart => (Post, Sum, learned(2)),
             Bart::Blenderbot => (Pre, None, learned(0)),
             Bart::BlenderbotSmall => (Post, DecoderTokens, learned(0)),
             Bart::Cognate => (Post, None, Positions::Sinusoidal(Sinusoids::Interleaved)),
@@ -35,7 +35,7 @@ impl Bart {
         };
         // Start, end, padding.
         let (start, eos, pad) = match self {
-            Bart::Bart | Bart::M2m100 => (Some(2), Some(2), Some(1)),
+            Bart::Original | Bart::M2m100 => (Some(2), Some(2), Some(1)),
             Bart::Blenderbot | Bart::BlenderbotSmall => (Some(1), Some(2), Some(0)),
             Bart::Cognate => (Option::None, Option::None, Option::None),
             Bart::Marian => (Some(58_100), Some(0), Some(58_100)),
@@ -75,7 +75,7 @@ pub(super) fn config(family: Bart, fields: &Fields) -> Config {
     let tied = fields.flag("tie_word_embeddings", true);
     let (embeddings, vocab) = match family {
         Bart::Marian => marian_embeddings(fields, source_vocab),
-        Bart::Bart | Bart::M2m100 | Bart::Mbart | Bart::Plbart if !tied => (Embeddings::Separate, source_vocab),
+        Bart::Original | Bart::M2m100 | Bart::Mbart | Bart::Plbart if !tied => (Embeddings::Separate, source_vocab),
         _ => (Embeddings::Shared, source_vocab),
     };
     let tokens = fields.tokens(implied.tokens);

@@ -16,7 +16,7 @@ pub(super) fn config(family: T5, fields: &Fields) -> Config {
     let n_layers = fields.optional_size("num_decoder_layers").unwrap_or(encoder.n_layers);
     let tied = fields.flag("tie_word_embeddings", family != T5::Mt5);
     let (activation, gated) = feed_forward(family, fields);
-    let start = if family == T5::T5 { None } else { Some(0) };
+    let start = if family == T5::Original { None } else { Some(0) };
     let tokens = fields.tokens(Tokens { start, bos: None, eos: Some(1), pad: Some(0) });
     let config = Config {
         vocab,
@@ -53,7 +53,7 @@ pub(super) fn config(family: T5, fields: &Fields) -> Config {
 
 /// The activation and whether it is gated: `feed_forward_proj`, or the two fields that transformers derives from it.
 fn feed_forward(family: T5, fields: &Fields) -> (Activation, bool) {
-    let default = if family == T5::T5 { "relu" } else { "gated-gelu" };
+    let default = if family == T5::Original { "relu" } else { "gated-gelu" };
     let projection = fields.text("feed_forward_proj").unwrap_or(default);
     let (is_gated, act) = match projection.split_once('-') {
         None => (false, projection),

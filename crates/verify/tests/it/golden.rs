@@ -74,7 +74,7 @@ fn differences(name: &str) -> Vec<String> {
             } else {
                 (single_bound, distance(&ours, &single))
             };
-            println!("{name:30} {:45} {what:26} {worst:.1e}", session.engine());
+            eprintln!("{name:30} {:45} {what:26} {worst:.1e}", session.engine());
             if worst.is_nan() || worst > bound {
                 failures.push(format!("{name}, {}: {what}: {worst:e}, at most {bound:e} is allowed", session.engine()));
             }

@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use cognate_generate::Settings;
 use cognate_model::{Config, Model};
 use cognate_runtime::{Device, Options as Load, available};
-use cognate_verify::{Subject, open_exported};
+use cognate_verify::{CLOSE, Subject, open_exported};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -90,7 +90,7 @@ fn verify_with(folder: &Path, source: Option<&Model>, languages: &Languages, out
         None if languages.is_chosen() => bail!("{}: has no tokenizer to choose languages of", folder.display()),
         None => Vec::new(),
     };
-    let subject = Subject { folder, layout, model, settings, sentences, seed: SEED };
+    let subject = Subject { folder, layout, model, settings, sentences, seed: SEED, tolerance: CLOSE };
     let runtimes: Vec<_> = available(Device::Cpu)?.into_iter().map(|runtime| (runtime, Load::default())).collect();
     let is_watched = io::stderr().is_terminal();
     let report = cognate_verify::verify(&subject, &runtimes, |stage| {

@@ -2,7 +2,7 @@
 
 use crate::error::Cause;
 use crate::{Error, Float, Value, ops};
-use cognate_graph::{Bindings, DType, Dim, Graph, Node, Op, Program};
+use cognate_graph::{Bindings, Dim, Graph, Node, Op, Program};
 use ndarray::{ArcArray, Array, IxDyn};
 
 /// Evaluates one program in the precision `F`; see [the crate's example](crate).
@@ -32,6 +32,18 @@ impl<F: Float> Evaluator<F> {
     /// # Errors
     /// If an input is missing or has a type or shape that the graph does not take, or an id lies outside its table.
     pub fn run(&mut self, input: impl Fn(&str) -> Option<Value<F>>) -> Result<Vec<(String, Value<F>)>, Error> {
+        self.run_observed(input, |_, _| {})
+    }
+
+    /// As [`Evaluator::run`]; `observe` sees the value of each node that is computed or given, weights excepted.
+    ///
+    /// # Errors
+    /// As [`Evaluator::run`].
+    pub fn run_observed(
+        &mut self,
+        input: impl Fn(&str) -> Option<Value<F>>,
+        mut observe: impl FnMut(&Node, &Value<F>),
+    ) -> Result<Vec<(String, Value<F>)>, Error> {
         let Self { program, parameters, last_use } = self;
         let graph = program.graph();
         let given: Vec<_> = graph.inputs().map(|(id, node)| (id, input(&node.name))).collect();
@@ -42,7 +54,9 @@ impl<F: Float> Evaluator<F> {
         let bindings = graph.bind(shape_of)?;
         let mut values: Vec<Option<Value<F>>> = vec![None; graph.nodes().len()];
         for (id, value) in &given {
-            values[id.index()] = Some(checked(graph, graph.node(*id), value.clone())?);
+            let value = checked(graph, graph.node(*id), value.clone())?;
+            observe(graph.node(*id), &value);
+            values[id.index()] = Some(value);
         }
         for (id, node) in graph.iter() {
             let index = id.index();
@@ -55,7 +69,9 @@ impl<F: Float> Evaluator<F> {
                 _ => {
                     let inputs: Vec<_> =
                         node.inputs.iter().map(|input| values[input.index()].as_ref().expect("inputs come before their use")).collect();
-                    compute(node, &inputs, &bindings)?
+                    let value = ops::rounded(node.ty.dtype, compute(node, &inputs, &bindings)?);
+                    observe(node, &value);
+                    value
                 }
             };
             values[index] = Some(value);
@@ -70,15 +86,15 @@ impl<F: Float> Evaluator<F> {
     }
 }
 
-fn checked<F>(graph: &Graph, node: &Node, value: Option<Value<F>>) -> Result<Value<F>, Error> {
+fn checked<F: Float>(graph: &Graph, node: &Node, value: Option<Value<F>>) -> Result<Value<F>, Error> {
     let value = value.expect("binding has seen every input");
-    if value.dtype() == node.ty.dtype {
-        return Ok(value);
+    if value.is(node.ty.dtype) {
+        return Ok(ops::rounded(node.ty.dtype, value));
     }
-    let found = match value.dtype() {
-        DType::F32 => "floating point numbers",
-        DType::I64 => "integers",
-        DType::Bool => "truth values",
+    let found = match value {
+        Value::Float(_) => "floating point numbers",
+        Value::Int(_) => "integers",
+        Value::Bool(_) => "truth values",
     };
     let (graph, input, expected) = (graph.name().to_string(), node.name.clone(), node.ty.to_string());
     Err(Cause::InputType { graph, input, expected, found }.into())

@@ -1,7 +1,8 @@
 //! The meaning of the graph language: a reference evaluator, slow and obvious, in single and double precision.
 //!
 //! Whatever an engine computes is right if it agrees with this crate in `f64`. One function an operation, every sum in
-//! the order in which it is written down; nothing is fused. Weights are kept in the evaluator's precision after first use.
+//! the order in which it is written down; nothing is fused. What a graph calls f16 is computed in the evaluator's precision
+//! too, and rounded after each operation. Weights are kept in the evaluator's precision after first use.
 //!
 //! This crate knows no ONNX and no Transformer.
 //!

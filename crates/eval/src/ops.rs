@@ -20,6 +20,7 @@ pub(crate) fn scalar<F: Float>(value: Scalar) -> Value<F> {
     let shape = IxDyn(&[]);
     match value {
         Scalar::F32(value) => Value::Float(ArcArray::from_elem(shape, <F as From<f32>>::from(value))),
+        Scalar::F16(value) => Value::Float(ArcArray::from_elem(shape, <F as From<f32>>::from(value.to_f32()))),
         Scalar::I64(value) => Value::Int(ArcArray::from_elem(shape, value)),
     }
 }
@@ -103,13 +104,24 @@ pub(crate) fn select<F: Float>(condition: &Value<F>, left: &Value<F>, right: &Va
 
 pub(crate) fn cast<F: Float>(dtype: DType, x: &Value<F>) -> Value<F> {
     match (x, dtype) {
-        (Value::Float(_), DType::F32) | (Value::Int(_), DType::I64) | (Value::Bool(_), DType::Bool) => x.clone(),
+        (Value::Float(_), DType::F32 | DType::F16) | (Value::Int(_), DType::I64) | (Value::Bool(_), DType::Bool) => x.clone(),
         (Value::Float(x), DType::I64) => Value::Int(x.mapv(|x| x.to_i64().unwrap_or(0)).into_shared()),
         (Value::Float(x), DType::Bool) => Value::Bool(x.mapv(|x| x != F::zero()).into_shared()),
-        (Value::Int(x), DType::F32) => Value::Float(x.mapv(F::from_int).into_shared()),
+        (Value::Int(x), DType::F32 | DType::F16) => Value::Float(x.mapv(F::from_int).into_shared()),
         (Value::Int(x), DType::Bool) => Value::Bool(x.mapv(|x| x != 0).into_shared()),
-        (Value::Bool(x), DType::F32) => Value::Float(x.mapv(|x| F::from_int(x.into())).into_shared()),
+        (Value::Bool(x), DType::F32 | DType::F16) => Value::Float(x.mapv(|x| F::from_int(x.into())).into_shared()),
         (Value::Bool(x), DType::I64) => Value::Int(x.mapv(i64::from).into_shared()),
+    }
+}
+
+/// A value that the graph calls f16: each number rounded. Others as they are.
+pub(crate) fn rounded<F: Float>(dtype: DType, value: Value<F>) -> Value<F> {
+    match value {
+        Value::Float(mut x) if dtype == DType::F16 => {
+            x.mapv_inplace(F::round_to_half);
+            Value::Float(x)
+        }
+        Value::Float(_) | Value::Int(_) | Value::Bool(_) => value,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Values of the evaluator.
 
-use cognate_graph::DType;
+use cognate_graph::{DType, f16};
 use ndarray::{ArcArray, ArrayD, IxDyn, NdFloat};
 
 /// A precision in which the evaluator computes: `f32` or `f64`.
@@ -10,6 +10,9 @@ pub trait Float: NdFloat + From<f32> {
 
     /// The nearest number.
     fn from_int(value: i64) -> Self;
+
+    /// Rounded to the nearest number of half precision, ties to even; what is too large becomes infinite.
+    fn round_to_half(self) -> Self;
 }
 
 impl Float for f32 {
@@ -19,6 +22,10 @@ impl Float for f32 {
 
     fn from_int(value: i64) -> Self {
         value as f32
+    }
+
+    fn round_to_half(self) -> Self {
+        f16::from_f32(self).to_f32()
     }
 }
 
@@ -30,12 +37,16 @@ impl Float for f64 {
     fn from_int(value: i64) -> Self {
         value as f64
     }
+
+    fn round_to_half(self) -> Self {
+        f16::from_f64(self).to_f64()
+    }
 }
 
 /// A tensor; its elements are shared between clones.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<F> {
-    /// What the graph calls f32, in the evaluator's precision.
+    /// What the graph calls f32, in the evaluator's precision; or f16, rounded.
     Float(ArcArray<F, IxDyn>),
     /// Integers.
     Int(ArcArray<i64, IxDyn>),
@@ -53,12 +64,12 @@ impl<F> Value<F> {
         }
     }
 
-    /// The element type that the graph gives it.
-    pub fn dtype(&self) -> DType {
+    /// Whether the graph may call its elements so.
+    pub fn is(&self, dtype: DType) -> bool {
         match self {
-            Value::Float(_) => DType::F32,
-            Value::Int(_) => DType::I64,
-            Value::Bool(_) => DType::Bool,
+            Value::Float(_) => dtype.is_float(),
+            Value::Int(_) => dtype == DType::I64,
+            Value::Bool(_) => dtype == DType::Bool,
         }
     }
 

@@ -36,6 +36,7 @@ pub(crate) fn lower(graph: &Graph) -> Result<GraphProto, Error> {
 pub(crate) fn data_type(dtype: DType) -> DataType {
     match dtype {
         DType::F32 => DataType::Float,
+        DType::F16 => DataType::Float16,
         DType::I64 => DataType::Int64,
         DType::Bool => DataType::Bool,
     }
@@ -103,6 +104,7 @@ impl<'g> Lowering<'g> {
             Op::Scalar(value) => {
                 let bytes = match value {
                     Scalar::F32(value) => value.to_le_bytes().to_vec(),
+                    Scalar::F16(value) => value.to_le_bytes().to_vec(),
                     Scalar::I64(value) => value.to_le_bytes().to_vec(),
                 };
                 let tensor = self.initializer(&node.name, node.ty.dtype, &[], bytes);
@@ -167,7 +169,16 @@ impl<'g> Lowering<'g> {
                 for &parameter in &node.inputs[1..] {
                     inputs.push(self.value(parameter)?);
                 }
-                self.define(id, &rows(&node.ty.shape), "Gemm", inputs, &[Attribute::Int("transB", 1)]);
+                let (shape, transposed) = (rows(&node.ty.shape), [Attribute::Int("transB", 1)]);
+                // tract 0.23.9 makes an f32 of an f16 Gemm's bias, and then refuses the node: the sum is a node of its own.
+                match (node.ty.dtype, inputs.as_slice()) {
+                    (DType::F16, [x, weight, bias]) => {
+                        let (factors, bias, full) = (vec![x.clone(), weight.clone()], bias.clone(), Type::new(DType::F16, shape.clone()));
+                        let product = self.emit_between("Gemm", &format!("{}.product", node.name), factors, &transposed, &full);
+                        self.define(id, &shape, "Add", vec![product, bias], &[]);
+                    }
+                    _ => self.define(id, &shape, "Gemm", inputs, &transposed),
+                }
             }
             Op::Reshape(_) => self.elements_of.push(self.elements_of[node.inputs[0].index()]),
         }
@@ -207,24 +218,34 @@ impl<'g> Lowering<'g> {
     }
 
     /// `x / sqrt(mean(x²) + epsilon) · scale`, spelt out: RMSNormalization is of opset 23, which few engines know. ONNX
-    /// Runtime recognises this form and computes it as one.
+    /// Runtime recognises this form and computes it as one. Squares and epsilon leave the range of f16: between are f32.
     fn rms_norm(&mut self, id: NodeId, node: &Node, epsilon: f32) -> Result<(), Error> {
         let (shape, inputs) = self.rows_of_inputs(id)?;
         let [x, scale] = inputs.as_slice() else { unreachable!("verified: x and scale") };
+        let part = |what: &str| format!("{}.{what}", node.name);
+        let is_half = node.ty.dtype == DType::F16;
+        let to = |dtype| [Attribute::Int("to", data_type(dtype) as i64)];
+        let x = match is_half {
+            true => self.emit_between("Cast", &part("single"), vec![x.clone()], &to(DType::F32), &Type::new(DType::F32, shape.clone())),
+            false => x.clone(),
+        };
         let full = Type::new(DType::F32, shape.clone());
         let mut dims = shape.dims().to_vec();
         if let Some(width) = dims.last_mut() {
             *width = Dim::from(1);
         }
         let mean = Type::new(DType::F32, dims);
-        let part = |what: &str| format!("{}.{what}", node.name);
         let (two, epsilon, last_axis) = (self.number(2.0), self.number(epsilon), self.integers(&[-1]));
         let square = self.emit_between("Pow", &part("square"), vec![x.clone(), two], &[], &full);
         let keep = [Attribute::Int("keepdims", 1)];
         let mean_square = self.emit_between("ReduceMean", &part("mean"), vec![square, last_axis], &keep, &mean);
         let shifted = self.emit_between("Add", &part("shifted"), vec![mean_square, epsilon], &[], &mean);
         let root = self.emit_between("Sqrt", &part("root"), vec![shifted], &[], &mean);
-        let unit = self.emit_between("Div", &part("unit"), vec![x.clone(), root], &[], &full);
+        let mut unit = self.emit_between("Div", &part("unit"), vec![x, root], &[], &full);
+        if is_half {
+            let half = Type::new(DType::F16, shape.clone());
+            unit = self.emit_between("Cast", &part("half"), vec![unit], &to(DType::F16), &half);
+        }
         self.define(id, &shape, "Mul", vec![unit, scale.clone()], &[]);
         Ok(())
     }

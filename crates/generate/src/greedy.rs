@@ -42,7 +42,7 @@ pub(crate) fn greedy(decoder: &mut dyn Decoder, sources: &[Vec<i64>], settings: 
 }
 
 /// The position of the largest score, the first of equals, and its distance to the second largest.
-fn best(scores: ArrayView1<'_, f32>) -> (i64, f32) {
+pub(crate) fn best(scores: ArrayView1<'_, f32>) -> (i64, f32) {
     let (mut best, mut first, mut second) = (0, f32::NEG_INFINITY, f32::NEG_INFINITY);
     for (token, &score) in scores.iter().enumerate() {
         if score > first {

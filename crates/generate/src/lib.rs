@@ -13,12 +13,14 @@ use cognate_runtime::Session;
 mod beam;
 mod decoder;
 mod error;
+mod forced;
 mod greedy;
 mod hugging_face;
 mod settings;
 
 pub use decoder::{Decoder, SessionDecoder};
 pub use error::{Error, ErrorKind, Result};
+pub use forced::greedy_choices;
 pub use hugging_face::HuggingFaceDecoder;
 pub use settings::{EarlyStopping, Settings};
 

@@ -44,6 +44,17 @@ impl Builder {
         Scope { builder: self, path: String::new() }
     }
 
+    /// The weight called `path`, of any element type; asking twice gives the same one. [`Scope::parameter`] is the short way.
+    pub fn parameter(&self, path: &str, ty: Type) -> Tensor<'_> {
+        self.declare(path, Op::Parameter, ty)
+    }
+
+    /// The operation `op` on `inputs`, as a node called `name` (made unique by a number): how passes copy nodes. Declared values
+    /// have their own calls.
+    pub fn node(&self, name: &str, op: Op, inputs: &[Tensor<'_>]) -> Tensor<'_> {
+        self.push_as(|_| name.into(), op, inputs)
+    }
+
     /// A number.
     pub fn scalar(&self, value: f32) -> Tensor<'_> {
         self.push(Op::Scalar(Scalar::F32(value)), &[])
@@ -115,6 +126,11 @@ impl Builder {
     }
 
     fn push(&self, op: Op, inputs: &[Tensor<'_>]) -> Tensor<'_> {
+        let name = op.name();
+        self.push_as(|state| state.place_of(name), op, inputs)
+    }
+
+    fn push_as(&self, name: impl Fn(&State) -> String, op: Op, inputs: &[Tensor<'_>]) -> Tensor<'_> {
         let mut state = self.state.borrow_mut();
         if state.error.is_some() {
             return Tensor { builder: self, id: NodeId(0) };
@@ -123,11 +139,11 @@ impl Builder {
         let types: Vec<_> = ids.iter().map(|id| &state.graph.nodes[id.0].ty).collect();
         let id = match infer(&op, &types) {
             Ok(ty) => {
-                let name = state.place_of(op.name());
+                let name = name(&state);
                 state.append(Node { name, op, inputs: ids, ty })
             }
             Err(message) => {
-                let place = state.place_of(op.name());
+                let place = name(&state);
                 state.fail(ErrorKind::Type, place, message);
                 NodeId(0)
             }
@@ -355,6 +371,14 @@ impl<'g> Tensor<'g> {
         self.builder.push(Op::Select, &[self, left, right])
     }
 
+    /// A number of this tensor's element type; f32 for integers and truth values.
+    pub fn number(self, value: f32) -> Tensor<'g> {
+        match self.ty().dtype {
+            DType::F16 => self.builder.push(Op::Scalar(Scalar::F16(half::f16::from_f32(value))), &[]),
+            DType::F32 | DType::I64 | DType::Bool => self.builder.scalar(value),
+        }
+    }
+
     /// Elements converted.
     pub fn cast(self, dtype: DType) -> Tensor<'g> {
         self.builder.push(Op::Cast(dtype), &[self])
@@ -380,7 +404,7 @@ macro_rules! arithmetic {
         impl<'g> $trait<f32> for Tensor<'g> {
             type Output = Tensor<'g>;
             fn $method(self, right: f32) -> Tensor<'g> {
-                self.$method(self.builder.scalar(right))
+                self.$method(self.number(right))
             }
         }
     )*};

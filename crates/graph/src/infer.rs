@@ -29,7 +29,7 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
             let [left, right] = take(inputs)?;
             same_dtype(left, right)?;
             if left.dtype == DType::Bool {
-                return Err("arithmetic wants f32 or i64, found bool".into());
+                return Err("arithmetic wants numbers, found bool".into());
             }
             Ok(Type::new(left.dtype, broadcast(&left.shape, &right.shape)?))
         }
@@ -61,7 +61,7 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
         Op::MatMul => {
             let [left, right] = take(inputs)?;
             float("left", left)?;
-            float("right", right)?;
+            expect_dtype("right", right, left.dtype)?;
             let ([left_batch @ .., m, k], [right_batch @ .., right_k, n]) = (left.shape.dims(), right.shape.dims()) else {
                 return Err(format!("matrices want two axes or more, found {} and {}", left.shape, right.shape));
             };
@@ -70,7 +70,7 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
             }
             let batch = broadcast(&left_batch.iter().collect(), &right_batch.iter().collect())?;
             let shape: Shape = batch.dims().iter().chain([m, n]).collect();
-            Ok(Type::new(DType::F32, shape))
+            Ok(Type::new(left.dtype, shape))
         }
         Op::Linear => linear(inputs),
         Op::Reshape(shape) => {
@@ -102,7 +102,7 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
             let [x] = take(inputs)?;
             last(x)?;
             if x.dtype == DType::Bool {
-                return Err("sums want f32 or i64, found bool".into());
+                return Err("sums want numbers, found bool".into());
             }
             Ok(x.clone())
         }
@@ -130,7 +130,7 @@ fn normalised(x: &Type, epsilon: f32, parameters: &[(&str, &Type)]) -> Result<Ty
     }
     let width = last(x)?;
     for (name, parameter) in parameters {
-        expect_type(name, parameter, &Type::new(DType::F32, [width]))?;
+        expect_type(name, parameter, &Type::new(x.dtype, [width]))?;
     }
     Ok(x.clone())
 }
@@ -142,7 +142,7 @@ fn linear(inputs: &[&Type]) -> Result<Type, String> {
         _ => return Err(format!("wants 2 or 3 inputs, found {}", inputs.len())),
     };
     float("input", x)?;
-    float("weight", weight)?;
+    expect_dtype("weight", weight, x.dtype)?;
     let [out_features, in_features] = weight.shape.dims() else {
         return Err(format!("weight wants [out, in], found {}", weight.shape));
     };
@@ -150,11 +150,11 @@ fn linear(inputs: &[&Type]) -> Result<Type, String> {
         return Err(format!("weight {} wants inputs of width {in_features}, found {}", weight.shape, x.shape));
     }
     if let Some(bias) = bias {
-        expect_type("bias", bias, &Type::new(DType::F32, [out_features]))?;
+        expect_type("bias", bias, &Type::new(x.dtype, [out_features]))?;
     }
     let leading = &x.shape.dims()[..x.shape.rank() - 1];
     let shape: Shape = leading.iter().chain([out_features]).collect();
-    Ok(Type::new(DType::F32, shape))
+    Ok(Type::new(x.dtype, shape))
 }
 
 fn concat(axis: usize, inputs: &[&Type]) -> Result<Type, String> {
@@ -180,7 +180,7 @@ fn take<'a, const N: usize>(inputs: &[&'a Type]) -> Result<[&'a Type; N], String
 }
 
 fn float(name: &str, found: &Type) -> Result<(), String> {
-    expect_dtype(name, found, DType::F32)
+    if found.dtype.is_float() { Ok(()) } else { Err(format!("{name} wants f32 or f16, found {}", found.dtype)) }
 }
 
 fn expect_dtype(name: &str, found: &Type, expected: DType) -> Result<(), String> {

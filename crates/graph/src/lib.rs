@@ -33,6 +33,7 @@ pub use builder::{Builder, Scope, ScopeGuard, Tensor, concat};
 pub use dim::{Bindings, Dim, Symbol};
 pub use error::{Error, ErrorKind};
 pub use graph::{Graph, Node, NodeId, Output};
+pub use half::f16;
 pub use op::{Binary, Op, Scalar, Unary};
 pub use shape::{DType, Shape, Type};
 pub use weights::{Element, Generator, Place, Program, Recipe, Storage, Weights};

@@ -4,6 +4,7 @@
 //! (`infer.rs`), its text (`text.rs`), its meaning (cognate-eval) and its ONNX form (cognate-export).
 
 use crate::{DType, Dim, Shape};
+use half::f16;
 
 /// What a node computes from its inputs. One output an operation.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,9 +24,9 @@ pub enum Op {
         /// One past the last value.
         end: Dim,
     },
-    /// A function of each element; f32.
+    /// A function of each element; f32 or f16.
     Unary(Unary),
-    /// A function of two elements, broadcast; both f32 or both i64.
+    /// A function of two elements, broadcast; both f32, both f16 or both i64.
     Binary(Binary),
     /// `left <= right`, broadcast; bool.
     LessOrEqual,
@@ -37,7 +38,7 @@ pub enum Op {
     Cast(DType),
     /// Rows of a table: `[rows, ...]` and i64 ids `[a, b]` give `[a, b, ...]`.
     Gather,
-    /// Matrix product `[..., m, k] x [..., k, n]`, leading axes broadcast.
+    /// Matrix product `[..., m, k] x [..., k, n]`, leading axes broadcast; both f32 or both f16.
     MatMul,
     /// `x Wᵀ (+ b)` with `x: [..., in]`, `W: [out, in]`, `b: [out]`: a layer's weight as PyTorch keeps it.
     Linear,
@@ -59,7 +60,7 @@ pub enum Op {
         /// One past the last element.
         end: Dim,
     },
-    /// Sums of the elements up to each one, itself included, along the last axis; f32 or i64.
+    /// Sums of the elements up to each one, itself included, along the last axis; numbers of any type.
     CumSum,
     /// `exp(x) / Σ exp(x)` along the last axis.
     Softmax,
@@ -80,6 +81,8 @@ pub enum Op {
 pub enum Scalar {
     /// A single-precision number.
     F32(f32),
+    /// A half-precision number.
+    F16(f16),
     /// An integer.
     I64(i64),
 }
@@ -89,6 +92,7 @@ impl Scalar {
     pub fn dtype(self) -> DType {
         match self {
             Scalar::F32(_) => DType::F32,
+            Scalar::F16(_) => DType::F16,
             Scalar::I64(_) => DType::I64,
         }
     }

@@ -8,6 +8,9 @@ use std::fmt;
 pub enum DType {
     /// IEEE 754 single precision; the reference evaluator may compute it in double precision.
     F32,
+    /// IEEE 754 half precision: 11 bits, at most 65,504. The reference evaluator computes it in its own precision and rounds
+    /// every value.
+    F16,
     /// Signed 64-bit integers: token ids, positions, masks.
     I64,
     /// Truth values.
@@ -19,8 +22,17 @@ impl DType {
     pub fn size(self) -> usize {
         match self {
             DType::F32 => 4,
+            DType::F16 => 2,
             DType::I64 => 8,
             DType::Bool => 1,
+        }
+    }
+
+    /// Whether the elements are floating point numbers.
+    pub fn is_float(self) -> bool {
+        match self {
+            DType::F32 | DType::F16 => true,
+            DType::I64 | DType::Bool => false,
         }
     }
 }
@@ -29,6 +41,7 @@ impl fmt::Display for DType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             DType::F32 => "f32",
+            DType::F16 => "f16",
             DType::I64 => "i64",
             DType::Bool => "bool",
         })

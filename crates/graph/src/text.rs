@@ -54,6 +54,7 @@ impl fmt::Display for Graph {
 fn attributes(op: &Op, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match op {
         Op::Scalar(Scalar::F32(value)) => write!(f, " {value:?}"),
+        Op::Scalar(Scalar::F16(value)) => write!(f, " {:?}", value.to_f32()),
         Op::Scalar(Scalar::I64(value)) => write!(f, " {value}"),
         Op::Integers(values) => write!(f, " {values:?}"),
         Op::Range { start, end } => write!(f, " start={start} end={end}"),

@@ -6,7 +6,7 @@ mod recipe;
 pub use element::Element;
 pub use recipe::{Generator, Place, Recipe, Storage};
 
-use crate::{Error, ErrorKind, Graph, Shape};
+use crate::{DType, Error, ErrorKind, Graph, Shape};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ impl Program {
     /// Joins a graph to its weights.
     ///
     /// # Errors
-    /// Lists every parameter whose weight is missing or has another shape.
+    /// Lists every parameter whose weight is missing, has another shape or is given in another type.
     pub fn new(graph: Graph, weights: Weights) -> Result<Self, Error> {
         let problems: Vec<_> = graph
             .parameters()
@@ -53,6 +53,9 @@ impl Program {
                 None => Some(format!("{}: missing, expected {}", node.name, node.ty.shape)),
                 Some(recipe) if Shape::from(recipe.shape()) != node.ty.shape => {
                     Some(format!("{}: expected {}, found {:?}", node.name, node.ty.shape, recipe.shape()))
+                }
+                Some(recipe) if dtype(recipe.element()) != Some(node.ty.dtype) => {
+                    Some(format!("{}: expected {}, found {}", node.name, node.ty.dtype, recipe.element()))
                 }
                 Some(_) => None,
             })
@@ -72,5 +75,14 @@ impl Program {
     /// The weights; they may be more than the graph needs.
     pub fn weights(&self) -> &Weights {
         &self.weights
+    }
+}
+
+/// The type that the language has for a weight given as `element`.
+fn dtype(element: Element) -> Option<DType> {
+    match element {
+        Element::F32 => Some(DType::F32),
+        Element::F16 => Some(DType::F16),
+        Element::Bf16 => None,
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::{Device, Error, ErrorKind, Options, Result, Runtime, Session, Source, Value, Values};
 use cognate_eval::{Evaluator, Float, Value as Computed};
-use cognate_graph::Program;
-use ndarray::ArrayD;
+use cognate_graph::{Node, Program};
+use ndarray::{ArcArray, ArrayD, IxDyn};
 
 /// Evaluates graphs in memory; refuses ONNX files. Single-threaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,12 +36,26 @@ impl Runtime for Reference {
     }
 }
 
+impl Reference {
+    /// A session in single precision that also tells `observe` the largest magnitude in each value of floating point numbers
+    /// that is given or computed, weights excepted; NaN where one is no number.
+    pub fn observed(program: &Program, observe: impl FnMut(&Node, f32) + 'static) -> Box<dyn Session> {
+        let mut evaluation = Evaluation::<f32>::new(program, "reference evaluator, f32");
+        evaluation.observe = Some(Box::new(observe));
+        Box::new(evaluation)
+    }
+}
+
+/// Hears of each node's largest magnitude.
+type Observe = Box<dyn FnMut(&Node, f32)>;
+
 struct Evaluation<F> {
     graph: String,
     inputs: Vec<String>,
     outputs: Vec<String>,
     evaluator: Evaluator<F>,
     engine: &'static str,
+    observe: Option<Observe>,
 }
 
 impl<F: Float> Evaluation<F> {
@@ -53,8 +67,15 @@ impl<F: Float> Evaluation<F> {
             outputs: graph.outputs().iter().map(|output| output.name.clone()).collect(),
             evaluator: Evaluator::new(program),
             engine,
+            observe: None,
         }
     }
+}
+
+/// The largest magnitude; NaN if one is no number.
+fn largest<F: Float>(values: &ArcArray<F, IxDyn>) -> f32 {
+    let larger = |largest: F, &value: &F| if largest.is_nan() || value.abs() <= largest { largest } else { value.abs() };
+    values.iter().fold(F::zero(), larger).to_f32().unwrap_or(f32::NAN)
 }
 
 /// A precision whose values cross to and from [`Value`].
@@ -112,7 +133,16 @@ impl<F: Host> Session for Evaluation<F> {
             given.push((name, value));
         }
         let lookup = |name: &str| given.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone());
-        let computed = self.evaluator.run(lookup).map_err(|error| match error.kind() {
+        let Self { evaluator, observe, .. } = self;
+        let computed = match observe {
+            None => evaluator.run(lookup),
+            Some(observe) => evaluator.run_observed(lookup, |node, value| {
+                if let Computed::Float(values) = value {
+                    observe(node, largest(values));
+                }
+            }),
+        };
+        let computed = computed.map_err(|error| match error.kind() {
             cognate_eval::ErrorKind::Input => Error::new(ErrorKind::Input, "reference", error),
             _ => Error::new(ErrorKind::Run, "reference", error),
         })?;

@@ -78,6 +78,11 @@ impl Signature {
         &self.output_names
     }
 
+    /// Whether the graph takes half precision for this input.
+    pub(crate) fn takes_half(&self, name: &str) -> bool {
+        self.inputs.iter().any(|input| input.name == name && input.element == "f16")
+    }
+
     /// The given values in the graph's order, if they are what it takes.
     pub(crate) fn arrange<'n, T: Given>(&self, given: impl IntoIterator<Item = (&'n str, T)>) -> Result<Vec<T>> {
         let mut slots: Vec<Option<T>> = self.inputs.iter().map(|_| None).collect();

@@ -5,6 +5,7 @@
 
 use crate::signature::{Axis, Element, Given, Input, Signature};
 use crate::{Device, Error, ErrorKind, Held, Options, Result, Runtime, Session, Source, Value, Values};
+use cognate_graph::f16;
 use ndarray::ArrayD;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -142,6 +143,7 @@ fn axis(dim: &pb::tensor_shape_proto::Dimension) -> Axis {
 fn element_name(element: DatumType) -> Element {
     match element {
         DatumType::F32 => "f32".into(),
+        DatumType::F16 => "f16".into(),
         DatumType::F64 => "f64".into(),
         DatumType::I64 => "i64".into(),
         other => format!("{other:?}").to_lowercase().into(),
@@ -167,13 +169,25 @@ impl Session for TractSession {
     }
 
     fn run(&mut self, inputs: &Values) -> Result<Values> {
-        let given: Vec<(&str, TValue)> = inputs.iter().map(|(name, value)| Ok((name, tensor(value)?))).collect::<Result<_>>()?;
+        let given: Vec<(&str, TValue)> = inputs
+            .iter()
+            .map(|(name, value)| Ok((name, given(tensor(value)?, self.signature.takes_half(name))?)))
+            .collect::<Result<_>>()?;
         let given: TVec<TValue> = self.signature.arrange(given)?.into_iter().collect();
         let outputs = guarded(|| self.plan.run(given)?.into_iter().map(TractTensor::new).collect::<TractResult<Vec<_>>>());
         let outputs = outputs.map_err(|reason| Error::new(ErrorKind::Run, self.signature.place(), format!("{ENGINE} failed: {reason}")))?;
         let names = self.signature.output_names().iter();
         Ok(names.zip(outputs).map(|(name, output)| (name.as_str(), Value::Held(Arc::new(output)))).collect())
     }
+}
+
+/// The value in half precision, if that is wanted and it has numbers of single precision.
+fn given(value: TValue, half: bool) -> Result<TValue> {
+    if !half || value.datum_type() != DatumType::F32 {
+        return Ok(value);
+    }
+    let rounded = value.cast_to::<f16>().map_err(|error| Error::new(ErrorKind::Run, ENGINE, format!("cannot round a value: {error:#}")))?;
+    Ok(rounded.into_owned().into())
 }
 
 /// A value as tract takes it: its own tensors as they are, others copied once.
@@ -226,10 +240,11 @@ impl Held for TractTensor {
     fn to_host(&self) -> Result<Value> {
         let host = match self.value.datum_type() {
             DatumType::F32 => self.value.to_plain_array_view::<f32>().map(|view| view.to_owned().into()),
+            DatumType::F16 => self.value.to_plain_array_view::<f16>().map(|view| view.mapv(f16::to_f32).into()),
             DatumType::F64 => self.value.to_plain_array_view::<f64>().map(|view| view.to_owned().into()),
             DatumType::I64 => self.value.to_plain_array_view::<i64>().map(|view| view.to_owned().into()),
             DatumType::Bool => self.value.to_plain_array_view::<bool>().map(|view| view.mapv(i64::from).into()),
-            other => Err(TractError::msg(format!("expected elements of f32, f64, i64 or bool, found {}", element_name(other)))),
+            other => Err(TractError::msg(format!("expected elements of f32, f16, f64, i64 or bool, found {}", element_name(other)))),
         };
         host.map_err(|error| Error::new(ErrorKind::Run, ENGINE, format!("cannot bring a value to the host: {error:#}")))
     }

@@ -22,6 +22,9 @@ pub trait Held: fmt::Debug + Any + Send + Sync {
 }
 
 /// A tensor given to or returned by a session. Cloning copies host arrays and shares held ones.
+///
+/// Half precision has no form of its own on the host: an engine's f16 comes as f32, which holds it exactly, and f32 is rounded
+/// where a graph takes f16.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// Single precision.

@@ -1,9 +1,9 @@
 //! The run itself: every case through the reference and through each runtime.
 
 use crate::cases::{Inputs, cases};
-use crate::report::{DecodingReport, OutputReport, Report, RuntimeReport};
-use crate::{CLOSE, Error, Measured, Result, compare};
-use cognate_generate::{Decoder, Hypothesis, Settings, decoder, generate};
+use crate::report::{DecodingReport, OutputReport, Report, RuntimeReport, StepsReport};
+use crate::{CLOSE, Error, Measured, Result, Tolerance, compare};
+use cognate_generate::{Decoder, Hypothesis, Settings, decoder, generate, greedy_choices};
 use cognate_model::{Attentions, Layout, Model};
 use cognate_runtime::{Options, Reference, Runtime, Session, Source, Value, Values};
 use std::collections::BTreeMap;
@@ -24,13 +24,16 @@ pub struct Subject<'a> {
     pub sentences: Vec<Vec<i64>>,
     /// The seed of the random batches.
     pub seed: u64,
+    /// The bound on errors: [`CLOSE`], or a wider one for other precisions. Within [`CLOSE`], sentences must be equal; beyond it,
+    /// single steps are compared, of which [`EQUAL_STEPS`](crate::EQUAL_STEPS) must be equal.
+    pub tolerance: Tolerance,
 }
 
 /// Sentences of random tokens, where no text is given.
-const RANDOM_SENTENCES: usize = 4;
+pub(crate) const RANDOM_SENTENCES: usize = 4;
 
 /// The most new tokens of a sentence: enough to see pasts grow, short enough for f64 on large models.
-const NEW_TOKENS: usize = 32;
+pub(crate) const NEW_TOKENS: usize = 32;
 
 /// Beams of the beam search that is compared beside greedy decoding.
 const BEAMS: usize = 4;
@@ -51,7 +54,7 @@ pub fn verify(subject: &Subject<'_>, runtimes: &[(Box<dyn Runtime>, Options)], m
     let config = subject.model.config();
     progress("reference evaluator");
     let mut reference = load_reference(subject)?;
-    let mut report = Report::new(reference.decoder.engine(), CLOSE, subject.seed);
+    let mut report = Report::new(reference.decoder.engine(), subject.tolerance, subject.seed);
 
     let mut inputs = Inputs::new(subject.seed);
     let mut batches = Vec::new();
@@ -103,10 +106,17 @@ pub fn verify(subject: &Subject<'_>, runtimes: &[(Box<dyn Runtime>, Options)], m
             let found = decode(decoder.as_mut(), &sources, settings)?;
             decoding.push(agreement(&found, expected, settings));
         }
+        let steps = match subject.tolerance.relative_l2 > CLOSE.relative_l2 {
+            true => {
+                progress(&format!("{}, greedy steps", runtime.name()));
+                Some(equal_steps(decoder.as_mut(), &sources, &expected[0], &methods[0])?)
+            }
+            false => None,
+        };
         // The encoder's outputs first, as they are computed.
         let mut outputs: Vec<_> = outputs.into_iter().map(|((graph, output), measured)| row(graph, output, measured)).collect();
         outputs.sort_by_key(|output| output.graph != "encoder");
-        report.runtimes.push(RuntimeReport { engine, outputs, decoding });
+        report.runtimes.push(RuntimeReport { engine, outputs, decoding, steps });
     }
     Ok(report)
 }
@@ -138,6 +148,25 @@ fn run(session: &mut Box<dyn Session>, inputs: &Values) -> Result<Values> {
 fn decode(decoder: &mut dyn Decoder, sources: &[Vec<i64>], settings: &Settings) -> Result<Vec<Hypothesis>> {
     let decoded = generate(decoder, sources, settings);
     decoded.map_err(|error| Error::runtime(decoder.engine(), error))
+}
+
+/// Greedy decoding's choices, each from the reference's own tokens before it.
+pub(crate) fn equal_steps(
+    decoder: &mut dyn Decoder,
+    sources: &[Vec<i64>],
+    expected: &[Hypothesis],
+    settings: &Settings,
+) -> Result<StepsReport> {
+    let found = greedy_choices(decoder, sources, expected, settings).map_err(|error| Error::runtime(decoder.engine(), error))?;
+    let mut report = StepsReport { steps: 0, equal: 0 };
+    for (found, expected) in found.iter().zip(expected) {
+        for (index, token) in found.iter().enumerate() {
+            let is_equal = expected.tokens.get(index).map_or_else(|| settings.eos_tokens.contains(token), |expected| expected == token);
+            report.steps += 1;
+            report.equal += usize::from(is_equal);
+        }
+    }
+    Ok(report)
 }
 
 /// The cross keys and values in f32: what every engine is given is the same.

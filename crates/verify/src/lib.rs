@@ -8,10 +8,12 @@ mod cases;
 mod compare;
 mod error;
 mod exported;
+mod half;
 mod report;
 
 pub use agreement::{Subject, verify};
-pub use compare::{CLOSE, EXACT, Measured, Summary, Tolerance, compare};
+pub use compare::{CLOSE, EXACT, HALF, Measured, Summary, Tolerance, compare};
 pub use error::{Error, ErrorKind, Result};
 pub use exported::open_exported;
-pub use report::{DecodingReport, OutputReport, Report, RuntimeReport};
+pub use half::{InHalf, Sample, in_half};
+pub use report::{DecodingReport, EQUAL_STEPS, OutputReport, Report, RuntimeReport, StepsReport};

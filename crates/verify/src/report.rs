@@ -28,6 +28,28 @@ pub struct RuntimeReport {
     pub outputs: Vec<OutputReport>,
     /// Decoded sentences, by method.
     pub decoding: Vec<DecodingReport>,
+    /// Single steps of greedy decoding, where the precision is not that of f32; sentences are then told, and bound by nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<StepsReport>,
+}
+
+/// The choices of greedy decoding, each made after the reference's own tokens: one that differs changes no other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepsReport {
+    /// Tokens that the reference chose, end tokens included.
+    pub steps: usize,
+    /// Those that the runtime chose too.
+    pub equal: usize,
+}
+
+/// The share of steps that must be equal.
+pub const EQUAL_STEPS: f64 = 0.99;
+
+impl StepsReport {
+    /// Whether [`EQUAL_STEPS`] are equal.
+    pub fn passed(self) -> bool {
+        self.equal as f64 >= EQUAL_STEPS * self.steps as f64
+    }
 }
 
 /// One kind of output.
@@ -75,10 +97,11 @@ impl Report {
 }
 
 impl RuntimeReport {
-    /// Whether this runtime stayed within the bounds: each error (not a number never does), and each sentence.
+    /// Whether this runtime stayed within the bounds: each error (not a number never does), and each sentence or the steps.
     pub fn passed(&self, tolerance: f64) -> bool {
         let close = self.outputs.iter().all(|output| output.relative_l2_error <= tolerance);
-        close && self.decoding.iter().all(|decoding| decoding.equal + decoding.ties == decoding.sentences)
+        let equal = || self.decoding.iter().all(|decoding| decoding.equal + decoding.ties == decoding.sentences);
+        close && self.steps.map_or_else(equal, StepsReport::passed)
     }
 }
 
@@ -95,8 +118,12 @@ impl fmt::Display for Report {
             }
             for decoding in &runtime.decoding {
                 let DecodingReport { method, sentences, equal, ties } = decoding;
-                let mark = if equal + ties == *sentences { "" } else { "  FAILED" };
+                let mark = if runtime.steps.is_some() || equal + ties == *sentences { "" } else { "  FAILED" };
                 writeln!(f, "  {method:<34} {equal} of {sentences} sentences equal, {ties} ties{mark}")?;
+            }
+            if let Some(steps) = runtime.steps {
+                let mark = if steps.passed() { "" } else { "  FAILED" };
+                writeln!(f, "  {:<34} {} of {} equal{mark}", "greedy steps", steps.equal, steps.steps)?;
             }
         }
         Ok(())
@@ -115,7 +142,8 @@ mod tests {
             max_absolute_error: 0.0,
             relative_l2_error,
         };
-        let report = |error| RuntimeReport { engine: "tract".into(), outputs: vec![row(1e-7), row(error)], decoding: Vec::new() };
+        let report =
+            |error| RuntimeReport { engine: "tract".into(), outputs: vec![row(1e-7), row(error)], decoding: Vec::new(), steps: None };
         assert!(report(9e-6).passed(1e-5));
         assert!(!report(2e-5).passed(1e-5));
         let text = serde_json::to_string(&report(f64::NAN)).expect("a report is JSON");
@@ -126,8 +154,11 @@ mod tests {
     #[test]
     fn a_sentence_that_differs_without_a_tie_fails() {
         let decoding = |equal, ties| DecodingReport { method: "greedy".into(), sentences: 3, equal, ties };
-        let report = |decoding| RuntimeReport { engine: "tract".into(), outputs: Vec::new(), decoding: vec![decoding] };
+        let report = |decoding| RuntimeReport { engine: "tract".into(), outputs: Vec::new(), decoding: vec![decoding], steps: None };
         assert!(report(decoding(2, 1)).passed(1e-5));
         assert!(!report(decoding(2, 0)).passed(1e-5));
+        let steps = |equal| RuntimeReport { steps: Some(StepsReport { steps: 100, equal }), ..report(decoding(2, 0)) };
+        assert!(steps(99).passed(1e-5));
+        assert!(!steps(98).passed(1e-5));
     }
 }

@@ -10,6 +10,7 @@ use ::ort::ep::CUDA;
 use ::ort::memory::{AllocationDevice, AllocatorType, MemoryInfo, MemoryType};
 use ::ort::session::{Session as Engine, SessionInputValue, builder::SessionBuilder};
 use ::ort::value::{DynTensor, DynTensorValueType, DynValue, Outlet, PrimitiveTensorElementType, TensorElementType, TensorRef, ValueType};
+use cognate_graph::f16;
 use ndarray::ArrayD;
 use std::any::Any;
 use std::fmt::{Debug, Display};
@@ -127,7 +128,8 @@ impl Session for OrtSession {
     }
 
     fn run(&mut self, inputs: &Values) -> Result<Values> {
-        let given = inputs.iter().map(|(name, value)| Ok((name, lent(value, self.device)?))).collect::<Result<Vec<_>>>()?;
+        let given = inputs.iter().map(|(name, value)| Ok((name, given(value, self.device, self.signature.takes_half(name))?)));
+        let given = given.collect::<Result<Vec<_>>>()?;
         let arranged = self.signature.arrange(given)?;
         let outputs = match self.device {
             Device::Cpu => self.run_on_host(arranged),
@@ -155,6 +157,7 @@ fn input(outlet: &Outlet) -> Input {
 fn element_name(element: TensorElementType) -> Element {
     match element {
         TensorElementType::Float32 => "f32".into(),
+        TensorElementType::Float16 => "f16".into(),
         TensorElementType::Float64 => "f64".into(),
         TensorElementType::Int64 => "i64".into(),
         other => other.to_string().into(),
@@ -173,6 +176,15 @@ impl Given for SessionInputValue<'_> {
 
 fn sizes(shape: &[i64]) -> Vec<usize> {
     shape.iter().map(|&size| usize::try_from(size).unwrap_or_default()).collect()
+}
+
+/// A value as ONNX Runtime takes it, in half precision if that is wanted and it has numbers of single precision on the host.
+fn given(value: &Value, device: Device, half: bool) -> Result<SessionInputValue<'_>> {
+    match value {
+        Value::F32(array) if half => owned(array.mapv(f16::from_f32)),
+        Value::Held(held) if half && !held.as_any().is::<OrtTensor>() => owned(held.to_host()?.to_f32()?.mapv(f16::from_f32)),
+        _ => lent(value, device),
+    }
 }
 
 /// A value as ONNX Runtime takes it: its own tensors and contiguous host arrays as they are, others copied.
@@ -242,10 +254,11 @@ impl Held for OrtTensor {
 fn host(tensor: &DynTensor) -> Result<Value> {
     let value = match tensor.data_type() {
         TensorElementType::Float32 => tensor.try_extract_array::<f32>().map(|view| view.to_owned().into()),
+        TensorElementType::Float16 => tensor.try_extract_array::<f16>().map(|view| view.mapv(f16::to_f32).into()),
         TensorElementType::Float64 => tensor.try_extract_array::<f64>().map(|view| view.to_owned().into()),
         TensorElementType::Int64 => tensor.try_extract_array::<i64>().map(|view| view.to_owned().into()),
         TensorElementType::Bool => tensor.try_extract_array::<bool>().map(|view| view.mapv(i64::from).into()),
-        other => return Err(brought(format!("expected elements of f32, f64, i64 or bool, found {other}"))),
+        other => return Err(brought(format!("expected elements of f32, f16, f64, i64 or bool, found {other}"))),
     };
     value.map_err(brought)
 }

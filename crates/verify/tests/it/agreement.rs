@@ -5,7 +5,7 @@ use cognate_generate::Settings;
 use cognate_model::{Attentions, Layout, Model, Preset};
 use cognate_runtime::{Device, Options, Ort, available};
 use cognate_testing::{bundled_checkpoint, cuda, python};
-use cognate_verify::{Report, Subject, open_exported, verify};
+use cognate_verify::{CLOSE, Report, Subject, open_exported, verify};
 use std::path::Path;
 use tempfile::TempDir;
 
@@ -26,7 +26,7 @@ fn report(folder: &Path, model: &Model) -> Report {
 
 fn report_on(device: Device, folder: &Path, model: &Model) -> Report {
     let settings = Settings::from_json(model.config_json(), None, model.config()).unwrap();
-    let subject = Subject { folder, layout: Layout::Cognate, model, settings, sentences: Vec::new(), seed: 1 };
+    let subject = Subject { folder, layout: Layout::Cognate, model, settings, sentences: Vec::new(), seed: 1, tolerance: CLOSE };
     let runtimes: Vec<_> = available(device).unwrap().into_iter().map(|runtime| (runtime, Options { device, threads: None })).collect();
     verify(&subject, &runtimes, |_| {}).unwrap()
 }

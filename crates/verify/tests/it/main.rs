@@ -5,6 +5,7 @@ mod activations;
 mod agreement;
 mod engines;
 mod golden;
+mod half;
 mod lecture;
 mod ops;
 mod properties;

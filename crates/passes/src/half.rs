@@ -1,0 +1,137 @@
+//! Half precision: f16 where values fit into it, f32 where they do not.
+//!
+//! An f16 has 11 bits of precision and ends at 65,504. Products, sums and tables become f16. What stays f32:
+//!
+//! - sums over many terms that must not lose bits: normalisations and softmax, with casts before and behind;
+//! - values that were seen near or beyond the limit, and what computes with them;
+//! - masks: constants beyond the limit, and all arithmetic on them up to the softmax;
+//! - weights beyond the limit; inputs and outputs that callers want in f32.
+//!
+//! How large values get is measured by running the program and told to the pass, which knows no evaluator. A value that nobody has
+//! seen stays f32. A weight is read once, piece by piece.
+//!
+//! ```
+//! use cognate_graph::{Builder, DType, Program, Weights};
+//! use cognate_passes::half::{Facts, Why, half};
+//!
+//! let builder = Builder::new("norm");
+//! let x = builder.input("x", DType::F32, ["rows", "width"]);
+//! let large = builder.input("large", DType::F32, ["rows", "width"]);
+//! builder.output("y", (x + x) * large);
+//! let program = Program::new(builder.finish()?, Weights::default())?;
+//! // A run has shown values up to 3, and up to 40,000 in `large`, whose quadruple is beyond f16.
+//! let seen = |_, node: &str| Some(if node == "large" || node == "Mul" { 4e4 } else { 3.0 });
+//! let facts = Facts { seen: &seen, interface: &|value| Some(value.to_string()), keep: &|_, _| false };
+//! let made = half(&[&program], facts)?;
+//! let graph = made.programs[0].graph();
+//! assert_eq!(graph.inputs().map(|(_, node)| node.ty.dtype).collect::<Vec<_>>(), [DType::F16, DType::F32]);
+//! assert_eq!(made.kept.iter().map(|kept| (kept.node.as_str(), kept.why)).collect::<Vec<_>>(), [("large", Why::Range), ("Mul", Why::Range), ("y", Why::Range)]);
+//! # Ok::<(), cognate_graph::Error>(())
+//! ```
+
+mod plan;
+mod rewrite;
+
+use cognate_graph::{Error, Program};
+use plan::Plan;
+use std::collections::BTreeMap;
+
+/// The largest finite f16.
+pub const LARGEST: f32 = 65_504.0;
+
+/// How much larger than seen a value may get in use, and still fit.
+pub const MARGIN: f32 = 4.0;
+
+/// Programs in half precision.
+#[derive(Clone, Debug)]
+pub struct Half {
+    /// One for each program given, with the same inputs and outputs.
+    pub programs: Vec<Program>,
+    /// What stayed f32, in the order of the programs and their nodes; a weight of several programs stands once.
+    pub kept: Vec<Kept>,
+}
+
+/// Something that stayed f32.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kept {
+    /// The number of the program.
+    pub program: usize,
+    /// The node's name, the parameter's path, or the name of an input or output.
+    pub node: String,
+    /// The reason.
+    pub why: Why,
+    /// The largest magnitude seen, if any was.
+    pub largest: Option<f32>,
+}
+
+/// Why something stayed f32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Why {
+    /// Values were seen within [`MARGIN`] of f16's limit, or beyond it.
+    Range,
+    /// A constant beyond f16's limit takes part, as in masks.
+    Mask,
+    /// It reads values that stay f32, which f16 could not hold.
+    Reads,
+    /// A weight has values beyond f16's limit.
+    Weight,
+    /// No run has shown its values.
+    Unseen,
+    /// With f16 here, results were too far away.
+    Precision,
+    /// A normalisation, whose sums want more than f16's precision and range.
+    Normalisation,
+    /// A softmax, for the same reason.
+    Softmax,
+}
+
+/// What the pass is told about programs. Nodes are called by the number of the program and the name.
+#[derive(Clone, Copy)]
+pub struct Facts<'a> {
+    /// The largest magnitude that runs have shown of a node.
+    pub seen: &'a dyn Fn(usize, &str) -> Option<f32>,
+    /// The group of an input or output that may become f16: those of one group, as the outputs of one program that are inputs of
+    /// another, do so all together or not at all. `None` stays f32.
+    pub interface: &'a dyn Fn(&str) -> Option<String>,
+    /// Whether a node shall stay f32 for the sake of precision.
+    pub keep: &'a dyn Fn(usize, &str) -> bool,
+}
+
+/// Converts programs that work together. A weight of several programs has one type in all.
+///
+/// # Errors
+/// If a program is not in f32.
+pub fn half(programs: &[&Program], facts: Facts<'_>) -> Result<Half, Error> {
+    let Facts { seen, interface, keep } = facts;
+    let mut weights = plan::WeightRanges::default();
+    let mut groups: BTreeMap<String, bool> = BTreeMap::new();
+    let mut ranges = Vec::new();
+    for (number, program) in programs.iter().enumerate() {
+        let found = plan::ranges(program, |name| seen(number, name), &mut weights);
+        for (name, fits) in plan::interface_values(program.graph(), &found) {
+            if let Some(group) = interface(name) {
+                *groups.entry(group).or_insert(true) &= fits;
+            }
+        }
+        ranges.push(found);
+    }
+    let may = |name: &str| interface(name).is_some_and(|group| groups[&group]);
+    let plans = programs
+        .iter()
+        .zip(&ranges)
+        .enumerate()
+        .map(|(number, (program, ranges))| Plan::of(program.graph(), ranges, may, |name| keep(number, name)));
+    let plans: Vec<_> = plans.collect();
+    let mut kept: Vec<Kept> = Vec::new();
+    for (number, (program, (plan, ranges))) in programs.iter().zip(plans.iter().zip(&ranges)).enumerate() {
+        let found = plan.kept(program.graph(), ranges, interface, may);
+        for (node, why, largest) in found {
+            if why != Why::Weight || !kept.iter().any(|known| known.node == node) {
+                kept.push(Kept { program: number, node, why, largest });
+            }
+        }
+    }
+    let in_half = plans.iter().zip(programs).flat_map(|(plan, program)| plan.half_parameters(program.graph())).collect();
+    let programs = programs.iter().zip(&plans).map(|(program, plan)| rewrite::rewrite(program, plan, &in_half, may));
+    Ok(Half { programs: programs.collect::<Result<_, _>>()?, kept })
+}

@@ -1,0 +1,256 @@
+//! Which nodes compute in f16, from how large their values get.
+
+use super::{LARGEST, MARGIN, Why};
+use cognate_graph::{DType, Graph, Node, NodeId, Op, Program, Recipe, Scalar};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The smallest f16 of full precision. A factor below it would lose its digits, or all of itself.
+const SMALLEST: f32 = 6.103_515_6e-5;
+
+/// Elements of a weight that are looked at together.
+const CHUNK: usize = 1 << 16;
+
+/// How large a node's values get.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Range {
+    largest: Option<f32>,
+    /// Whether f16 can hold them, in use too.
+    fits: bool,
+    /// Whether a constant beyond the limit takes part, which a run need not show.
+    is_mask: bool,
+}
+
+/// The largest magnitudes of weights, by path: each is read once.
+#[derive(Debug, Default)]
+pub(super) struct WeightRanges(BTreeMap<String, f32>);
+
+impl WeightRanges {
+    fn of(&mut self, path: &str, recipe: &Recipe) -> f32 {
+        if let Some(&largest) = self.0.get(path) {
+            return largest;
+        }
+        let elements = recipe.elements();
+        let (mut values, mut largest) = (vec![0f32; CHUNK.min(elements)], 0f32);
+        for first in (0..elements).step_by(CHUNK) {
+            let values = &mut values[..CHUNK.min(elements - first)];
+            recipe.read(first, values);
+            // Not `max`, which would pass over NaN.
+            largest = values
+                .iter()
+                .fold(largest, |largest, value| if value.abs() <= largest || largest.is_nan() { largest } else { value.abs() });
+        }
+        self.0.insert(path.into(), largest);
+        largest
+    }
+}
+
+/// The ranges of all nodes.
+pub(super) fn ranges(program: &Program, seen: impl Fn(&str) -> Option<f32>, weights: &mut WeightRanges) -> Vec<Range> {
+    let mut ranges: Vec<Range> = Vec::new();
+    for (_, node) in program.graph().iter() {
+        let inputs = || node.inputs.iter().map(|input| ranges[input.index()]);
+        let is_mask = passes_masks_on(&node.op) && inputs().any(|input| input.is_mask);
+        let range = match &node.op {
+            Op::Parameter => {
+                let largest = program.weights().get(&node.name).map(|recipe| weights.of(&node.name, recipe));
+                Range { largest, fits: largest.is_some_and(|largest| largest <= LARGEST), is_mask: false }
+            }
+            Op::Scalar(Scalar::F32(value)) => {
+                let value = value.abs();
+                Range { largest: Some(value), fits: value == 0.0 || (SMALLEST..=LARGEST).contains(&value), is_mask: value > LARGEST }
+            }
+            // The same elements as before.
+            Op::Reshape(_) | Op::Transpose(_) | Op::Slice { .. } | Op::Gather => ranges[node.inputs[0].index()],
+            Op::Concat { .. } => Range {
+                largest: inputs().filter_map(|input| input.largest).reduce(f32::max),
+                fits: inputs().all(|input| input.fits),
+                is_mask,
+            },
+            Op::Input
+            | Op::Scalar(Scalar::F16(_) | Scalar::I64(_))
+            | Op::Integers(_)
+            | Op::Range { .. }
+            | Op::Unary(_)
+            | Op::Binary(_)
+            | Op::LessOrEqual
+            | Op::Equal
+            | Op::Select
+            | Op::Cast(_)
+            | Op::MatMul
+            | Op::Linear
+            | Op::CumSum
+            | Op::Softmax
+            | Op::LayerNorm { .. }
+            | Op::RmsNorm { .. } => {
+                let largest = seen(&node.name);
+                Range { largest, fits: !is_mask && largest.is_some_and(|largest| largest * MARGIN <= LARGEST), is_mask }
+            }
+        };
+        ranges.push(range);
+    }
+    ranges
+}
+
+/// Whether a constant beyond the limit is still to be expected in what the operation gives.
+fn passes_masks_on(op: &Op) -> bool {
+    match op {
+        Op::Binary(_) | Op::Select | Op::Concat { .. } | Op::Reshape(_) | Op::Transpose(_) | Op::Slice { .. } | Op::Gather | Op::CumSum => {
+            true
+        }
+        Op::Input
+        | Op::Parameter
+        | Op::Scalar(_)
+        | Op::Integers(_)
+        | Op::Range { .. }
+        | Op::Unary(_)
+        | Op::LessOrEqual
+        | Op::Equal
+        | Op::Cast(_)
+        | Op::MatMul
+        | Op::Linear
+        | Op::Softmax
+        | Op::LayerNorm { .. }
+        | Op::RmsNorm { .. } => false,
+    }
+}
+
+/// The inputs and outputs that hold floating point numbers, and whether f16 can hold them.
+pub(super) fn interface_values<'g>(graph: &'g Graph, ranges: &'g [Range]) -> impl Iterator<Item = (&'g str, bool)> {
+    let inputs = graph.inputs().map(|(id, node)| (node.name.as_str(), id));
+    let outputs = graph.outputs().iter().map(|output| (output.name.as_str(), output.node));
+    inputs.chain(outputs).filter(|&(_, id)| is_float(graph, id)).map(|(name, id)| (name, ranges[id.index()].fits))
+}
+
+/// The type in which a node computes; of constants, which are made in the type that is asked for, nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Precision {
+    Constant,
+    Full,
+    Half,
+}
+
+/// What each node computes in.
+pub(super) struct Plan {
+    precisions: Vec<Precision>,
+    /// Nodes that could be f16 and shall not.
+    unwanted: BTreeSet<NodeId>,
+}
+
+impl Plan {
+    pub(super) fn of(graph: &Graph, ranges: &[Range], may: impl Fn(&str) -> bool, keep: impl Fn(&str) -> bool) -> Self {
+        let (mut precisions, mut unwanted): (Vec<Precision>, _) = (Vec::new(), BTreeSet::new());
+        for (id, node) in graph.iter() {
+            let inputs = || node.inputs.iter().copied().filter(|&input| is_float(graph, input));
+            let fit = || inputs().all(|input| ranges[input.index()].fits);
+            let any_half = || inputs().any(|input| precisions[input.index()] == Precision::Half);
+            let any_full = || inputs().any(|input| precisions[input.index()] == Precision::Full);
+            let fits = ranges[precisions.len()].fits;
+            let is_half = match &node.op {
+                Op::Parameter | Op::Scalar(_) => {
+                    precisions.push(Precision::Constant);
+                    continue;
+                }
+                Op::Input => node.ty.dtype == DType::F32 && may(&node.name),
+                Op::MatMul | Op::Linear => fit() && fits,
+                // What is f32 by itself, as a normalisation's result, is summed in f32: no more casts, and fewer roundings.
+                Op::Unary(_) | Op::Binary(_) | Op::Select | Op::CumSum => fit() && fits && any_half() && !any_full(),
+                Op::LessOrEqual | Op::Equal | Op::Concat { .. } => fit() && any_half(),
+                Op::Gather | Op::Reshape(_) | Op::Transpose(_) | Op::Slice { .. } | Op::Cast(_) => {
+                    let source = node.inputs[0].index();
+                    match precisions[source] {
+                        Precision::Half => true,
+                        Precision::Full => false,
+                        Precision::Constant => ranges[source].fits && !matches!(node.op, Op::Cast(_)),
+                    }
+                }
+                Op::Integers(_) | Op::Range { .. } | Op::Softmax | Op::LayerNorm { .. } | Op::RmsNorm { .. } => false,
+            };
+            if is_half && keep(&node.name) {
+                unwanted.insert(id);
+            }
+            precisions.push(if is_half && !keep(&node.name) { Precision::Half } else { Precision::Full });
+        }
+        Self { precisions, unwanted }
+    }
+
+    /// The type in which a node wants what it reads.
+    pub(super) fn wants(&self, id: NodeId) -> DType {
+        if self.precisions[id.index()] == Precision::Half { DType::F16 } else { DType::F32 }
+    }
+
+    /// The parameters that some node wants in f16.
+    pub(super) fn half_parameters(&self, graph: &Graph) -> BTreeSet<String> {
+        let halves = graph.iter().filter(|(id, _)| self.wants(*id) == DType::F16);
+        let read = halves.flat_map(|(_, node)| &node.inputs).map(|&input| graph.node(input));
+        read.filter(|node| node.op == Op::Parameter).map(|node| node.name.clone()).collect()
+    }
+
+    /// What stays f32 although f16 was wished for: names with reason and largest magnitude.
+    pub(super) fn kept(
+        &self,
+        graph: &Graph,
+        ranges: &[Range],
+        interface: impl Fn(&str) -> Option<String>,
+        may: impl Fn(&str) -> bool,
+    ) -> Vec<(String, Why, Option<f32>)> {
+        let refused = |name: &str| interface(name).is_some() && !may(name);
+        let mut kept = Vec::new();
+        for (id, node) in graph.iter() {
+            if let Some(why) = self.why(graph, ranges, id, node, refused) {
+                kept.push((node.name.clone(), why, ranges[id.index()].largest));
+            }
+        }
+        for output in graph.outputs().iter().filter(|output| is_float(graph, output.node) && refused(&output.name)) {
+            let range = ranges[output.node.index()];
+            kept.push((output.name.clone(), range.why().unwrap_or(Why::Reads), range.largest));
+        }
+        kept
+    }
+
+    fn why(&self, graph: &Graph, ranges: &[Range], id: NodeId, node: &Node, refused: impl Fn(&str) -> bool) -> Option<Why> {
+        if self.precisions[id.index()] == Precision::Half || !is_float(graph, id) {
+            return None;
+        }
+        let range = ranges[id.index()];
+        if self.unwanted.contains(&id) {
+            return Some(Why::Precision);
+        }
+        match &node.op {
+            Op::Softmax => Some(Why::Softmax),
+            Op::LayerNorm { .. } | Op::RmsNorm { .. } => Some(Why::Normalisation),
+            Op::Parameter => (!range.fits).then_some(Why::Weight),
+            Op::Input => refused(&node.name).then(|| range.why().unwrap_or(Why::Reads)),
+            Op::Unary(_) | Op::Binary(_) | Op::Select | Op::MatMul | Op::Linear | Op::CumSum => {
+                let reads_too_large = || node.inputs.iter().any(|&input| is_float(graph, input) && !ranges[input.index()].fits);
+                range.why().or_else(|| reads_too_large().then_some(Why::Reads))
+            }
+            Op::Scalar(_)
+            | Op::Integers(_)
+            | Op::Range { .. }
+            | Op::LessOrEqual
+            | Op::Equal
+            | Op::Cast(_)
+            | Op::Gather
+            | Op::Reshape(_)
+            | Op::Transpose(_)
+            | Op::Concat { .. }
+            | Op::Slice { .. } => None,
+        }
+    }
+}
+
+impl Range {
+    /// Why f16 does not hold the values, if it does not.
+    fn why(self) -> Option<Why> {
+        match (self.fits, self.is_mask, self.largest) {
+            (true, ..) => None,
+            (false, true, _) => Some(Why::Mask),
+            (false, false, Some(_)) => Some(Why::Range),
+            (false, false, None) => Some(Why::Unseen),
+        }
+    }
+}
+
+fn is_float(graph: &Graph, id: NodeId) -> bool {
+    graph.node(id).ty.dtype.is_float()
+}

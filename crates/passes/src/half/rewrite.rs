@@ -1,0 +1,74 @@
+//! The program under a plan: every node again, with casts where a value is wanted in the other type.
+
+use super::plan::Plan;
+use cognate_graph::{Builder, DType, Element, Error, Graph, NodeId, Op, Program, Recipe, Scalar, Tensor, Type, f16};
+use std::collections::{BTreeSet, HashMap};
+
+/// The program with the nodes of `plan` in f16, and the parameters of `in_half`; inputs and outputs as `may` allows.
+pub(super) fn rewrite(program: &Program, plan: &Plan, in_half: &BTreeSet<String>, may: impl Fn(&str) -> bool) -> Result<Program, Error> {
+    let graph = program.graph();
+    let builder = Builder::new(graph.name());
+    let mut made = Made { graph, builder: &builder, values: Vec::new(), cast: HashMap::new() };
+    for (id, node) in graph.iter() {
+        let dtype = |half: bool| if half { DType::F16 } else { DType::F32 };
+        let value = match &node.op {
+            Op::Input if node.ty.dtype.is_float() => Some(builder.input(&node.name, plan.wants(id), node.ty.shape.clone())),
+            Op::Input => Some(builder.input(&node.name, node.ty.dtype, node.ty.shape.clone())),
+            Op::Parameter => Some(builder.parameter(&node.name, Type::new(dtype(in_half.contains(&node.name)), node.ty.shape.clone()))),
+            // Made where it is read, in the type that is wanted there.
+            Op::Scalar(Scalar::F32(_)) => None,
+            op => {
+                let inputs: Vec<_> = node.inputs.iter().map(|&input| made.value(input, plan.wants(id))).collect();
+                Some(builder.node(&node.name, op.clone(), &inputs))
+            }
+        };
+        if node.ty.dtype == DType::F16 {
+            builder.fail(format_args!("{}: is f16 already; only programs in f32 are converted", node.name));
+        }
+        made.values.push(value);
+    }
+    for output in graph.outputs() {
+        let wanted = if may(&output.name) { DType::F16 } else { DType::F32 };
+        let value = made.value(output.node, wanted);
+        builder.output(&output.name, value);
+    }
+    drop(made);
+    let weights = program.weights().iter().map(|(path, recipe)| (path.to_string(), element_of(recipe, in_half.contains(path)))).collect();
+    Program::new(builder.finish()?, weights)
+}
+
+fn element_of(recipe: &Recipe, half: bool) -> Recipe {
+    if half { recipe.to(Element::F16) } else { recipe.clone() }
+}
+
+struct Made<'g, 'b> {
+    graph: &'g Graph,
+    builder: &'b Builder,
+    /// By node of the old graph; none for numbers.
+    values: Vec<Option<Tensor<'b>>>,
+    /// Numbers, and values in the type that they do not have by themselves.
+    cast: HashMap<(NodeId, DType), Tensor<'b>>,
+}
+
+impl<'b> Made<'_, 'b> {
+    /// The value of an old node, as `wanted` if it holds floating point numbers.
+    fn value(&mut self, id: NodeId, wanted: DType) -> Tensor<'b> {
+        let node = self.graph.node(id);
+        let value = self.values[id.index()];
+        if let Some(value) = value.filter(|value| !node.ty.dtype.is_float() || value.ty().dtype == wanted) {
+            return value;
+        }
+        *self.cast.entry((id, wanted)).or_insert_with(|| match (&node.op, value) {
+            (Op::Scalar(Scalar::F32(number)), _) if wanted == DType::F16 => {
+                self.builder.node(&node.name, Op::Scalar(Scalar::F16(f16::from_f32(*number))), &[])
+            }
+            (op, None) => self.builder.node(&node.name, op.clone(), &[]),
+            (_, Some(value)) => {
+                // In the scope of the value: a parameter's is all of its path but its own name.
+                let scope = if node.op == Op::Parameter { node.name.rsplit_once('.') } else { node.name.rsplit_once('/') };
+                let name = scope.map_or("Cast".into(), |(scope, _)| format!("{scope}/Cast"));
+                self.builder.node(&name, Op::Cast(wanted), &[value])
+            }
+        })
+    }
+}

@@ -1,0 +1,154 @@
+//! A model's graphs in half precision, as far as its values fit into it.
+//!
+//! How large values get is measured, not assumed: seeded random batches and whole greedy translations run through the reference
+//! evaluator, which sees every value of both graphs; [`cognate_passes::half`] then decides. The same evaluator runs the graphs that
+//! come out, rounding as f16 does: if greedy decoding chooses other tokens, more is kept in f32.
+
+use crate::agreement::{NEW_TOKENS, RANDOM_SENTENCES, equal_steps};
+use crate::cases::{Inputs, cases};
+use crate::{Error, Result};
+use cognate_generate::{Hypothesis, SessionDecoder, Settings, generate};
+use cognate_graph::Program;
+use cognate_model::{Attentions, Layout, Model};
+use cognate_passes::half::{Facts, Kept, half};
+use cognate_runtime::{Options, Reference, Runtime, Session, Source};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// On what ranges are measured.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// Sources to translate, each with its end token; random ones if there are none.
+    pub sentences: Vec<Vec<i64>>,
+    /// How they are decoded; greedily, whatever number of beams stands here.
+    pub settings: Settings,
+    /// The seed of the random batches.
+    pub seed: u64,
+}
+
+/// The graphs of the Cognate layout in half precision.
+#[derive(Clone, Debug)]
+pub struct InHalf {
+    /// As [`Model::encode`] gives it, with `cross.{l}.*` in f16.
+    pub encoder: Program,
+    /// As [`Model::step`] gives it, with `cross.{l}.*`, `past.{l}.*` and `present.{l}.*` in f16.
+    pub decoder: Program,
+    /// What stayed f32; program 0 is the encoder, 1 the decoder.
+    pub kept: Vec<Kept>,
+}
+
+/// What is kept in f32 for the sake of precision, until greedy decoding of the sample chooses the same tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Caution {
+    /// Nothing.
+    Nothing,
+    /// The encoder's layers: what is wrong there is wrong in every step.
+    Encoder,
+    /// All layers; tables, keys and values stay f16.
+    Layers,
+}
+
+impl Caution {
+    const ALL: [Caution; 3] = [Caution::Nothing, Caution::Encoder, Caution::Layers];
+
+    fn keeps(self, node: &str) -> bool {
+        match self {
+            Caution::Nothing => false,
+            Caution::Encoder => node.starts_with("encoder.layers."),
+            Caution::Layers => node.starts_with("encoder.layers.") || node.starts_with("decoder.layers."),
+        }
+    }
+}
+
+/// Converts `model`; `progress` hears what is being done.
+///
+/// Token ids, `logits`, `encoder_hidden_states` and `cross_attentions.{l}` keep their types. Where values fit into f16, but fewer
+/// than [`EQUAL_STEPS`](crate::EQUAL_STEPS) of the sample's greedy steps would stay equal, the encoder's layers are kept in f32, and
+/// if that is not enough, the decoder's.
+///
+/// # Errors
+/// If the sample cannot be run.
+pub fn in_half(model: &Model, attentions: Attentions, sample: &Sample, mut progress: impl FnMut(&str)) -> Result<InHalf> {
+    let programs = [model.encode()?, model.step(attentions)?];
+    progress("largest values, by the reference evaluator in f32");
+    let Measured { largest, sources, settings, hypotheses } = measure(model, &programs, sample)?;
+    let seen = |program: usize, node: &str| largest[program].borrow().get(node).copied();
+    let mut made = None;
+    for caution in Caution::ALL {
+        let facts = Facts { seen: &seen, interface: &interface, keep: &|_, node| caution.keeps(node) };
+        let converted = half(&[&programs[0], &programs[1]], facts)?;
+        progress("greedy steps in f16, by the reference evaluator in f32");
+        let [encoder, decoder] = <[Program; 2]>::try_from(converted.programs).expect("as many programs as were given");
+        let load = |program: &Program| Reference::F32.load(&Source::Graph(program.clone()), &Options::default());
+        let mut joined = join(load(&encoder).map_err(failed)?, load(&decoder).map_err(failed)?, &settings)?;
+        let steps = equal_steps(&mut joined, &sources, &hypotheses, &settings)?;
+        made = Some(InHalf { encoder, decoder, kept: converted.kept });
+        if steps.passed() {
+            break;
+        }
+    }
+    Ok(made.expect("there is a first try"))
+}
+
+/// Which inputs and outputs may be f16: keys and values, where what one graph or step gives is what the next takes.
+fn interface(name: &str) -> Option<String> {
+    let is_state = |prefix| name.strip_prefix(prefix).map(|layer: &str| format!("past.{layer}"));
+    is_state("past.").or_else(|| is_state("present.")).or_else(|| name.starts_with("cross.").then(|| name.to_string()))
+}
+
+/// The largest magnitude of each value, by node.
+type Largest = Rc<RefCell<HashMap<String, f32>>>;
+
+/// What the f32 graphs do with the sample.
+struct Measured {
+    /// For each graph.
+    largest: [Largest; 2],
+    sources: Vec<Vec<i64>>,
+    settings: Settings,
+    /// The greedy translations.
+    hypotheses: Vec<Hypothesis>,
+}
+
+/// Runs the sample through both graphs.
+fn measure(model: &Model, programs: &[Program; 2], sample: &Sample) -> Result<Measured> {
+    let largest = [Largest::default(), Largest::default()];
+    let config = model.config();
+    let session = |index: usize| {
+        let largest = largest[index].clone();
+        Reference::observed(&programs[index], move |node, value| {
+            let mut largest = largest.borrow_mut();
+            match largest.get_mut(&node.name) {
+                // NaN stays.
+                Some(known) if value <= *known || known.is_nan() => {}
+                Some(known) => *known = value,
+                None => drop(largest.insert(node.name.clone(), value)),
+            }
+        })
+    };
+    let [mut encoder, mut decoder] = [session(0), session(1)];
+    let mut inputs = Inputs::new(sample.seed);
+    for case in cases(config) {
+        let encoder_inputs = inputs.encoder(case, config);
+        let encoded = encoder.run(&encoder_inputs).map_err(failed)?;
+        let mask = encoder_inputs.get("attention_mask").expect("the case has a mask");
+        decoder.run(&inputs.decoder(Layout::Cognate, case, config, mask, &encoded)).map_err(failed)?;
+    }
+    let sources = match sample.sentences.is_empty() {
+        true => inputs.sources(RANDOM_SENTENCES, config),
+        false => sample.sentences.clone(),
+    };
+    let settings = Settings { num_beams: 1, max_new_tokens: sample.settings.max_new_tokens.min(NEW_TOKENS), ..sample.settings.clone() };
+    let mut joined = join(encoder, decoder, &settings)?;
+    let hypotheses = generate(&mut joined, &sources, &settings).map_err(failed)?;
+    drop(joined);
+    Ok(Measured { largest, sources, settings, hypotheses })
+}
+
+fn join(encoder: Box<dyn Session>, decoder: Box<dyn Session>, settings: &Settings) -> Result<SessionDecoder> {
+    SessionDecoder::new(encoder, decoder, settings.pad_token).map_err(failed)
+}
+
+fn failed(error: impl std::fmt::Display) -> Error {
+    Error::runtime("reference", error)
+}

@@ -1,8 +1,10 @@
 //! `cognate.json`: what an exported folder is, where it comes from, and what its verification found.
 
 use crate::layout;
+use crate::show::without_layer;
 use anyhow::{Context, Result, bail};
 use cognate_model::Layout;
+use cognate_passes::half::{Kept, Why};
 use cognate_verify::Report;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -30,6 +32,9 @@ pub(crate) struct Account {
     pub(crate) layout: String,
     /// The type in which weights are stored and sums are made.
     pub(crate) precision: String,
+    /// What stays f32 in an export of less precision.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) kept_in_f32: Vec<KeptAccount>,
     pub(crate) opset: i64,
     pub(crate) graphs: Vec<GraphAccount>,
     pub(crate) verification: Option<Report>,
@@ -111,6 +116,66 @@ pub(crate) struct GraphAccount {
     pub(crate) nodes: usize,
 }
 
+/// Something that stays f32 in an export of less precision; the layers of a kind together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct KeptAccount {
+    /// `encoder` or `decoder`.
+    pub(crate) graph: String,
+    /// The operation, parameter, input or output, with `{l}` for the layer.
+    pub(crate) node: String,
+    /// How many there are.
+    pub(crate) places: usize,
+    pub(crate) why: String,
+    /// The largest magnitude that was seen there; nothing if none was, or if it was no number.
+    pub(crate) largest: Option<f32>,
+}
+
+impl KeptAccount {
+    /// What a pass kept, by reason.
+    pub(crate) fn of(kept: &[Kept]) -> Vec<Self> {
+        let mut kept: Vec<_> = kept.iter().collect();
+        kept.sort_by_key(|kept| kept.why);
+        let mut accounts: Vec<Self> = Vec::new();
+        for Kept { program, node, why, largest } in kept {
+            let (graph, node, why) = (if *program == 0 { "encoder" } else { "decoder" }, without_layer(node), reason(*why));
+            match accounts.iter_mut().find(|known| known.graph == graph && known.node == node && known.why == why) {
+                Some(known) => {
+                    known.places += 1;
+                    // Nothing is less than any number.
+                    known.largest = if *largest > known.largest { *largest } else { known.largest };
+                }
+                None => accounts.push(Self { graph: graph.into(), node, places: 1, why: why.into(), largest: *largest }),
+            }
+        }
+        accounts
+    }
+}
+
+impl std::fmt::Display for KeptAccount {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { graph, node, places, why, largest } = self;
+        write!(f, "{graph}: {node}")?;
+        if *places > 1 {
+            write!(f, " x {places}")?;
+        }
+        write!(f, ": {why}")?;
+        largest.map_or(Ok(()), |largest| write!(f, ", up to {largest:.1e}"))
+    }
+}
+
+fn reason(why: Why) -> &'static str {
+    match why {
+        Why::Range => "near or beyond the limit of f16",
+        Why::Weight => "weights beyond the limit of f16",
+        Why::Reads => "reads what f16 cannot hold",
+        Why::Precision => "greedy tokens would change",
+        Why::Unseen => "values that no run has shown",
+        Why::Mask => "mask",
+        Why::Softmax => "softmax",
+        Why::Normalisation => "normalisation",
+    }
+}
+
 impl Account {
     /// An account of what this program writes, not yet verified.
     pub(crate) fn new(source: Origin, parameters: usize, layout: Layout, graphs: Vec<GraphAccount>) -> Self {
@@ -121,6 +186,7 @@ impl Account {
             parameters,
             layout: layout.name().into(),
             precision: "f32".into(),
+            kept_in_f32: Vec::new(),
             opset: cognate_export::OPSET,
             graphs,
             verification: None,

@@ -4,7 +4,10 @@
 //! are those of copying a file. In place they are not copied at all.
 
 mod in_place;
+mod precision;
 mod tokenizer;
+
+pub(crate) use precision::Precision;
 
 use crate::account::{self, Account, GraphAccount, Hashes, Origin};
 use crate::languages::Languages;
@@ -53,6 +56,10 @@ pub(crate) struct Options {
     /// Skip the comparison of every runtime with the f64 reference
     #[arg(long)]
     no_verify: bool,
+    /// The type of weights, values, and keys and values between steps; f16 leaves in f32 what comes near its limit on
+    /// translations and random batches, and what has to be precise
+    #[arg(long, value_enum, default_value_t, value_name = "TYPE")]
+    precision: Precision,
     /// Give the decoder outputs cross_attentions.{layer}
     #[arg(long)]
     attentions: bool,
@@ -70,6 +77,7 @@ Examples:
   cognate export testdata/multi30k-en-de out
   cognate export my-checkpoint --in-place
   cognate export my-checkpoint out --layout hf
+  cognate export my-checkpoint out16 --precision f16
   cognate export preset:base base --no-verify
   cognate export nllb out --source-language eng_Latn --target-language deu_Latn
   cognate export my-checkpoint out --force && cognate translate --model out \"Hello.\"";
@@ -84,6 +92,13 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
         bail!("--seed: {source} is a checkpoint, whose weights are given; leave it out, or export preset:tiny, preset:base or preset:big");
     }
     match &options.out {
+        None if options.precision != Precision::F32 => {
+            bail!(
+                "--precision {}: graphs in place read weights in the type in which they are stored, f32; leave out --in-place and name a folder \
+                 to write",
+                options.precision.name()
+            )
+        }
         Some(destination) => packed(options, &source, destination, start, out),
         None => in_place::run(options, &source, start, out),
     }
@@ -96,12 +111,13 @@ fn packed(options: &Options, source: &ModelSource, destination: &Path, start: In
     let chosen = tokenizer::check(source, &model, &options.languages)?;
     let mut folder = Folder::create(destination, existing(options))?;
     folder.replaces(&tokenizer_files::NAMES);
+    let graphs = precision::graphs(options, source, &model, attentions(options))?;
     let origin = thread::scope(|scope| {
         let hashes = match source {
             ModelSource::Checkpoint(_) => Some(scope.spawn(|| hashes(&model))),
             ModelSource::Preset(_) | ModelSource::Exported(_) | ModelSource::File(_) => None,
         };
-        layout::write_graphs(&model, options.layout, attentions(options), &name(source), &mut folder)?;
+        layout::write_programs([&graphs.encoder, &graphs.decoder], options.layout, model.config(), &name(source), &mut folder)?;
         match hashes {
             Some(hashes) => {
                 let weights_blake3 = hashes.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
@@ -111,11 +127,16 @@ fn packed(options: &Options, source: &ModelSource, destination: &Path, start: In
         }
     })?;
     write_configuration(source, &model, options.layout, &chosen, &mut folder)?;
-    let account = Account::new(origin, model.parameters(), options.layout, graph_accounts(folder.path(), options.layout)?);
+    let mut account = Account::new(origin, model.parameters(), options.layout, graph_accounts(folder.path(), options.layout)?);
+    account.precision = options.precision.name().into();
+    account.kept_in_f32 = graphs.kept_in_f32;
     folder.write(account::FILE, account.to_json()?.as_bytes())?;
     let report = folder.commit()?;
     let elapsed = amounts::duration(start.elapsed());
     writeln!(out, "{source} to {} in {elapsed}\n{}", destination.display(), sizes(&report))?;
+    if options.precision != Precision::F32 {
+        precision::report(&account.kept_in_f32, out)?;
+    }
     out.flush()?;
     if options.no_verify {
         return Ok(ExitCode::SUCCESS);

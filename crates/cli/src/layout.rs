@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use cognate_export::{Additions, Export, Folder, LooseAxis, Metadata};
+use cognate_graph::Program;
 use cognate_model::{Attentions, Config, Layout, Model};
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,15 +24,26 @@ pub(crate) fn of(folder: &Path) -> Option<Layout> {
 /// Writes the graphs of `model` and their weights; `name` says in the files where they come from.
 pub(crate) fn write_graphs(model: &Model, layout: Layout, attentions: Attentions, name: &str, folder: &mut Folder) -> Result<()> {
     let [encoder, decoder] = model.graphs(layout, attentions)?;
+    write_programs([&encoder, &decoder], layout, model.config(), name, folder)
+}
+
+/// Writes the graphs of a layout, as a model or a pass has made them, and their weights.
+pub(crate) fn write_programs(
+    [encoder, decoder]: [&Program; 2],
+    layout: Layout,
+    config: &Config,
+    name: &str,
+    folder: &mut Folder,
+) -> Result<()> {
     let [encoder_file, decoder_file] = layout.files();
     let metadata = metadata(layout, name);
     match layout {
         Layout::Cognate => {
-            let graphs = [(encoder_file, &encoder), (decoder_file, &decoder)];
+            let graphs = [(encoder_file, encoder), (decoder_file, decoder)];
             Export { graphs: &graphs, weights_file: WEIGHTS, metadata: &metadata, loose: None }.write(folder)?;
         }
         Layout::HuggingFace => {
-            for (file, program, loose) in [(encoder_file, &encoder, None), (decoder_file, &decoder, loose_pasts(model.config()))] {
+            for (file, program, loose) in [(encoder_file, encoder, None), (decoder_file, decoder, loose_pasts(config))] {
                 // In a browser transformers.js fetches this file and no other.
                 let weights_file = format!("{file}_data");
                 Export { graphs: &[(file, program)], weights_file: &weights_file, metadata: &metadata, loose }.write(folder)?;

@@ -3,6 +3,8 @@
 mod facts;
 mod parameters;
 
+pub(crate) use parameters::without_layer;
+
 use crate::account::{Account, Hashes, Origin, Stamp};
 use crate::source::ModelSource;
 use crate::unused::Unused;
@@ -144,6 +146,12 @@ fn exported(folder: &Path, out: &mut dyn Write) -> Result<()> {
             writeln!(out, "  {name:<12} {origin}")?;
             writeln!(out, "  written by   {}", account.producer)?;
             writeln!(out, "  form         {} layout, {}, opset {}", account.layout, account.precision, account.opset)?;
+            if !account.kept_in_f32.is_empty() {
+                writeln!(out, "  kept in f32")?;
+            }
+            for kept in &account.kept_in_f32 {
+                writeln!(out, "    {kept}")?;
+            }
             writeln!(out, "  parameters   {}", amounts::thousands(account.parameters))?;
             match account.verification {
                 None => writeln!(out, "  verification none; `cognate verify {}` does it", folder.display())?,

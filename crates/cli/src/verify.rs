@@ -1,6 +1,7 @@
 //! `cognate verify`: an exported folder, on every runtime that is there, against the reference evaluator in f64.
 
 use crate::account::Account;
+use crate::export::Precision;
 use crate::languages::{self, Languages};
 use crate::source::ModelSource;
 use crate::unused::Unused;
@@ -9,7 +10,7 @@ use anyhow::{Result, bail};
 use cognate_generate::Settings;
 use cognate_model::{Config, Model};
 use cognate_runtime::{Device, Options as Load, available};
-use cognate_verify::{CLOSE, Subject, open_exported};
+use cognate_verify::{CLOSE, HALF, Subject, open_exported};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -42,7 +43,7 @@ const SENTENCES: [&str; 4] = [
 ];
 
 /// The seed of the random batches.
-const SEED: u64 = 1;
+pub(crate) const SEED: u64 = 1;
 
 /// Runs the command.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
@@ -76,21 +77,10 @@ fn verify_with(folder: &Path, source: Option<&Model>, languages: &Languages, out
     };
     let generation = layout::read_if_there(&folder.join(layout::GENERATION))?;
     let mut settings = Settings::from_json(model.config_json(), generation.as_deref(), model.config())?;
-    let tokenizer = match tokenizer_files::are_there(folder) {
-        true => tokenizer_files::open_if_readable(folder, model.config(), "no sentences are compared")?,
-        false => None,
-    };
-    let sentences = match tokenizer {
-        Some(tokenizer) => {
-            let tokenizer = languages.choose(tokenizer, model.config())?;
-            languages::decode_into(tokenizer.target_language(), &mut settings);
-            let sources = SENTENCES.iter().map(|text| tokenizer.encode(text)).collect::<cognate_text::Result<Vec<_>>>()?;
-            sources.into_iter().filter(|ids| fits(model.config(), ids)).collect()
-        }
-        None if languages.is_chosen() => bail!("{}: has no tokenizer to choose languages of", folder.display()),
-        None => Vec::new(),
-    };
-    let subject = Subject { folder, layout, model, settings, sentences, seed: SEED, tolerance: CLOSE };
+    let sentences = sentences(folder, model.config(), languages, &mut settings)?;
+    let is_half = Account::read(folder)?.is_some_and(|account| account.precision == Precision::F16.name());
+    let tolerance = if is_half { HALF } else { CLOSE };
+    let subject = Subject { folder, layout, model, settings, sentences, seed: SEED, tolerance };
     let runtimes: Vec<_> = available(Device::Cpu)?.into_iter().map(|runtime| (runtime, Load::default())).collect();
     let is_watched = io::stderr().is_terminal();
     let report = cognate_verify::verify(&subject, &runtimes, |stage| {
@@ -104,6 +94,25 @@ fn verify_with(folder: &Path, source: Option<&Model>, languages: &Languages, out
         account.write(folder)?;
     }
     Ok(report.passed())
+}
+
+/// The sentences that a model with a tokenizer in `folder` can read, as ids, and in `settings` the language into which they
+/// are translated; none without a tokenizer.
+pub(crate) fn sentences(folder: &Path, config: &Config, languages: &Languages, settings: &mut Settings) -> Result<Vec<Vec<i64>>> {
+    let tokenizer = match tokenizer_files::are_there(folder) {
+        true => tokenizer_files::open_if_readable(folder, config, "no sentences are compared")?,
+        false => None,
+    };
+    let Some(tokenizer) = tokenizer else {
+        if languages.is_chosen() {
+            bail!("{}: has no tokenizer to choose languages of", folder.display());
+        }
+        return Ok(Vec::new());
+    };
+    let tokenizer = languages.choose(tokenizer, config)?;
+    languages::decode_into(tokenizer.target_language(), settings);
+    let sources = SENTENCES.iter().map(|text| tokenizer.encode(text)).collect::<cognate_text::Result<Vec<_>>>()?;
+    Ok(sources.into_iter().filter(|ids| fits(config, ids)).collect())
 }
 
 /// Whether the model can read a source.

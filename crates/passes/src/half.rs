@@ -69,20 +69,20 @@ pub struct Kept {
 pub enum Why {
     /// Values were seen within [`MARGIN`] of f16's limit, or beyond it.
     Range,
-    /// A constant beyond f16's limit takes part, as in masks.
-    Mask,
-    /// It reads values that stay f32, which f16 could not hold.
-    Reads,
     /// A weight has values beyond f16's limit.
     Weight,
-    /// No run has shown its values.
-    Unseen,
+    /// It reads values that f16 could not hold; or passes as an input or output from and to one that does.
+    Reads,
     /// With f16 here, results were too far away.
     Precision,
+    /// No run has shown its values.
+    Unseen,
+    /// A constant beyond f16's limit takes part, as in masks.
+    Mask,
+    /// A softmax, whose sums want more than f16's precision.
+    Softmax,
     /// A normalisation, whose sums want more than f16's precision and range.
     Normalisation,
-    /// A softmax, for the same reason.
-    Softmax,
 }
 
 /// What the pass is told about programs. Nodes are called by the number of the program and the name.

@@ -158,6 +158,7 @@ fn what_cannot_be_in_place_is_refused() {
     let path = text(folder.path());
     let error = |args: &[&str]| with_dir(&run(args).failed(1), folder.path());
     assert_snapshot!(error(&["export", "preset:tiny", "--in-place"]), @"cognate: error: --in-place: preset:tiny has no weights file for graphs to point into; leave it out and name a folder to write");
+    assert_snapshot!(error(&["export", path, "--in-place", "--precision", "f16"]), @"cognate: error: --precision f16: graphs in place read weights in the type in which they are stored, f32; leave out --in-place and name a folder to write");
     assert_snapshot!(run(&["export", path, "out", "--in-place"]).failed(2).lines().next().unwrap(), @"error: the argument '[OUT]' cannot be used with '--in-place'");
     assert_snapshot!(run(&["export", path]).failed(2).lines().take(2).collect::<Vec<_>>().join("\n"), @"
     error: the following required arguments were not provided:

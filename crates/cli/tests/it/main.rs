@@ -9,6 +9,7 @@ mod help;
 mod in_place;
 mod layouts;
 mod multi30k;
+mod precision;
 mod show;
 mod translate;
 

@@ -4,7 +4,7 @@ use crate::engines::{everywhere, output};
 use cognate_export::{Existing, Export, Metadata, write_folder};
 use cognate_generate::Settings;
 use cognate_graph::{Generator, Recipe};
-use cognate_model::{Attentions, Model};
+use cognate_model::{Attentions, Layout, Model};
 use cognate_passes::half::{Facts, LARGEST, Why, half};
 use cognate_runtime::{Device, Options, available};
 use cognate_testing::{Golden, golden, golden_models};
@@ -37,7 +37,7 @@ fn sample(model: &Model, sentences: &[Vec<i64>]) -> Sample {
 
 fn write(model: &Model, graphs: &InHalf, folder: &Path) {
     let files = [("encoder.onnx", &graphs.encoder), ("decoder.onnx", &graphs.decoder)];
-    let export = Export { graphs: &files, weights_file: "weights.onnx_data", metadata: &Metadata::default() };
+    let export = Export { graphs: &files, weights_file: "weights.onnx_data", metadata: &Metadata::default(), loose: None };
     write_folder(folder, &export, &[("config.json", model.config_json().as_bytes())], Existing::Replace).unwrap();
 }
 
@@ -45,7 +45,7 @@ fn report(model: &Model, graphs: &InHalf, sample: &Sample) -> Report {
     let folder = tempfile::tempdir().unwrap();
     write(model, graphs, folder.path());
     let Sample { sentences, settings, seed } = sample.clone();
-    let subject = Subject { folder: folder.path(), model, settings, sentences, seed, tolerance: HALF };
+    let subject = Subject { folder: folder.path(), layout: Layout::Cognate, model, settings, sentences, seed, tolerance: HALF };
     let runtimes: Vec<_> = available(Device::Cpu).unwrap().into_iter().map(|runtime| (runtime, Options::default())).collect();
     verify(&subject, &runtimes, |_| {}).unwrap()
 }

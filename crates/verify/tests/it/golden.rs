@@ -68,8 +68,9 @@ fn differences(name: &str) -> Vec<String> {
             let single_bound = if ["t5-gated", "mt5"].contains(&name) { LARGE_LOGITS_BOUND } else { SINGLE_BOUND };
             let (bound, worst) = if is_double {
                 (DOUBLE_BOUND, distance(&ours, &double))
-            } else if distance(&single, &double) > single_bound {
-                // PyTorch's own rounding exceeds the bound: an engine may round as it does, or be nearer to the truth.
+            } else if 2.0 * distance(&single, &double) > single_bound {
+                // PyTorch's own rounding is of the bound's order, and two roundings may differ by twice as much: an engine may
+                // round as PyTorch does, or be nearer to the truth.
                 (single_bound, distance(&ours, &single).min(distance(&ours, &double)))
             } else {
                 (single_bound, distance(&ours, &single))

@@ -12,6 +12,7 @@ use crate::{Additions, Error, Existing, Folder, Report};
 use cognate_graph::Program;
 use prost::Message;
 use std::path::Path;
+use std::thread;
 
 /// Graphs to be written side by side.
 #[derive(Clone, Copy, Debug)]
@@ -72,17 +73,26 @@ impl Export<'_> {
         self.files(&Layout::packed(self.graphs)?)
     }
 
+    /// A thread for each graph: of a large model they take tens of milliseconds, which exports in place consist of.
     fn files(&self, layout: &Layout<'_>) -> Result<Vec<(String, Vec<u8>)>, Error> {
-        let mut files = Vec::new();
-        for &(file, program) in self.graphs {
-            let tensors = parameters(program).map(|(name, recipe)| layout.tensor(name, recipe, self.weights_file)).collect();
-            let mut model = model(program.graph(), self.metadata, tensors)?;
-            if let Some(loose) = self.loose {
-                loosen(&mut model, loose);
-            }
-            files.push((file.to_owned(), model.encode_to_vec()));
+        thread::scope(|scope| {
+            let threads: Vec<_> =
+                self.graphs.iter().map(|&(file, program)| (file, scope.spawn(move || self.graph_file(program, layout)))).collect();
+            let join = |(file, thread): (&str, thread::ScopedJoinHandle<'_, _>)| {
+                let bytes = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+                Ok((file.to_owned(), bytes))
+            };
+            threads.into_iter().map(join).collect()
+        })
+    }
+
+    fn graph_file(&self, program: &Program, layout: &Layout<'_>) -> Result<Vec<u8>, Error> {
+        let tensors = parameters(program).map(|(name, recipe)| layout.tensor(name, recipe, self.weights_file)).collect();
+        let mut model = model(program.graph(), self.metadata, tensors)?;
+        if let Some(loose) = self.loose {
+            loosen(&mut model, loose);
         }
-        Ok(files)
+        Ok(model.encode_to_vec())
     }
 }
 

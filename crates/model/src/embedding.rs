@@ -85,12 +85,18 @@ fn with_positions<'g>(stack: &Scope<'g>, config: &Config, tokens: Tensor<'g>, id
 /// assert_eq!(sinusoid(Sinusoids::Halves, 3, 3, 4), 0.03f64.cos());
 /// ```
 pub fn sinusoid(arrangement: Sinusoids, position: usize, column: usize, d_model: usize) -> f64 {
+    let (wavelength, is_sine) = wave(arrangement, column, d_model);
+    let angle = position as f64 / wavelength;
+    if is_sine { angle.sin() } else { angle.cos() }
+}
+
+/// The wavelength of a column over 2π, and whether it is a sine.
+fn wave(arrangement: Sinusoids, column: usize, d_model: usize) -> (f64, bool) {
     let (pair, is_sine) = match arrangement {
         Sinusoids::Interleaved => (column / 2, column.is_multiple_of(2)),
         Sinusoids::Halves => (column % d_model.div_ceil(2), column < d_model.div_ceil(2)),
     };
-    let angle = position as f64 / 10000f64.powf(2.0 * pair as f64 / d_model as f64);
-    if is_sine { angle.sin() } else { angle.cos() }
+    (10000f64.powf(2.0 * pair as f64 / d_model as f64), is_sine)
 }
 
 /// fairseq's encoding of a row of its table: `sin(row · 10000^(-i/(d_model/2 - 1)))`, all sines, then all cosines, and a zero
@@ -106,8 +112,8 @@ fn counted_frequency(column: usize, d_model: usize) -> f32 {
 #[derive(Debug)]
 pub(crate) enum SinusoidTable {
     Plain {
-        arrangement: Sinusoids,
-        d_model: usize,
+        /// By column, as [`wave`] gives them.
+        waves: Vec<(f64, bool)>,
     },
     Counted {
         pad_token: usize,
@@ -121,7 +127,9 @@ impl SinusoidTable {
     pub(crate) fn of(config: &Config) -> Option<Self> {
         let d_model = config.d_model;
         match config.positions {
-            Positions::Sinusoidal(arrangement) => Some(Self::Plain { arrangement, d_model }),
+            Positions::Sinusoidal(arrangement) => {
+                Some(Self::Plain { waves: (0..d_model).map(|column| wave(arrangement, column, d_model)).collect() })
+            }
             Positions::Counted => {
                 let frequencies = (0..d_model).map(|column| counted_frequency(column, d_model)).collect();
                 Some(Self::Counted { pad_token: config.pad_token, frequencies })
@@ -135,7 +143,11 @@ impl Generator for SinusoidTable {
     fn fill(&self, first: usize, values: &mut [f32]) {
         for (index, value) in (first..).zip(values) {
             *value = match self {
-                Self::Plain { arrangement, d_model } => sinusoid(*arrangement, index / d_model, index % d_model, *d_model) as f32,
+                Self::Plain { waves } => {
+                    let (wavelength, is_sine) = waves[index % waves.len()];
+                    let angle = (index / waves.len()) as f64 / wavelength;
+                    (if is_sine { angle.sin() } else { angle.cos() }) as f32
+                }
                 Self::Counted { pad_token, frequencies } => {
                     let (row, column, half) = (index / frequencies.len(), index % frequencies.len(), frequencies.len() / 2);
                     let angle = row as f32 * frequencies[column];

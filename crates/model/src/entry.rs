@@ -9,6 +9,7 @@ use crate::decoder::{DecoderInputs, cross_key_values, decoder};
 use crate::encoder::encoder;
 use crate::{Config, Layout};
 use cognate_graph::{Builder, DType, Dim, Error, Graph};
+use std::thread;
 
 /// The names of per-layer inputs and outputs; part of the contract of exported files.
 #[derive(Debug)]
@@ -48,9 +49,19 @@ pub enum Attentions {
 
 /// The encoder and the decoder of a layout.
 pub(crate) fn graphs(config: &Config, layout: Layout, attentions: Attentions) -> Result<[Graph; 2], Error> {
-    Ok(match layout {
-        Layout::Cognate => [encode(config)?, step(config, attentions)?],
-        Layout::HuggingFace => [hugging_face::encode(config)?, hugging_face::step(config, attentions)?],
+    // Of a deep model each takes milliseconds.
+    let encoder = || match layout {
+        Layout::Cognate => encode(config),
+        Layout::HuggingFace => hugging_face::encode(config),
+    };
+    let decoder = || match layout {
+        Layout::Cognate => step(config, attentions),
+        Layout::HuggingFace => hugging_face::step(config, attentions),
+    };
+    thread::scope(|scope| {
+        let encoder = scope.spawn(encoder);
+        let decoder = decoder()?;
+        Ok([encoder.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?, decoder])
     })
 }
 

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
+use std::thread;
 use std::time::Instant;
 
 /// All that such an export writes.
@@ -34,15 +35,21 @@ pub(super) fn run(options: &Options, source: &ModelSource, start: Instant, out: 
         bail!("--in-place: the checkpoint's files stay as they are; give languages to `cognate translate`");
     }
     let model = options.unused.open(checkpoint)?;
-    if tokenizer_files::bytes(checkpoint) <= QUICKLY_READ {
-        tokenizer::check(source, &model, &options.languages)?;
-    }
     if options.force {
         refuse_foreign(checkpoint)?;
     }
     let mut folder = Additions::create(checkpoint, existing(options))?;
     folder.replaces(&FILES);
-    layout::write_graphs_in_place(&model, attentions(options), &name(source), &mut folder)?;
+    thread::scope(|scope| {
+        let is_quick = tokenizer_files::bytes(checkpoint) <= QUICKLY_READ;
+        let check = is_quick.then(|| scope.spawn(|| tokenizer::check(source, &model, &options.languages)));
+        layout::write_graphs_in_place(&model, attentions(options), &name(source), &mut folder)?;
+        match check.map(thread::ScopedJoinHandle::join) {
+            Some(Ok(checked)) => checked.map(drop),
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+            None => Ok(()),
+        }
+    })?;
     let files = stamps(&model)?;
     let origin = Origin::CheckpointInPlace { name: name(source), files: files.clone() };
     let account = Account::new(origin, model.parameters(), Layout::Cognate, graph_accounts(folder.path(), Layout::Cognate)?);

@@ -74,7 +74,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 
     let mut matrix = Matrix::new(&runtimes, &layouts);
     for family in &families {
-        let checkpoint = Checkpoint::prepare(&golden.join(family), &home.join("checkpoints").join(family))?;
+        let checkpoint = Checkpoint::prepare(&folder_of(&golden, family), &home.join("checkpoints").join(family))?;
         for &layout in &layouts {
             eprintln!("{family}: exporting, {} layout", layout.title());
             let exported = Exports { home: &home, cognate: &cognate, programs: &programs }.export(&checkpoint, layout)?;
@@ -118,6 +118,15 @@ fn chosen<T: Copy>(asked: &[T], all: &[T]) -> Vec<T> {
     if asked.is_empty() { all.to_vec() } else { asked.to_vec() }
 }
 
+/// Models of families that are golden only in strange configurations.
+const FURTHER: [&str; 4] = ["blenderbot", "blenderbot-small-untied", "plbart-untied", "umt5-untied"];
+
+/// The folder of a golden model, usual or strange.
+fn folder_of(golden: &Path, family: &str) -> PathBuf {
+    let usual = golden.join(family);
+    if usual.is_dir() { usual } else { golden.join("strange").join(family) }
+}
+
 /// The golden models there are, or those asked for.
 fn chosen_families(golden: &Path, asked: &[String]) -> Result<Vec<String>> {
     let entries = fs::read_dir(golden).with_context(|| format!("{}: cannot be listed", golden.display()))?;
@@ -126,6 +135,7 @@ fn chosen_families(golden: &Path, asked: &[String]) -> Result<Vec<String>> {
         .filter(|path| path.join("golden.safetensors").is_file())
         .filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
         .collect();
+    present.extend(FURTHER.iter().filter(|family| folder_of(golden, family).is_dir()).map(|&family| family.to_owned()));
     present.sort();
     ensure!(!present.is_empty(), "{}: no folder with a golden.safetensors", golden.display());
     for family in asked {

@@ -16,7 +16,6 @@ use crate::workspace::{files, shown};
 
 /// As the golden answers were generated.
 const MAX_NEW_TOKENS: u32 = 24;
-const COPIED: [&str; 3] = ["config.json", "generation_config.json", "model.safetensors"];
 
 /// A golden model with a tokenizer beside it.
 pub(crate) struct Checkpoint {
@@ -31,8 +30,13 @@ impl Checkpoint {
     pub(crate) fn prepare(golden: &Path, folder: &Path) -> Result<Checkpoint> {
         fresh(folder)?;
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-        for name in COPIED {
-            fs::copy(golden.join(name), folder.join(name)).with_context(|| golden.join(name).display().to_string())?;
+        for entry in fs::read_dir(golden).with_context(|| golden.display().to_string())? {
+            let path = entry?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            // One file of weights, or several with an index; PyTorch's answers stay where they are.
+            if (name.ends_with(".json") || name.starts_with("model")) && !name.starts_with("golden") {
+                fs::copy(&path, folder.join(name)).with_context(|| path.display().to_string())?;
+            }
         }
         let read = |name: &str| -> Result<Value> {
             let path = folder.join(name);

@@ -71,29 +71,26 @@ def decode(model, inputs):
 @torch.no_grad()
 def ask(model, inputs):
     """PyTorch's answers, under the names and shapes of README.md's table."""
+    answers = {**inputs, **forced_numbers(model, inputs), **decode(model, inputs)}
+    return {name: tensor.contiguous() for name, tensor in answers.items()}
+
+
+def forced_numbers(model, inputs):
+    """Hidden states, logits and attentions on the given targets."""
     source = {name: inputs[name] for name in ("input_ids", "attention_mask", "decoder_input_ids")}
     forced = model(**source, output_attentions=True)
-    answers = {
-        **inputs,
+    return {
         "encoder_last_hidden_state": forced.encoder_last_hidden_state,
         "logits": forced.logits,
         "cross_attentions": torch.stack(forced.cross_attentions),
-        **decode(model, inputs),
     }
-    return {name: tensor.contiguous() for name, tensor in answers.items()}
 
 
 @torch.no_grad()
 def ask_in_double(model, inputs):
     """The numbers of `ask` once more, computed in float64 from the same f32 weights and tables: what PyTorch's f32 rounds."""
-    source = {name: inputs[name] for name in ("input_ids", "attention_mask", "decoder_input_ids")}
     with StayDouble():
-        forced = copy.deepcopy(model).double()(**source, output_attentions=True)
-    answers = {
-        "encoder_last_hidden_state": forced.encoder_last_hidden_state,
-        "logits": forced.logits,
-        "cross_attentions": torch.stack(forced.cross_attentions),
-    }
+        answers = forced_numbers(copy.deepcopy(model).double(), inputs)
     return {name: tensor.contiguous() for name, tensor in answers.items()}
 
 

@@ -12,7 +12,7 @@ use tokenizers::AddedToken;
 use super::{Classic, Subwords, Vocabulary, is_python_space};
 use crate::codes;
 use crate::error::Result;
-use crate::folder::settings::{Settings, Special, Specials};
+use crate::folder::settings::{BART_SPECIALS, Settings, Special, Specials};
 use crate::sentencepiece::{SPACE, SentencePiece};
 
 /// fairseq's first tokens; the model's own first three are `<unk> <s> </s>`.
@@ -32,21 +32,10 @@ impl PlBart {
     pub(crate) fn open(folder: &Path, settings: &Settings) -> Result<(Classic, Specials)> {
         let codes = Self::codes(settings)?;
         let languages: Vec<String> = codes.iter().map(|code| Self::token(code)).collect();
-        let mut specials = settings.specials(
-            &[
-                ("bos_token", "<s>"),
-                ("eos_token", "</s>"),
-                ("unk_token", "<unk>"),
-                ("sep_token", "</s>"),
-                ("pad_token", "<pad>"),
-                ("cls_token", "<s>"),
-                ("mask_token", "<mask>"),
-            ],
-            |name, text| match name {
-                "mask_token" => Special::Token(AddedToken::from(text, false).lstrip(true)),
-                _ => Special::Text(text),
-            },
-        )?;
+        let mut specials = settings.specials(&BART_SPECIALS, |name, text| match name {
+            "mask_token" => Special::Token(AddedToken::from(text, false).lstrip(true)),
+            _ => Special::Text(text),
+        })?;
         let others = std::mem::take(&mut specials.additional);
         specials.additional = languages.iter().cloned().map(Special::Text).collect();
         specials

@@ -11,21 +11,11 @@ use super::{add_tokens, guard};
 use crate::classic::Vocabulary;
 use crate::error::Result;
 use crate::folder::merges::{self, OddLines};
-use crate::folder::settings::{Settings, Special};
-
-const SPECIALS: [(&str, &str); 7] = [
-    ("bos_token", "<s>"),
-    ("eos_token", "</s>"),
-    ("unk_token", "<unk>"),
-    ("sep_token", "</s>"),
-    ("pad_token", "<pad>"),
-    ("cls_token", "<s>"),
-    ("mask_token", "<mask>"),
-];
+use crate::folder::settings::{BART_SPECIALS, Settings, Special};
 
 /// BART, LED, MVP, Blenderbot: they differ in their templates and in `normalizes_mask`.
 pub(crate) fn open(folder: &Path, settings: &Settings, normalizes_mask: bool) -> Result<Converted> {
-    let specials = settings.specials(&SPECIALS, |name, text| {
+    let specials = settings.specials(&BART_SPECIALS, |name, text| {
         let token = AddedToken::from(text, false);
         Special::Token(match name {
             "mask_token" => token.lstrip(true).normalized(normalizes_mask),

@@ -12,6 +12,17 @@ use tokenizers::AddedToken;
 use crate::error::{Cause, Result};
 use crate::tokenizer_file::{self, TOKENIZER_CONFIG};
 
+/// The special tokens of BART's tokenizer and of those made after it.
+pub(crate) const BART_SPECIALS: [(&str, &str); 7] = [
+    ("bos_token", "<s>"),
+    ("eos_token", "</s>"),
+    ("unk_token", "<unk>"),
+    ("sep_token", "</s>"),
+    ("pad_token", "<pad>"),
+    ("cls_token", "<s>"),
+    ("mask_token", "<mask>"),
+];
+
 /// The special tokens that have a name, in transformers' order.
 pub(crate) const NAMED: [&str; 7] = ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 const ADDITIONAL: &str = "additional_special_tokens";

@@ -1,7 +1,8 @@
 //! Where the evaluators meet: one [`Session`] trait over the reference evaluator, tract and ONNX Runtime.
 //!
 //! [`Runtime::load`] makes a [`Session`] from a [`Source`]: a [`Program`] in memory (the reference evaluates it) or an
-//! exported ONNX file (tract and ONNX Runtime execute it). Values pass from call to call without a visit to the host:
+//! exported ONNX file (tract and ONNX Runtime execute it). Sessions of one [`Loaded`] source run at the same time in several
+//! threads and have its weights in common. Values pass from call to call without a visit to the host:
 //! what one [`Session::run`] returns may be given to the next as it is.
 //!
 //! This crate knows no text and no Transformer.
@@ -31,6 +32,7 @@ pub use value::{Held, Value, Values};
 use cognate_graph::Program;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What a session executes.
 #[derive(Clone, Debug)]
@@ -76,6 +78,8 @@ pub struct Options {
     pub device: Device,
     /// Threads that one operation may use at most; the runtime's own choice if `None`. tract and the reference use one.
     pub threads: Option<NonZeroUsize>,
+    /// Sessions that run at the same time, each on so many threads; one if `None`.
+    pub workers: Option<NonZeroUsize>,
 }
 
 /// An engine that executes graphs.
@@ -83,11 +87,25 @@ pub trait Runtime {
     /// The engine's short name, as the command line takes it: `reference`, `tract`, `ort`.
     fn name(&self) -> &'static str;
 
-    /// Prepares `source` for running.
+    /// Prepares `source` for any number of sessions.
     ///
     /// # Errors
     /// If the engine cannot read or execute the source, or has no such device.
-    fn load(&self, source: &Source, options: &Options) -> Result<Box<dyn Session>>;
+    fn read(&self, source: &Source, options: &Options) -> Result<Arc<dyn Loaded>>;
+
+    /// Prepares `source` for running.
+    ///
+    /// # Errors
+    /// As [`Runtime::read`].
+    fn load(&self, source: &Source, options: &Options) -> Result<Box<dyn Session>> {
+        Ok(self.read(source, options)?.session())
+    }
+}
+
+/// A source that an engine has read, with its weights.
+pub trait Loaded: Send + Sync {
+    /// A session, which takes no memory for weights. Those of one source may run at the same time.
+    fn session(self: Arc<Self>) -> Box<dyn Session>;
 }
 
 /// One loaded graph.

@@ -8,8 +8,8 @@ mod placement;
 mod session;
 
 use self::library::{Found, Library, Places};
-use self::session::OrtSession;
-use crate::{Device, Error, ErrorKind, Options, Result, Runtime, Session, Source, Values};
+use self::session::Shared;
+use crate::{Device, Error, ErrorKind, Loaded, Options, Result, Runtime, Source, Values};
 use ::ort::environment::{Environment, EnvironmentBuilder};
 use ::ort::ep::{CUDA, ExecutionProvider};
 use ::ort::logging::LogLevel;
@@ -127,8 +127,8 @@ impl Runtime for Ort {
         "ort"
     }
 
-    fn load(&self, source: &Source, options: &Options) -> Result<Box<dyn Session>> {
+    fn read(&self, source: &Source, options: &Options) -> Result<Arc<dyn Loaded>> {
         let path = source.onnx_file(self.name())?;
-        Ok(Box::new(OrtSession::load(self, path, options, None)?))
+        Ok(Arc::new(Shared::load(self, path, options, None)?))
     }
 }

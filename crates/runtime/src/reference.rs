@@ -1,9 +1,10 @@
 //! The reference evaluator as a runtime: the oracle that the others are measured against.
 
-use crate::{Device, Error, ErrorKind, Options, Result, Runtime, Session, Source, Value, Values};
+use crate::{Device, Error, ErrorKind, Loaded, Options, Result, Runtime, Session, Source, Value, Values};
 use cognate_eval::{Evaluator, Float, Value as Computed};
 use cognate_graph::{Node, Program};
 use ndarray::{ArcArray, ArrayD, IxDyn};
+use std::sync::Arc;
 
 /// Evaluates graphs in memory; refuses ONNX files. Single-threaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,19 +20,30 @@ impl Runtime for Reference {
         "reference"
     }
 
-    fn load(&self, source: &Source, options: &Options) -> Result<Box<dyn Session>> {
+    fn read(&self, source: &Source, options: &Options) -> Result<Arc<dyn Loaded>> {
         if options.device != Device::Cpu {
             return Err(Error::new(ErrorKind::Unavailable, self.name(), "evaluates on the processor only; leave out `--device cuda`"));
         }
         match source {
-            Source::Graph(program) => Ok(match self {
-                Reference::F32 => Box::new(Evaluation::<f32>::new(program, "reference evaluator, f32")),
-                Reference::F64 => Box::new(Evaluation::<f64>::new(program, "reference evaluator, f64")),
-            }),
+            Source::Graph(program) => Ok(Arc::new(Evaluated { program: program.clone(), precision: *self })),
             Source::Onnx(path) => {
                 let message = "the reference evaluates graphs, not ONNX files; give the checkpoint, or choose tract or ort";
                 Err(Error::new(ErrorKind::Load, path.display(), message))
             }
+        }
+    }
+}
+
+struct Evaluated {
+    program: Program,
+    precision: Reference,
+}
+
+impl Loaded for Evaluated {
+    fn session(self: Arc<Self>) -> Box<dyn Session> {
+        match self.precision {
+            Reference::F32 => Box::new(Evaluation::<f32>::new(&self.program, "reference evaluator, f32")),
+            Reference::F64 => Box::new(Evaluation::<f64>::new(&self.program, "reference evaluator, f64")),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! `present` given back as `past` is not copied. tract answers some files by a panic; here that is an error.
 
 use crate::signature::{Axis, Element, Given, Input, Signature};
-use crate::{Device, Error, ErrorKind, Held, Options, Result, Runtime, Session, Source, Value, Values};
+use crate::{Device, Error, ErrorKind, Held, Loaded, Options, Result, Runtime, Session, Source, Value, Values};
 use cognate_graph::f16;
 use ndarray::ArrayD;
 use std::any::Any;
@@ -31,29 +31,35 @@ impl Runtime for Tract {
         "tract"
     }
 
-    fn load(&self, source: &Source, options: &Options) -> Result<Box<dyn Session>> {
+    fn read(&self, source: &Source, options: &Options) -> Result<Arc<dyn Loaded>> {
         if options.device != Device::Cpu {
             let message = "runs on the processor only; for `--device cuda` choose ort, or leave out the device";
             return Err(Error::new(ErrorKind::Unavailable, self.name(), message));
         }
         let path = source.onnx_file(self.name())?;
         let place = path.display().to_string();
-        let loaded = guarded(|| Loaded::read(path));
-        let Loaded { signature, plan } =
-            loaded.map_err(|reason| Error::new(ErrorKind::Load, place, format!("{ENGINE} cannot load it: {reason}")))?;
-        Ok(Box::new(TractSession { signature, plan }))
+        let planned = guarded(|| Planned::read(path));
+        let planned = planned.map_err(|reason| Error::new(ErrorKind::Load, place, format!("{ENGINE} cannot load it: {reason}")))?;
+        Ok(Arc::new(planned))
     }
 }
 
 /// The property `cognate.axis.NAME` holds the true size of the axis NAME.
 const AXIS_PROPERTY: &str = "cognate.axis.";
 
-struct Loaded {
+/// A file as tract is to run it, weights included.
+struct Planned {
     signature: Signature,
     plan: Arc<TypedSimplePlan>,
 }
 
-impl Loaded {
+impl Loaded for Planned {
+    fn session(self: Arc<Self>) -> Box<dyn Session> {
+        Box::new(TractSession { planned: self })
+    }
+}
+
+impl Planned {
     fn read(path: &Path) -> TractResult<Self> {
         let onnx = tract_onnx::onnx();
         let mut proto = onnx.proto_model_for_path(path)?;
@@ -151,8 +157,7 @@ fn element_name(element: DatumType) -> Element {
 }
 
 struct TractSession {
-    signature: Signature,
-    plan: Arc<TypedSimplePlan>,
+    planned: Arc<Planned>,
 }
 
 impl Session for TractSession {
@@ -161,22 +166,21 @@ impl Session for TractSession {
     }
 
     fn inputs(&self) -> &[String] {
-        self.signature.input_names()
+        self.planned.signature.input_names()
     }
 
     fn outputs(&self) -> &[String] {
-        self.signature.output_names()
+        self.planned.signature.output_names()
     }
 
     fn run(&mut self, inputs: &Values) -> Result<Values> {
-        let given: Vec<(&str, TValue)> = inputs
-            .iter()
-            .map(|(name, value)| Ok((name, given(tensor(value)?, self.signature.takes_half(name))?)))
-            .collect::<Result<_>>()?;
-        let given: TVec<TValue> = self.signature.arrange(given)?.into_iter().collect();
-        let outputs = guarded(|| self.plan.run(given)?.into_iter().map(TractTensor::new).collect::<TractResult<Vec<_>>>());
-        let outputs = outputs.map_err(|reason| Error::new(ErrorKind::Run, self.signature.place(), format!("{ENGINE} failed: {reason}")))?;
-        let names = self.signature.output_names().iter();
+        let Planned { signature, plan } = &*self.planned;
+        let given: Vec<(&str, TValue)> =
+            inputs.iter().map(|(name, value)| Ok((name, given(tensor(value)?, signature.takes_half(name))?))).collect::<Result<_>>()?;
+        let given: TVec<TValue> = signature.arrange(given)?.into_iter().collect();
+        let outputs = guarded(|| plan.run(given)?.into_iter().map(TractTensor::new).collect::<TractResult<Vec<_>>>());
+        let outputs = outputs.map_err(|reason| Error::new(ErrorKind::Run, signature.place(), format!("{ENGINE} failed: {reason}")))?;
+        let names = signature.output_names().iter();
         Ok(names.zip(outputs).map(|(name, output)| (name.as_str(), Value::Held(Arc::new(output)))).collect())
     }
 }
@@ -304,10 +308,10 @@ mod tests {
         let program = Program::new(builder.finish().expect("a legal graph"), weights).expect("weights that fit");
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         std::fs::write(file.path(), to_onnx_bytes(&program, &Metadata::default()).expect("an export")).expect("written");
-        let loaded = Loaded::read(file.path()).expect("a legal file");
-        let model = loaded.plan.model();
+        let planned = Planned::read(file.path()).expect("a legal file");
+        let model = planned.plan.model();
         let packs_a_constant = |node: &&TypedNode| node.op_is::<OptMatMulPack>() && model.node(node.inputs[0].node).op_is::<Const>();
-        let late: Vec<_> = loaded.plan.order_without_consts().iter().map(|&id| model.node(id)).filter(packs_a_constant).collect();
+        let late: Vec<_> = planned.plan.order_without_consts().iter().map(|&id| model.node(id)).filter(packs_a_constant).collect();
         assert!(late.is_empty(), "packed at every run: {late:?}");
     }
 

@@ -72,7 +72,7 @@ impl Translator {
         if runtime.name() != "ort" && options.threads.is_some_and(|threads| threads.get() > 1) {
             messages::warning(format_args!("--threads: {} runs on one thread; only ort uses more", runtime.name()));
         }
-        let load = Load { device: options.device, threads: options.threads };
+        let load = Load { device: options.device, threads: options.threads, ..Load::default() };
         let layout = layout::of(folder).filter(|_| matches!(source, ModelSource::Exported(_))).unwrap_or_default();
         let [encoder, decoder] = graphs.map(|graph| runtime.load(&graph, &load));
         let decoder = decoder_of(layout, [encoder?, decoder?], &config, settings.pad_token)?;

@@ -4,11 +4,12 @@
 //! node that ran.
 
 use crate::ort::Ort;
-use crate::ort::session::OrtSession;
-use crate::{Error, ErrorKind, Options, Result, Session, Values};
+use crate::ort::session::Shared;
+use crate::{Error, ErrorKind, Loaded, Options, Result, Values};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{env, fs, process};
 
@@ -17,10 +18,10 @@ pub(super) fn count(ort: &Ort, path: &Path, options: &Options, inputs: &Values) 
     static PROFILES: AtomicUsize = AtomicUsize::new(0);
     let number = PROFILES.fetch_add(1, Ordering::Relaxed);
     let beginning = env::temp_dir().join(format!("cognate-profile-{}-{number}", process::id()));
-    let mut session = OrtSession::load(ort, path, options, Some(&beginning))?;
-    let run = session.run(inputs);
+    let shared = Arc::new(Shared::load(ort, path, options, Some(&beginning))?);
+    let run = shared.clone().session().run(inputs);
     // The file is there, and is to go, even if the run failed.
-    let profile = session.end_profile()?;
+    let profile = shared.end_profile()?;
     let text = fs::read(&profile);
     // Best effort: a file left in the temporary folder harms nobody.
     let _ = fs::remove_file(&profile);

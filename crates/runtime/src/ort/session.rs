@@ -1,30 +1,49 @@
 //! One file loaded by ONNX Runtime, and the tensors that it keeps.
 //!
+//! ONNX Runtime's own session is one for all sessions of a file. It holds the weights in the order that products read, which
+//! separate ones would hold once more each: 148 MB a session for the decoder of the base shape, and 0.25 s.
+//!
 //! What a run returns stays where it was computed, in the processor's memory or in the GPU's, shared by reference count: a
 //! `present` given back as `past` is not copied. It comes to the host when asked for.
 
 use crate::ort::Ort;
 use crate::signature::{Axis, Element, Given, Input, Signature};
-use crate::{Device, Error, ErrorKind, Held, Options, Result, Session, Value, Values};
+use crate::{Device, Error, ErrorKind, Held, Loaded, Options, Result, Session, Value, Values};
 use ::ort::ep::CUDA;
 use ::ort::memory::{AllocationDevice, AllocatorType, MemoryInfo, MemoryType};
-use ::ort::session::{Session as Engine, SessionInputValue, builder::SessionBuilder};
+use ::ort::session::{Session as Engine, SessionInputValue, SharedSessionInner, builder::SessionBuilder};
 use ::ort::value::{DynTensor, DynTensorValueType, DynValue, Outlet, PrimitiveTensorElementType, TensorElementType, TensorRef, ValueType};
+use ::ort::{AsPointer, sys::OrtValue};
 use cognate_graph::f16;
 use ndarray::ArrayD;
 use std::any::Any;
+use std::ffi::{CString, c_char};
 use std::fmt::{Debug, Display};
+use std::num::NonZeroUsize;
 use std::path::Path;
-use std::sync::Arc;
+use std::ptr::{self, NonNull};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub(super) struct OrtSession {
-    session: Engine,
+/// What the sessions of a file have in common.
+pub(super) struct Shared {
+    /// A GPU runs one call at a time.
+    session: Mutex<Engine>,
+    /// What `session` stands for, for calls on the processor, of which many may run at a time.
+    inner: Arc<SharedSessionInner>,
     signature: Signature,
+    /// The names of inputs and outputs, as the library takes them.
+    names: [Vec<CString>; 2],
     engine: String,
     device: Device,
 }
 
-impl OrtSession {
+impl Loaded for Shared {
+    fn session(self: Arc<Self>) -> Box<dyn Session> {
+        Box::new(OrtSession { shared: self })
+    }
+}
+
+impl Shared {
     /// Loads the file at `path`; with `profile`, ONNX Runtime writes its profile to a file of that beginning.
     pub(super) fn load(ort: &Ort, path: &Path, options: &Options, profile: Option<&Path>) -> Result<Self> {
         let place = path.display().to_string();
@@ -42,23 +61,55 @@ impl OrtSession {
         let session = builder.commit_from_file(path).map_err(wrong)?;
         let outputs = session.outputs().iter().map(|output| output.name().to_string()).collect();
         let signature = Signature::new(place, session.inputs().iter().map(input).collect(), outputs);
-        Ok(Self { session, signature, engine, device: options.device })
+        let c_names = |names: &[String]| names.iter().map(|name| CString::new(name.as_str())).collect::<Result<Vec<_>, _>>();
+        let names = c_names(signature.input_names()).and_then(|inputs| Ok([inputs, c_names(signature.output_names())?]));
+        let names = names.map_err(|error| Error::new(ErrorKind::Load, signature.place(), format!("a name with a zero in it: {error}")))?;
+        Ok(Self { inner: session.inner(), session: Mutex::new(session), signature, names, engine, device: options.device })
     }
 
-    /// Ends the profile that [`OrtSession::load`] began, and gives the file's path.
-    pub(super) fn end_profile(&mut self) -> Result<String> {
-        self.session.end_profiling().map_err(|error| Error::new(ErrorKind::Run, self.signature.place(), error))
+    /// Ends the profile that [`Shared::load`] began, and gives the file's path.
+    pub(super) fn end_profile(&self) -> Result<String> {
+        self.alone().end_profiling().map_err(|error| Error::new(ErrorKind::Run, self.signature.place(), error))
     }
 
-    fn run_on_host(&mut self, inputs: Vec<SessionInputValue<'_>>) -> ::ort::Result<Values> {
-        let names = self.signature.input_names().iter().map(String::as_str);
-        let outputs = self.session.run(names.zip(inputs).collect::<Vec<_>>())?;
-        outputs.into_iter().map(held).collect()
+    /// A panic leaves the session as it was: it is the library's.
+    fn alone(&self) -> MutexGuard<'_, Engine> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run_on_gpu(&mut self, inputs: Vec<SessionInputValue<'_>>) -> ::ort::Result<Values> {
+    /// Runs beside other calls. The crate's own `run` asks for the session alone, because some execution providers need that;
+    /// the processor's does not.
+    fn run_on_host(&self, inputs: &[SessionInputValue<'_>]) -> ::ort::Result<Values> {
+        let [input_names, output_names] = self.names.each_ref().map(|names| names.iter().map(|name| name.as_ptr()).collect::<Vec<_>>());
+        let given: Vec<*const OrtValue> = inputs.iter().map(|value| value.ptr()).collect();
+        let mut outputs: Vec<*mut OrtValue> = vec![ptr::null_mut(); output_names.len()];
+        assert_eq!(given.len(), input_names.len(), "a value for each input");
+        let names = |names: &[*const c_char]| (names.as_ptr(), names.len());
+        let ((input_names, n_inputs), (output_names, n_outputs)) = (names(&input_names), names(&output_names));
+        // SAFETY: the session lives as long as `self`, and `Run` of ONNX Runtime's C interface may be called by many threads at
+        // a time, which its processor's provider supports; names and inputs are as many as said and live through the call;
+        // null is the default of the options, and in an output asks for a new value.
+        let status = unsafe {
+            let session = self.inner.ptr().cast_mut();
+            (::ort::api().Run)(session, ptr::null(), input_names, given.as_ptr(), n_inputs, output_names, n_outputs, outputs.as_mut_ptr())
+        };
+        // SAFETY: the status is that of the call.
+        unsafe { ::ort::Error::result_from_status(status) }?;
+        let session = self.alone();
+        let outputs = outputs.into_iter().map(|output| {
+            let output = NonNull::new(output).ok_or_else(|| ::ort::Error::new("an output has no value"))?;
+            // SAFETY: the library gives this value to the caller, made by the session's allocator.
+            Ok(unsafe { DynValue::from_ptr(output, Some(session.allocator())) })
+        });
+        let outputs = outputs.collect::<::ort::Result<Vec<_>>>()?;
+        drop(session);
+        self.signature.output_names().iter().zip(outputs).map(|(name, value)| held((name, value))).collect()
+    }
+
+    fn run_on_gpu(&self, inputs: Vec<SessionInputValue<'_>>) -> ::ort::Result<Values> {
+        let mut session = self.alone();
         // A binding of its own for each run: outputs of a binding run again are written over those of the run before.
-        let mut binding = self.session.create_binding()?;
+        let mut binding = session.create_binding()?;
         for (name, value) in self.signature.input_names().iter().zip(&inputs) {
             binding.bind_input(name, value)?;
         }
@@ -67,7 +118,7 @@ impl OrtSession {
             binding.bind_output_to_device(name, &gpu)?;
         }
         binding.synchronize_inputs()?;
-        let outputs = self.session.run_binding(&binding)?;
+        let outputs = session.run_binding(&binding)?;
         outputs.into_iter().map(held).collect()
     }
 }
@@ -83,7 +134,9 @@ fn builder(ort: &Ort, options: &Options, profile: Option<&Path>) -> ::ort::Resul
     // A pattern is planned and kept for each combination of sizes; a decoder's past has another at every step (5% slower).
     let mut builder = Engine::builder(&ort.environment)?.with_memory_pattern(false)?;
     if let Some(threads) = options.threads {
-        builder = builder.with_intra_threads(threads.get())?;
+        // Callers compute too: of a pool of one, nothing is left beside them.
+        let workers = options.workers.map_or(1, NonZeroUsize::get);
+        builder = builder.with_intra_threads(workers * (threads.get() - 1) + 1)?;
     }
     if let Some(profile) = profile {
         builder = builder.with_profiling(profile)?;
@@ -114,28 +167,33 @@ fn one_line(error: &impl Display) -> String {
     error.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+struct OrtSession {
+    shared: Arc<Shared>,
+}
+
 impl Session for OrtSession {
     fn engine(&self) -> &str {
-        &self.engine
+        &self.shared.engine
     }
 
     fn inputs(&self) -> &[String] {
-        self.signature.input_names()
+        self.shared.signature.input_names()
     }
 
     fn outputs(&self) -> &[String] {
-        self.signature.output_names()
+        self.shared.signature.output_names()
     }
 
     fn run(&mut self, inputs: &Values) -> Result<Values> {
-        let given = inputs.iter().map(|(name, value)| Ok((name, given(value, self.device, self.signature.takes_half(name))?)));
+        let Shared { signature, engine, device, .. } = &*self.shared;
+        let given = inputs.iter().map(|(name, value)| Ok((name, given(value, *device, signature.takes_half(name))?)));
         let given = given.collect::<Result<Vec<_>>>()?;
-        let arranged = self.signature.arrange(given)?;
-        let outputs = match self.device {
-            Device::Cpu => self.run_on_host(arranged),
-            Device::Cuda => self.run_on_gpu(arranged),
+        let arranged = signature.arrange(given)?;
+        let outputs = match device {
+            Device::Cpu => self.shared.run_on_host(&arranged),
+            Device::Cuda => self.shared.run_on_gpu(arranged),
         };
-        outputs.map_err(|error| Error::new(ErrorKind::Run, self.signature.place(), format!("{} failed: {}", self.engine, one_line(&error))))
+        outputs.map_err(|error| Error::new(ErrorKind::Run, signature.place(), format!("{engine} failed: {}", one_line(&error))))
     }
 }
 
@@ -217,7 +275,7 @@ fn owned<'v, T: PrimitiveTensorElementType + Clone + Debug + 'static>(array: Arr
     Ok(::ort::value::Tensor::from_array(array).map_err(brought)?.into())
 }
 
-fn held((name, value): (&str, DynValue)) -> ::ort::Result<(String, Value)> {
+fn held((name, value): (impl ToString, DynValue)) -> ::ort::Result<(String, Value)> {
     let tensor = value.downcast::<DynTensorValueType>()?;
     let shape = sizes(tensor.shape());
     Ok((name.to_string(), Value::Held(Arc::new(OrtTensor { tensor, shape }))))

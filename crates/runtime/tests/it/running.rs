@@ -4,6 +4,7 @@ use crate::example::{Exported, WIDTH, engines, inputs, no_past, program, relativ
 use cognate_runtime::{Options, Reference, Runtime, Session, Source, Value, Values};
 use ndarray::{ArrayD, IxDyn};
 use std::num::NonZeroUsize;
+use std::thread;
 
 /// Three calls: no past, a past of one, a past of three; the second and third take what the one before gave.
 const STEPS: [[&[i64]; 2]; 3] = [[&[1], &[2]], [&[3, 4], &[5, 6]], [&[7], &[9]]];
@@ -70,6 +71,34 @@ fn threads_do_not_change_the_numbers_beyond_rounding() {
         let mut session = engine.load(&exported.source(), &options).expect("a legal file");
         let found = steps(&mut *session)[2].get("y").expect("an output").to_f64().expect("floats");
         assert!(relative_error(&found, &wanted()[2].get("y").expect("an output").to_f64().expect("floats")) <= 1e-5);
+    }
+}
+
+#[test]
+fn sessions_of_one_source_run_at_the_same_time() {
+    let exported = Exported::new();
+    let mut sources: Vec<_> = engines().into_iter().map(|engine| (engine, exported.source())).collect();
+    sources.push((Box::new(Reference::F32), Source::Graph(program())));
+    for (engine, source) in sources {
+        for threads in [1, 2] {
+            let options = Options { threads: NonZeroUsize::new(threads), workers: NonZeroUsize::new(4), ..Options::default() };
+            let loaded = engine.read(&source, &options).expect("a legal source");
+            let worker = || {
+                let mut session = loaded.clone().session();
+                (0..50)
+                    .flat_map(|_| steps(&mut *session))
+                    .map(|outputs| outputs.get("y").expect("an output").to_f64().expect("floats"))
+                    .collect()
+            };
+            let found: Vec<Vec<_>> = thread::scope(|scope| {
+                let workers: Vec<_> = (0..4).map(|_| scope.spawn(worker)).collect();
+                workers.into_iter().map(|worker| worker.join().expect("no panic")).collect()
+            });
+            let wanted: Vec<_> = wanted().iter().map(|values| values.get("y").expect("an output").to_f64().expect("floats")).collect();
+            for (found, wanted) in found.iter().flat_map(|found| found.iter().zip(wanted.iter().cycle())) {
+                assert!(relative_error(found, wanted) <= 1e-5, "{} on {threads} threads", engine.name());
+            }
+        }
     }
 }
 

@@ -27,7 +27,8 @@ fn report(folder: &Path, model: &Model) -> Report {
 fn report_on(device: Device, folder: &Path, model: &Model) -> Report {
     let settings = Settings::from_json(model.config_json(), None, model.config()).unwrap();
     let subject = Subject { folder, layout: Layout::Cognate, model, settings, sentences: Vec::new(), seed: 1, tolerance: CLOSE };
-    let runtimes: Vec<_> = available(device).unwrap().into_iter().map(|runtime| (runtime, Options { device, threads: None })).collect();
+    let runtimes: Vec<_> =
+        available(device).unwrap().into_iter().map(|runtime| (runtime, Options { device, ..Options::default() })).collect();
     verify(&subject, &runtimes, |_| {}).unwrap()
 }
 
@@ -101,7 +102,7 @@ fn cuda_agrees_and_runs_on_the_gpu() {
         eprintln!("{report}");
         let ids = [("input_ids", ndarray::array![[4, 5, 6, 0]]), ("attention_mask", ndarray::array![[1, 1, 1, 1]])];
         let inputs = ids.into_iter().map(|(name, ids)| (name, ids.into_dyn())).collect();
-        let options = Options { device: Device::Cuda, threads: None };
+        let options = Options { device: Device::Cuda, ..Options::default() };
         let nodes = ort.placement(&folder.path().join("encoder.onnx"), &options, &inputs).unwrap();
         eprintln!("nodes by provider: {nodes:?}");
         let (on_gpu, all) = (nodes.get("CUDAExecutionProvider").copied().unwrap_or(0), nodes.values().sum::<usize>());

@@ -4,8 +4,9 @@
 //! `log-probability / length^length_penalty`, where the length counts new tokens with the end token. Of the `2·num_beams`
 //! best continuations those that end may finish (if they are among the first `num_beams`), the others run on.
 
-use crate::{Decoder, EarlyStopping, Hypothesis, Result, Settings};
-use ndarray::{Array2, ArrayView2};
+use crate::scores::{Continuation, best_continuations, log_softmax};
+use crate::{Decoder, EarlyStopping, Hypothesis, Result, Settings, rows_of};
+use ndarray::Array2;
 
 /// Stands for "cannot be chosen" among log-probabilities, as transformers has it.
 const NEVER: f32 = -1e9;
@@ -34,15 +35,16 @@ pub(crate) fn beam_search(decoder: &mut dyn Decoder, sources: &[Vec<i64>], setti
     let mut parents: Option<Array2<usize>> = None;
     for step in 0..settings.max_new_tokens {
         let mut logits = decoder.advance(parents.as_ref(), &tokens)?;
+        let n_rows = rows.len();
         let mut chosen = Vec::new();
         let mut kept = Vec::new();
         for (row, (_, sentence)) in rows.iter_mut().enumerate() {
-            let mut scores = logits.index_axis_mut(ndarray::Axis(0), row);
-            for mut scores in scores.rows_mut() {
-                log_softmax(&mut scores);
-                settings.constrain(step, &mut scores);
+            let scores = rows_of(&mut logits, row);
+            for scores in scores.chunks_exact_mut(scores.len() / beams) {
+                log_softmax(scores);
+                settings.constrain(step, scores);
             }
-            let continuations = sentence.advance(scores.view(), step, settings);
+            let continuations = sentence.advance(scores, step, settings);
             if !sentence.is_done(step, settings) {
                 kept.push(row);
                 chosen.push(continuations);
@@ -56,7 +58,7 @@ pub(crate) fn beam_search(decoder: &mut dyn Decoder, sources: &[Vec<i64>], setti
                 best[index] = sentence.finished.into_iter().next();
             }
         }
-        let done = rest.len() < logits.len_of(ndarray::Axis(0));
+        let done = kept.len() < n_rows;
         rows = rest;
         if rows.is_empty() {
             break;
@@ -78,16 +80,17 @@ impl Sentence {
     }
 
     /// Takes the log-probabilities `[beams, vocab]` of new token number `step`; returns parent and token of each beam.
-    fn advance(&mut self, log_probabilities: ArrayView2<'_, f32>, step: usize, settings: &Settings) -> Vec<(usize, i64)> {
+    fn advance(&mut self, log_probabilities: &[f32], step: usize, settings: &Settings) -> Vec<(usize, i64)> {
         let beams = settings.num_beams;
         let candidates = (1 + settings.eos_tokens.len()).max(2) * beams;
-        let continuations = self.best(log_probabilities, candidates);
+        let so_far: Vec<_> = self.running.iter().map(|running| running.log_probability).collect();
+        let continuations = best_continuations(log_probabilities, &so_far, candidates);
         let is_last = step + 1 == settings.max_new_tokens;
         let length = (step + 1) as f32;
         let closed = settings.early_stopping == EarlyStopping::Full && self.finished.len() == beams;
         let improvable = self.can_improve(step, settings);
         let mut running = Vec::new();
-        for (rank, &(parent, token, log_probability)) in continuations.iter().enumerate() {
+        for (rank, &Continuation { parent, token, score: log_probability }) in continuations.iter().enumerate() {
             let ends = settings.eos_tokens.contains(&token);
             if !ends && !is_last {
                 running.push((parent, token, log_probability));
@@ -118,24 +121,6 @@ impl Sentence {
         choices
     }
 
-    /// The best continuations over all beams: parent, token, log-probability.
-    fn best(&self, log_probabilities: ArrayView2<'_, f32>, count: usize) -> Vec<(usize, i64, f32)> {
-        let mut best: Vec<(usize, i64, f32)> = Vec::with_capacity(count + 1);
-        for (parent, row) in log_probabilities.outer_iter().enumerate() {
-            let so_far = self.running[parent].log_probability;
-            for (token, &log_probability) in row.iter().enumerate() {
-                let score = so_far + log_probability;
-                if best.len() == count && best.last().is_some_and(|last| score <= last.2) {
-                    continue;
-                }
-                let place = best.partition_point(|other| other.2 >= score);
-                best.insert(place, (parent, token as i64, score));
-                best.truncate(count);
-            }
-        }
-        best
-    }
-
     /// Whether the best running hypothesis may still beat the worst finished one, judged before new token number `step`.
     fn can_improve(&self, step: usize, settings: &Settings) -> bool {
         let (Some(running), true) = (self.running.first(), self.finished.len() == settings.num_beams) else { return true };
@@ -151,12 +136,4 @@ impl Sentence {
         let full = settings.early_stopping == EarlyStopping::Full && self.finished.len() == settings.num_beams;
         self.running.is_empty() || full || !self.can_improve(step + 1, settings)
     }
-}
-
-/// `x - log Σ exp(x)`, in place.
-fn log_softmax(scores: &mut ndarray::ArrayViewMut1<'_, f32>) {
-    let largest = scores.fold(f32::NEG_INFINITY, |largest, &x| largest.max(x));
-    let sum: f32 = scores.iter().map(|x| (x - largest).exp()).sum();
-    let log_sum = largest + sum.ln();
-    scores.mapv_inplace(|x| x - log_sum);
 }

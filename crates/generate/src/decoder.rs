@@ -3,7 +3,7 @@
 use crate::error::Cause;
 use crate::{Error, Result};
 use cognate_runtime::{Session, Value, Values};
-use ndarray::{Array2, Array3, Array5, ArrayD, Axis, Ix4};
+use ndarray::{Array2, Array3, Array5, ArrayD, ArrayViewMut3, Axis};
 
 /// Scores for the next tokens of a batch of sentences with some beams each.
 pub trait Decoder {
@@ -16,12 +16,13 @@ pub trait Decoder {
     /// If a source is empty or the engine fails.
     fn start(&mut self, sources: &[Vec<i64>], beams: usize) -> Result<()>;
 
-    /// Appends `tokens: [batch, beams]` to hypotheses and returns the logits `[batch, beams, vocab]` of what comes next.
+    /// Appends `tokens: [batch, beams]` to hypotheses and returns the logits `[batch, beams, vocab]` of what comes next, in
+    /// row-major order. The caller may overwrite them; they are good until the next call.
     /// Beam `b` of sentence `s` goes on from that sentence's beam `parents[s, b]`; all from themselves if `None`.
     ///
     /// # Errors
     /// If the engine fails.
-    fn advance(&mut self, parents: Option<&Array2<usize>>, tokens: &Array2<i64>) -> Result<Array3<f32>>;
+    fn advance(&mut self, parents: Option<&Array2<usize>>, tokens: &Array2<i64>) -> Result<ArrayViewMut3<'_, f32>>;
 
     /// Keeps only the given sentences of the batch, in that order.
     ///
@@ -39,6 +40,8 @@ pub struct SessionDecoder {
     past: Vec<(String, String)>,
     /// The inputs of the next step but for the tokens.
     state: Values,
+    /// Those of the last step.
+    logits: Array3<f32>,
 }
 
 impl SessionDecoder {
@@ -68,15 +71,23 @@ impl SessionDecoder {
                 return Err(layout("encoder", &format!("an output {input}, which the decoder reads"), encoder.outputs()).into());
             }
         }
-        Ok(Self { encoder, decoder, pad_token, past, state: Values::new() })
+        Ok(Self { encoder, decoder, pad_token, past, state: Values::new(), logits: Array3::default((0, 0, 0)) })
     }
 
-    /// Applies `change` to every past tensor, on the host.
-    fn change_past(&mut self, change: impl Fn(ArrayD<f32>) -> ArrayD<f32>) -> Result<()> {
+    /// Lets each beam have the past of its parent.
+    fn move_past(&mut self, parents: &Array2<usize>) -> Result<()> {
+        if parents.indexed_iter().all(|((_, beam), &parent)| beam == parent) {
+            return Ok(());
+        }
         for (name, _) in &self.past {
-            if let Some(value) = self.state.remove(name) {
-                self.state.insert(name, change(value.to_f32()?));
-            }
+            let Some(value) = self.state.remove(name) else { continue };
+            let moved = match value.into_host()? {
+                Value::F32(past) => moved(past, parents).into(),
+                Value::F64(past) => moved(past, parents).into(),
+                Value::I64(past) => moved(past, parents).into(),
+                held @ Value::Held(_) => held,
+            };
+            self.state.insert(name, moved);
         }
         Ok(())
     }
@@ -108,16 +119,9 @@ impl Decoder for SessionDecoder {
         Ok(())
     }
 
-    fn advance(&mut self, parents: Option<&Array2<usize>>, tokens: &Array2<i64>) -> Result<Array3<f32>> {
+    fn advance(&mut self, parents: Option<&Array2<usize>>, tokens: &Array2<i64>) -> Result<ArrayViewMut3<'_, f32>> {
         if let Some(parents) = parents {
-            self.change_past(|past| {
-                let mut moved = past.clone();
-                for ((sentence, beam), &parent) in parents.indexed_iter() {
-                    let from = past.index_axis(Axis(0), sentence);
-                    moved.index_axis_mut(Axis(0), sentence).index_axis_mut(Axis(0), beam).assign(&from.index_axis(Axis(0), parent));
-                }
-                moved
-            })?;
+            self.move_past(parents)?;
         }
         self.state.insert("input_ids", tokens.clone().insert_axis(Axis(2)).into_dyn());
         let mut outputs = self.decoder.run(&self.state)?;
@@ -126,14 +130,13 @@ impl Decoder for SessionDecoder {
             self.state.insert(past, value);
         }
         let logits = outputs.remove("logits").ok_or_else(|| missing("decoder", "logits"))?;
-        let logits = logits.to_f32()?.into_dimensionality::<Ix4>();
-        let logits = logits.map_err(|_| Cause::Layout { graph: "decoder", expected: "logits of 4 axes".into(), found: "others".into() })?;
-        Ok(logits.index_axis_move(Axis(2), 0))
+        self.logits = last_logits(logits, tokens.dim())?;
+        Ok(self.logits.view_mut())
     }
 
     fn retain(&mut self, sentences: &[usize]) -> Result<()> {
         let names: Vec<_> = self.state.iter().map(|(name, _)| name.to_string()).collect();
-        for name in names {
+        for name in names.into_iter().filter(|name| name != "input_ids") {
             let Some(value) = self.state.remove(&name) else { continue };
             self.state.insert(name, select(value, sentences)?);
         }
@@ -155,6 +158,38 @@ pub(crate) fn padded(sources: &[Vec<i64>], pad_token: i64) -> Result<(Array2<i64
         }
     }
     Ok((ids, mask))
+}
+
+/// `past: [batch, beams, ...]` with each beam that of its parent.
+fn moved<T: Copy>(mut past: ArrayD<T>, parents: &Array2<usize>) -> ArrayD<T> {
+    for (mut sentence, parents) in past.outer_iter_mut().zip(parents.outer_iter()) {
+        if parents.iter().enumerate().all(|(beam, &parent)| beam == parent) {
+            continue;
+        }
+        let before = sentence.to_owned();
+        for (beam, &parent) in parents.iter().enumerate().filter(|(beam, parent)| beam != *parent) {
+            sentence.index_axis_mut(Axis(0), beam).assign(&before.index_axis(Axis(0), parent));
+        }
+    }
+    past
+}
+
+/// The logits of one new token of each hypothesis as `[batch, beams, vocab]`, whatever axes they have.
+pub(crate) fn last_logits(logits: Value, (batch, beams): (usize, usize)) -> Result<Array3<f32>> {
+    let shape = logits.shape().to_vec();
+    let wrong = || Cause::Layout {
+        graph: "decoder",
+        expected: format!("logits of {batch} x {beams} new tokens"),
+        found: format!("logits {shape:?}"),
+    };
+    let vocab = shape.last().copied().unwrap_or(0);
+    let logits = match logits.into_host()? {
+        Value::F32(logits) => logits,
+        other => other.to_f32()?,
+    };
+    // Already so for every engine; a view would not do, since callers go through rows as slices.
+    let logits = if logits.is_standard_layout() { logits } else { logits.as_standard_layout().into_owned() };
+    Ok(logits.into_shape_with_order((batch, beams, vocab)).map_err(|_| wrong())?)
 }
 
 /// The given rows of a value, in that order, on the host.

@@ -1,7 +1,7 @@
 //! Greedy choices along given targets: what would come next, had everything before been as given.
 
-use crate::greedy::best;
-use crate::{Decoder, Hypothesis, Result, Settings};
+use crate::scores::largest;
+use crate::{Decoder, Hypothesis, Result, Settings, rows_of};
 use ndarray::Array2;
 
 /// For each hypothesis the likeliest token at each of its steps, from the tokens that precede it there; its end is a step too, if it
@@ -39,9 +39,9 @@ pub fn greedy_choices(
         let tokens = Array2::from_shape_fn((rows.len(), 1), |(row, _)| before(rows[row]));
         let mut logits = decoder.advance(None, &tokens)?;
         for (row, &sentence) in rows.iter().enumerate() {
-            let mut scores = logits.slice_mut(ndarray::s![row, 0, ..]);
-            settings.constrain(step, &mut scores);
-            choices[sentence].push(best(scores.view()).0);
+            let scores = rows_of(&mut logits, row);
+            settings.constrain(step, scores);
+            choices[sentence].push(largest(scores).0);
         }
     }
     Ok(choices)

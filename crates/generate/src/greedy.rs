@@ -1,7 +1,8 @@
 //! Greedy decoding: the likeliest next token, until the end token.
 
-use crate::{Decoder, Hypothesis, Result, Settings};
-use ndarray::{Array2, ArrayView1};
+use crate::scores::largest;
+use crate::{Decoder, Hypothesis, Result, Settings, rows_of};
+use ndarray::Array2;
 
 /// Decodes a batch; sentences that have ended leave it.
 pub(crate) fn greedy(decoder: &mut dyn Decoder, sources: &[Vec<i64>], settings: &Settings) -> Result<Vec<Hypothesis>> {
@@ -16,9 +17,9 @@ pub(crate) fn greedy(decoder: &mut dyn Decoder, sources: &[Vec<i64>], settings: 
         let mut running = Vec::new();
         let mut next = Vec::new();
         for (row, &sentence) in rows.iter().enumerate() {
-            let mut scores = logits.slice_mut(ndarray::s![row, 0, ..]);
-            settings.constrain(step, &mut scores);
-            let (token, margin) = best(scores.view());
+            let scores = rows_of(&mut logits, row);
+            settings.constrain(step, scores);
+            let (token, margin) = largest(scores);
             let hypothesis = &mut hypotheses[sentence];
             hypothesis.margin = hypothesis.margin.min(margin);
             if settings.eos_tokens.contains(&token) {
@@ -39,17 +40,4 @@ pub(crate) fn greedy(decoder: &mut dyn Decoder, sources: &[Vec<i64>], settings: 
         tokens = Array2::from_shape_vec((next.len(), 1), next).expect("one token a row");
     }
     Ok(hypotheses)
-}
-
-/// The position of the largest score, the first of equals, and its distance to the second largest.
-pub(crate) fn best(scores: ArrayView1<'_, f32>) -> (i64, f32) {
-    let (mut best, mut first, mut second) = (0, f32::NEG_INFINITY, f32::NEG_INFINITY);
-    for (token, &score) in scores.iter().enumerate() {
-        if score > first {
-            (best, second, first) = (token, first, score);
-        } else if score > second {
-            second = score;
-        }
-    }
-    (best as i64, first - second)
 }

@@ -3,12 +3,12 @@
 //! The layout knows no beams: each is a row of the batch, `row = sentence · beams + beam`, with a copy of the encoder's
 //! states and of the cross keys and values.
 
-use crate::decoder::{Decoder, missing, select};
+use crate::Result;
+use crate::decoder::{Decoder, last_logits, missing, padded, select};
 use crate::error::Cause;
-use crate::{Result, decoder::padded};
 use cognate_model::{Config, HuggingFaceNames};
 use cognate_runtime::{Session, Values};
-use ndarray::{Array2, Array3, Array4, Axis};
+use ndarray::{Array2, Array3, Array4, ArrayViewMut3};
 
 /// The decoder of a folder in the Hugging Face layout: `encoder_model.onnx` and `decoder_model_merged.onnx` without an `If`.
 pub struct HuggingFaceDecoder {
@@ -22,6 +22,8 @@ pub struct HuggingFaceDecoder {
     beams: usize,
     /// The inputs of the next step but for the tokens.
     state: Values,
+    /// Those of the last step.
+    logits: Array3<f32>,
 }
 
 impl HuggingFaceDecoder {
@@ -42,13 +44,13 @@ impl HuggingFaceDecoder {
             expect("decoder", "output", decoder.outputs(), output)?;
         }
         let head_shape = [config.decoder.heads, config.decoder.d_k];
-        Ok(Self { encoder, decoder, pad_token, head_shape, past, beams: 1, state: Values::new() })
+        Ok(Self { encoder, decoder, pad_token, head_shape, past, beams: 1, state: Values::new(), logits: Array3::default((0, 0, 0)) })
     }
 
-    /// Keeps only the given rows of every state, in that order.
-    fn keep(&mut self, rows: &[usize]) -> Result<()> {
+    /// Keeps only the given rows of the states whose names are `wanted`, in that order.
+    fn keep(&mut self, rows: &[usize], wanted: impl Fn(&str) -> bool) -> Result<()> {
         let names: Vec<_> = self.state.iter().map(|(name, _)| name.to_string()).collect();
-        for name in names.iter().filter(|name| *name != "input_ids") {
+        for name in names.iter().filter(|name| wanted(name)) {
             if let Some(value) = self.state.remove(name) {
                 self.state.insert(name, select(value, rows)?);
             }
@@ -73,7 +75,7 @@ impl Decoder for HuggingFaceDecoder {
         self.state.insert("encoder_attention_mask", mask.into_dyn());
         let rows: Vec<usize> = (0..sources.len() * beams).map(|row| row / beams).collect();
         if beams > 1 {
-            self.keep(&rows)?;
+            self.keep(&rows, is_state)?;
         }
         let [heads, d_k] = self.head_shape;
         for (input, _) in &self.past {
@@ -82,10 +84,12 @@ impl Decoder for HuggingFaceDecoder {
         Ok(())
     }
 
-    fn advance(&mut self, parents: Option<&Array2<usize>>, tokens: &Array2<i64>) -> Result<Array3<f32>> {
-        if let Some(parents) = parents {
+    fn advance(&mut self, parents: Option<&Array2<usize>>, tokens: &Array2<i64>) -> Result<ArrayViewMut3<'_, f32>> {
+        let is_moved = |((_, beam), parent): ((usize, usize), &usize)| beam != *parent;
+        if let Some(parents) = parents.filter(|parents| parents.indexed_iter().any(is_moved)) {
             let rows: Vec<usize> = parents.indexed_iter().map(|((sentence, _), parent)| sentence * self.beams + parent).collect();
-            self.keep(&rows)?;
+            // What comes from the encoder is equal in all beams of a sentence.
+            self.keep(&rows, |name| name.contains(".decoder."))?;
         }
         let (batch, beams) = tokens.dim();
         let rows = tokens.clone().into_shape_with_order((batch * beams, 1)).expect("as many elements");
@@ -95,16 +99,19 @@ impl Decoder for HuggingFaceDecoder {
             let value = outputs.remove(present).ok_or_else(|| missing("decoder", present))?;
             self.state.insert(past, value);
         }
-        let logits = outputs.remove("logits").ok_or_else(|| missing("decoder", "logits"))?.to_f32()?;
-        let shape = logits.shape().to_vec();
-        let wrong = || Cause::Layout { graph: "decoder", expected: "logits [batch_size, 1, vocab]".into(), found: format!("{shape:?}") };
-        let [_, 1, vocab] = *shape else { return Err(wrong().into()) };
-        Ok(logits.index_axis_move(Axis(1), 0).into_shape_with_order((batch, beams, vocab)).map_err(|_| wrong())?)
+        let logits = outputs.remove("logits").ok_or_else(|| missing("decoder", "logits"))?;
+        self.logits = last_logits(logits, (batch, beams))?;
+        Ok(self.logits.view_mut())
     }
 
     fn retain(&mut self, sentences: &[usize]) -> Result<()> {
         let beams = self.beams;
         let rows: Vec<usize> = sentences.iter().flat_map(|sentence| sentence * beams..(sentence + 1) * beams).collect();
-        self.keep(&rows)
+        self.keep(&rows, is_state)
     }
+}
+
+/// Whether an input lasts beyond its step.
+fn is_state(name: &str) -> bool {
+    name != "input_ids"
 }

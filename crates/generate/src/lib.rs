@@ -9,6 +9,7 @@
 
 use cognate_model::{Config, Layout};
 use cognate_runtime::Session;
+use ndarray::ArrayViewMut3;
 
 mod beam;
 mod decoder;
@@ -16,6 +17,7 @@ mod error;
 mod forced;
 mod greedy;
 mod hugging_face;
+mod scores;
 mod settings;
 
 pub use decoder::{Decoder, SessionDecoder};
@@ -59,4 +61,11 @@ pub fn generate(decoder: &mut dyn Decoder, sources: &[Vec<i64>], settings: &Sett
         0 | 1 => greedy::greedy(decoder, sources, settings),
         _ => beam::beam_search(decoder, sources, settings),
     }
+}
+
+/// The scores of all beams of a sentence of the batch, `[beams · vocab]`.
+fn rows_of<'l>(logits: &'l mut ArrayViewMut3<'_, f32>, sentence: usize) -> &'l mut [f32] {
+    let (_, beams, vocab) = logits.dim();
+    let scores = logits.as_slice_mut().expect("a decoder's logits are in row-major order");
+    &mut scores[sentence * beams * vocab..][..beams * vocab]
 }

@@ -188,18 +188,15 @@ fn refuse(file: &'static str, field: &'static str, found: &Value, expected: &'st
 
 impl Settings {
     /// Takes from the scores `[vocab]` of new token number `step` what these settings forbid there.
-    pub(crate) fn constrain(&self, step: usize, scores: &mut ndarray::ArrayViewMut1<'_, f32>) {
-        for &token in &self.banned_tokens {
+    pub(crate) fn constrain(&self, step: usize, scores: &mut [f32]) {
+        let mut set = |token: i64, value| {
             if let Some(score) = usize::try_from(token).ok().and_then(|token| scores.get_mut(token)) {
-                *score = f32::NEG_INFINITY;
+                *score = value;
             }
-        }
+        };
+        self.banned_tokens.iter().for_each(|&token| set(token, f32::NEG_INFINITY));
         if step < self.min_new_tokens {
-            for &token in &self.eos_tokens {
-                if let Some(score) = usize::try_from(token).ok().and_then(|token| scores.get_mut(token)) {
-                    *score = f32::NEG_INFINITY;
-                }
-            }
+            self.eos_tokens.iter().for_each(|&token| set(token, f32::NEG_INFINITY));
         }
         let first = self.forced_bos_token.filter(|_| step == 0);
         let last = self.forced_eos_token.filter(|_| step + 1 == self.max_new_tokens);

@@ -56,8 +56,8 @@ pub(crate) struct Options {
     /// Skip the comparison of every runtime with the f64 reference
     #[arg(long)]
     no_verify: bool,
-    /// The type of weights, values, and keys and values between steps; f16 leaves in f32 what comes near its limit on
-    /// translations and random batches, and what has to be precise
+    /// The type of weights and values, and of keys and values between steps in the Cognate layout; f16 leaves in f32 what comes
+    /// near its limit on translations and random batches, and what has to be precise
     #[arg(long, value_enum, default_value_t, value_name = "TYPE")]
     precision: Precision,
     /// Give the decoder outputs cross_attentions.{layer}

@@ -81,7 +81,8 @@ fn loose_pasts(config: &Config) -> Option<LooseAxis<'static>> {
 pub(crate) fn config_json(model: &Model, layout: Layout) -> String {
     let text = model.config_json();
     match (layout, text.trim_end().strip_suffix('}')) {
-        // Without it a browser looks for quantised graphs, and for weights inside of them.
+        // Without it a browser looks for quantised graphs, and for weights inside of them. Its dtype is a file name's ending: none,
+        // in f16 too, because Optimum wants these names.
         (Layout::HuggingFace, Some(open)) if !text.contains("\"transformers.js_config\"") => {
             format!(
                 "{},\n  \"transformers.js_config\": {{ \"dtype\": \"fp32\", \"use_external_data_format\": true }}\n}}\n",

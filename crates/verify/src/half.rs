@@ -7,7 +7,7 @@
 use crate::agreement::{NEW_TOKENS, RANDOM_SENTENCES, equal_steps};
 use crate::cases::{Inputs, cases};
 use crate::{Error, Result};
-use cognate_generate::{Hypothesis, SessionDecoder, Settings, generate};
+use cognate_generate::{Decoder, Hypothesis, Settings, decoder, generate};
 use cognate_graph::Program;
 use cognate_model::{Attentions, Layout, Model};
 use cognate_passes::half::{Facts, Kept, half};
@@ -27,12 +27,21 @@ pub struct Sample {
     pub seed: u64,
 }
 
-/// The graphs of the Cognate layout in half precision.
+/// Which graphs are converted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Form {
+    /// How they divide the work.
+    pub layout: Layout,
+    /// Whether the decoder gives its attention weights.
+    pub attentions: Attentions,
+}
+
+/// The graphs of a layout in half precision.
 #[derive(Clone, Debug)]
 pub struct InHalf {
-    /// As [`Model::encode`] gives it, with `cross.{l}.*` in f16.
+    /// In the Cognate layout `cross.{l}.*` is f16.
     pub encoder: Program,
-    /// As [`Model::step`] gives it, with `cross.{l}.*`, `past.{l}.*` and `present.{l}.*` in f16.
+    /// In the Cognate layout `cross.{l}.*`, `past.{l}.*` and `present.{l}.*` are f16.
     pub decoder: Program,
     /// What stayed f32; program 0 is the encoder, 1 the decoder.
     pub kept: Vec<Kept>,
@@ -43,37 +52,43 @@ pub struct InHalf {
 enum Caution {
     /// Nothing.
     Nothing,
-    /// The encoder's layers: what is wrong there is wrong in every step.
+    /// All that the encoder computes: what is wrong there is wrong in every step.
     Encoder,
-    /// All layers; tables, keys and values stay f16.
-    Layers,
+    /// All that both stacks and the output compute; tables, keys and values stay f16.
+    Stacks,
 }
 
 impl Caution {
-    const ALL: [Caution; 3] = [Caution::Nothing, Caution::Encoder, Caution::Layers];
+    const ALL: [Caution; 3] = [Caution::Nothing, Caution::Encoder, Caution::Stacks];
 
     fn keeps(self, node: &str) -> bool {
+        let is_in = |scopes: &[&str]| scopes.iter().any(|scope| node.starts_with(scope)) && !node.ends_with("/Gather");
         match self {
             Caution::Nothing => false,
-            Caution::Encoder => node.starts_with("encoder.layers."),
-            Caution::Layers => node.starts_with("encoder.layers.") || node.starts_with("decoder.layers."),
+            Caution::Encoder => is_in(&["encoder."]),
+            Caution::Stacks => is_in(&["encoder.", "decoder.", "lm_head"]),
         }
     }
 }
 
 /// Converts `model`; `progress` hears what is being done.
 ///
-/// Token ids, `logits`, `encoder_hidden_states` and `cross_attentions.{l}` keep their types. Where values fit into f16, but fewer
-/// than [`EQUAL_STEPS`](crate::EQUAL_STEPS) of the sample's greedy steps would stay equal, the encoder's layers are kept in f32, and
-/// if that is not enough, the decoder's.
+/// Token ids, `logits`, `encoder_hidden_states` and `cross_attentions.{l}` keep their types; in the layout of Hugging Face all inputs
+/// and outputs do, because Optimum and transformers.js make pasts of length 0 in the type of the encoder's output. Where values fit
+/// into f16, but fewer than [`EQUAL_STEPS`](crate::EQUAL_STEPS) of the sample's greedy steps would stay equal, the encoder computes in
+/// f32, and if that is not enough, the decoder does.
 ///
 /// # Errors
 /// If the sample cannot be run.
-pub fn in_half(model: &Model, attentions: Attentions, sample: &Sample, mut progress: impl FnMut(&str)) -> Result<InHalf> {
-    let programs = [model.encode()?, model.step(attentions)?];
+pub fn in_half(model: &Model, form: Form, sample: &Sample, mut progress: impl FnMut(&str)) -> Result<InHalf> {
+    let programs = model.graphs(form.layout, form.attentions)?;
     progress("largest values, by the reference evaluator in f32");
-    let Measured { largest, sources, settings, hypotheses } = measure(model, &programs, sample)?;
+    let Measured { largest, sources, settings, hypotheses } = measure(model, form.layout, &programs, sample)?;
     let seen = |program: usize, node: &str| largest[program].borrow().get(node).copied();
+    let interface = |name: &str| match form.layout {
+        Layout::Cognate => state(name),
+        Layout::HuggingFace => None,
+    };
     let mut made = None;
     for caution in Caution::ALL {
         let facts = Facts { seen: &seen, interface: &interface, keep: &|_, node| caution.keeps(node) };
@@ -81,8 +96,9 @@ pub fn in_half(model: &Model, attentions: Attentions, sample: &Sample, mut progr
         progress("greedy steps in f16, by the reference evaluator in f32");
         let [encoder, decoder] = <[Program; 2]>::try_from(converted.programs).expect("as many programs as were given");
         let load = |program: &Program| Reference::F32.load(&Source::Graph(program.clone()), &Options::default());
-        let mut joined = join(load(&encoder).map_err(failed)?, load(&decoder).map_err(failed)?, &settings)?;
-        let steps = equal_steps(&mut joined, &sources, &hypotheses, &settings)?;
+        let pair = [load(&encoder).map_err(failed)?, load(&decoder).map_err(failed)?];
+        let mut joined = join(model, form.layout, pair, &settings)?;
+        let steps = equal_steps(joined.as_mut(), &sources, &hypotheses, &settings)?;
         made = Some(InHalf { encoder, decoder, kept: converted.kept });
         if steps.passed() {
             break;
@@ -91,8 +107,9 @@ pub fn in_half(model: &Model, attentions: Attentions, sample: &Sample, mut progr
     Ok(made.expect("there is a first try"))
 }
 
-/// Which inputs and outputs may be f16: keys and values, where what one graph or step gives is what the next takes.
-fn interface(name: &str) -> Option<String> {
+/// The group of an input or output of the Cognate layout that may be f16: keys and values, where what one graph or step gives is what
+/// the next takes.
+fn state(name: &str) -> Option<String> {
     let is_state = |prefix| name.strip_prefix(prefix).map(|layer: &str| format!("past.{layer}"));
     is_state("past.").or_else(|| is_state("present.")).or_else(|| name.starts_with("cross.").then(|| name.to_string()))
 }
@@ -111,7 +128,7 @@ struct Measured {
 }
 
 /// Runs the sample through both graphs.
-fn measure(model: &Model, programs: &[Program; 2], sample: &Sample) -> Result<Measured> {
+fn measure(model: &Model, layout: Layout, programs: &[Program; 2], sample: &Sample) -> Result<Measured> {
     let largest = [Largest::default(), Largest::default()];
     let config = model.config();
     let session = |index: usize| {
@@ -132,21 +149,21 @@ fn measure(model: &Model, programs: &[Program; 2], sample: &Sample) -> Result<Me
         let encoder_inputs = inputs.encoder(case, config);
         let encoded = encoder.run(&encoder_inputs).map_err(failed)?;
         let mask = encoder_inputs.get("attention_mask").expect("the case has a mask");
-        decoder.run(&inputs.decoder(Layout::Cognate, case, config, mask, &encoded)).map_err(failed)?;
+        decoder.run(&inputs.decoder(layout, case, config, mask, &encoded)).map_err(failed)?;
     }
     let sources = match sample.sentences.is_empty() {
         true => inputs.sources(RANDOM_SENTENCES, config),
         false => sample.sentences.clone(),
     };
     let settings = Settings { num_beams: 1, max_new_tokens: sample.settings.max_new_tokens.min(NEW_TOKENS), ..sample.settings.clone() };
-    let mut joined = join(encoder, decoder, &settings)?;
-    let hypotheses = generate(&mut joined, &sources, &settings).map_err(failed)?;
+    let mut joined = join(model, layout, [encoder, decoder], &settings)?;
+    let hypotheses = generate(joined.as_mut(), &sources, &settings).map_err(failed)?;
     drop(joined);
     Ok(Measured { largest, sources, settings, hypotheses })
 }
 
-fn join(encoder: Box<dyn Session>, decoder: Box<dyn Session>, settings: &Settings) -> Result<SessionDecoder> {
-    SessionDecoder::new(encoder, decoder, settings.pad_token).map_err(failed)
+fn join(model: &Model, layout: Layout, pair: [Box<dyn Session>; 2], settings: &Settings) -> Result<Box<dyn Decoder>> {
+    decoder(layout, pair, model.config(), settings.pad_token).map_err(failed)
 }
 
 fn failed(error: impl std::fmt::Display) -> Error {

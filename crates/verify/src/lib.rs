@@ -15,5 +15,5 @@ pub use agreement::{Subject, verify};
 pub use compare::{CLOSE, EXACT, HALF, Measured, Summary, Tolerance, compare};
 pub use error::{Error, ErrorKind, Result};
 pub use exported::open_exported;
-pub use half::{InHalf, Sample, in_half};
+pub use half::{Form, InHalf, Sample, in_half};
 pub use report::{DecodingReport, EQUAL_STEPS, OutputReport, Report, RuntimeReport, StepsReport};

@@ -4,15 +4,15 @@ use super::Options;
 use crate::account::KeptAccount;
 use crate::source::ModelSource;
 use crate::{layout, messages, verify};
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::ValueEnum;
 use cognate_generate::Settings;
 use cognate_graph::Program;
-use cognate_model::{Attentions, Layout, Model};
-use cognate_verify::{Sample, in_half};
+use cognate_model::{Attentions, Model};
+use cognate_verify::{Form, Sample, in_half};
 use std::io::{self, IsTerminal, Write};
 
-/// The type of weights, values, keys and values that pass from step to step.
+/// The type of weights and values; in the Cognate layout also of keys and values that pass from step to step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Precision {
     /// Single precision
@@ -45,9 +45,6 @@ pub(super) fn graphs(options: &Options, source: &ModelSource, model: &Model, att
         let [encoder, decoder] = model.graphs(options.layout, attentions)?;
         return Ok(Graphs { encoder, decoder, kept_in_f32: Vec::new() });
     }
-    if options.layout != Layout::Cognate {
-        bail!("--precision f16: only the Cognate layout is written in f16; leave out --layout {}", options.layout);
-    }
     let folder = match source {
         ModelSource::Checkpoint(folder) => Some(folder),
         ModelSource::Preset(_) | ModelSource::Exported(_) | ModelSource::File(_) => None,
@@ -59,7 +56,8 @@ pub(super) fn graphs(options: &Options, source: &ModelSource, model: &Model, att
         None => Vec::new(),
     };
     let is_watched = io::stderr().is_terminal();
-    let made = in_half(model, attentions, &Sample { sentences, settings, seed: verify::SEED }, |stage| {
+    let form = Form { layout: options.layout, attentions };
+    let made = in_half(model, form, &Sample { sentences, settings, seed: verify::SEED }, |stage| {
         if is_watched {
             messages::note(format_args!("measuring: {stage}"));
         }

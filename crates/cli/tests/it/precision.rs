@@ -58,3 +58,21 @@ fn a_checkpoint_is_exported_in_f16_and_translates_as_before() {
         assert_eq!(translated(out, beams), translated(bundled_checkpoint().to_str().unwrap(), beams));
     }
 }
+
+#[test]
+fn the_layout_of_hugging_face_in_f16_passes_f32_from_step_to_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out");
+    let out = path.to_str().unwrap();
+    let said = run(&["export", "testdata/multi30k-en-de", out, "--precision", "f16", "--layout", "hf"]).ok();
+    assert!(said.contains("bound 2e-2") && said.contains("greedy steps") && !said.contains("FAILED"), "{said}");
+    // Half of the bytes that the decoder's 1,872,832 weights have in f32, and the sinusoids of 512 positions.
+    let bytes = fs::metadata(path.join("onnx/decoder_model_merged.onnx_data")).unwrap().len();
+    assert!((3_700_000..3_800_000).contains(&bytes), "{bytes}");
+    let shown = run(&["show", path.join("onnx/decoder_model_merged.onnx").to_str().unwrap()]).ok();
+    for past in ["past_key_values.0.decoder.key", "past_key_values.3.encoder.value", "present.0.decoder.key"] {
+        assert!(shown.contains(&format!("  {past}: f32 [")), "{past}\n{shown}");
+    }
+    let translated = |model: &str| run(&["translate", "--engine", "tract", "--model", model, SENTENCES[0], SENTENCES[1]]).ok();
+    assert_eq!(translated(out), translated(bundled_checkpoint().to_str().unwrap()));
+}

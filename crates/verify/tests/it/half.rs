@@ -1,14 +1,14 @@
 //! Models in half precision, on every engine.
 
 use crate::engines::{everywhere, output};
-use cognate_export::{Existing, Export, Metadata, write_folder};
+use cognate_export::{Existing, Export, Folder, Metadata};
 use cognate_generate::Settings;
-use cognate_graph::{Generator, Recipe};
+use cognate_graph::{DType, Generator, Program, Recipe};
 use cognate_model::{Attentions, Layout, Model};
 use cognate_passes::half::{Facts, LARGEST, Why, half};
 use cognate_runtime::{Device, Options, available};
 use cognate_testing::{Golden, golden, golden_models};
-use cognate_verify::{HALF, InHalf, Report, Sample, Subject, in_half, verify};
+use cognate_verify::{Form, HALF, InHalf, Report, Sample, Subject, in_half, verify};
 use insta::assert_snapshot;
 use ndarray::array;
 use std::path::Path;
@@ -35,17 +35,21 @@ fn sample(model: &Model, sentences: &[Vec<i64>]) -> Sample {
     Sample { sentences: sentences.to_vec(), settings, seed: SEED }
 }
 
-fn write(model: &Model, graphs: &InHalf, folder: &Path) {
-    let files = [("encoder.onnx", &graphs.encoder), ("decoder.onnx", &graphs.decoder)];
-    let export = Export { graphs: &files, weights_file: "weights.onnx_data", metadata: &Metadata::default(), loose: None };
-    write_folder(folder, &export, &[("config.json", model.config_json().as_bytes())], Existing::Replace).unwrap();
+fn write(layout: Layout, graphs: &InHalf, folder: &Path) {
+    let mut folder = Folder::create(folder, Existing::Replace).unwrap();
+    let metadata = Metadata::default();
+    for (file, program) in layout.files().into_iter().zip([&graphs.encoder, &graphs.decoder]) {
+        let weights_file = format!("{file}_data");
+        Export { graphs: &[(file, program)], weights_file: &weights_file, metadata: &metadata, loose: None }.write(&mut folder).unwrap();
+    }
+    folder.commit().unwrap();
 }
 
-fn report(model: &Model, graphs: &InHalf, sample: &Sample) -> Report {
+fn report(model: &Model, layout: Layout, graphs: &InHalf, sample: &Sample) -> Report {
     let folder = tempfile::tempdir().unwrap();
-    write(model, graphs, folder.path());
+    write(layout, graphs, folder.path());
     let Sample { sentences, settings, seed } = sample.clone();
-    let subject = Subject { folder: folder.path(), layout: Layout::Cognate, model, settings, sentences, seed, tolerance: HALF };
+    let subject = Subject { folder: folder.path(), layout, model, settings, sentences, seed, tolerance: HALF };
     let runtimes: Vec<_> = available(Device::Cpu).unwrap().into_iter().map(|runtime| (runtime, Options::default())).collect();
     verify(&subject, &runtimes, |_| {}).unwrap()
 }
@@ -53,18 +57,33 @@ fn report(model: &Model, graphs: &InHalf, sample: &Sample) -> Report {
 #[test]
 fn every_family_passes() {
     let mut failures = Vec::new();
-    for name in families() {
+    for (name, layout) in families().into_iter().flat_map(|name| Layout::ALL.map(|layout| (name.clone(), layout))) {
         let model = Model::open(&golden(&name)).unwrap();
         let sample = sample(&model, &sources(&name));
-        let graphs = in_half(&model, Attentions::Omit, &sample, |_| {}).unwrap();
-        let report = report(&model, &graphs, &sample);
+        let graphs = in_half(&model, Form { layout, ..Form::default() }, &sample, |_| {}).unwrap();
+        let report = report(&model, layout, &graphs, &sample);
         let layers = graphs.kept.iter().filter(|kept| kept.why == Why::Precision).count();
-        eprintln!("{name}, {layers} operations in f32 for precision: {report}");
-        if !report.passed() {
-            failures.push(format!("{name}: {report}"));
+        eprintln!("{name}, {layout} layout, {layers} operations in f32 for precision: {report}");
+        if !report.passed() || !report.runtimes.iter().all(|runtime| runtime.steps.is_some()) {
+            failures.push(format!("{name}, {layout} layout: {report}"));
+        }
+        if layout == Layout::HuggingFace {
+            let halves =
+                [&graphs.encoder, &graphs.decoder].into_iter().flat_map(|program| interface(program, DType::F16)).collect::<Vec<_>>();
+            if !halves.is_empty() {
+                failures.push(format!("{name}: in f16, where Optimum and transformers.js want f32: {halves:?}"));
+            }
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// The inputs and outputs of a type.
+fn interface(program: &Program, dtype: DType) -> Vec<String> {
+    let graph = program.graph();
+    let inputs = graph.inputs().filter(|(_, node)| node.ty.dtype == dtype).map(|(_, node)| node.name.clone());
+    let outputs = graph.outputs().iter().filter(|output| graph.node(output.node).ty.dtype == dtype).map(|output| output.name.clone());
+    inputs.chain(outputs).collect()
 }
 
 /// Values given one by one.
@@ -96,7 +115,7 @@ fn overflowing() -> Model {
 fn what_overflows_stays_in_f32() {
     let model = overflowing();
     let sample = sample(&model, &[]);
-    let graphs = in_half(&model, Attentions::Omit, &sample, |_| {}).unwrap();
+    let graphs = in_half(&model, Form::default(), &sample, |_| {}).unwrap();
     let in_first_layer = graphs.kept.iter().filter(|kept| kept.node.starts_with("encoder.layers.0.") && kept.node.contains("fn"));
     let others = graphs.kept.iter().filter(|kept| kept.node.starts_with("encoder.layers.0.fc"));
     let listed: Vec<_> = others.chain(in_first_layer).map(|kept| format!("{} {:?}", kept.node, kept.why)).collect();
@@ -106,7 +125,7 @@ fn what_overflows_stays_in_f32() {
     encoder.layers.0.activation_fn/Relu Range
     ");
     assert!(graphs.kept.iter().any(|kept| kept.why == Why::Range && kept.largest > Some(LARGEST)), "{:?}", graphs.kept);
-    let report = report(&model, &graphs, &sample);
+    let report = report(&model, Layout::Cognate, &graphs, &sample);
     eprintln!("{report}");
     assert!(report.passed(), "{report}");
 

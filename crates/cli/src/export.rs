@@ -15,6 +15,7 @@ use crate::source::ModelSource;
 use crate::unused::Unused;
 use crate::{amounts, layout, tokenizer_files, verify};
 use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
 use cognate_export::{Existing, Folder, Listing, Report};
 use cognate_model::{Attentions, Layout, Model};
 use serde_json::json;
@@ -50,6 +51,10 @@ pub(crate) struct Options {
     /// transformers.js want it: onnx/encoder_model.onnx, onnx/decoder_model_merged.onnx without an If)
     #[arg(long, value_name = "LAYOUT", value_parser = parse_layout, default_value = Layout::Cognate.name())]
     layout: Layout,
+    /// The engines that the graphs are for: portable (all), or ort (ONNX Runtime alone, the fastest there: layers joined, its own
+    /// attention, caches that a step writes into)
+    #[arg(long, value_name = "TARGET", value_enum, default_value_t)]
+    target: Target,
     /// Replace OUT, or the graphs in place, if it is an earlier export
     #[arg(long)]
     force: bool,
@@ -78,6 +83,7 @@ Examples:
   cognate export my-checkpoint --in-place
   cognate export my-checkpoint out --layout hf
   cognate export my-checkpoint out16 --precision f16
+  cognate export my-checkpoint fast --target ort --precision int8
   cognate export preset:base base --no-verify
   cognate export nllb out --source-language eng_Latn --target-language deu_Latn
   cognate export my-checkpoint out --force && cognate translate --model out \"Hello.\"";
@@ -106,18 +112,18 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
 
 /// Writes a folder with weights of its own.
 fn packed(options: &Options, source: &ModelSource, destination: &Path, start: Instant, out: &mut dyn Write) -> Result<ExitCode> {
-    let seed = options.seed.unwrap_or(DEFAULT_SEED);
+    let (seed, layout) = (options.seed.unwrap_or(DEFAULT_SEED), options.layout()?);
     let model = source.open(seed, options.unused)?;
     let chosen = tokenizer::check(source, &model, &options.languages)?;
     let mut folder = Folder::create(destination, existing(options))?;
     folder.replaces(&tokenizer_files::NAMES);
-    let graphs = precision::graphs(options, source, &model, attentions(options))?;
+    let graphs = precision::graphs(options, source, &model, layout, attentions(options))?;
     let origin = thread::scope(|scope| {
         let hashes = match source {
             ModelSource::Checkpoint(_) => Some(scope.spawn(|| hashes(&model))),
             ModelSource::Preset(_) | ModelSource::Exported(_) | ModelSource::File(_) => None,
         };
-        layout::write_programs([&graphs.encoder, &graphs.decoder], options.layout, model.config(), &name(source), &mut folder)?;
+        layout::write_programs([&graphs.encoder, &graphs.decoder], layout, model.config(), &name(source), &mut folder)?;
         match hashes {
             Some(hashes) => {
                 let weights_blake3 = hashes.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
@@ -126,15 +132,15 @@ fn packed(options: &Options, source: &ModelSource, destination: &Path, start: In
             None => Ok(Origin::Preset { name: name(source), seed }),
         }
     })?;
-    write_configuration(source, &model, options.layout, &chosen, &mut folder)?;
-    let mut account = Account::new(origin, model.parameters(), options.layout, graph_accounts(folder.path(), options.layout)?);
+    write_configuration(source, &model, layout, &chosen, &mut folder)?;
+    let mut account = Account::new(origin, model.parameters(), layout, graph_accounts(folder.path(), layout)?);
     account.precision = options.precision.name().into();
     account.kept_in_f32 = graphs.kept_in_f32;
     folder.write(account::FILE, account.to_json()?.as_bytes())?;
     let report = folder.commit()?;
     let elapsed = amounts::duration(start.elapsed());
     writeln!(out, "{source} to {} in {elapsed}\n{}", destination.display(), sizes(&report))?;
-    if options.precision != Precision::F32 {
+    if options.precision == Precision::F16 {
         precision::report(&account.kept_in_f32, out)?;
     }
     out.flush()?;
@@ -145,9 +151,30 @@ fn packed(options: &Options, source: &ModelSource, destination: &Path, start: In
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// The engines that graphs are for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Target {
+    /// All: standard operators only
+    #[default]
+    Portable,
+    /// ONNX Runtime alone
+    Ort,
+}
+
+impl Options {
+    /// How the graphs divide the work, for the engines that are asked for.
+    fn layout(&self) -> Result<Layout> {
+        match (self.target, self.layout) {
+            (Target::Portable, layout) => Ok(layout),
+            (Target::Ort, Layout::Cognate) => Ok(Layout::SharedCache),
+            (Target::Ort, layout) => bail!("--target ort: has a layout of its own; leave out --layout {layout}"),
+        }
+    }
+}
+
 fn parse_layout(text: &str) -> Result<Layout, String> {
-    let names = || Layout::ALL.map(Layout::name).join(" or ");
-    Layout::ALL.into_iter().find(|layout| layout.name() == text).ok_or_else(|| format!("expected {}", names()))
+    let names = || Layout::PORTABLE.map(Layout::name).join(" or ");
+    Layout::PORTABLE.into_iter().find(|layout| layout.name() == text).ok_or_else(|| format!("expected {}", names()))
 }
 
 fn attentions(options: &Options) -> Attentions {

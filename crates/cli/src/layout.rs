@@ -1,7 +1,7 @@
 //! What the folders of an export hold: the files of both layouts, and who writes them.
 
 use anyhow::{Context, Result};
-use cognate_export::{Additions, Export, Folder, LooseAxis, Metadata};
+use cognate_export::{Additions, Export, Folder, LooseAxis, Metadata, Target};
 use cognate_graph::Program;
 use cognate_model::{Attentions, Config, Layout, Model};
 use std::collections::BTreeMap;
@@ -18,7 +18,9 @@ pub(crate) const GENERATION: &str = "generation_config.json";
 
 /// The layout of the export in `folder`, if there is one.
 pub(crate) fn of(folder: &Path) -> Option<Layout> {
-    Layout::ALL.into_iter().find(|layout| layout.files().iter().any(|file| folder.join(file).exists()))
+    let with = |which: usize| Layout::ALL.into_iter().find(|layout| folder.join(layout.files()[which]).exists());
+    // Decoders have names of their own; where one is missing, the encoder says what there is.
+    with(1).or_else(|| with(0))
 }
 
 /// Writes the graphs of `model` and their weights; `name` says in the files where they come from.
@@ -38,15 +40,17 @@ pub(crate) fn write_programs(
     let [encoder_file, decoder_file] = layout.files();
     let metadata = metadata(layout, name);
     match layout {
-        Layout::Cognate => {
+        Layout::Cognate | Layout::SharedCache => {
             let graphs = [(encoder_file, encoder), (decoder_file, decoder)];
-            Export { graphs: &graphs, weights_file: WEIGHTS, metadata: &metadata, loose: None }.write(folder)?;
+            let target = if layout == Layout::SharedCache { Target::Ort } else { Target::Portable };
+            Export { graphs: &graphs, weights_file: WEIGHTS, metadata: &metadata, loose: None, target }.write(folder)?;
         }
         Layout::HuggingFace => {
             for (file, program, loose) in [(encoder_file, encoder, None), (decoder_file, decoder, loose_pasts(config))] {
                 // In a browser transformers.js fetches this file and no other.
                 let weights_file = format!("{file}_data");
-                Export { graphs: &[(file, program)], weights_file: &weights_file, metadata: &metadata, loose }.write(folder)?;
+                Export { graphs: &[(file, program)], weights_file: &weights_file, metadata: &metadata, loose, target: Target::Portable }
+                    .write(folder)?;
             }
         }
     }
@@ -59,7 +63,8 @@ pub(crate) fn write_graphs_in_place(model: &Model, attentions: Attentions, name:
     let [encoder_file, decoder_file] = Layout::Cognate.files();
     let metadata = metadata(Layout::Cognate, name);
     let graphs = [(encoder_file, &encoder), (decoder_file, &decoder)];
-    Ok(Export { graphs: &graphs, weights_file: GENERATED, metadata: &metadata, loose: None }.write_in_place(folder)?)
+    Ok(Export { graphs: &graphs, weights_file: GENERATED, metadata: &metadata, loose: None, target: Target::Portable }
+        .write_in_place(folder)?)
 }
 
 fn metadata(layout: Layout, name: &str) -> Metadata {

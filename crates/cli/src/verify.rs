@@ -8,9 +8,9 @@ use crate::unused::Unused;
 use crate::{layout, messages, tokenizer_files};
 use anyhow::{Result, bail};
 use cognate_generate::Settings;
-use cognate_model::{Config, Model};
+use cognate_model::{Config, Layout, Model};
 use cognate_runtime::{Device, Options as Load, available};
-use cognate_verify::{CLOSE, HALF, Subject, open_exported};
+use cognate_verify::{Subject, open_exported};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -67,9 +67,14 @@ pub(crate) fn verify(folder: &Path, source: Option<&Model>, out: &mut dyn Write)
 fn verify_with(folder: &Path, source: Option<&Model>, languages: &Languages, out: &mut dyn Write) -> Result<bool> {
     Account::check(folder)?;
     let layout = layout::of(folder).unwrap_or_default();
+    let precision = Account::read(folder)?.and_then(|account| Precision::named(&account.precision)).unwrap_or_default();
     let read_back;
     let model = match source {
         Some(model) => model,
+        None if layout == Layout::SharedCache || precision.is_quantised() => bail!(
+            "{}: its weights are joined or rounded, and say nothing about the model; pass --checkpoint with what it was exported from",
+            folder.display()
+        ),
         None => {
             read_back = open_exported(folder, layout)?;
             &read_back
@@ -78,10 +83,16 @@ fn verify_with(folder: &Path, source: Option<&Model>, languages: &Languages, out
     let generation = layout::read_if_there(&folder.join(layout::GENERATION))?;
     let mut settings = Settings::from_json(model.config_json(), generation.as_deref(), model.config())?;
     let sentences = sentences(folder, model.config(), languages, &mut settings)?;
-    let is_half = Account::read(folder)?.is_some_and(|account| account.precision == Precision::F16.name());
-    let tolerance = if is_half { HALF } else { CLOSE };
+    let tolerance = precision.tolerance();
     let subject = Subject { folder, layout, model, settings, sentences, seed: SEED, tolerance };
-    let runtimes: Vec<_> = available(Device::Cpu)?.into_iter().map(|runtime| (runtime, Load::default())).collect();
+    let runtimes = available(Device::Cpu)?.into_iter().filter(|runtime| layout != Layout::SharedCache || runtime.name() == "ort");
+    let runtimes: Vec<_> = runtimes.map(|runtime| (runtime, Load::default())).collect();
+    if runtimes.is_empty() {
+        bail!(
+            "{}: only ONNX Runtime runs this layout, and its library is not found; `cargo xtask onnxruntime` brings it",
+            folder.display()
+        );
+    }
     let is_watched = io::stderr().is_terminal();
     let report = cognate_verify::verify(&subject, &runtimes, |stage| {
         if is_watched {

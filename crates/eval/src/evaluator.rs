@@ -1,7 +1,7 @@
 //! The walk over a graph's nodes.
 
 use crate::error::Cause;
-use crate::{Error, Float, Value, ops};
+use crate::{Error, Float, Value, cache, ops, quantized};
 use cognate_graph::{Bindings, Dim, Graph, Node, Op, Program};
 use ndarray::{ArcArray, Array, IxDyn};
 
@@ -139,5 +139,22 @@ fn compute<F: Float>(node: &Node, inputs: &[&Value<F>], bindings: &Bindings) -> 
         Op::Softmax => ops::softmax(inputs[0]),
         Op::LayerNorm { epsilon } => ops::layer_norm(inputs[0], inputs[1], inputs[2], *epsilon),
         Op::RmsNorm { epsilon } => ops::rms_norm(inputs[0], inputs[1], *epsilon),
+        Op::QuantizedLinear(steps) => quantized::linear(*steps, inputs[0], inputs[1], inputs[2], inputs.get(3).copied()),
+        Op::LargestMagnitude => quantized::largest_magnitude(inputs[0]),
+        Op::CacheWrite { at } => {
+            let (at, len) = (size(at)?, inputs[0].shape()[2]);
+            if at >= len {
+                return Err(Cause::Slice { node: node.name.clone(), start: at, end: at + 1, len }.into());
+            }
+            cache::write(inputs[0], inputs[1], at)
+        }
+        Op::CachedAttention(attention) => {
+            let (past, len) = (inputs[3].shape()[2], inputs[1].shape()[2]);
+            if past >= len {
+                return Err(Cause::Slice { node: node.name.clone(), start: 0, end: past + 1, len }.into());
+            }
+            let out_of_range = |(id, rows)| Cause::Id { node: node.name.clone(), id, rows };
+            cache::attend(attention, [inputs[0], inputs[1], inputs[2]], inputs[3], inputs.get(4).copied()).map_err(out_of_range)?
+        }
     })
 }

@@ -22,9 +22,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod cache;
 mod error;
 mod evaluator;
 mod ops;
+mod quantized;
 mod value;
 
 pub use error::{Error, ErrorKind};

@@ -6,13 +6,13 @@ use std::ops::{Add, Range};
 
 use ndarray::{ArcArray, Array, ArrayD, ArrayView, ArrayView2, Axis, Ix1, Ix2, IxDyn, Zip};
 
-const INFERRED: &str = "shape inference has checked this";
+pub(crate) const INFERRED: &str = "shape inference has checked this";
 
-fn float<F>(value: &Value<F>) -> &ArcArray<F, IxDyn> {
+pub(crate) fn float<F>(value: &Value<F>) -> &ArcArray<F, IxDyn> {
     value.as_float().expect(INFERRED)
 }
 
-fn int<F>(value: &Value<F>) -> &ArcArray<i64, IxDyn> {
+pub(crate) fn int<F>(value: &Value<F>) -> &ArcArray<i64, IxDyn> {
     value.as_int().expect(INFERRED)
 }
 
@@ -104,6 +104,7 @@ pub(crate) fn select<F: Float>(condition: &Value<F>, left: &Value<F>, right: &Va
 
 pub(crate) fn cast<F: Float>(dtype: DType, x: &Value<F>) -> Value<F> {
     match (x, dtype) {
+        (_, DType::I8) => unreachable!("{INFERRED}: only weights are i8"),
         (Value::Float(_), DType::F32 | DType::F16) | (Value::Int(_), DType::I64) | (Value::Bool(_), DType::Bool) => x.clone(),
         (Value::Float(x), DType::I64) => Value::Int(x.mapv(|x| x.to_i64().unwrap_or(0)).into_shared()),
         (Value::Float(x), DType::Bool) => Value::Bool(x.mapv(|x| x != F::zero()).into_shared()),

@@ -28,7 +28,12 @@ impl Error {
     /// What the error is about.
     pub fn kind(&self) -> ErrorKind {
         match &self.0 {
-            Problem::Graph(_) | Problem::SameName { .. } | Problem::NoName { .. } | Problem::EmptyAxis { .. } => ErrorKind::Graph,
+            Problem::Graph(_)
+            | Problem::SameName { .. }
+            | Problem::NoName { .. }
+            | Problem::EmptyAxis { .. }
+            | Problem::Contrib { .. }
+            | Problem::LonelyCache { .. } => ErrorKind::Graph,
             Problem::Conflict { .. } | Problem::TooLargeInline { .. } | Problem::NotInPlace { .. } => ErrorKind::Weights,
             Problem::Exists { .. }
             | Problem::NoFolder { .. }
@@ -53,6 +58,11 @@ pub(crate) enum Problem {
     NoName { graph: String, kind: &'static str },
     #[error("{place}: ONNX reshapes to positive sizes only, found {shape}")]
     EmptyAxis { place: String, shape: cognate_graph::Shape },
+
+    #[error("{place}: no standard operator of ONNX does what {operation} does; write the graph for ONNX Runtime alone")]
+    Contrib { place: String, operation: &'static str },
+    #[error("{place}: a cache is written by the attention that reads it at the same place, and there is none")]
+    LonelyCache { place: String },
 
     // Weights.
     #[error("{name}: {first} and {second} share a weights file, but want different weights of this name")]

@@ -41,7 +41,7 @@ pub use error::{Error, ErrorKind};
 pub use folder::{Existing, Folder, Report};
 pub use listing::{Initializer, Listing};
 pub use loose::LooseAxis;
-pub use lower::OPSET;
+pub use lower::{OPSET, Target};
 pub use model::{Metadata, to_onnx_bytes};
 pub use read::read_model;
 pub use writer::{Export, write_folder};

@@ -7,24 +7,40 @@
 //! A tensor called as a node of the graph holds that node's value in the graph's shape; `NAME.flat` holds the same
 //! elements as `[rows, width]`.
 
+mod contrib;
 mod emit;
 mod forms;
+mod quantized;
 mod sizes;
 
 use crate::Error;
 use crate::proto::{DataType, GraphProto};
 use cognate_graph::{Binary, DType, Dim, Graph, Node, NodeId, Op, Scalar, Shape, Symbol, Type, Unary};
+use contrib::Pending;
 use emit::{Attribute, Names, value_info};
 use forms::Form;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The version of ONNX's operator set that lowering speaks.
 pub const OPSET: i64 = 18;
 
+/// The engines that a graph is written for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Target {
+    /// All: standard operators only.
+    #[default]
+    Portable,
+    /// ONNX Runtime alone: its own operators (`com.microsoft`) where they are faster, or where there is no other.
+    Ort,
+}
+
+/// The domain of ONNX Runtime's own operators.
+pub(crate) const CONTRIB: &str = "com.microsoft";
+
 /// The ONNX graph; its initializers lack the parameters, whose place is the writer's choice. Every graph has been verified
 /// when it was finished.
-pub(crate) fn lower(graph: &Graph) -> Result<GraphProto, Error> {
-    let mut lowering = Lowering::new(graph)?;
+pub(crate) fn lower(graph: &Graph, target: Target) -> Result<GraphProto, Error> {
+    let mut lowering = Lowering::new(graph, target)?;
     for (id, node) in graph.iter() {
         lowering.node(id, node)?;
     }
@@ -37,6 +53,7 @@ pub(crate) fn data_type(dtype: DType) -> DataType {
     match dtype {
         DType::F32 => DataType::Float,
         DType::F16 => DataType::Float16,
+        DType::I8 => DataType::Int8,
         DType::I64 => DataType::Int64,
         DType::Bool => DataType::Bool,
     }
@@ -44,9 +61,12 @@ pub(crate) fn data_type(dtype: DType) -> DataType {
 
 struct Lowering<'g> {
     graph: &'g Graph,
+    target: Target,
     symbols: BTreeMap<Symbol, (NodeId, usize)>,
-    /// The output that takes a node's value, where its tensor can be called so at once.
-    titles: HashMap<NodeId, &'g str>,
+    /// The output that takes a node's elements under a shape, where the tensor can be called so at once; by the node before all
+    /// reshapes.
+    titles: HashMap<(NodeId, &'g Shape), &'g str>,
+    titled: HashSet<&'g str>,
     /// By node: the index in `elements`.
     elements_of: Vec<usize>,
     /// Tensors that hold the same elements, row by row, under different shapes.
@@ -56,6 +76,10 @@ struct Lowering<'g> {
     scalars: HashMap<Dim, String>,
     shapes: HashMap<Shape, String>,
     integers: HashMap<Vec<i64>, String>,
+    /// The largest magnitude of each row, by the index of the elements.
+    magnitudes: HashMap<usize, String>,
+    /// What caches become, and what attention to them reads beside.
+    caches: Pending,
     /// By bits.
     numbers: HashMap<u32, String>,
     node_names: Names,
@@ -64,17 +88,20 @@ struct Lowering<'g> {
 }
 
 impl<'g> Lowering<'g> {
-    fn new(graph: &'g Graph) -> Result<Self, Error> {
+    fn new(graph: &'g Graph, target: Target) -> Result<Self, Error> {
         let mut titles = HashMap::new();
         for output in graph.outputs() {
-            if !matches!(graph.node(output.node).op, Op::Input | Op::Parameter | Op::Scalar(_) | Op::Integers(_)) {
-                titles.entry(output.node).or_insert(output.name.as_str());
+            let root = before_reshapes(graph, output.node);
+            if !matches!(graph.node(root).op, Op::Input | Op::Parameter | Op::Scalar(_) | Op::Integers(_)) {
+                titles.entry((root, &graph.node(output.node).ty.shape)).or_insert(output.name.as_str());
             }
         }
         Ok(Self {
             graph,
+            target,
             symbols: graph.symbol_sources(),
             titles,
+            titled: HashSet::new(),
             elements_of: Vec::new(),
             elements: Vec::new(),
             sizes: HashMap::new(),
@@ -82,6 +109,8 @@ impl<'g> Lowering<'g> {
             shapes: HashMap::new(),
             integers: HashMap::new(),
             numbers: HashMap::new(),
+            magnitudes: HashMap::new(),
+            caches: Pending::default(),
             node_names: Names::default(),
             tensor_names: Names::of_interface(graph)?,
             made: GraphProto {
@@ -147,9 +176,15 @@ impl<'g> Lowering<'g> {
             }
             Op::RmsNorm { epsilon } => self.rms_norm(id, node, *epsilon)?,
             Op::Slice { axis, start, end } => {
-                let mut inputs = vec![self.value(node.inputs[0])?, self.size(start), self.size(end)];
-                inputs.push(self.integers(&[*axis as i64]));
-                self.define(id, &node.ty.shape, "Slice", inputs, &[]);
+                // Of columns, rows may stay flat.
+                let (x, flat) = (node.inputs[0], rows(&self.graph.node(node.inputs[0]).ty.shape));
+                let of_columns = *axis > 0 && *axis + 1 == node.ty.shape.rank();
+                let is_flat = of_columns && self.has(x, &flat) && !self.has(x, &self.graph.node(x).ty.shape);
+                let (from, to) =
+                    if is_flat { (flat, rows(&node.ty.shape)) } else { (self.graph.node(x).ty.shape.clone(), node.ty.shape.clone()) };
+                let mut inputs = vec![self.form(x, &from)?, self.size(start), self.size(end)];
+                inputs.push(self.integers(&[from.rank() as i64 - (node.ty.shape.rank() - axis) as i64]));
+                self.define(id, &to, "Slice", inputs, &[]);
             }
             Op::CumSum => {
                 let inputs = vec![self.value(node.inputs[0])?, self.scalar(&Dim::from(node.ty.shape.rank() - 1))];
@@ -180,6 +215,10 @@ impl<'g> Lowering<'g> {
                     _ => self.define(id, &shape, "Gemm", inputs, &transposed),
                 }
             }
+            Op::QuantizedLinear(steps) => self.quantized_linear(id, node, *steps)?,
+            Op::LargestMagnitude => self.largest_magnitude(id, node)?,
+            Op::CacheWrite { .. } => self.cache_write(id, node)?,
+            Op::CachedAttention(attention) => self.cached_attention(id, node, attention)?,
             Op::Reshape(_) => self.elements_of.push(self.elements_of[node.inputs[0].index()]),
         }
         Ok(())
@@ -252,6 +291,7 @@ impl<'g> Lowering<'g> {
 
     /// Gives every output the tensor of its name.
     fn outputs(&mut self) -> Result<(), Error> {
+        self.no_cache_is_left()?;
         for output in self.graph.outputs() {
             let tensor = self.value(output.node)?;
             if tensor != output.name {
@@ -264,6 +304,14 @@ impl<'g> Lowering<'g> {
         self.made.value_info.retain(|info| !outputs.contains(&info.name.as_str()));
         Ok(())
     }
+}
+
+/// The node that computes the elements of `id`.
+fn before_reshapes(graph: &Graph, mut id: NodeId) -> NodeId {
+    while let Op::Reshape(_) = graph.node(id).op {
+        id = graph.node(id).inputs[0];
+    }
+    id
 }
 
 /// The shape of the same elements as a matrix of rows: `[rows, width]`.

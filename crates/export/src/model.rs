@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::error::Problem;
-use crate::lower::{OPSET, lower};
+use crate::lower::{CONTRIB, OPSET, Target, lower};
 use crate::proto::{DataType, ModelProto, OperatorSetIdProto, StringStringEntryProto, TensorProto};
 use cognate_graph::{Element, Graph, Program, Recipe};
 use prost::Message;
@@ -35,16 +35,18 @@ pub fn to_onnx_bytes(program: &Program, metadata: &Metadata) -> Result<Vec<u8>, 
     if bytes > FILE_LIMIT {
         return Err(Problem::TooLargeInline { graph: graph.name().into(), bytes, limit: FILE_LIMIT }.into());
     }
-    Ok(model(graph, metadata, parameters(program).map(|(name, recipe)| inline(name, recipe)).collect())?.encode_to_vec())
+    Ok(model(graph, Target::Portable, metadata, parameters(program).map(|(name, recipe)| inline(name, recipe)).collect())?.encode_to_vec())
 }
 
 /// The model of `graph` with the given tensors as its parameters.
-pub(crate) fn model(graph: &Graph, metadata: &Metadata, parameters: Vec<TensorProto>) -> Result<ModelProto, Error> {
-    let mut lowered = lower(graph)?;
+pub(crate) fn model(graph: &Graph, target: Target, metadata: &Metadata, parameters: Vec<TensorProto>) -> Result<ModelProto, Error> {
+    let mut lowered = lower(graph, target)?;
     lowered.initializer.splice(0..0, parameters);
+    let contrib = lowered.node.iter().any(|node| node.domain == CONTRIB);
+    let opsets = [Some(("", OPSET)), contrib.then_some((CONTRIB, 1))].into_iter().flatten();
     Ok(ModelProto {
         ir_version: IR_VERSION,
-        opset_import: vec![OperatorSetIdProto { domain: String::new(), version: OPSET }],
+        opset_import: opsets.map(|(domain, version)| OperatorSetIdProto { domain: domain.into(), version }).collect(),
         producer_name: "cognate".into(),
         producer_version: env!("CARGO_PKG_VERSION").into(),
         doc_string: metadata.doc.clone(),
@@ -86,6 +88,7 @@ fn element_type(element: Element) -> DataType {
         Element::F32 => DataType::Float,
         Element::F16 => DataType::Float16,
         Element::Bf16 => DataType::Bfloat16,
+        Element::I8 => DataType::Int8,
     }
 }
 

@@ -7,6 +7,7 @@ use crate::error::{Context, Problem};
 use crate::flush::write_early;
 use crate::layout::Layout;
 use crate::loose::{LooseAxis, loosen};
+use crate::lower::Target;
 use crate::model::{Metadata, model, parameters};
 use crate::{Additions, Error, Existing, Folder, Report};
 use cognate_graph::Program;
@@ -25,6 +26,8 @@ pub struct Export<'a> {
     pub metadata: &'a Metadata,
     /// Inputs that callers may size wrongly while they are empty.
     pub loose: Option<LooseAxis<'a>>,
+    /// The engines that the graphs are written for.
+    pub target: Target,
 }
 
 impl Export<'_> {
@@ -88,7 +91,7 @@ impl Export<'_> {
 
     fn graph_file(&self, program: &Program, layout: &Layout<'_>) -> Result<Vec<u8>, Error> {
         let tensors = parameters(program).map(|(name, recipe)| layout.tensor(name, recipe, self.weights_file)).collect();
-        let mut model = model(program.graph(), self.metadata, tensors)?;
+        let mut model = model(program.graph(), self.target, self.metadata, tensors)?;
         if let Some(loose) = self.loose {
             loosen(&mut model, loose);
         }

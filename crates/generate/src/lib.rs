@@ -2,7 +2,7 @@
 //!
 //! A [`Decoder`] gives scores for the next tokens of a batch; [`generate`] chooses among them, by greedy or by beam search,
 //! until each sentence has ended. [`SessionDecoder`] is the decoder of exported graphs (and of graphs in memory),
-//! [`HuggingFaceDecoder`] that of the Hugging Face layout.
+//! [`HuggingFaceDecoder`] that of the Hugging Face layout, [`SharedCacheDecoder`] that of caches which beams share.
 //! [`Settings`] are those of `generation_config.json`.
 //!
 //! This crate knows no text and no files.
@@ -19,12 +19,14 @@ mod greedy;
 mod hugging_face;
 mod scores;
 mod settings;
+mod shared_cache;
 
 pub use decoder::{Decoder, SessionDecoder};
 pub use error::{Error, ErrorKind, Result};
 pub use forced::greedy_choices;
 pub use hugging_face::HuggingFaceDecoder;
 pub use settings::{EarlyStopping, Settings};
+pub use shared_cache::{SCALE, SharedCacheDecoder};
 
 /// A translation, as ids.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,6 +50,7 @@ pub fn decoder(layout: Layout, [encoder, decoder]: [Box<dyn Session>; 2], config
     Ok(match layout {
         Layout::Cognate => Box::new(SessionDecoder::new(encoder, decoder, pad_token)?),
         Layout::HuggingFace => Box::new(HuggingFaceDecoder::new(encoder, decoder, config, pad_token)?),
+        Layout::SharedCache => Box::new(SharedCacheDecoder::new(encoder, decoder, pad_token)?),
     })
 }
 

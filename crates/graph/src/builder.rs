@@ -4,7 +4,7 @@
 //! [`Builder::finish`] returns it.
 
 use crate::infer::infer;
-use crate::{Binary, DType, Dim, Error, ErrorKind, Graph, Node, NodeId, Op, Output, Scalar, Shape, Type, Unary};
+use crate::{Binary, CachedAttention, DType, Dim, Error, ErrorKind, Graph, Node, NodeId, Op, Output, Scalar, Shape, Type, Unary};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
@@ -341,6 +341,23 @@ impl<'g> Tensor<'g> {
         self.builder.push(Op::RmsNorm { epsilon }, &[self, scale])
     }
 
+    /// This cache with `new` at place `at`; see [`Op::CacheWrite`].
+    pub fn cache_write(self, new: Tensor<'g>, at: impl Into<Dim>) -> Tensor<'g> {
+        self.builder.push(Op::CacheWrite { at: at.into() }, &[self, new])
+    }
+
+    /// Attention of this query to caches; see [`CachedAttention`].
+    pub fn attend_cached(
+        self,
+        attention: CachedAttention,
+        [keys, values]: [Tensor<'g>; 2],
+        beams: Tensor<'g>,
+        bias: Option<Tensor<'g>>,
+    ) -> Tensor<'g> {
+        let inputs: Vec<_> = [self, keys, values, beams].into_iter().chain(bias).collect();
+        self.builder.push(Op::CachedAttention(attention), &inputs)
+    }
+
     /// Sums of the elements up to each one, itself included, along the last axis.
     pub fn cumulative_sum(self) -> Tensor<'g> {
         self.builder.push(Op::CumSum, &[self])
@@ -375,7 +392,7 @@ impl<'g> Tensor<'g> {
     pub fn number(self, value: f32) -> Tensor<'g> {
         match self.ty().dtype {
             DType::F16 => self.builder.push(Op::Scalar(Scalar::F16(half::f16::from_f32(value))), &[]),
-            DType::F32 | DType::I64 | DType::Bool => self.builder.scalar(value),
+            DType::F32 | DType::I8 | DType::I64 | DType::Bool => self.builder.scalar(value),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Shape inference: the type of a node from its operation and the types of its inputs.
 
+use crate::op::{CachedAttention, Steps};
 use crate::{DType, Dim, Op, Shape, Type};
 
 /// The type that `op` gives for `inputs`; the error says what was expected and what was found.
@@ -28,8 +29,8 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
         Op::Binary(_) => {
             let [left, right] = take(inputs)?;
             same_dtype(left, right)?;
-            if left.dtype == DType::Bool {
-                return Err("arithmetic wants numbers, found bool".into());
+            if matches!(left.dtype, DType::Bool | DType::I8) {
+                return Err(format!("arithmetic wants numbers, found {}", left.dtype));
             }
             Ok(Type::new(left.dtype, broadcast(&left.shape, &right.shape)?))
         }
@@ -101,8 +102,8 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
         Op::CumSum => {
             let [x] = take(inputs)?;
             last(x)?;
-            if x.dtype == DType::Bool {
-                return Err("sums want numbers, found bool".into());
+            if matches!(x.dtype, DType::Bool | DType::I8) {
+                return Err(format!("sums want numbers, found {}", x.dtype));
             }
             Ok(x.clone())
         }
@@ -120,7 +121,80 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
             let [x, scale] = take(inputs)?;
             normalised(x, *epsilon, &[("scale", scale)])
         }
+        Op::QuantizedLinear(steps) => quantized_linear(*steps, inputs),
+        Op::LargestMagnitude => {
+            let [x] = take(inputs)?;
+            expect_dtype("input", x, DType::F32)?;
+            last(x)?;
+            let mut dims = x.shape.dims().to_vec();
+            dims.pop();
+            dims.push(Dim::from(1));
+            Ok(Type::new(DType::F32, dims))
+        }
+        Op::CacheWrite { .. } => {
+            let [cache, new] = take(inputs)?;
+            let [rows, heads, _, d_k] = cache_dims("cache", cache)?;
+            expect_type("new", new, &Type::new(DType::F32, [rows, &Dim::from(1), &(heads * d_k)]))?;
+            Ok(cache.clone())
+        }
+        Op::CachedAttention(attention) => cached_attention(attention, inputs),
     }
+}
+
+fn quantized_linear(steps: Steps, inputs: &[&Type]) -> Result<Type, String> {
+    let (x, weight, scale, bias) = match inputs {
+        [x, weight, scale] => (x, weight, scale, None),
+        [x, weight, scale, bias] => (x, weight, scale, Some(bias)),
+        _ => return Err(format!("wants 3 or 4 inputs, found {}", inputs.len())),
+    };
+    expect_dtype("input", x, DType::F32)?;
+    expect_dtype("weight", weight, DType::I8)?;
+    let [in_features, out_features] = weight.shape.dims() else {
+        return Err(format!("weight wants [in, out], found {}", weight.shape));
+    };
+    if last(x)? != in_features {
+        return Err(format!("weight {} wants inputs of width {in_features}, found {}", weight.shape, x.shape));
+    }
+    expect_type("scale", scale, &Type::new(DType::F32, [out_features]))?;
+    match bias {
+        Some(_) if steps == Steps::RowUnscaled => return Err("an unscaled product takes no bias".into()),
+        Some(bias) => expect_type("bias", bias, &Type::new(DType::F32, [out_features]))?,
+        None => {}
+    }
+    let leading = &x.shape.dims()[..x.shape.rank() - 1];
+    let shape: Shape = leading.iter().chain([out_features]).collect();
+    Ok(Type::new(DType::F32, shape))
+}
+
+fn cached_attention(attention: &CachedAttention, inputs: &[&Type]) -> Result<Type, String> {
+    let (query, keys, values, beams, bias) = match inputs {
+        [query, keys, values, beams] => (query, keys, values, beams, None),
+        [query, keys, values, beams, bias] => (query, keys, values, beams, Some(bias)),
+        _ => return Err(format!("wants 4 or 5 inputs, found {}", inputs.len())),
+    };
+    let one = Dim::from(1);
+    let [rows, heads, _, d_k] = cache_dims("keys", keys)?;
+    expect_type("values", values, keys)?;
+    if *heads != Dim::from(attention.heads) {
+        return Err(format!("{} heads, but keys {}", attention.heads, keys.shape));
+    }
+    expect_type("query", query, &Type::new(DType::F32, [rows, &one, &(heads * d_k)]))?;
+    let [batch, n_beams, past] = beams.shape.dims() else {
+        return Err(format!("beams want [batch, beams, past], found {}", beams.shape));
+    };
+    expect_dtype("beams", beams, DType::I64)?;
+    if batch * n_beams != *rows {
+        return Err(format!("keys {} want {rows} beams, found {}", keys.shape, beams.shape));
+    }
+    if let Some(bias) = bias {
+        expect_type("bias", bias, &Type::new(DType::F32, [&one, heads, &one, &(past + &one)]))?;
+    }
+    Ok((*query).clone())
+}
+
+fn cache_dims<'a>(name: &str, cache: &'a Type) -> Result<&'a [Dim; 4], String> {
+    expect_dtype(name, cache, DType::F32)?;
+    cache.shape.dims().try_into().map_err(|_| format!("{name} wants [rows, heads, capacity, d_k], found {}", cache.shape))
 }
 
 fn normalised(x: &Type, epsilon: f32, parameters: &[(&str, &Type)]) -> Result<Type, String> {

@@ -74,6 +74,49 @@ pub enum Op {
         /// Added to the mean of the squares.
         epsilon: f32,
     },
+    /// `x W (+ b)` in 8-bit integers: `x: [..., in]` rounded to steps, `W: i8 [in, out]` whose column `j` counts steps of
+    /// `s_j`, `s: [out]`, `b: [out]`; f32.
+    QuantizedLinear(Steps),
+    /// The largest magnitude along the last axis: `[..., n]` -> `[..., 1]`, at least [`SMALLEST_MAGNITUDE`]; f32.
+    LargestMagnitude,
+    /// A cache `[rows, heads, capacity, d_k]` with `new: [rows, 1, heads · d_k]` at one place of its third axis.
+    CacheWrite {
+        /// The place, below the capacity.
+        at: Dim,
+    },
+    /// Attention of one query for each row to the `past + 1` first places of caches; see [`CachedAttention`].
+    CachedAttention(CachedAttention),
+}
+
+/// The least that [`Op::LargestMagnitude`] gives, so that a row of zeros can be divided by it.
+pub const SMALLEST_MAGNITUDE: f32 = 1e-30;
+
+/// The steps in which an activation `x: [..., in]` is counted before a product of integers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Steps {
+    /// For each row its own: `round(127 x / m)` with the largest magnitude `m` of the row. What one row gives depends on no other.
+    Row,
+    /// As [`Steps::Row`], but the product is left divided by `m`: who reads it multiplies, or needs only the order of a row's
+    /// numbers. Allows no bias.
+    RowUnscaled,
+    /// One for all rows, from the smallest to the largest value of the tensor in 255 steps, 0 among them (ONNX's
+    /// DynamicQuantizeLinear).
+    Tensor,
+}
+
+/// Multi-head attention over caches that several beams share.
+///
+/// Inputs: `query: [rows, 1, heads · d_k]`, `keys, values: [rows, heads, capacity, d_k]`, `beams: i64 [batch, beams, past]` with
+/// `rows = batch · beams`, and if positions are relative `bias: [1, heads, 1, past + 1]`. Gives `[rows, 1, heads · d_k]`.
+///
+/// Row `s · beams + b` sees at place `t < past` what row `s · beams + beams[s, b, t]` holds there, and at place `past` its own:
+/// beams change parents without a move of their caches.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CachedAttention {
+    /// Number of heads.
+    pub heads: usize,
+    /// By which scores are multiplied.
+    pub scale: f32,
 }
 
 /// A number written into the graph.
@@ -156,6 +199,10 @@ impl Op {
             Op::Softmax => "Softmax",
             Op::LayerNorm { .. } => "LayerNormalization",
             Op::RmsNorm { .. } => "RMSNormalization",
+            Op::QuantizedLinear(_) => "QuantizedLinear",
+            Op::LargestMagnitude => "LargestMagnitude",
+            Op::CacheWrite { .. } => "CacheWrite",
+            Op::CachedAttention(_) => "CachedAttention",
         }
     }
 }

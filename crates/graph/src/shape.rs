@@ -11,6 +11,8 @@ pub enum DType {
     /// IEEE 754 half precision: 11 bits, at most 65,504. The reference evaluator computes it in its own precision and rounds
     /// every value.
     F16,
+    /// Signed 8-bit integers: weights of [`QuantizedLinear`](crate::Op::QuantizedLinear).
+    I8,
     /// Signed 64-bit integers: token ids, positions, masks.
     I64,
     /// Truth values.
@@ -23,6 +25,7 @@ impl DType {
         match self {
             DType::F32 => 4,
             DType::F16 => 2,
+            DType::I8 => 1,
             DType::I64 => 8,
             DType::Bool => 1,
         }
@@ -32,7 +35,7 @@ impl DType {
     pub fn is_float(self) -> bool {
         match self {
             DType::F32 | DType::F16 => true,
-            DType::I64 | DType::Bool => false,
+            DType::I8 | DType::I64 | DType::Bool => false,
         }
     }
 }
@@ -42,6 +45,7 @@ impl fmt::Display for DType {
         f.write_str(match self {
             DType::F32 => "f32",
             DType::F16 => "f16",
+            DType::I8 => "i8",
             DType::I64 => "i64",
             DType::Bool => "bool",
         })

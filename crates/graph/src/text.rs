@@ -62,6 +62,9 @@ fn attributes(op: &Op, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Op::Concat { axis } => write!(f, " axis={axis}"),
         Op::Slice { axis, start, end } => write!(f, " axis={axis} start={start} end={end}"),
         Op::LayerNorm { epsilon } | Op::RmsNorm { epsilon } => write!(f, " epsilon={epsilon:e}"),
+        Op::QuantizedLinear(steps) => write!(f, " steps={steps:?}"),
+        Op::CacheWrite { at } => write!(f, " at={at}"),
+        Op::CachedAttention(attention) => write!(f, " heads={} scale={}", attention.heads, attention.scale),
         // The type at the end of the line says the rest.
         Op::Input
         | Op::Parameter
@@ -76,6 +79,7 @@ fn attributes(op: &Op, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         | Op::Linear
         | Op::Reshape(_)
         | Op::CumSum
+        | Op::LargestMagnitude
         | Op::Softmax => Ok(()),
     }
 }

@@ -40,6 +40,7 @@ impl Graph {
             }
             let op_dims = match &node.op {
                 Op::Range { start, end } | Op::Slice { start, end, .. } => vec![start, end],
+                Op::CacheWrite { at } => vec![at],
                 Op::Reshape(shape) => shape.dims().iter().collect(),
                 Op::Input
                 | Op::Parameter
@@ -59,7 +60,10 @@ impl Graph {
                 | Op::CumSum
                 | Op::Softmax
                 | Op::LayerNorm { .. }
-                | Op::RmsNorm { .. } => vec![],
+                | Op::RmsNorm { .. }
+                | Op::QuantizedLinear(_)
+                | Op::LargestMagnitude
+                | Op::CachedAttention(_) => vec![],
             };
             let mut symbols = op_dims.into_iter().chain(node.ty.shape.dims()).flat_map(|dim| dim.symbols());
             if let Some(symbol) = symbols.find(|symbol| !known.contains_key(*symbol)) {

@@ -1,9 +1,11 @@
 //! Weights as lazy recipes: nothing is read or copied until it is streamed.
 
 mod element;
+mod quantized;
 mod recipe;
 
 pub use element::Element;
+pub use quantized::Quantized;
 pub use recipe::{Generator, Place, Recipe, Storage};
 
 use crate::{DType, Error, ErrorKind, Graph, Shape};
@@ -83,6 +85,7 @@ fn dtype(element: Element) -> Option<DType> {
     match element {
         Element::F32 => Some(DType::F32),
         Element::F16 => Some(DType::F16),
+        Element::I8 => Some(DType::I8),
         Element::Bf16 => None,
     }
 }

@@ -8,7 +8,7 @@
 
 use crate::layers::linear;
 use crate::{Config, Stack};
-use cognate_graph::{DType, Dim, Scope, Tensor};
+use cognate_graph::{CachedAttention, DType, Dim, Scope, Tensor};
 
 /// Added to the scores of what must not be seen. Finite, so that a row where nothing may be seen gives no NaN; its
 /// exponential is zero beside any real score.
@@ -35,22 +35,62 @@ impl<'g> KeyValue<'g> {
     }
 }
 
+/// What self-attention reads beside its input.
+#[derive(Clone, Copy)]
+pub(crate) enum Memory<'g> {
+    /// Nothing.
+    None,
+    /// `[..., heads, past, d_k]`, to which what is new is joined.
+    Joined(KeyValue<'g>),
+    /// A cache that beams share; see [`CachedAttention`].
+    Cached { cache: KeyValue<'g>, beams: Tensor<'g> },
+}
+
 /// Self-attention: `x: [..., len, d_model]` attends to itself and, if there is one, to its past. Returns the context
-/// `[..., len, d_model]` and what has been seen: `[..., heads, past + len, d_k]`.
+/// `[..., len, d_model]` and what has been seen: `[..., heads, past + len, d_k]`, or the cache.
 pub(crate) fn self_attention<'g>(
     scope: &Scope<'g>,
     config: &Config,
     stack: Stack,
     x: Tensor<'g>,
-    past: Option<KeyValue<'g>>,
-    mask: Tensor<'g>,
+    past: Memory<'g>,
+    mask: Option<Tensor<'g>>,
 ) -> (Tensor<'g>, KeyValue<'g>) {
     let _scope = scope.enter();
+    let past = match past {
+        Memory::None => None,
+        Memory::Joined(past) => Some(past),
+        Memory::Cached { cache, beams } => return cached_self_attention(scope, config, stack, x, cache, beams, mask),
+    };
     let query = project_query(scope, config, stack, x);
     let new = KeyValue::project(scope, config, stack, x);
     let seen = past.map_or(new, |past| new.after(past));
     let (context, _) = attend(config, query, seen, mask);
     (linear(&scope.at("out_proj"), config, merge_heads(context), config.d_model), seen)
+}
+
+/// Self-attention of one token a beam: `x: [batch, beams, 1, d_model]`, `cache: [batch · beams, heads, capacity, d_k]`.
+fn cached_self_attention<'g>(
+    scope: &Scope<'g>,
+    config: &Config,
+    stack: Stack,
+    x: Tensor<'g>,
+    cache: KeyValue<'g>,
+    beams: Tensor<'g>,
+    bias: Option<Tensor<'g>>,
+) -> (Tensor<'g>, KeyValue<'g>) {
+    let (rows, past) = (cache.key.dim(0), beams.dim(2));
+    let width = Dim::from(stack.heads * stack.d_k);
+    let project = |name| linear(&scope.at(name), config, x, &width).reshape([&rows, &1.into(), &width]);
+    let query = project("q_proj");
+    let written =
+        KeyValue { key: cache.key.cache_write(project("k_proj"), &past), value: cache.value.cache_write(project("v_proj"), &past) };
+    let scale = if config.scale_attention { (stack.d_k as f32).powf(-0.5) } else { 1.0 };
+    let bias = bias.map(|bias| bias.reshape([Dim::from(1), stack.heads.into(), 1.into(), past + 1]));
+    let attention = CachedAttention { heads: stack.heads, scale };
+    let context = query.attend_cached(attention, [written.key, written.value], beams, bias);
+    let context = context.reshape([x.dim(0), x.dim(1), 1.into(), width]);
+    (linear(&scope.at("out_proj"), config, context, config.d_model), written)
 }
 
 /// Cross-attention: `x: [batch, (beams,) tgt, d_model]` attends to the source. Returns the context, shaped as `x`, and the
@@ -68,12 +108,12 @@ pub(crate) fn cross_attention<'g>(
     let _scope = scope.enter();
     let shape = x.ty().shape;
     let [batch, beams, tgt, _] = shape.dims() else {
-        let (context, weights) = attend(config, project_query(scope, config, stack, x), source, mask);
+        let (context, weights) = attend(config, project_query(scope, config, stack, x), source, Some(mask));
         return (linear(&scope.at("out_proj"), config, merge_heads(context), config.d_model), weights);
     };
     let width = Dim::from(stack.heads * stack.d_k);
     let query = linear(&scope.at("q_proj"), config, x, &width).reshape([batch, &(beams * tgt), &width]);
-    let (context, weights) = attend(config, split_heads(query, stack.heads), source, mask);
+    let (context, weights) = attend(config, split_heads(query, stack.heads), source, Some(mask));
     let context = merge_heads(context).reshape([batch, beams, tgt, &width]);
     let weights = weights.reshape([batch, &stack.heads.into(), beams, tgt, &source.key.dim(2)]).transpose(&[0, 2, 1, 3, 4]);
     (linear(&scope.at("out_proj"), config, context, config.d_model), weights)
@@ -84,7 +124,7 @@ fn project_query<'g>(scope: &Scope<'g>, config: &Config, stack: Stack, x: Tensor
 }
 
 /// Scaled dot-product attention; returns the context and the weights `[..., heads, tgt, src]`, whose rows sum to 1.
-fn attend<'g>(config: &Config, q: Tensor<'g>, memory: KeyValue<'g>, mask: Tensor<'g>) -> (Tensor<'g>, Tensor<'g>) {
+fn attend<'g>(config: &Config, q: Tensor<'g>, memory: KeyValue<'g>, mask: Option<Tensor<'g>>) -> (Tensor<'g>, Tensor<'g>) {
     let d_k = last(q).as_constant().unwrap_or(1) as f32;
     // Half of the scale on each side, as PyTorch does: products stay in the range of f16. ONNX Runtime fuses both into
     // the product.
@@ -94,7 +134,7 @@ fn attend<'g>(config: &Config, q: Tensor<'g>, memory: KeyValue<'g>, mask: Tensor
     } else {
         q.matmul(memory.key.t())
     };
-    let weights = (scores + mask).softmax();
+    let weights = mask.map_or(scores, |mask| scores + mask).softmax();
     (weights.matmul(memory.value), weights)
 }
 

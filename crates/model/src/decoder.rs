@@ -4,7 +4,7 @@
 //! Beams are an axis of their own. In self-attention each beam has its own past; in cross-attention the beams of a
 //! sentence are query positions of one attention.
 
-use crate::attention::{KeyValue, causal_mask, cross_attention, padding_mask, self_attention};
+use crate::attention::{KeyValue, Memory, causal_mask, cross_attention, padding_mask, self_attention};
 use crate::embedding::{Side, embed, table};
 use crate::layers::{after_stack, feed_forward, residual};
 use crate::relative::self_attention_masks;
@@ -19,8 +19,32 @@ pub(crate) struct DecoderInputs<'g> {
     pub(crate) attention_mask: Tensor<'g>,
     /// For each layer `[batch, heads, src, d_k]`, from [`cross_key_values`].
     pub(crate) cross: Vec<KeyValue<'g>>,
-    /// For each layer `[batch, (beams,) heads, past, d_k]`; none in teacher forcing.
-    pub(crate) past: Option<Vec<KeyValue<'g>>>,
+    /// What came before.
+    pub(crate) past: Past<'g>,
+}
+
+/// What came before the tokens that the decoder reads.
+pub(crate) enum Past<'g> {
+    /// Nothing: teacher forcing.
+    None,
+    /// For each layer `[batch, (beams,) heads, past, d_k]`, to which what is new is joined.
+    Joined(Vec<KeyValue<'g>>),
+    /// For each layer `[batch · beams, heads, capacity, d_k]`, into which what is new is written; one token a beam.
+    Cached {
+        caches: Vec<KeyValue<'g>>,
+        /// i64 `[batch, beams, past]`: which beam of the sentence holds each place.
+        beams: Tensor<'g>,
+    },
+}
+
+impl Past<'_> {
+    fn len(&self) -> Dim {
+        match self {
+            Past::None => Dim::from(0),
+            Past::Joined(past) => past.first().map(|past| past.key.dim(past.key.ty().shape.rank().saturating_sub(2))).unwrap_or_default(),
+            Past::Cached { beams, .. } => beams.dim(2),
+        }
+    }
 }
 
 /// What the decoder gives.
@@ -47,16 +71,21 @@ pub(crate) fn cross_key_values<'g>(root: &Scope<'g>, config: &Config, memory: Te
 /// The decoder stack (Vaswani et al. 2017, section 3.1) with the output projection.
 pub(crate) fn decoder<'g>(root: &Scope<'g>, config: &Config, inputs: &DecoderInputs<'g>) -> DecoderOutputs<'g> {
     let stack = Side::Decoder.at(root);
-    let len = |x: Tensor<'_>, from_end| x.ty().shape.dims().iter().rev().nth(from_end).cloned().unwrap_or_default();
-    let tgt = len(inputs.ids, 0);
-    let past_len = inputs.past.as_ref().map_or(Dim::from(0), |past| len(past[0].key, 1));
-    let masks = self_attention_masks(root, config, Side::Decoder, causal_mask(root, &past_len, &tgt), &past_len, &tgt);
+    let tgt = inputs.ids.ty().shape.dims().last().cloned().unwrap_or_default();
+    let past_len = inputs.past.len();
+    // One query sees all places: nothing is to be hidden.
+    let mask = if matches!(inputs.past, Past::Cached { .. }) { None } else { Some(causal_mask(root, &past_len, &tgt)) };
+    let masks = self_attention_masks(root, config, Side::Decoder, mask, &past_len, &tgt);
     let padding = padding_mask(inputs.attention_mask);
     let mut x = embed(root, config, Side::Decoder, inputs.ids, &past_len);
     let (mut present, mut cross_attentions) = (Vec::new(), Vec::new());
     for (layer_index, (&cross, mask)) in inputs.cross.iter().zip(masks).enumerate() {
         let layer = stack.at("layers").at(layer_index);
-        let past = inputs.past.as_ref().map(|past| past[layer_index]);
+        let past = match &inputs.past {
+            Past::None => Memory::None,
+            Past::Joined(past) => Memory::Joined(past[layer_index]),
+            Past::Cached { caches, beams } => Memory::Cached { cache: caches[layer_index], beams: *beams },
+        };
         let (attended, seen) = residual(&layer.at("self_attn_layer_norm"), config, x, |x| {
             self_attention(&layer.at("self_attn"), config, config.decoder, x, past, mask)
         });

@@ -1,7 +1,7 @@
 //! The encoder: `[batch, src]` ids -> `[batch, src, d_model]` hidden states.
 
 use crate::Config;
-use crate::attention::{padding_mask, self_attention};
+use crate::attention::{Memory, padding_mask, self_attention};
 use crate::embedding::{Side, embed};
 use crate::layers::{after_stack, feed_forward, residual};
 use crate::relative::self_attention_masks;
@@ -11,7 +11,7 @@ use cognate_graph::{Dim, Scope, Tensor};
 pub(crate) fn encoder<'g>(root: &Scope<'g>, config: &Config, ids: Tensor<'g>, attention_mask: Tensor<'g>) -> Tensor<'g> {
     let stack = Side::Encoder.at(root);
     let (start, src) = (Dim::from(0), ids.dim(1));
-    let masks = self_attention_masks(root, config, Side::Encoder, padding_mask(attention_mask), &start, &src);
+    let masks = self_attention_masks(root, config, Side::Encoder, Some(padding_mask(attention_mask)), &start, &src);
     let mut x = embed(root, config, Side::Encoder, ids, &start);
     for (layer_index, mask) in masks.into_iter().enumerate() {
         x = layer(&stack.at("layers").at(layer_index), config, x, mask);
@@ -19,9 +19,9 @@ pub(crate) fn encoder<'g>(root: &Scope<'g>, config: &Config, ids: Tensor<'g>, at
     after_stack(&stack, config, x)
 }
 
-fn layer<'g>(scope: &Scope<'g>, config: &Config, x: Tensor<'g>, mask: Tensor<'g>) -> Tensor<'g> {
+fn layer<'g>(scope: &Scope<'g>, config: &Config, x: Tensor<'g>, mask: Option<Tensor<'g>>) -> Tensor<'g> {
     let (x, _) = residual(&scope.at("self_attn_layer_norm"), config, x, |x| {
-        self_attention(&scope.at("self_attn"), config, config.encoder, x, None, mask)
+        self_attention(&scope.at("self_attn"), config, config.encoder, x, Memory::None, mask)
     });
     let (x, ()) = residual(&scope.at("final_layer_norm"), config, x, |x| (feed_forward(scope, config, config.encoder.d_ff, x), ()));
     x

@@ -1,11 +1,12 @@
 //! Entry graphs: what a model offers to engines, all from the same `encoder()` and `decoder()`.
 
 mod hugging_face;
+mod shared_cache;
 
 pub use hugging_face::HuggingFaceNames;
 
 use crate::attention::KeyValue;
-use crate::decoder::{DecoderInputs, cross_key_values, decoder};
+use crate::decoder::{DecoderInputs, Past, cross_key_values, decoder};
 use crate::encoder::encoder;
 use crate::{Config, Layout};
 use cognate_graph::{Builder, DType, Dim, Error, Graph};
@@ -51,12 +52,13 @@ pub enum Attentions {
 pub(crate) fn graphs(config: &Config, layout: Layout, attentions: Attentions) -> Result<[Graph; 2], Error> {
     // Of a deep model each takes milliseconds.
     let encoder = || match layout {
-        Layout::Cognate => encode(config),
+        Layout::Cognate | Layout::SharedCache => encode(config),
         Layout::HuggingFace => hugging_face::encode(config),
     };
     let decoder = || match layout {
         Layout::Cognate => step(config, attentions),
         Layout::HuggingFace => hugging_face::step(config, attentions),
+        Layout::SharedCache => shared_cache::step(config, attentions),
     };
     thread::scope(|scope| {
         let encoder = scope.spawn(encoder);
@@ -94,7 +96,7 @@ pub(crate) fn step(config: &Config, attentions: Attentions) -> Result<Graph, Err
     let cross = layers.clone().map(|layer_index| input(Names::cross(layer_index), &cross_shape)).collect();
     let past_shape = ["batch".into(), "beams".into(), heads, "past".into(), d_k];
     let past = layers.map(|layer_index| input(Names::past(layer_index), &past_shape)).collect();
-    let outputs = decoder(&builder.root(), config, &DecoderInputs { ids, attention_mask, cross, past: Some(past) });
+    let outputs = decoder(&builder.root(), config, &DecoderInputs { ids, attention_mask, cross, past: Past::Joined(past) });
     builder.output("logits", outputs.logits);
     for (layer_index, present) in outputs.present.into_iter().enumerate() {
         output(&builder, Names::present(layer_index), present);
@@ -116,7 +118,7 @@ pub(crate) fn teacher_forced(config: &Config) -> Result<Graph, Error> {
     let target = builder.input("decoder_input_ids", DType::I64, ["batch", "tgt"]);
     let hidden = encoder(&builder.root(), config, ids, attention_mask);
     let cross = cross_key_values(&builder.root(), config, hidden);
-    let outputs = decoder(&builder.root(), config, &DecoderInputs { ids: target, attention_mask, cross, past: None });
+    let outputs = decoder(&builder.root(), config, &DecoderInputs { ids: target, attention_mask, cross, past: Past::None });
     builder.output("encoder_hidden_states", hidden);
     builder.output("logits", outputs.logits);
     for (layer_index, weights) in outputs.cross_attentions.into_iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The two contracts of exported files.
+/// The contracts of exported files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layout {
     /// Ours: the encoder gives cross keys and values, beams are an axis, both graphs share one weights file.
@@ -11,17 +11,23 @@ pub enum Layout {
     /// Optimum's and transformers.js's: the decoder computes cross keys and values on its first step, each graph has a
     /// weights file of its own.
     HuggingFace,
+    /// Ours for ONNX Runtime alone: as [`Layout::Cognate`], with caches that a step writes into and beams share.
+    SharedCache,
 }
 
 impl Layout {
-    /// Both.
-    pub const ALL: [Layout; 2] = [Layout::Cognate, Layout::HuggingFace];
+    /// All.
+    pub const ALL: [Layout; 3] = [Layout::Cognate, Layout::HuggingFace, Layout::SharedCache];
 
-    /// `cognate` or `hf`.
+    /// Those that every engine runs.
+    pub const PORTABLE: [Layout; 2] = [Layout::Cognate, Layout::HuggingFace];
+
+    /// `cognate`, `hf` or `shared-cache`.
     pub fn name(self) -> &'static str {
         match self {
             Layout::Cognate => "cognate",
             Layout::HuggingFace => "hf",
+            Layout::SharedCache => "shared-cache",
         }
     }
 
@@ -29,6 +35,7 @@ impl Layout {
     pub fn files(self) -> [&'static str; 2] {
         match self {
             Layout::Cognate => ["encoder.onnx", "decoder.onnx"],
+            Layout::SharedCache => ["encoder.onnx", "decoder_shared_cache.onnx"],
             // transformers.js looks here only, and Optimum finds them by their names.
             Layout::HuggingFace => ["onnx/encoder_model.onnx", "onnx/decoder_model_merged.onnx"],
         }

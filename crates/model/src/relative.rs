@@ -15,10 +15,10 @@ pub(crate) fn self_attention_masks<'g>(
     root: &Scope<'g>,
     config: &Config,
     side: Side,
-    mask: Tensor<'g>,
+    mask: Option<Tensor<'g>>,
     past: &Dim,
     tgt: &Dim,
-) -> Vec<Tensor<'g>> {
+) -> Vec<Option<Tensor<'g>>> {
     let (stack, direction) = match side {
         Side::Encoder => (config.encoder, Direction::Both),
         Side::Decoder => (config.decoder, Direction::Past),
@@ -33,7 +33,8 @@ pub(crate) fn self_attention_masks<'g>(
         let scope = side.at(root).at("layers").at(layer_index).at("self_attn.relative_attention_bias");
         let _scope = scope.enter();
         let of_distance = scope.parameter("weight", [buckets, stack.heads]).gather(table);
-        of_distance.gather(distances).transpose(&[2, 0, 1]) + mask
+        let bias = of_distance.gather(distances).transpose(&[2, 0, 1]);
+        Some(mask.map_or(bias, |mask| bias + mask))
     };
     match of {
         RelativeLayers::First => vec![biased(0); stack.n_layers],

@@ -1,7 +1,11 @@
 //! Passes: graphs to graphs of the same meaning, or of a nearby one that is measured.
 //!
+//! - [`fuse`]: layers that read one value as one product.
 //! - [`half`]: f16 where values fit into it, f32 where they do not, and the reasons.
+//! - [`quantize`]: layers in 8-bit integers.
 //!
 //! A pass reads programs and gives programs; weights stay lazy recipes. This crate knows no evaluator, no ONNX and no Transformer.
 
+pub mod fuse;
 pub mod half;
+pub mod quantize;

@@ -124,6 +124,29 @@ pub trait Session {
     /// # Errors
     /// If an input is missing, unknown, or has a type or shape that the graph does not take; or if the engine fails.
     fn run(&mut self, inputs: &Values) -> Result<Values>;
+
+    /// As [`Session::run`], and each output of `pairs` (input, output) takes its input's place in `state`; the others are
+    /// returned. An engine that can lets an output be written over its input, where both have one shape and lie in the host's
+    /// memory: only for graphs that say so.
+    ///
+    /// # Errors
+    /// As [`Session::run`]; and if an output does not exist.
+    fn run_in_place(&mut self, state: &mut Values, pairs: &[(String, String)]) -> Result<Values> {
+        run_and_exchange(self, state, pairs)
+    }
+}
+
+/// [`Session::run_in_place`] by [`Session::run`].
+fn run_and_exchange<S: Session + ?Sized>(session: &mut S, state: &mut Values, pairs: &[(String, String)]) -> Result<Values> {
+    let mut outputs = session.run(state)?;
+    for (input, output) in pairs {
+        let value = outputs.remove(output).ok_or_else(|| {
+            let message = format!("no output {output}; the graph has {}", session.outputs().join(", "));
+            Error::new(ErrorKind::Run, session.engine(), message)
+        })?;
+        state.insert(input, value);
+    }
+    Ok(outputs)
 }
 
 /// The README's example, compiled and run with the tests.

@@ -1,7 +1,7 @@
 //! Tensors between sessions: on the host as ndarray, or held by the engine that made them.
 
 use crate::Result;
-use ndarray::ArrayD;
+use ndarray::{ArrayD, ArrayViewMutD};
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
@@ -16,6 +16,11 @@ pub trait Held: fmt::Debug + Any + Send + Sync {
     /// # Errors
     /// If the engine cannot bring it.
     fn to_host(&self) -> Result<Value>;
+
+    /// The elements, if they can be written in the host's memory in single precision.
+    fn as_f32_mut(&mut self) -> Option<ArrayViewMutD<'_, f32>> {
+        None
+    }
 
     /// For the engine that made it, to take it back without a copy.
     fn as_any(&self) -> &dyn Any;
@@ -45,6 +50,15 @@ impl Value {
             Value::F64(array) => array.shape(),
             Value::I64(array) => array.shape(),
             Value::Held(held) => held.shape(),
+        }
+    }
+
+    /// The elements as they lie in the host's memory, if they are in single precision and nobody else holds them.
+    pub fn as_f32_mut(&mut self) -> Option<ArrayViewMutD<'_, f32>> {
+        match self {
+            Value::F32(array) => Some(array.view_mut()),
+            Value::Held(held) => Arc::get_mut(held)?.as_f32_mut(),
+            Value::F64(_) | Value::I64(_) => None,
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::cases::{Inputs, cases};
 use crate::report::{DecodingReport, OutputReport, Report, RuntimeReport, StepsReport};
 use crate::{CLOSE, Error, Measured, Result, Tolerance, compare};
-use cognate_generate::{Decoder, Hypothesis, Settings, decoder, generate, greedy_choices};
+use cognate_generate::{Decoder, Hypothesis, SCALE, Settings, decoder, generate, greedy_choices};
 use cognate_model::{Attentions, Layout, Model};
 use cognate_runtime::{Options, Reference, Runtime, Session, Source, Value, Values};
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub struct Subject<'a> {
     /// The seed of the random batches.
     pub seed: u64,
     /// The bound on errors: [`CLOSE`], or a wider one for other precisions. Within [`CLOSE`], sentences must be equal; beyond it,
-    /// single steps are compared, of which [`EQUAL_STEPS`](crate::EQUAL_STEPS) must be equal.
+    /// single steps are compared, of which [`Tolerance::equal_steps`] must be equal.
     pub tolerance: Tolerance,
 }
 
@@ -58,7 +58,7 @@ pub fn verify(subject: &Subject<'_>, runtimes: &[(Box<dyn Runtime>, Options)], m
 
     let mut inputs = Inputs::new(subject.seed);
     let mut batches = Vec::new();
-    for case in cases(config) {
+    for case in cases(config, subject.layout) {
         let encoder_inputs = inputs.encoder(case, config);
         let encoded = run(&mut reference.encoder, &encoder_inputs)?;
         let mask = encoder_inputs.get("attention_mask").expect("the case has a mask");
@@ -92,7 +92,7 @@ pub fn verify(subject: &Subject<'_>, runtimes: &[(Box<dyn Runtime>, Options)], m
         let mut outputs = BTreeMap::new();
         for (graph, inputs, expected) in batches.iter().flatten() {
             let session = if *graph == "encoder" { &mut pair.encoder } else { &mut pair.decoder };
-            let found = run(session, inputs)?;
+            let found = scaled(run(session, inputs)?)?;
             for (name, expected) in expected.iter() {
                 let measured = measure(found.get(name), expected, &engine, name)?;
                 let worst = outputs.entry((*graph, without_layer(name))).or_insert(measured);
@@ -109,7 +109,7 @@ pub fn verify(subject: &Subject<'_>, runtimes: &[(Box<dyn Runtime>, Options)], m
         let steps = match subject.tolerance.relative_l2 > CLOSE.relative_l2 {
             true => {
                 progress(&format!("{}, greedy steps", runtime.name()));
-                Some(equal_steps(decoder.as_mut(), &sources, &expected[0], &methods[0])?)
+                Some(equal_steps(decoder.as_mut(), &sources, &expected[0], &methods[0], subject.tolerance.equal_steps)?)
             }
             false => None,
         };
@@ -156,9 +156,10 @@ pub(crate) fn equal_steps(
     sources: &[Vec<i64>],
     expected: &[Hypothesis],
     settings: &Settings,
+    wanted: f64,
 ) -> Result<StepsReport> {
     let found = greedy_choices(decoder, sources, expected, settings).map_err(|error| Error::runtime(decoder.engine(), error))?;
-    let mut report = StepsReport { steps: 0, equal: 0 };
+    let mut report = StepsReport { steps: 0, equal: 0, wanted: 0 };
     for (found, expected) in found.iter().zip(expected) {
         for (index, token) in found.iter().enumerate() {
             let is_equal = expected.tokens.get(index).map_or_else(|| settings.eos_tokens.contains(token), |expected| expected == token);
@@ -166,7 +167,23 @@ pub(crate) fn equal_steps(
             report.equal += usize::from(is_equal);
         }
     }
+    report.wanted = (wanted * report.steps as f64).ceil() as usize;
     Ok(report)
+}
+
+/// Outputs with the logits multiplied by their scale, where that is left to the reader.
+fn scaled(mut outputs: Values) -> Result<Values> {
+    let failed = |error| Error::runtime("logits", error);
+    if let Some(scale) = outputs.remove(SCALE)
+        && let Some(logits) = outputs.remove("logits")
+    {
+        let mut logits = logits.to_f32().map_err(failed)?;
+        for (mut row, &scale) in logits.rows_mut().into_iter().zip(scale.to_f32().map_err(failed)?.iter()) {
+            row.mapv_inplace(|score| score * scale);
+        }
+        outputs.insert("logits", logits);
+    }
+    Ok(outputs)
 }
 
 /// The cross keys and values in f32: what every engine is given is the same.

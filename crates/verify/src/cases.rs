@@ -25,10 +25,14 @@ const CASES: [Case; 6] = [
     Case { batch: 8, src: 24, beams: 1, past: 0, tgt: 6 },
 ];
 
-/// The cases that a model of so many positions allows.
-pub(crate) fn cases(config: &Config) -> impl Iterator<Item = Case> {
+/// Places of a cache beyond those that are filled before the step.
+const SPARE_PLACES: usize = 3;
+
+/// The cases that a model of so many positions allows, and its layout: shared caches take one token a step.
+pub(crate) fn cases(config: &Config, layout: Layout) -> impl Iterator<Item = Case> {
     let positions = config.max_positions.unwrap_or(usize::MAX);
-    CASES.into_iter().filter(move |case| case.src <= positions && case.past + case.tgt <= positions)
+    let longest = if layout == Layout::SharedCache { 1 } else { usize::MAX };
+    CASES.into_iter().filter(move |case| case.src <= positions && case.past + case.tgt <= positions && case.tgt <= longest)
 }
 
 /// Seeded inputs for the cases, the same on every machine.
@@ -64,6 +68,7 @@ impl Inputs {
         match layout {
             Layout::Cognate => self.cognate_decoder(case, config, mask, encoded),
             Layout::HuggingFace => self.hugging_face_decoder(case, config, mask, encoded),
+            Layout::SharedCache => self.shared_cache_decoder(case, config, mask, encoded),
         }
     }
 
@@ -93,6 +98,20 @@ impl Inputs {
             for (name, len) in names.iter().zip([case.past, case.past, covered, covered]) {
                 values.insert(name, self.key_or_value(&shape(len)));
             }
+        }
+        values
+    }
+
+    /// Places are held by any beam of the sentence, and there is room for more than are filled.
+    fn shared_cache_decoder(&mut self, case: Case, config: &Config, mask: &Value, encoded: &Values) -> Values {
+        let ids = Array2::from_shape_simple_fn((case.batch, case.beams), || self.id(config.vocab));
+        let holders = Array3::from_shape_simple_fn((case.batch, case.beams, case.past), || self.id(case.beams));
+        let mut values: Values = [("input_ids", ids.into_dyn()), ("cache_beams", holders.into_dyn())].into_iter().collect();
+        values.insert("attention_mask", mask.clone());
+        let shape = IxDyn(&[case.batch * case.beams, config.decoder.heads, case.past + SPARE_PLACES, config.decoder.d_k]);
+        for (name, cross) in encoded.iter().filter(|(name, _)| name.starts_with("cross.")) {
+            values.insert(name, cross.clone());
+            values.insert(name.replace("cross.", "past."), self.key_or_value(&shape));
         }
         values
     }

@@ -4,6 +4,7 @@
 //! evaluator, which sees every value of both graphs; [`cognate_passes::half`] then decides. The same evaluator runs the graphs that
 //! come out, rounding as f16 does: if greedy decoding chooses other tokens, more is kept in f32.
 
+use crate::HALF;
 use crate::agreement::{NEW_TOKENS, RANDOM_SENTENCES, equal_steps};
 use crate::cases::{Inputs, cases};
 use crate::{Error, Result};
@@ -75,7 +76,7 @@ impl Caution {
 ///
 /// Token ids, `logits`, `encoder_hidden_states` and `cross_attentions.{l}` keep their types; in the layout of Hugging Face all inputs
 /// and outputs do, because Optimum and transformers.js make pasts of length 0 in the type of the encoder's output. Where values fit
-/// into f16, but fewer than [`EQUAL_STEPS`](crate::EQUAL_STEPS) of the sample's greedy steps would stay equal, the encoder computes in
+/// into f16, but fewer than [`HALF`]'s share of the sample's greedy steps would stay equal, the encoder computes in
 /// f32, and if that is not enough, the decoder does.
 ///
 /// # Errors
@@ -87,7 +88,7 @@ pub fn in_half(model: &Model, form: Form, sample: &Sample, mut progress: impl Fn
     let seen = |program: usize, node: &str| largest[program].borrow().get(node).copied();
     let interface = |name: &str| match form.layout {
         Layout::Cognate => state(name),
-        Layout::HuggingFace => None,
+        Layout::HuggingFace | Layout::SharedCache => None,
     };
     let mut made = None;
     for caution in Caution::ALL {
@@ -98,7 +99,7 @@ pub fn in_half(model: &Model, form: Form, sample: &Sample, mut progress: impl Fn
         let load = |program: &Program| Reference::F32.load(&Source::Graph(program.clone()), &Options::default());
         let pair = [load(&encoder).map_err(failed)?, load(&decoder).map_err(failed)?];
         let mut joined = join(model, form.layout, pair, &settings)?;
-        let steps = equal_steps(joined.as_mut(), &sources, &hypotheses, &settings)?;
+        let steps = equal_steps(joined.as_mut(), &sources, &hypotheses, &settings, HALF.equal_steps)?;
         made = Some(InHalf { encoder, decoder, kept: converted.kept });
         if steps.passed() {
             break;
@@ -145,7 +146,7 @@ fn measure(model: &Model, layout: Layout, programs: &[Program; 2], sample: &Samp
     };
     let [mut encoder, mut decoder] = [session(0), session(1)];
     let mut inputs = Inputs::new(sample.seed);
-    for case in cases(config) {
+    for case in cases(config, layout) {
         let encoder_inputs = inputs.encoder(case, config);
         let encoded = encoder.run(&encoder_inputs).map_err(failed)?;
         let mask = encoder_inputs.get("attention_mask").expect("the case has a mask");

@@ -12,8 +12,8 @@ mod half;
 mod report;
 
 pub use agreement::{Subject, verify};
-pub use compare::{CLOSE, EXACT, HALF, Measured, Summary, Tolerance, compare};
+pub use compare::{CLOSE, EXACT, HALF, Measured, QUANTISED, Summary, Tolerance, compare};
 pub use error::{Error, ErrorKind, Result};
 pub use exported::open_exported;
 pub use half::{Form, InHalf, Sample, in_half};
-pub use report::{DecodingReport, EQUAL_STEPS, OutputReport, Report, RuntimeReport, StepsReport};
+pub use report::{DecodingReport, OutputReport, Report, RuntimeReport, StepsReport};

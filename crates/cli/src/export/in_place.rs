@@ -28,8 +28,10 @@ pub(super) fn run(options: &Options, source: &ModelSource, start: Instant, out: 
     let ModelSource::Checkpoint(checkpoint) = source else {
         bail!("--in-place: {source} has no weights file for graphs to point into; leave it out and name a folder to write");
     };
-    if options.layout != Layout::Cognate {
-        bail!("--in-place: writes the Cognate layout only, because graphs and weights have to lie in one folder; leave out --layout");
+    if options.layout()? != Layout::Cognate {
+        bail!(
+            "--in-place: writes the Cognate layout only, because graphs and weights have to lie in one folder; leave out --layout and --target"
+        );
     }
     if options.languages.is_chosen() {
         bail!("--in-place: the checkpoint's files stay as they are; give languages to `cognate translate`");

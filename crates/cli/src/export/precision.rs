@@ -3,13 +3,15 @@
 use super::Options;
 use crate::account::KeptAccount;
 use crate::source::ModelSource;
-use crate::{layout, messages, verify};
-use anyhow::Result;
+use crate::{messages, verify};
+use anyhow::{Result, bail};
 use clap::ValueEnum;
-use cognate_generate::Settings;
-use cognate_graph::Program;
-use cognate_model::{Attentions, Model};
-use cognate_verify::{Form, Sample, in_half};
+use cognate_generate::{SCALE, Settings};
+use cognate_graph::{Program, Steps};
+use cognate_model::{Attentions, Layout, Model};
+use cognate_passes::fuse::fuse;
+use cognate_passes::quantize::{self, quantize};
+use cognate_verify::{CLOSE, Form, HALF, QUANTISED, Sample, Tolerance, in_half};
 use std::io::{self, IsTerminal, Write};
 
 /// The type of weights and values; in the Cognate layout also of keys and values that pass from step to step.
@@ -20,14 +22,42 @@ pub(crate) enum Precision {
     F32,
     /// Half precision, where values fit: measured on translations and random batches, with the rest in f32
     F16,
+    /// Layers in 8-bit integers, activations rounded row by row: a translation does not depend on others in its batch
+    Int8,
+    /// Layers in 8-bit integers, activations rounded batch by batch: faster, and a translation depends on others in its batch
+    Int8Tensor,
 }
 
 impl Precision {
+    /// All of them.
+    const ALL: [Precision; 4] = [Precision::F32, Precision::F16, Precision::Int8, Precision::Int8Tensor];
+
+    /// The precision of this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|precision| precision.name() == name)
+    }
+
+    /// Whether weights are integers.
+    pub(crate) fn is_quantised(self) -> bool {
+        matches!(self, Precision::Int8 | Precision::Int8Tensor)
+    }
+
+    /// The bound on errors in this precision.
+    pub(crate) fn tolerance(self) -> Tolerance {
+        match self {
+            Precision::F32 => CLOSE,
+            Precision::F16 => HALF,
+            Precision::Int8 | Precision::Int8Tensor => QUANTISED,
+        }
+    }
+
     /// As the command line and `cognate.json` call it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Precision::F32 => "f32",
             Precision::F16 => "f16",
+            Precision::Int8 => "int8",
+            Precision::Int8Tensor => "int8-tensor",
         }
     }
 }
@@ -40,23 +70,51 @@ pub(super) struct Graphs {
 }
 
 /// The graphs of `model`, which `source` named, in the precision that is asked for.
-pub(super) fn graphs(options: &Options, source: &ModelSource, model: &Model, attentions: Attentions) -> Result<Graphs> {
-    if options.precision == Precision::F32 {
-        let [encoder, decoder] = model.graphs(options.layout, attentions)?;
-        return Ok(Graphs { encoder, decoder, kept_in_f32: Vec::new() });
+pub(super) fn graphs(options: &Options, source: &ModelSource, model: &Model, layout: Layout, attentions: Attentions) -> Result<Graphs> {
+    match options.precision {
+        Precision::F32 => {
+            let [encoder, decoder] = in_single(model, layout, attentions)?;
+            Ok(Graphs { encoder, decoder, kept_in_f32: Vec::new() })
+        }
+        Precision::F16 if layout == Layout::SharedCache => {
+            bail!("--precision f16: ONNX Runtime's attention to shared caches computes in f32; leave out --target ort")
+        }
+        Precision::F16 => half(options, source, model, layout, attentions),
+        Precision::Int8 => in_8_bits(model, layout, attentions, Steps::Row),
+        Precision::Int8Tensor => in_8_bits(model, layout, attentions, Steps::Tensor),
     }
+}
+
+/// The graphs in f32; for ONNX Runtime alone, with layers joined.
+fn in_single(model: &Model, layout: Layout, attentions: Attentions) -> Result<[Program; 2]> {
+    let graphs = model.graphs(layout, attentions)?;
+    Ok(match layout {
+        Layout::Cognate | Layout::HuggingFace => graphs,
+        Layout::SharedCache => [fuse(&graphs[0])?, fuse(&graphs[1])?],
+    })
+}
+
+fn in_8_bits(model: &Model, layout: Layout, attentions: Attentions, steps: Steps) -> Result<Graphs> {
+    let [encoder, decoder] = model.graphs(layout, attentions)?;
+    let unscaled = (layout == Layout::SharedCache).then_some(["logits", SCALE]);
+    let programs = quantize(&[&fuse(&encoder)?, &fuse(&decoder)?], quantize::Options { steps, unscaled })?;
+    let [encoder, decoder] = <[Program; 2]>::try_from(programs).expect("as many programs as were given");
+    Ok(Graphs { encoder, decoder, kept_in_f32: Vec::new() })
+}
+
+fn half(options: &Options, source: &ModelSource, model: &Model, layout: Layout, attentions: Attentions) -> Result<Graphs> {
     let folder = match source {
         ModelSource::Checkpoint(folder) => Some(folder),
         ModelSource::Preset(_) | ModelSource::Exported(_) | ModelSource::File(_) => None,
     };
-    let generation = folder.map(|folder| layout::read_if_there(&folder.join(layout::GENERATION))).transpose()?.flatten();
+    let generation = folder.map(|folder| crate::layout::read_if_there(&folder.join(crate::layout::GENERATION))).transpose()?.flatten();
     let mut settings = Settings::from_json(model.config_json(), generation.as_deref(), model.config())?;
     let sentences = match folder {
         Some(folder) => verify::sentences(folder, model.config(), &options.languages, &mut settings)?,
         None => Vec::new(),
     };
     let is_watched = io::stderr().is_terminal();
-    let form = Form { layout: options.layout, attentions };
+    let form = Form { layout, attentions };
     let made = in_half(model, form, &Sample { sentences, settings, seed: verify::SEED }, |stage| {
         if is_watched {
             messages::note(format_args!("measuring: {stage}"));

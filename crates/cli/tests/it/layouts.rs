@@ -77,5 +77,5 @@ fn no_weight_is_stored_twice() {
 #[test]
 fn wrong_layouts_are_refused() {
     assert_snapshot!(run(&["export", "preset:tiny", "out", "--layout", "optimum"]).failed(2).lines().next().unwrap(), @"error: invalid value 'optimum' for '--layout <LAYOUT>': expected cognate or hf");
-    assert_snapshot!(run(&["export", "testdata/golden/t5", "--in-place", "--layout", "hf"]).failed(1), @"cognate: error: --in-place: writes the Cognate layout only, because graphs and weights have to lie in one folder; leave out --layout");
+    assert_snapshot!(run(&["export", "testdata/golden/t5", "--in-place", "--layout", "hf"]).failed(1), @"cognate: error: --in-place: writes the Cognate layout only, because graphs and weights have to lie in one folder; leave out --layout and --target");
 }

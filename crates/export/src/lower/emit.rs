@@ -4,7 +4,8 @@ use super::{Lowering, data_type};
 use crate::Error;
 use crate::error::Problem;
 use crate::proto::{
-    AttributeProto, AttributeType, DimensionProto, NodeProto, TensorProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
+    AttributeProto, AttributeType, DataType, DimensionProto, NodeProto, TensorProto, TensorShapeProto, TensorTypeProto, TypeProto,
+    ValueInfoProto,
 };
 use cognate_graph::{DType, Graph, Type};
 use std::collections::{HashMap, HashSet};
@@ -30,13 +31,27 @@ impl Attribute {
 impl Lowering<'_> {
     /// Appends a node.
     pub(super) fn emit(&mut self, operator: &str, name: String, output: String, inputs: Vec<String>, attributes: &[Attribute]) {
+        self.emit_several(operator, name, vec![output], inputs, attributes);
+    }
+
+    /// Appends a node with several outputs. Operators that are not ONNX's own are called with their domain, as
+    /// `com.microsoft.FusedMatMul`.
+    pub(super) fn emit_several(
+        &mut self,
+        operator: &str,
+        name: String,
+        outputs: Vec<String>,
+        inputs: Vec<String>,
+        attributes: &[Attribute],
+    ) {
+        let (domain, operator) = operator.rsplit_once('.').unwrap_or(("", operator));
         self.made.node.push(NodeProto {
             input: inputs,
-            output: vec![output],
+            output: outputs,
             name,
             op_type: operator.into(),
             attribute: attributes.iter().map(Attribute::message).collect(),
-            domain: String::new(),
+            domain: domain.into(),
         });
     }
 
@@ -51,10 +66,15 @@ impl Lowering<'_> {
 
     /// Adds a small constant; the tensor's name.
     pub(super) fn initializer(&mut self, name: &str, dtype: DType, dims: &[i64], bytes: Vec<u8>) -> String {
+        self.initializer_of(name, data_type(dtype), dims, bytes)
+    }
+
+    /// Adds a small constant of a type that the language lacks; the tensor's name.
+    pub(super) fn initializer_of(&mut self, name: &str, data_type: DataType, dims: &[i64], bytes: Vec<u8>) -> String {
         let name = self.tensor_names.fresh(name);
         self.made.initializer.push(TensorProto {
             dims: dims.to_vec(),
-            data_type: data_type(dtype).into(),
+            data_type: data_type.into(),
             name: name.clone(),
             raw_data: Some(bytes.into()),
             ..TensorProto::default()

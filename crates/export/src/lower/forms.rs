@@ -5,7 +5,7 @@
 //! flows from `Gemm` through an activation to the next `Gemm` stays `[rows, width]` all the way.
 
 use super::emit::value_info;
-use super::{Lowering, rows};
+use super::{Lowering, before_reshapes, rows};
 use crate::Error;
 use crate::error::Problem;
 use crate::lower::emit::Attribute;
@@ -69,12 +69,20 @@ impl Lowering<'_> {
     fn emit_form(&mut self, id: NodeId, shape: &Shape, operator: &str, inputs: Vec<String>, attributes: &[Attribute]) -> String {
         let Node { name, ty, .. } = self.graph.node(id);
         let ty_here = Type::new(ty.dtype, shape.clone());
+        let title = self.titles.get(&(before_reshapes(self.graph, id), shape)).copied();
+        // One tensor bears it: the first.
+        let title = title.filter(|title| self.titled.insert(title));
+        if let (Some(title), true) = (title, ty.shape != *shape) {
+            let node = self.node_names.fresh(name);
+            self.emit(operator, node, title.to_owned(), inputs, attributes);
+            return title.to_owned();
+        }
         if ty.shape != *shape {
             debug_assert_eq!(*shape, rows(&ty.shape), "a value has its own shape or is flat");
             return self.emit_between(operator, &format!("{name}.flat"), inputs, attributes, &ty_here);
         }
-        let tensor = match self.titles.get(&id) {
-            Some(&output) => output.to_owned(),
+        let tensor = match title {
+            Some(output) => output.to_owned(),
             None => {
                 let tensor = self.tensor_names.fresh(name);
                 self.made.value_info.push(value_info(&tensor, &ty_here));

@@ -4,7 +4,7 @@ use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use std::fmt;
 
-/// A type of floating point numbers, little-endian in bytes.
+/// A type of numbers, little-endian in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Element {
     /// IEEE 754 binary32.
@@ -13,6 +13,8 @@ pub enum Element {
     F16,
     /// The upper half of binary32: 8 bits of precision, the range of binary32.
     Bf16,
+    /// Integers from -128 to 127.
+    I8,
 }
 
 impl Element {
@@ -21,6 +23,7 @@ impl Element {
         match self {
             Element::F32 => 4,
             Element::F16 | Element::Bf16 => 2,
+            Element::I8 => 1,
         }
     }
 
@@ -30,10 +33,11 @@ impl Element {
             Element::F32 => each(bytes, values, f32::from_le_bytes),
             Element::F16 => each(bytes, values, |pair| f16::from_le_bytes(pair).to_f32()),
             Element::Bf16 => each(bytes, values, |pair| bf16::from_le_bytes(pair).to_f32()),
+            Element::I8 => each(bytes, values, |byte| i8::from_le_bytes(byte).into()),
         }
     }
 
-    /// Appends the numbers, rounded to the nearest, ties to even; what is too large becomes infinite.
+    /// Appends the numbers, rounded to the nearest, ties to even; what is too large becomes infinite, or the largest integer.
     pub(super) fn encode(self, values: &[f32], bytes: &mut Vec<u8>) {
         match self {
             Element::F32 => bytes.extend(values.iter().flat_map(|value| value.to_le_bytes())),
@@ -43,6 +47,8 @@ impl Element {
                 bytes.extend(rounded.iter().flat_map(|value| value.to_le_bytes()));
             }
             Element::Bf16 => bytes.extend(values.iter().flat_map(|&value| bf16::from_f32(value).to_le_bytes())),
+            // The conversion saturates.
+            Element::I8 => bytes.extend(values.iter().map(|value| value.round_ties_even() as i8 as u8)),
         }
     }
 
@@ -52,6 +58,7 @@ impl Element {
             Element::F32 => {}
             Element::F16 => values.iter_mut().for_each(|value| *value = f16::from_f32(*value).to_f32()),
             Element::Bf16 => values.iter_mut().for_each(|value| *value = bf16::from_f32(*value).to_f32()),
+            Element::I8 => values.iter_mut().for_each(|value| *value = (value.round_ties_even() as i8).into()),
         }
     }
 }
@@ -69,6 +76,7 @@ impl fmt::Display for Element {
             Element::F32 => "f32",
             Element::F16 => "f16",
             Element::Bf16 => "bf16",
+            Element::I8 => "i8",
         })
     }
 }

@@ -38,8 +38,14 @@ pub struct Recipe {
 
 #[derive(Clone, Debug)]
 enum Source {
-    Stored { storage: Arc<dyn Storage>, range: Range<usize>, element: Element },
+    Stored {
+        storage: Arc<dyn Storage>,
+        range: Range<usize>,
+        element: Element,
+    },
     Generated(Arc<dyn Generator>),
+    /// One after the other along the first axis.
+    Joined(Arc<[Recipe]>),
 }
 
 /// Where in a file a weight is stored.
@@ -86,6 +92,22 @@ impl Recipe {
         Self { shape: shape.to_vec(), source: Source::Generated(generator), element: Element::F32 }
     }
 
+    /// Weights one after the other along their first axis, given as the first of them is.
+    ///
+    /// # Errors
+    /// If there are none, or if their other axes or types differ.
+    pub fn joined(parts: &[Recipe]) -> Result<Self, Error> {
+        let wrong = |message| Error::new(ErrorKind::Weights, "joined weight", message);
+        let Some(Recipe { shape, element, .. }) = parts.first() else { return Err(wrong("of no parts".into())) };
+        let fits = |part: &Recipe| part.element == *element && !part.shape.is_empty() && part.shape[1..] == shape[1..];
+        if let Some(part) = parts.iter().find(|part| !fits(part)) {
+            return Err(wrong(format!("cannot join {element} {shape:?} and {} {:?}", part.element, part.shape)));
+        }
+        let mut shape = shape.clone();
+        shape[0] = parts.iter().map(|part| part.shape[0]).sum();
+        Ok(Self { shape, source: Source::Joined(parts.into()), element: *element })
+    }
+
     /// The shape.
     pub fn shape(&self) -> &[usize] {
         &self.shape
@@ -129,7 +151,7 @@ impl Recipe {
     pub fn place(&self) -> Option<Place<'_>> {
         match &self.source {
             Source::Stored { storage, range, element } => Some(Place { file: storage.file()?, range: range.clone(), element: *element }),
-            Source::Generated(_) => None,
+            Source::Generated(_) | Source::Joined(_) => None,
         }
     }
 
@@ -167,6 +189,19 @@ impl Recipe {
                 generator.fill(first, values);
                 self.element.round(values);
             }
+            Source::Joined(parts) => {
+                assert!(first + values.len() <= self.elements(), "a recipe is read within its shape");
+                let (mut skip, mut rest) = (first, values);
+                for part in parts.iter() {
+                    let count = part.elements().saturating_sub(skip).min(rest.len());
+                    let (here, after) = rest.split_at_mut(count);
+                    if count > 0 {
+                        part.to(self.element).read(skip, here);
+                    }
+                    skip = skip.saturating_sub(part.elements());
+                    rest = after;
+                }
+            }
         }
     }
 
@@ -187,7 +222,8 @@ impl Recipe {
                 Arc::ptr_eq(a, b) && x == y && e == f
             }
             (Source::Generated(a), Source::Generated(b)) => Arc::ptr_eq(a, b) && self.shape == other.shape,
-            (Source::Stored { .. }, Source::Generated(_)) | (Source::Generated(_), Source::Stored { .. }) => false,
+            (Source::Joined(a), Source::Joined(b)) => a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| a.same_source(b)),
+            (Source::Stored { .. } | Source::Generated(_) | Source::Joined(_), _) => false,
         };
         is_same && self.element == other.element
     }
@@ -223,7 +259,7 @@ impl Recipe {
     fn bytes(&self) -> Option<&[u8]> {
         match &self.source {
             Source::Stored { storage, range, element } if *element == self.element => Some(&storage.bytes()[range.clone()]),
-            Source::Stored { .. } | Source::Generated(_) => None,
+            Source::Stored { .. } | Source::Generated(_) | Source::Joined(_) => None,
         }
     }
 

@@ -9,7 +9,7 @@
 
 use crate::Config;
 use crate::attention::KeyValue;
-use crate::decoder::{DecoderInputs, decoder};
+use crate::decoder::{DecoderInputs, Past, decoder};
 use crate::embedding::Side;
 use crate::encoder::encoder;
 use crate::entry::Attentions;
@@ -71,7 +71,7 @@ pub(crate) fn step(config: &Config, attentions: Attentions) -> Result<Graph, Err
         let _scope = scope.enter();
         cross.push(KeyValue::project(&scope, config, config.decoder, uncovered).after(covered));
     }
-    let outputs = decoder(&root, config, &DecoderInputs { ids, attention_mask, cross: cross.clone(), past: Some(past) });
+    let outputs = decoder(&root, config, &DecoderInputs { ids, attention_mask, cross: cross.clone(), past: Past::Joined(past) });
     builder.output("logits", outputs.logits);
     for (layer_index, (present, cross)) in outputs.present.into_iter().zip(cross).enumerate() {
         let tensors = [present.key, present.value, cross.key, cross.value];

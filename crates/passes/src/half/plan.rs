@@ -81,7 +81,11 @@ pub(super) fn ranges(program: &Program, seen: impl Fn(&str) -> Option<f32>, weig
             | Op::CumSum
             | Op::Softmax
             | Op::LayerNorm { .. }
-            | Op::RmsNorm { .. } => {
+            | Op::RmsNorm { .. }
+            | Op::QuantizedLinear(_)
+            | Op::LargestMagnitude
+            | Op::CacheWrite { .. }
+            | Op::CachedAttention(_) => {
                 let largest = seen(&node.name);
                 Range { largest, fits: !is_mask && largest.is_some_and(|largest| largest * MARGIN <= LARGEST), is_mask }
             }
@@ -110,7 +114,11 @@ fn passes_masks_on(op: &Op) -> bool {
         | Op::Linear
         | Op::Softmax
         | Op::LayerNorm { .. }
-        | Op::RmsNorm { .. } => false,
+        | Op::RmsNorm { .. }
+        | Op::QuantizedLinear(_)
+        | Op::LargestMagnitude
+        | Op::CacheWrite { .. }
+        | Op::CachedAttention(_) => false,
     }
 }
 
@@ -163,7 +171,15 @@ impl Plan {
                         Precision::Constant => ranges[source].fits && !matches!(node.op, Op::Cast(_)),
                     }
                 }
-                Op::Integers(_) | Op::Range { .. } | Op::Softmax | Op::LayerNorm { .. } | Op::RmsNorm { .. } => false,
+                Op::Integers(_)
+                | Op::Range { .. }
+                | Op::Softmax
+                | Op::LayerNorm { .. }
+                | Op::RmsNorm { .. }
+                | Op::QuantizedLinear(_)
+                | Op::LargestMagnitude
+                | Op::CacheWrite { .. }
+                | Op::CachedAttention(_) => false,
             };
             if is_half && keep(&node.name) {
                 unwanted.insert(id);
@@ -234,7 +250,11 @@ impl Plan {
             | Op::Reshape(_)
             | Op::Transpose(_)
             | Op::Concat { .. }
-            | Op::Slice { .. } => None,
+            | Op::Slice { .. }
+            | Op::QuantizedLinear(_)
+            | Op::LargestMagnitude
+            | Op::CacheWrite { .. }
+            | Op::CachedAttention(_) => None,
         }
     }
 }

@@ -6,16 +6,18 @@
 //! What a run returns stays where it was computed, in the processor's memory or in the GPU's, shared by reference count: a
 //! `present` given back as `past` is not copied. It comes to the host when asked for.
 
+mod in_place;
+
 use crate::ort::Ort;
 use crate::signature::{Axis, Element, Given, Input, Signature};
-use crate::{Device, Error, ErrorKind, Held, Loaded, Options, Result, Session, Value, Values};
+use crate::{Device, Error, ErrorKind, Held, Loaded, Options, Result, Session, Value, Values, run_and_exchange};
 use ::ort::ep::CUDA;
 use ::ort::memory::{AllocationDevice, AllocatorType, MemoryInfo, MemoryType};
 use ::ort::session::{Session as Engine, SessionInputValue, SharedSessionInner, builder::SessionBuilder};
 use ::ort::value::{DynTensor, DynTensorValueType, DynValue, Outlet, PrimitiveTensorElementType, TensorElementType, TensorRef, ValueType};
 use ::ort::{AsPointer, sys::OrtValue};
 use cognate_graph::f16;
-use ndarray::ArrayD;
+use ndarray::{ArrayD, ArrayViewMutD};
 use std::any::Any;
 use std::ffi::{CString, c_char};
 use std::fmt::{Debug, Display};
@@ -80,14 +82,23 @@ impl Shared {
     /// Runs beside other calls. The crate's own `run` asks for the session alone, because some execution providers need that;
     /// the processor's does not.
     fn run_on_host(&self, inputs: &[SessionInputValue<'_>]) -> ::ort::Result<Values> {
-        let [input_names, output_names] = self.names.each_ref().map(|names| names.iter().map(|name| name.as_ptr()).collect::<Vec<_>>());
         let given: Vec<*const OrtValue> = inputs.iter().map(|value| value.ptr()).collect();
-        let mut outputs: Vec<*mut OrtValue> = vec![ptr::null_mut(); output_names.len()];
-        assert_eq!(given.len(), input_names.len(), "a value for each input");
+        // SAFETY: the values live through the call, and no output is given.
+        unsafe { self.run_given(&given, vec![ptr::null_mut(); self.names[1].len()]) }
+    }
+
+    /// Runs on values for all inputs; an output that is null is made and returned, another is written.
+    ///
+    /// # Safety
+    /// The values live through the call, and nobody else reads or writes the outputs meanwhile.
+    unsafe fn run_given(&self, given: &[*const OrtValue], mut outputs: Vec<*mut OrtValue>) -> ::ort::Result<Values> {
+        let made: Vec<bool> = outputs.iter().map(|output| output.is_null()).collect();
+        let [input_names, output_names] = self.names.each_ref().map(|names| names.iter().map(|name| name.as_ptr()).collect::<Vec<_>>());
+        assert_eq!((given.len(), outputs.len()), (input_names.len(), output_names.len()), "a value for each input and output");
         let names = |names: &[*const c_char]| (names.as_ptr(), names.len());
         let ((input_names, n_inputs), (output_names, n_outputs)) = (names(&input_names), names(&output_names));
         // SAFETY: the session lives as long as `self`, and `Run` of ONNX Runtime's C interface may be called by many threads at
-        // a time, which its processor's provider supports; names and inputs are as many as said and live through the call;
+        // a time, which its processor's provider supports; names and values are as many as said and live through the call;
         // null is the default of the options, and in an output asks for a new value.
         let status = unsafe {
             let session = self.inner.ptr().cast_mut();
@@ -96,14 +107,13 @@ impl Shared {
         // SAFETY: the status is that of the call.
         unsafe { ::ort::Error::result_from_status(status) }?;
         let session = self.alone();
-        let outputs = outputs.into_iter().map(|output| {
+        let named = self.signature.output_names().iter().zip(outputs).zip(made).filter(|(_, made)| *made);
+        let outputs = named.map(|((name, output), _)| {
             let output = NonNull::new(output).ok_or_else(|| ::ort::Error::new("an output has no value"))?;
             // SAFETY: the library gives this value to the caller, made by the session's allocator.
-            Ok(unsafe { DynValue::from_ptr(output, Some(session.allocator())) })
+            held((name, unsafe { DynValue::from_ptr(output, Some(session.allocator())) }))
         });
-        let outputs = outputs.collect::<::ort::Result<Vec<_>>>()?;
-        drop(session);
-        self.signature.output_names().iter().zip(outputs).map(|(name, value)| held((name, value))).collect()
+        outputs.collect()
     }
 
     fn run_on_gpu(&self, inputs: Vec<SessionInputValue<'_>>) -> ::ort::Result<Values> {
@@ -194,6 +204,14 @@ impl Session for OrtSession {
             Device::Cuda => self.shared.run_on_gpu(arranged),
         };
         outputs.map_err(|error| Error::new(ErrorKind::Run, signature.place(), format!("{engine} failed: {}", one_line(&error))))
+    }
+
+    fn run_in_place(&mut self, state: &mut Values, pairs: &[(String, String)]) -> Result<Values> {
+        match self.shared.device {
+            Device::Cpu => in_place::run(&self.shared, state, pairs),
+            // On the GPU what a step gives is taken as it is; nothing passes through the host either.
+            Device::Cuda => run_and_exchange(self, state, pairs),
+        }
     }
 }
 
@@ -302,6 +320,13 @@ impl Held for OrtTensor {
             return host(&self.tensor.to(AllocationDevice::CPU, 0).map_err(brought)?);
         }
         host(&self.tensor)
+    }
+
+    fn as_f32_mut(&mut self) -> Option<ArrayViewMutD<'_, f32>> {
+        if !self.tensor.memory_info().is_cpu_accessible() {
+            return None;
+        }
+        self.tensor.try_extract_array_mut::<f32>().ok()
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -1,25 +1,38 @@
 //! The same program on every engine that is here.
 
-use cognate_export::{Metadata, to_onnx_bytes};
+use cognate_export::{Existing, Export, Metadata, Target, write_folder};
 use cognate_graph::Program;
 use cognate_runtime::{Device, Engine, Options, Reference, Runtime, Session, Source, Values, available};
 use ndarray::ArrayD;
 
 /// `program` loaded by the reference evaluator in f64, by tract, and by ONNX Runtime where its library is found.
 pub(crate) fn everywhere(program: &Program) -> Vec<Box<dyn Session>> {
+    loaded(program, Target::Portable)
+}
+
+/// `program`, written for ONNX Runtime alone, loaded by the reference evaluator in f64 and by ONNX Runtime where it is found.
+pub(crate) fn on_ort(program: &Program) -> Vec<Box<dyn Session>> {
+    loaded(program, Target::Ort)
+}
+
+fn loaded(program: &Program, target: Target) -> Vec<Box<dyn Session>> {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("program.onnx");
-    std::fs::write(&path, to_onnx_bytes(program, &Metadata::default()).unwrap()).unwrap();
+    let metadata = Metadata::default();
+    let export = Export { graphs: &[(FILE, program)], weights_file: "weights.onnx_data", metadata: &metadata, loose: None, target };
+    write_folder(folder.path(), &export, &[], Existing::Replace).unwrap();
+    let path = folder.path().join(FILE);
     let mut sessions = vec![Reference::F64.load(&Source::Graph(program.clone()), &Options::default()).unwrap()];
     let engines = available(Device::Cpu).unwrap();
     if !engines.iter().any(|engine| engine.name() == Engine::Ort.to_string()) {
         eprintln!("skipped on ONNX Runtime: no library; `cargo xtask onnxruntime` brings it");
     }
-    for engine in engines {
+    for engine in engines.into_iter().filter(|engine| target == Target::Portable || engine.name() == "ort") {
         sessions.push(engine.load(&Source::Onnx(path.clone()), &Options::default()).unwrap());
     }
     sessions
 }
+
+const FILE: &str = "program.onnx";
 
 /// The output called `name` in f64.
 pub(crate) fn output(values: &Values, name: &str) -> ArrayD<f64> {

@@ -4,9 +4,11 @@
 mod activations;
 mod agreement;
 mod engines;
+mod fast;
 mod golden;
 mod half;
 mod lecture;
 mod ops;
+mod profile;
 mod properties;
 mod snapshots;

@@ -1,0 +1,126 @@
+//! Products of 8-bit integers.
+//!
+//! Activations become unsigned bytes with 128 for zero, weights stay signed: the pair for which processors have instructions.
+//! Standard operators multiply to 32-bit integers, and scale them in further passes; ONNX Runtime's own do it at once.
+
+use super::emit::Attribute;
+use super::{Lowering, data_type, rows};
+use crate::Error;
+use crate::lower::Target;
+use crate::proto::DataType;
+use cognate_graph::{DType, Dim, Node, NodeId, SMALLEST_MAGNITUDE, Shape, Steps, Type};
+
+/// The steps of a row on either side of zero.
+const SIDE: f32 = 127.0;
+/// The byte that stands for zero.
+const ZERO: u8 = 128;
+
+impl Lowering<'_> {
+    pub(super) fn quantized_linear(&mut self, id: NodeId, node: &Node, steps: Steps) -> Result<(), Error> {
+        let shape = rows(&node.ty.shape);
+        let x = self.form(node.inputs[0], &rows(&self.graph.node(node.inputs[0]).ty.shape))?;
+        let parameters = node.inputs[1..].iter().map(|&input| self.value(input)).collect::<Result<Vec<_>, _>>()?;
+        let (weight, scale, bias) = (parameters[0].clone(), parameters[1].clone(), parameters.get(2).cloned());
+        let full = Type::new(DType::F32, shape.clone());
+        let part = |what: &str| format!("{}.{what}", node.name);
+        if steps == Steps::Tensor {
+            if self.target == Target::Ort {
+                let inputs = [x, weight, scale, String::new()].into_iter().chain(bias).collect();
+                self.define(id, &shape, "com.microsoft.DynamicQuantizeMatMul", inputs, &[]);
+                return Ok(());
+            }
+            let [bytes, step, zero] = ["bytes", "step", "zero"].map(|what| self.tensor_names.fresh(&part(what)));
+            let outputs = vec![bytes.clone(), step.clone(), zero.clone()];
+            let name = self.node_names.fresh(&part("bytes"));
+            self.emit_several("DynamicQuantizeLinear", name, outputs, vec![x], &[]);
+            let counted = self.counted(node, &shape, vec![bytes, weight, zero]);
+            let scaled = self.emit_between("Mul", &part("scaled"), vec![counted, scale], &[], &full);
+            self.last(id, &shape, scaled, step, bias);
+            return Ok(());
+        }
+        let magnitude = self.row_magnitudes(node.inputs[0])?;
+        let wide = Type::new(DType::F32, rows(&self.graph.node(node.inputs[0]).ty.shape));
+        let unit = self.emit_between("Div", &part("unit"), vec![x, magnitude.clone()], &[], &wide);
+        let (step, zero) = (self.number(1.0 / SIDE), self.zero_byte());
+        let bytes = self.tensor_names.fresh(&part("bytes"));
+        let name = self.node_names.fresh(&part("bytes"));
+        self.emit("QuantizeLinear", name, bytes.clone(), vec![unit, step.clone(), zero.clone()], &[]);
+        let scaled = match self.target {
+            Target::Ort if steps == Steps::RowUnscaled => {
+                self.define(id, &shape, "com.microsoft.MatMulIntegerToFloat", vec![bytes, weight, step, scale, zero], &[]);
+                return Ok(());
+            }
+            Target::Ort => {
+                let inputs = vec![bytes, weight, step, scale, zero];
+                self.emit_between("com.microsoft.MatMulIntegerToFloat", &part("scaled"), inputs, &[], &full)
+            }
+            Target::Portable => {
+                let counted = self.counted(node, &shape, vec![bytes, weight, zero]);
+                let scaled = self.emit_between("Mul", &part("scaled"), vec![counted, scale], &[], &full);
+                if steps == Steps::RowUnscaled {
+                    self.define(id, &shape, "Mul", vec![scaled, step], &[]);
+                    return Ok(());
+                }
+                self.emit_between("Mul", &part("steps"), vec![scaled, step], &[], &full)
+            }
+        };
+        self.last(id, &shape, scaled, magnitude, bias);
+        Ok(())
+    }
+
+    /// The product of integers, as numbers.
+    fn counted(&mut self, node: &Node, shape: &Shape, factors: Vec<String>) -> String {
+        let counts = self.tensor_names.fresh(&format!("{}.counts", node.name));
+        let name = self.node_names.fresh(&format!("{}.counts", node.name));
+        self.emit("MatMulInteger", name, counts.clone(), factors, &[]);
+        let to = [Attribute::Int("to", data_type(DType::F32) as i64)];
+        self.emit_between("Cast", &format!("{}.counted", node.name), vec![counts], &to, &Type::new(DType::F32, shape.clone()))
+    }
+
+    /// `product · factor (+ bias)`, the node's value.
+    fn last(&mut self, id: NodeId, shape: &Shape, product: String, factor: String, bias: Option<String>) {
+        match bias {
+            None => self.define(id, shape, "Mul", vec![product, factor], &[]),
+            Some(bias) => {
+                let (name, full) = (format!("{}.product", self.graph.node(id).name), Type::new(DType::F32, shape.clone()));
+                let product = self.emit_between("Mul", &name, vec![product, factor], &[], &full);
+                self.define(id, shape, "Add", vec![product, bias], &[]);
+            }
+        }
+    }
+
+    pub(super) fn largest_magnitude(&mut self, id: NodeId, node: &Node) -> Result<(), Error> {
+        let tensor = self.row_magnitudes(node.inputs[0])?;
+        self.define(id, &rows(&node.ty.shape), "Identity", vec![tensor], &[]);
+        Ok(())
+    }
+
+    /// The largest magnitude of each row of a value, `[rows, 1]`.
+    fn row_magnitudes(&mut self, id: NodeId) -> Result<String, Error> {
+        let elements = self.elements_of[id.index()];
+        if let Some(tensor) = self.magnitudes.get(&elements) {
+            return Ok(tensor.clone());
+        }
+        let node = self.graph.node(id);
+        let flat = rows(&node.ty.shape);
+        let x = self.form(id, &flat)?;
+        let column = Type::new(DType::F32, [&flat.dims()[0], &Dim::from(1)]);
+        let (last_axis, smallest) = (self.integers(&[-1]), self.number(SMALLEST_MAGNITUDE));
+        let part = |what: &str| format!("{}.{what}", node.name);
+        let sizes = self.emit_between("Abs", &part("sizes"), vec![x], &[], &Type::new(DType::F32, flat));
+        let keep = [Attribute::Int("keepdims", 1)];
+        let largest = self.emit_between("ReduceMax", &part("largest"), vec![sizes, last_axis], &keep, &column);
+        let tensor = self.emit_between("Max", &part("magnitude"), vec![largest, smallest], &[], &column);
+        self.magnitudes.insert(elements, tensor.clone());
+        Ok(tensor)
+    }
+
+    /// The byte that stands for zero, u8 `[]`.
+    fn zero_byte(&mut self) -> String {
+        const NAME: &str = "number.zero_byte";
+        if !self.made.initializer.iter().any(|tensor| tensor.name == NAME) {
+            return self.initializer_of(NAME, DataType::Uint8, &[], vec![ZERO]);
+        }
+        NAME.into()
+    }
+}

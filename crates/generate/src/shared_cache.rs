@@ -1,0 +1,206 @@
+//! The state of a batch that is being decoded, over caches that beams share.
+//!
+//! A step writes into the caches where they lie. A beam that goes on from another gets its history as a list of places, and
+//! nothing is moved; sentences that are done leave by a move of those behind them.
+
+use crate::Result;
+use crate::decoder::{Decoder, missing, padded, select};
+use crate::error::Cause;
+use cognate_runtime::{Session, Value, Values};
+use ndarray::{Array2, Array3, ArrayD, ArrayViewMut3, Axis, s};
+
+/// The name of the input that says which beam of a sentence holds each place.
+const BEAMS: &str = "cache_beams";
+/// The name of the output by which rows of logits are to be multiplied, where there is one.
+pub const SCALE: &str = "logits_scale";
+/// Places of the first caches; where they do not suffice there are twice as many.
+const CAPACITY: usize = 32;
+
+/// The decoder of a folder in the shared-cache layout.
+pub struct SharedCacheDecoder {
+    encoder: Box<dyn Session>,
+    decoder: Box<dyn Session>,
+    pad_token: i64,
+    /// Each cache as it is read, and as it is written.
+    caches: Vec<(String, String)>,
+    /// The inputs of the next step but for the tokens and the places.
+    state: Values,
+    /// `[batch, beams, capacity]`: which beam of the sentence holds each place, up to `past`.
+    holders: Array3<i64>,
+    past: usize,
+    /// Those of the last step.
+    logits: Value,
+}
+
+impl SharedCacheDecoder {
+    /// Joins the two sessions.
+    ///
+    /// # Errors
+    /// If their inputs and outputs are not those of the layout.
+    pub fn new(encoder: Box<dyn Session>, decoder: Box<dyn Session>, pad_token: i64) -> Result<Self> {
+        let layout = |graph, expected: String, found: &[String]| Cause::Layout { graph, expected, found: found.join(", ") };
+        let present = |input: &String| Some((input.clone(), format!("present.{}", input.strip_prefix("past.")?)));
+        let caches: Vec<_> = decoder.inputs().iter().filter_map(present).collect();
+        if caches.is_empty() || !decoder.inputs().iter().any(|input| input == BEAMS) {
+            let expected = format!("inputs {BEAMS}, past.{{layer}}.key and past.{{layer}}.value");
+            return Err(layout("decoder", expected, decoder.inputs()).into());
+        }
+        for output in caches.iter().map(|(_, present)| present.as_str()).chain(["logits"]) {
+            if !decoder.outputs().iter().any(|known| known == output) {
+                return Err(layout("decoder", format!("an output {output}"), decoder.outputs()).into());
+            }
+        }
+        for input in decoder.inputs().iter().filter(|input| input.starts_with("cross.")) {
+            if !encoder.outputs().contains(input) {
+                return Err(layout("encoder", format!("an output {input}, which the decoder reads"), encoder.outputs()).into());
+            }
+        }
+        let (holders, logits) = (Array3::default((0, 0, 0)), Value::F32(ArrayD::default(vec![0])));
+        Ok(Self { encoder, decoder, pad_token, caches, state: Values::new(), holders, past: 0, logits })
+    }
+
+    /// Makes room for one more place.
+    fn reserve(&mut self) -> Result<()> {
+        let (batch, beams, capacity) = self.holders.dim();
+        if self.past < capacity {
+            return Ok(());
+        }
+        let mut holders = Array3::zeros((batch, beams, 2 * capacity));
+        holders.slice_mut(s![.., .., ..capacity]).assign(&self.holders);
+        self.holders = holders;
+        for (name, _) in &self.caches {
+            let Some(cache) = self.state.remove(name) else { continue };
+            let cache = cache.to_f32()?;
+            let mut shape = cache.shape().to_vec();
+            shape[2] = 2 * capacity;
+            let mut larger = ArrayD::zeros(shape);
+            larger.slice_axis_mut(Axis(2), (..capacity).into()).assign(&cache);
+            self.state.insert(name, larger);
+        }
+        Ok(())
+    }
+}
+
+impl Decoder for SharedCacheDecoder {
+    fn engine(&self) -> &str {
+        self.decoder.engine()
+    }
+
+    fn start(&mut self, sources: &[Vec<i64>], beams: usize) -> Result<()> {
+        let (ids, mask) = padded(sources, self.pad_token)?;
+        let mask = mask.into_dyn();
+        let inputs = [("input_ids", ids.into_dyn()), ("attention_mask", mask.clone())].into_iter().collect();
+        let mut encoded = self.encoder.run(&inputs)?;
+        self.state = Values::new();
+        self.state.insert("attention_mask", mask);
+        for name in self.decoder.inputs().iter().filter(|name| name.starts_with("cross.")) {
+            let cross = encoded.remove(name).ok_or_else(|| missing("encoder", name))?;
+            self.state.insert(name, cross);
+        }
+        for (name, _) in &self.caches {
+            // Cross tensors and caches of a layer have as many heads and columns.
+            let cross = name.replacen("past.", "cross.", 1);
+            let shape = self.state.get(&cross).map(Value::shape).unwrap_or_default();
+            let &[batch, heads, _, d_k] = shape else { return Err(missing("encoder", &cross)) };
+            self.state.insert(name, ArrayD::<f32>::zeros(vec![batch * beams, heads, CAPACITY, d_k]));
+        }
+        self.holders = Array3::zeros((sources.len(), beams, CAPACITY));
+        self.past = 0;
+        Ok(())
+    }
+
+    fn advance(&mut self, parents: Option<&Array2<usize>>, tokens: &Array2<i64>) -> Result<ArrayViewMut3<'_, f32>> {
+        self.reserve()?;
+        if let Some(parents) = parents {
+            for (mut sentence, parents) in self.holders.outer_iter_mut().zip(parents.outer_iter()) {
+                if parents.iter().enumerate().any(|(beam, &parent)| beam != parent) {
+                    let chosen: Vec<usize> = parents.to_vec();
+                    let chosen = sentence.select(Axis(0), &chosen);
+                    sentence.assign(&chosen);
+                }
+            }
+        }
+        self.state.insert("input_ids", tokens.clone().into_dyn());
+        self.state.insert(BEAMS, self.holders.slice(s![.., .., ..self.past]).to_owned().into_dyn());
+        let mut outputs = self.decoder.run_in_place(&mut self.state, &self.caches)?;
+        for ((_, beam, _), holder) in self.holders.slice_mut(s![.., .., self.past..=self.past]).indexed_iter_mut() {
+            *holder = beam as i64;
+        }
+        self.past += 1;
+        self.logits = outputs.remove("logits").ok_or_else(|| missing("decoder", "logits"))?;
+        if self.logits.as_f32_mut().is_none() {
+            self.logits = Value::F32(self.logits.to_f32()?);
+        }
+        let (shape, (batch, beams)) = (self.logits.shape().to_vec(), tokens.dim());
+        let scores = self.logits.as_f32_mut().and_then(|logits| {
+            let vocab = *logits.shape().last()?;
+            logits.into_shape_with_order((batch, beams, vocab)).ok()
+        });
+        let wrong =
+            || Cause::Layout { graph: "decoder", expected: format!("logits of {batch} x {beams} rows"), found: format!("{shape:?}") };
+        let mut scores = scores.ok_or_else(wrong)?;
+        if let Some(scale) = outputs.remove(SCALE) {
+            let scale = scale.to_f32()?;
+            let rows = scores.rows_mut().into_iter().zip(scale.iter());
+            rows.for_each(|(mut row, &scale)| row.mapv_inplace(|score| score * scale));
+        }
+        Ok(scores)
+    }
+
+    fn retain(&mut self, sentences: &[usize]) -> Result<()> {
+        let beams = self.holders.len_of(Axis(1));
+        self.holders = self.holders.select(Axis(0), sentences);
+        let names: Vec<_> = self.state.iter().map(|(name, _)| name.to_string()).collect();
+        for name in names.into_iter().filter(|name| name != "input_ids" && name != BEAMS) {
+            let Some(value) = self.state.remove(&name) else { continue };
+            let (rows, used) = if name.starts_with("past.") { (beams, self.past) } else { (1, usize::MAX) };
+            let value = match value.into_host()? {
+                Value::F32(array) => Value::F32(kept(array, sentences, rows, used)),
+                Value::F64(array) => Value::F64(kept(array, sentences, rows, used)),
+                other => select(other, sentences)?,
+            };
+            self.state.insert(name, value);
+        }
+        Ok(())
+    }
+}
+
+/// Of `[sentences · beams, heads, places, d_k]` the given sentences with their first `used` places, in the same memory.
+fn kept<T: Copy>(array: ArrayD<T>, sentences: &[usize], beams: usize, used: usize) -> ArrayD<T> {
+    let mut shape = array.shape().to_vec();
+    let is_plain = array.is_standard_layout() && sentences.is_sorted_by(|a, b| a < b);
+    let (&[_, heads, places, d_k], true) = (shape.as_slice(), is_plain) else {
+        let rows: Vec<_> = sentences.iter().flat_map(|sentence| sentence * beams..(sentence + 1) * beams).collect();
+        return array.select(Axis(0), &rows);
+    };
+    let (mut memory, first) = array.into_raw_vec_and_offset();
+    let first = first.unwrap_or(0);
+    let (blocks, block, moved) = (beams * heads, places * d_k, used.min(places) * d_k);
+    for (to, &from) in sentences.iter().enumerate().filter(|(to, from)| to != *from) {
+        for index in 0..blocks {
+            let start = first + (from * blocks + index) * block;
+            memory.copy_within(start..start + moved, first + (to * blocks + index) * block);
+        }
+    }
+    memory.drain(..first);
+    memory.truncate(sentences.len() * blocks * block);
+    shape[0] = sentences.len() * beams;
+    ArrayD::from_shape_vec(shape, memory).expect("as many elements as the shape holds")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences_leave_as_by_a_copy() {
+        let array = ArrayD::from_shape_fn(vec![6, 2, 4, 3], |index| (index[0] * 1000 + index[1] * 100 + index[2] * 10 + index[3]) as f32);
+        for sentences in [vec![0, 2], vec![1], vec![1, 2], vec![], vec![2, 0]] {
+            let rows: Vec<_> = sentences.iter().flat_map(|sentence| [2 * sentence, 2 * sentence + 1]).collect();
+            let expected = array.select(Axis(0), &rows);
+            let found = kept(array.clone(), &sentences, 2, 3);
+            assert_eq!(found.shape(), expected.shape());
+            assert_eq!(found.slice(s![.., .., ..3, ..]), expected.slice(s![.., .., ..3, ..]), "{sentences:?}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Weights of 8 bits: each column of a layer's matrix counts steps of its own.
+//!
+//! `W[j, i] ≈ q[i, j] · s[j]`, `s[j] = max_i |W[j, i]| / 127`, `q` rounded to the nearest, ties to even
+//!
+//! `W: [out, in]` as PyTorch keeps it, `q: i8 [in, out]` as ONNX multiplies it, `s: [out]`.
+
+use super::{Element, Generator, Recipe};
+use std::sync::{Arc, OnceLock};
+
+/// The steps on either side of zero.
+const STEPS: f32 = 127.0;
+
+/// A layer's weight in 8 bits: recipes of its integers and of their steps.
+#[derive(Clone, Debug)]
+pub struct Quantized {
+    /// `q: i8 [in, out]`
+    pub values: Recipe,
+    /// `s: [out]`
+    pub scales: Recipe,
+}
+
+impl Quantized {
+    /// Quantises `weight: [out, in]`; nothing is read before one of the recipes is.
+    ///
+    /// # Panics
+    /// If the weight is no matrix.
+    pub fn new(weight: &Recipe) -> Self {
+        let &[outputs, inputs] = weight.shape() else { panic!("a layer's weight is a matrix, found {:?}", weight.shape()) };
+        let scales = Arc::new(Scales { weight: weight.to(Element::F32), outputs, inputs, values: OnceLock::new() });
+        Self {
+            values: Recipe::generated(Arc::new(Values { scales: scales.clone() }), &[inputs, outputs]).to(Element::I8),
+            scales: Recipe::generated(scales, &[outputs]),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Scales {
+    weight: Recipe,
+    outputs: usize,
+    inputs: usize,
+    values: OnceLock<Vec<f32>>,
+}
+
+impl Scales {
+    fn get(&self) -> &[f32] {
+        self.values.get_or_init(|| {
+            let mut row = vec![0f32; self.inputs];
+            let scale = |output: usize| {
+                self.weight.read(output * self.inputs, &mut row);
+                let largest = row.iter().fold(0f32, |largest, value| largest.max(value.abs()));
+                if largest > 0.0 { largest / STEPS } else { 1.0 }
+            };
+            (0..self.outputs).map(scale).collect()
+        })
+    }
+}
+
+impl Generator for Scales {
+    fn fill(&self, first: usize, values: &mut [f32]) {
+        values.copy_from_slice(&self.get()[first..first + values.len()]);
+    }
+}
+
+#[derive(Debug)]
+struct Values {
+    scales: Arc<Scales>,
+}
+
+impl Generator for Values {
+    fn fill(&self, first: usize, values: &mut [f32]) {
+        if values.is_empty() {
+            return;
+        }
+        let Scales { weight, outputs, inputs, .. } = &*self.scales;
+        let scales = self.scales.get();
+        // The rows `i` of `[in, out]` that the range touches: of each row `j` of the weight a short piece.
+        let (from, to) = (first / outputs, (first + values.len() - 1) / outputs);
+        let mut piece = vec![0f32; to + 1 - from];
+        for (output, scale) in scales.iter().enumerate() {
+            weight.read(output * inputs + from, &mut piece);
+            for (value, input) in piece.iter().zip(from..) {
+                if let Some(place) = (input * outputs + output).checked_sub(first).and_then(|place| values.get_mut(place)) {
+                    *place = (value / scale).round_ties_even();
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The decoder over caches that beams share: what a step adds is written into them, and nothing is moved.
+//!
+//! Each beam of a sentence is a row, `row = sentence · beams + beam`, with a cache of some capacity for each layer. A step fills
+//! place `past`. When a beam goes on from another, its places stay where they are: `cache_beams` says which beam of the sentence
+//! holds each of them.
+
+use super::Attentions;
+use super::Names;
+use crate::Config;
+use crate::attention::KeyValue;
+use crate::decoder::{DecoderInputs, Past, decoder};
+use cognate_graph::{Builder, DType, Dim, Error, Graph};
+
+/// `input_ids: i64 [batch, beams]`, `attention_mask: i64 [batch, src]`, `cross.{l}.*`, `past.{l}.*: [batch · beams, heads,
+/// capacity, d_k]`, `cache_beams: i64 [batch, beams, past]` -> `logits: [batch · beams, vocab]`, `present.{l}.*`: the caches with
+/// their place `past` filled.
+pub(crate) fn step(config: &Config, attentions: Attentions) -> Result<Graph, Error> {
+    let builder = Builder::new("decoder");
+    let ids = builder.input("input_ids", DType::I64, ["batch", "beams"]);
+    let attention_mask = builder.input("attention_mask", DType::I64, ["batch", "src"]);
+    let (batch, beams) = (ids.dim(0), ids.dim(1));
+    let rows = &batch * &beams;
+    let (heads, d_k) = (Dim::from(config.decoder.heads), Dim::from(config.decoder.d_k));
+    let input = |[key, value]: [String; 2], shape: &[Dim]| KeyValue {
+        key: builder.input(&key, DType::F32, shape.to_vec()),
+        value: builder.input(&value, DType::F32, shape.to_vec()),
+    };
+    let layers = 0..config.decoder.n_layers;
+    let cross_shape = [batch.clone(), heads.clone(), "src".into(), d_k.clone()];
+    let cross = layers.clone().map(|layer_index| input(Names::cross(layer_index), &cross_shape)).collect();
+    let cache_shape = [rows.clone(), heads, "capacity".into(), d_k];
+    let caches = layers.map(|layer_index| input(Names::past(layer_index), &cache_shape)).collect();
+    let holders = builder.input("cache_beams", DType::I64, ["batch", "beams", "past"]);
+    let inputs = DecoderInputs {
+        ids: ids.reshape([&batch, &beams, &1.into()]),
+        attention_mask,
+        cross,
+        past: Past::Cached { caches, beams: holders },
+    };
+    let outputs = decoder(&builder.root(), config, &inputs);
+    builder.output("logits", outputs.logits.reshape([rows, Dim::from(config.vocab)]));
+    for (layer_index, present) in outputs.present.into_iter().enumerate() {
+        super::output(&builder, Names::present(layer_index), present);
+    }
+    if attentions == Attentions::Output {
+        for (layer_index, weights) in outputs.cross_attentions.into_iter().enumerate() {
+            builder.output(&Names::cross_attentions(layer_index), weights);
+        }
+    }
+    builder.finish()
+}

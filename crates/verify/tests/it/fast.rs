@@ -1,0 +1,150 @@
+//! The operations of the fast forms: 8-bit products on every engine, and attention to shared caches on ONNX Runtime, which has an
+//! operator for it.
+
+use crate::engines::{assert_close, everywhere, on_ort, output};
+use cognate_export::{ErrorKind, Metadata, to_onnx_bytes};
+use cognate_graph::{Builder, CachedAttention, DType, Dim, Generator, Op, Program, Quantized, Recipe, Steps, Type, Weights};
+use cognate_runtime::{Session, Value, Values};
+use ndarray::{ArrayD, IxDyn};
+use std::sync::Arc;
+
+/// The operations that this file compares.
+pub(crate) const OPERATIONS: [&str; 4] = ["QuantizedLinear", "LargestMagnitude", "CacheWrite", "CachedAttention"];
+
+const BOUND: f64 = 1e-5;
+
+#[derive(Debug)]
+struct Wave(f32);
+
+impl Generator for Wave {
+    fn fill(&self, first: usize, values: &mut [f32]) {
+        values.iter_mut().zip(first..).for_each(|(value, index)| *value = (index as f32 * self.0).sin());
+    }
+}
+
+fn wave(shape: &[usize], step: f32) -> ArrayD<f32> {
+    let mut values = ArrayD::zeros(IxDyn(shape));
+    Wave(step).fill(1, values.as_slice_mut().unwrap());
+    values
+}
+
+fn compare(sessions: &mut [Box<dyn Session>], inputs: &Values, outputs: &[&str], what: &str) {
+    let (reference, engines) = sessions.split_first_mut().unwrap();
+    let expected = reference.run(inputs).unwrap();
+    for engine in engines {
+        let found = engine.run(inputs).unwrap();
+        for name in outputs {
+            assert_close(&output(&found, name), &output(&expected, name), BOUND, &format!("{}: {what}, {name}", engine.engine()));
+        }
+    }
+}
+
+#[test]
+fn products_of_8_bits_agree() {
+    const IN: usize = 24;
+    const OUT: usize = 10;
+    let weight = Recipe::generated(Arc::new(Wave(0.37)), &[OUT, IN]);
+    let quantized = Quantized::new(&weight);
+    let weights: Weights =
+        [("int8", quantized.values.clone()), ("scale", quantized.scales.clone()), ("bias", Recipe::generated(Arc::new(Wave(0.9)), &[OUT]))]
+            .map(|(name, recipe)| (name.to_string(), recipe))
+            .into_iter()
+            .collect();
+    for steps in [Steps::Row, Steps::RowUnscaled, Steps::Tensor] {
+        let builder = Builder::new("layer");
+        let x = builder.input("x", DType::F32, ["batch".into(), "len".into(), Dim::from(IN)]);
+        let parameter = |name: &str, dtype, shape: &[usize]| builder.parameter(name, Type::new(dtype, shape));
+        let mut inputs = vec![x, parameter("int8", DType::I8, &[IN, OUT]), parameter("scale", DType::F32, &[OUT])];
+        if steps != Steps::RowUnscaled {
+            inputs.push(parameter("bias", DType::F32, &[OUT]));
+        }
+        let y = builder.node("layer", Op::QuantizedLinear(steps), &inputs);
+        builder.output("y", y);
+        builder.output("magnitude", builder.node("magnitude", Op::LargestMagnitude, &[x]));
+        let program = Program::new(builder.finish().unwrap(), weights.clone()).unwrap();
+        let mut sessions = everywhere(&program);
+        sessions.extend(on_ort(&program).into_iter().skip(1));
+        for (batch, len) in [(3, 2), (1, 1)] {
+            // A row of zeros is divided by its largest magnitude too.
+            let mut rows = wave(&[batch, len, IN], 0.71).into_dimensionality::<ndarray::Ix3>().unwrap();
+            rows.slice_mut(ndarray::s![-1, -1, ..]).fill(if batch > 1 { 0.0 } else { 2.0 });
+            let inputs: Values = [("x", rows.into_dyn())].into_iter().collect();
+            compare(&mut sessions, &inputs, &["y", "magnitude"], &format!("{steps:?}, {batch} x {len}"));
+        }
+    }
+}
+
+/// The weights' own rounding: half a step at most, and the largest of a row is met exactly.
+#[test]
+fn weights_are_rounded_to_the_nearest_step() {
+    let weight = Recipe::generated(Arc::new(Wave(0.37)), &[300, 70]);
+    let (original, quantized) = (weight.values::<f32>(), Quantized::new(&weight));
+    let (values, scales) = (quantized.values.values::<f32>(), quantized.scales.values::<f32>());
+    assert_eq!(quantized.values.byte_len(), 300 * 70);
+    for (row, scale) in scales.iter().enumerate() {
+        let largest = (0..70).fold(0f32, |largest, column| largest.max(original[row * 70 + column].abs()));
+        assert_eq!(*scale, largest / 127.0);
+        for column in 0..70 {
+            let (value, steps) = (original[row * 70 + column], values[column * 300 + row]);
+            assert!((value - steps * scale).abs() <= 0.5001 * scale && steps.abs() <= 127.0, "row {row}, column {column}");
+        }
+    }
+}
+
+/// A layer of attention over caches, with a bias or without.
+fn attention(heads: usize, d_k: usize, with_bias: bool) -> Program {
+    let builder = Builder::new("step");
+    let rows = Dim::symbol("batch") * Dim::symbol("beams");
+    let beams = builder.input("cache_beams", DType::I64, ["batch", "beams", "past"]);
+    let row = |name: &str| builder.input(name, DType::F32, [&rows, &1.into(), &Dim::from(heads * d_k)]);
+    let cache = |name: &str| builder.input(name, DType::F32, [&rows, &Dim::from(heads), &"capacity".into(), &Dim::from(d_k)]);
+    let (keys, values) = (cache("keys").cache_write(row("key"), "past"), cache("values").cache_write(row("value"), "past"));
+    let bias = with_bias.then(|| builder.input("bias", DType::F32, [&1.into(), &Dim::from(heads), &1.into(), &(Dim::symbol("past") + 1)]));
+    let attention = CachedAttention { heads, scale: 0.5 };
+    builder.output("context", row("query").attend_cached(attention, [keys, values], beams, bias) * 1.0);
+    builder.output("new_keys", keys);
+    builder.output("new_values", values);
+    Program::new(builder.finish().unwrap(), Weights::default()).unwrap()
+}
+
+#[test]
+fn attention_to_shared_caches_agrees() {
+    const HEADS: usize = 2;
+    const D_K: usize = 4;
+    for with_bias in [false, true] {
+        let mut sessions = on_ort(&attention(HEADS, D_K, with_bias));
+        for (batch, beams, past, capacity) in [(1, 1, 0, 1), (2, 3, 0, 4), (2, 3, 4, 7), (3, 1, 6, 7)] {
+            let rows = batch * beams;
+            let caches = [("keys", 0.31), ("values", 0.47)].map(|(name, step)| (name, wave(&[rows, HEADS, capacity, D_K], step)));
+            let row = [("query", 0.83), ("key", 0.59), ("value", 0.67)].map(|(name, step)| (name, wave(&[rows, 1, HEADS * D_K], step)));
+            let mut inputs: Values = caches.into_iter().chain(row).collect();
+            let holders = (0..batch * beams * past).map(|index| (index * 7 % 5 % beams) as i64).collect();
+            inputs.insert("cache_beams", Value::I64(ArrayD::from_shape_vec(vec![batch, beams, past], holders).unwrap()));
+            if with_bias {
+                inputs.insert("bias", wave(&[1, HEADS, 1, past + 1], 0.9));
+            }
+            let what = format!("{batch} x {beams}, past {past} of {capacity}, bias {with_bias}");
+            compare(&mut sessions, &inputs, &["context", "new_keys", "new_values"], &what);
+            // The same in place: the caches become what the outputs were.
+            let pairs = [("keys", "new_keys"), ("values", "new_values")].map(|(input, output)| (input.to_string(), output.to_string()));
+            let expected = sessions[0].run(&inputs).unwrap();
+            for session in &mut sessions {
+                let mut state = inputs.clone();
+                let outputs = session.run_in_place(&mut state, &pairs).unwrap();
+                assert_eq!(outputs.iter().map(|(name, _)| name).collect::<Vec<_>>(), ["context"]);
+                let what = format!("{}, in place: {what}", session.engine());
+                assert_close(&output(&outputs, "context"), &output(&expected, "context"), BOUND, &what);
+                for (input, output_name) in &pairs {
+                    assert_close(&output(&state, input), &output(&expected, output_name), BOUND, &what);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn only_onnx_runtime_has_an_operator_for_caches() {
+    let error = to_onnx_bytes(&attention(2, 4, false), &Metadata::default()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Graph);
+    insta::assert_snapshot!(error, @"CacheWrite: no standard operator of ONNX does what CacheWrite does; write the graph for ONNX Runtime alone");
+}

@@ -1,7 +1,7 @@
 //! `cargo xtask interop`: exported graphs in programs that are not ours, each compared with PyTorch's answers.
 //!
 //! Every golden model (`testdata/golden`) is exported in both layouts by `cognate`, called as a program, and runs in ONNX
-//! Runtime (Python, Node, WebAssembly), ONNX's reference evaluator, OpenVINO, rten, Optimum and transformers.js. The
+//! Runtime (Python, Node, WebAssembly), ONNX's reference evaluator, OpenVINO, rten, MNN, OpenCV, Optimum and transformers.js. The
 //! programs that drive them lie in `xtask/interop/`, with one list of pinned versions for each language. A cell is one
 //! process: a runtime that crashes spoils only its own.
 

@@ -71,7 +71,10 @@ def measure(engine, cell):
     found = {"encoder": cell.encoder_error(model.encode(ids, mask))}
     found["logits"] = cell.logits_error(model.decode(cell["decoder_input_ids"]))
     model.encode(ids, mask)
-    tokens = greedy(model, cell, len(ids))
+    try:
+        tokens = greedy(model, cell, len(ids))
+    except Exception as error:
+        raise RuntimeError(f"teacher forcing runs, decoding does not: {error}") from error
     found["greedy"] = tokens.shape == cell["greedy"].shape and bool((tokens == cell["greedy"]).all())
     return found
 

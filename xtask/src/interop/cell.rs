@@ -19,7 +19,7 @@ use crate::workspace::shown;
 ///
 /// The first source of `marian` is so sensitive to rounding that PyTorch's own f32 and f64 differ by 1.5e-4; a wrong graph is
 /// off by more than 0.1.
-const BOUND: f64 = 1e-3;
+pub(crate) const BOUND: f64 = 1e-3;
 /// The slowest, Optimum, imports PyTorch and takes some seconds.
 const LIMIT: Duration = Duration::from_secs(300);
 const INTERVAL: Duration = Duration::from_millis(20);
@@ -126,9 +126,9 @@ impl Outcome {
     }
 
     /// Whether it ran and gave something else than PyTorch, or was never made.
-    pub(crate) fn is_wrong(&self) -> bool {
+    pub(crate) fn is_wrong(&self, bound: f64) -> bool {
         match self {
-            Outcome::Ran { error, differing, .. } => *error > BOUND || differing.is_some(),
+            Outcome::Ran { error, differing, .. } => *error > bound || differing.is_some(),
             Outcome::CannotRun(_) => false,
             Outcome::NotExported(_) => true,
         }
@@ -156,7 +156,7 @@ mod tests {
             (r#"{"version": "a 1", "encoder": 2e-5}"#, "the answer is not whole", false),
         ] {
             let outcome = outcome(json);
-            assert_eq!((outcome.summary().as_str(), outcome.is_wrong()), (summary, wrong), "{json}");
+            assert_eq!((outcome.summary().as_str(), outcome.is_wrong(BOUND)), (summary, wrong), "{json}");
         }
     }
 }

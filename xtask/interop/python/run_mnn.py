@@ -1,0 +1,58 @@
+"""MNN: each graph converted by the package's own converter, then run by its Python API on the CPU.
+
+The converter is called below `MNN.tools`, whose import installs a package for logging and reports each conversion to the vendor.
+"""
+
+import os
+import sys
+import tempfile
+from importlib.metadata import version
+
+# MNN talks on the standard output, to the end of the process: there it must not follow the answer.
+sys.stdout = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
+
+import MNN.expr as expr
+import MNN.nn as nn
+import numpy as np
+import onnx
+from _tools import mnnconvert
+
+from cell import answer
+from layouts import measure
+
+TYPES = {np.dtype(np.float32): expr.float, np.dtype(np.int64): expr.int, np.dtype(bool): expr.int}
+
+
+class Session:
+    def __init__(self, path):
+        graph = onnx.load(path, load_external_data=False).graph
+        weights = {tensor.name for tensor in graph.initializer}
+        self.inputs = [value.name for value in graph.input if value.name not in weights]
+        self.outputs = [value.name for value in graph.output]
+        with tempfile.TemporaryDirectory() as folder:
+            converted = os.path.join(folder, "graph.mnn")
+            mnnconvert(["mnnconvert", "-f", "ONNX", "--modelFile", path, "--MNNModel", converted, "--bizCode", "interop"])
+            if not os.path.exists(converted):
+                raise RuntimeError(f"the converter refuses {os.path.basename(path)}")
+            self.module = nn.load_module_from_file(converted, self.inputs, self.outputs)
+
+    def run(self, feeds):
+        variables = []
+        for name in self.inputs:
+            value = feeds[name]
+            # MNN has no i64.
+            number = int if value.dtype != np.float32 else float
+            variables.append(expr.const([number(x) for x in value.ravel()], list(value.shape), expr.NCHW, TYPES[value.dtype]))
+        results = self.module.forward(variables)
+        # It says why on the standard error only.
+        if len(results) < len(self.outputs):
+            raise RuntimeError(f"{len(results)} of {len(self.outputs)} outputs are given")
+        return {name: result.read().copy() for name, result in zip(self.outputs, results)}
+
+
+class Engine:
+    load = staticmethod(Session)
+
+
+answer(f"MNN {version('MNN')}", lambda cell: measure(Engine, cell))

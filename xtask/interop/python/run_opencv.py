@@ -1,0 +1,44 @@
+"""OpenCV's `dnn` module on the CPU, with the engine that it chooses itself."""
+
+import cv2
+import numpy as np
+import onnx
+
+from cell import answer
+from layouts import measure
+
+
+class Session:
+    def __init__(self, path):
+        graph = onnx.load(path, load_external_data=False).graph
+        weights = {tensor.name for tensor in graph.initializer}
+        self.inputs = [value.name for value in graph.input if value.name not in weights]
+        self.outputs = [value.name for value in graph.output]
+        try:
+            self.net = cv2.dnn.readNetFromONNX(path)
+        except cv2.error as error:
+            raise RuntimeError(said(error)) from None
+
+    def run(self, feeds):
+        try:
+            for name in self.inputs:
+                self.net.setInput(np.ascontiguousarray(feeds[name]), name)
+            results = self.net.forward(self.outputs)
+        except cv2.error as error:
+            raise RuntimeError(said(error)) from None
+        missing = [name for name, result in zip(self.outputs, results) if result is None]
+        if missing:
+            raise RuntimeError(f"no {missing[0]}, nor {len(missing) - 1} other outputs")
+        return {name: result.copy() for name, result in zip(self.outputs, results)}
+
+
+def said(error):
+    """The first line of the message, without the place in OpenCV's sources."""
+    return f"{error.func.split('(')[0]}: {error.err.lstrip('> ').splitlines()[0]}".replace("virtual void ", "")
+
+
+class Engine:
+    load = staticmethod(Session)
+
+
+answer(f"OpenCV {cv2.__version__}", lambda cell: measure(Engine, cell))

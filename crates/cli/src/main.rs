@@ -5,6 +5,7 @@
 
 mod account;
 mod amounts;
+mod bench;
 mod export;
 mod languages;
 mod layout;
@@ -45,6 +46,8 @@ enum Command {
     Export(export::Options),
     Show(show::Options),
     Verify(verify::Options),
+    #[command(hide = true)]
+    Bench(bench::Options),
 }
 
 fn main() -> ExitCode {
@@ -79,6 +82,7 @@ fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         Command::Export(options) => export::run(options, out),
         Command::Show(options) => show::run(options, out),
         Command::Verify(options) => verify::run(options, out),
+        Command::Bench(options) => bench::run(options, out),
     }
 }
 

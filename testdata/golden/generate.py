@@ -16,6 +16,7 @@ strange/ are rows of cases.py, made as strange.py says; functions.py is for acti
 
 import argparse
 import pathlib
+import subprocess
 import sys
 
 import torch
@@ -115,6 +116,8 @@ def check():
         for line in differences(stored, ask(model, inputs)) + differences(doubles, ask_in_double(model, inputs)):
             failed = True
             print(f"  {line}")
+    print("decoding", flush=True)
+    failed |= subprocess.run([sys.executable, HERE / "decoding" / "generate.py", "--check"]).returncode != 0
     return 1 if failed else 0
 
 

@@ -4,9 +4,12 @@
 //! `log-probability / length^length_penalty`, where the length counts new tokens with the end token. Of the `2·num_beams`
 //! best continuations those that end may finish (if they are among the first `num_beams`), the others run on.
 
+use crate::batch::{Batch, Event, Prompt};
+use crate::constraints::Context;
 use crate::scores::{Continuation, best_continuations, log_softmax};
-use crate::{Decoder, EarlyStopping, Hypothesis, Result, Settings, rows_of};
-use ndarray::Array2;
+use crate::{Decoder, EarlyStopping, Hypothesis, Result, Settings, alignment, rows_of};
+use ndarray::{Array2, ArrayView2};
+use std::ops::ControlFlow;
 
 /// Stands for "cannot be chosen" among log-probabilities, as transformers has it.
 const NEVER: f32 = -1e9;
@@ -14,126 +17,176 @@ const NEVER: f32 = -1e9;
 /// A hypothesis that runs on.
 #[derive(Clone, Debug)]
 struct Running {
+    /// With the start token and the prefix.
     tokens: Vec<i64>,
     log_probability: f32,
+    /// Of each token after the start token, if it is asked for.
+    alignment: Vec<usize>,
 }
 
 /// A sentence of the batch.
-struct Sentence {
+struct Sentence<'a> {
+    index: usize,
+    prompt: Prompt<'a>,
     running: Vec<Running>,
     /// Best first; at most `num_beams`.
     finished: Vec<Hypothesis>,
+    is_cancelled: bool,
 }
 
 /// Decodes a batch; sentences that are done leave it.
-pub(crate) fn beam_search(decoder: &mut dyn Decoder, sources: &[Vec<i64>], settings: &Settings) -> Result<Vec<Hypothesis>> {
+pub(crate) fn beam_search(
+    decoder: &mut dyn Decoder,
+    batch: &Batch<'_>,
+    settings: &Settings,
+    observer: &mut dyn FnMut(Event) -> ControlFlow<()>,
+) -> Result<Vec<Vec<Hypothesis>>> {
     let beams = settings.num_beams;
-    decoder.start(sources, beams)?;
-    let mut best: Vec<Option<Hypothesis>> = vec![None; sources.len()];
-    let mut rows: Vec<(usize, Sentence)> = (0..sources.len()).map(|index| (index, Sentence::new(beams))).collect();
-    let mut tokens = Array2::from_elem((rows.len(), beams), settings.start_token);
+    let sentences = (0..batch.sources.len()).map(|index| Ok(Sentence::new(index, batch.prompt(index, settings)?, settings)));
+    let mut rows = sentences.collect::<Result<Vec<_>>>()?;
+    decoder.start(batch.sources, beams)?;
+    let mut hypotheses = vec![Vec::new(); rows.len()];
     let mut parents: Option<Array2<usize>> = None;
-    for step in 0..settings.max_new_tokens {
+    loop {
+        let tokens = Array2::from_shape_fn((rows.len(), beams), |(row, beam)| rows[row].running[beam].last());
         let mut logits = decoder.advance(parents.as_ref(), &tokens)?;
-        let n_rows = rows.len();
+        let found = rows.iter().enumerate().map(|(row, sentence)| sentence.continuations(rows_of(&mut logits, row), settings));
+        let found: Vec<_> = found.collect();
+        let attention = settings.alignment_layer.map(|layer_index| decoder.cross_attention(layer_index)).transpose()?;
         let mut chosen = Vec::new();
         let mut kept = Vec::new();
-        for (row, (_, sentence)) in rows.iter_mut().enumerate() {
-            let scores = rows_of(&mut logits, row);
-            for scores in scores.chunks_exact_mut(scores.len() / beams) {
-                log_softmax(scores);
-                settings.constrain(step, scores);
-            }
-            let continuations = sentence.advance(scores, step, settings);
-            if !sentence.is_done(step, settings) {
+        for (row, (sentence, continuations)) in rows.iter_mut().zip(found).enumerate() {
+            let attention = attention.as_ref().map(|attention| attention.index_axis(ndarray::Axis(0), row));
+            let parents = sentence.advance(&continuations, attention, settings);
+            sentence.is_cancelled = observer(Event::Step { sentence: sentence.index }).is_break();
+            if !sentence.is_done(settings) {
                 kept.push(row);
-                chosen.push(continuations);
+                chosen.push(parents);
             }
         }
-        let mut rest = Vec::new();
-        for (row, (index, sentence)) in rows.into_iter().enumerate() {
-            if kept.binary_search(&row).is_ok() {
-                rest.push((index, sentence));
-            } else {
-                best[index] = sentence.finished.into_iter().next();
-            }
+        let some_left = kept.len() < rows.len();
+        for sentence in rows.extract_if(.., |sentence| sentence.is_done(settings)) {
+            let index = sentence.index;
+            hypotheses[index] = sentence.into_hypotheses(settings);
         }
-        let done = kept.len() < n_rows;
-        rows = rest;
         if rows.is_empty() {
-            break;
+            return Ok(hypotheses);
         }
-        if done {
+        if some_left {
             decoder.retain(&kept)?;
         }
-        tokens = Array2::from_shape_fn((rows.len(), beams), |(row, beam)| chosen[row][beam].1);
-        parents = Some(Array2::from_shape_fn((rows.len(), beams), |(row, beam)| chosen[row][beam].0));
+        parents = Some(Array2::from_shape_fn((rows.len(), beams), |(row, beam)| chosen[row][beam]));
     }
-    Ok(best.into_iter().map(|hypothesis| hypothesis.expect("a sentence leaves the batch with a hypothesis")).collect())
 }
 
-impl Sentence {
-    fn new(beams: usize) -> Self {
+impl<'a> Sentence<'a> {
+    fn new(index: usize, prompt: Prompt<'a>, settings: &Settings) -> Self {
         // All beams start equal: only the first may be continued.
-        let running = (0..beams).map(|beam| Running { tokens: Vec::new(), log_probability: if beam == 0 { 0.0 } else { NEVER } });
-        Self { running: running.collect(), finished: Vec::new() }
+        let log_probability = |beam| if beam == 0 { 0.0 } else { NEVER };
+        let running = |beam| Running { tokens: vec![settings.start_token], log_probability: log_probability(beam), alignment: Vec::new() };
+        let running = (0..settings.num_beams).map(running).collect();
+        Self { index, prompt, running, finished: Vec::new(), is_cancelled: false }
     }
 
-    /// Takes the log-probabilities `[beams, vocab]` of new token number `step`; returns parent and token of each beam.
-    fn advance(&mut self, log_probabilities: &[f32], step: usize, settings: &Settings) -> Vec<(usize, i64)> {
-        let beams = settings.num_beams;
-        let candidates = (1 + settings.eos_tokens.len()).max(2) * beams;
+    /// The best continuations by logits `[beams · vocab]`, best first; what the prefix has next for each beam within it.
+    fn continuations(&self, logits: &mut [f32], settings: &Settings) -> Vec<Continuation> {
         let so_far: Vec<_> = self.running.iter().map(|running| running.log_probability).collect();
-        let continuations = best_continuations(log_probabilities, &so_far, candidates);
-        let is_last = step + 1 == settings.max_new_tokens;
-        let length = (step + 1) as f32;
+        if let Some(token) = self.running.first().and_then(|running| self.prompt.next(&running.tokens)) {
+            return so_far.into_iter().enumerate().map(|(parent, score)| Continuation { parent, token, score }).collect();
+        }
+        let vocab = logits.len() / settings.num_beams;
+        for (running, scores) in self.running.iter().zip(logits.chunks_exact_mut(vocab)) {
+            log_softmax(scores);
+            settings.constrain_fully(&Context { prompt: &self.prompt, tokens: &running.tokens }, scores);
+        }
+        best_continuations(logits, &so_far, (1 + settings.eos_tokens.len()).max(2) * settings.num_beams)
+    }
+
+    /// Goes on; returns the parent of each beam. `attention: [beams, src]` is that of the step that chose the tokens.
+    fn advance(&mut self, continuations: &[Continuation], attention: Option<ArrayView2<'_, f32>>, settings: &Settings) -> Vec<usize> {
+        let beams = settings.num_beams;
+        let extended = |parent: usize, token: Option<i64>| {
+            let Running { tokens, alignment: so_far, .. } = &self.running[parent];
+            let place = attention.filter(|_| token.is_some());
+            let place = place.map(|attention| alignment(attention.row(parent), self.prompt.source.len()));
+            let tokens: Vec<_> = tokens.iter().copied().chain(token).collect();
+            (tokens, so_far.iter().copied().chain(place).collect::<Vec<_>>())
+        };
+        let (is_given, n_new) = match self.running.first() {
+            Some(running) => (self.prompt.next(&running.tokens).is_some(), self.n_new() + 1),
+            None => return Vec::new(),
+        };
+        let is_last = !is_given && n_new == self.prompt.limit;
         let closed = settings.early_stopping == EarlyStopping::Full && self.finished.len() == beams;
-        let improvable = self.can_improve(step, settings);
-        let mut running = Vec::new();
-        for (rank, &Continuation { parent, token, score: log_probability }) in continuations.iter().enumerate() {
-            let ends = settings.eos_tokens.contains(&token);
+        let improvable = is_given || self.can_improve(n_new - 1, settings);
+        let (mut running, mut parents, mut finished) = (Vec::new(), Vec::new(), Vec::new());
+        for (rank, &Continuation { parent, token, score }) in continuations.iter().enumerate() {
+            let ends = !is_given && settings.eos_tokens.contains(&token);
             if !ends && !is_last {
-                running.push((parent, token, log_probability));
-                continue;
-            }
-            if rank < beams && !closed && improvable {
-                let mut tokens = self.running[parent].tokens.clone();
-                if !ends {
-                    tokens.push(token);
+                if running.len() < beams {
+                    let (tokens, alignment) = extended(parent, Some(token));
+                    running.push(Running { tokens, log_probability: score, alignment });
+                    parents.push(parent);
                 }
-                let score = log_probability / length.powf(settings.length_penalty);
-                self.finished.push(Hypothesis { tokens, complete: ends, score, margin: f32::INFINITY });
+            } else if rank < beams && !closed && improvable {
+                let (tokens, alignment) = extended(parent, Some(token).filter(|_| !ends));
+                // A copy of the first beam is no hypothesis of its own.
+                let is_real = score > NEVER / 2.0;
+                let score = if is_real { score / (n_new as f32).powf(settings.length_penalty) } else { f32::NEG_INFINITY };
+                finished.push(Hypothesis { tokens: tokens[1..].to_vec(), complete: ends, score, margin: f32::INFINITY, alignment });
             }
         }
+        self.finished.extend(finished);
         // Stable: of equals the earlier stays first.
         self.finished.sort_by(|a, b| b.score.total_cmp(&a.score));
         self.finished.truncate(beams);
-        running.truncate(beams);
-        let choices: Vec<_> = running.iter().map(|&(parent, token, _)| (parent, token)).collect();
-        self.running = running
-            .into_iter()
-            .map(|(parent, token, log_probability)| {
-                let mut tokens = self.running[parent].tokens.clone();
-                tokens.push(token);
-                Running { tokens, log_probability }
-            })
-            .collect();
-        choices
+        self.running = running;
+        parents
     }
 
-    /// Whether the best running hypothesis may still beat the worst finished one, judged before new token number `step`.
-    fn can_improve(&self, step: usize, settings: &Settings) -> bool {
+    /// The tokens after the prefix of every running hypothesis.
+    fn n_new(&self) -> usize {
+        self.running.first().map_or(0, |running| running.tokens.len().saturating_sub(self.prompt.tokens.len()))
+    }
+
+    /// Whether the best running hypothesis, of so many new tokens, may still beat the worst finished one.
+    fn can_improve(&self, n_new: usize, settings: &Settings) -> bool {
         let (Some(running), true) = (self.running.first(), self.finished.len() == settings.num_beams) else { return true };
         let length = match settings.early_stopping {
-            EarlyStopping::Never if settings.length_penalty > 0.0 => settings.max_new_tokens,
-            _ => step,
+            EarlyStopping::Never if settings.length_penalty > 0.0 => self.prompt.limit,
+            _ => n_new,
         };
         let possible = running.log_probability / (length as f32).powf(settings.length_penalty);
         self.finished.last().is_none_or(|worst| possible > worst.score)
     }
 
-    fn is_done(&self, step: usize, settings: &Settings) -> bool {
+    fn is_done(&self, settings: &Settings) -> bool {
         let full = settings.early_stopping == EarlyStopping::Full && self.finished.len() == settings.num_beams;
-        self.running.is_empty() || full || !self.can_improve(step + 1, settings)
+        // Fewer go on where the limit is reached, or where nearly every token ends a sentence.
+        let exhausted = self.running.len() < settings.num_beams;
+        self.is_cancelled || exhausted || full || !self.can_improve(self.n_new(), settings)
+    }
+
+    /// The finished hypotheses; of a sentence that was cancelled before there were any, the best so far.
+    fn into_hypotheses(self, settings: &Settings) -> Vec<Hypothesis> {
+        let mut hypotheses = self.finished;
+        if hypotheses.is_empty() {
+            hypotheses.extend(self.running.into_iter().take(1).map(|running| Hypothesis {
+                tokens: running.tokens[1..].to_vec(),
+                complete: false,
+                score: running.log_probability,
+                margin: f32::INFINITY,
+                alignment: running.alignment,
+            }));
+        }
+        let n_real = hypotheses.iter().filter(|hypothesis| hypothesis.score > f32::NEG_INFINITY).count();
+        hypotheses.truncate(settings.num_return_sequences.min(n_real).max(1));
+        hypotheses
+    }
+}
+
+impl Running {
+    fn last(&self) -> i64 {
+        self.tokens.last().copied().expect("a hypothesis begins with the start token")
     }
 }

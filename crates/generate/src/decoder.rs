@@ -2,6 +2,7 @@
 
 use crate::error::Cause;
 use crate::{Error, Result};
+use cognate_model::Names;
 use cognate_runtime::{Session, Value, Values};
 use ndarray::{Array2, Array3, Array5, ArrayD, ArrayViewMut3, Axis};
 
@@ -24,6 +25,14 @@ pub trait Decoder {
     /// If the engine fails.
     fn advance(&mut self, parents: Option<&Array2<usize>>, tokens: &Array2<i64>) -> Result<ArrayViewMut3<'_, f32>>;
 
+    /// The cross attention `[batch, beams, src]` of the last step in one layer, averaged over its heads.
+    ///
+    /// # Errors
+    /// If the graphs do not give it, or the layer does not exist.
+    fn cross_attention(&mut self, layer_index: usize) -> Result<Array3<f32>> {
+        Attentions::default().layer(layer_index, &[])
+    }
+
     /// Keeps only the given sentences of the batch, in that order.
     ///
     /// # Errors
@@ -42,6 +51,7 @@ pub struct SessionDecoder {
     state: Values,
     /// Those of the last step.
     logits: Array3<f32>,
+    attentions: Attentions,
 }
 
 impl SessionDecoder {
@@ -71,7 +81,15 @@ impl SessionDecoder {
                 return Err(layout("encoder", &format!("an output {input}, which the decoder reads"), encoder.outputs()).into());
             }
         }
-        Ok(Self { encoder, decoder, pad_token, past, state: Values::new(), logits: Array3::default((0, 0, 0)) })
+        Ok(Self {
+            encoder,
+            decoder,
+            pad_token,
+            past,
+            state: Values::new(),
+            logits: Array3::default((0, 0, 0)),
+            attentions: Attentions::default(),
+        })
     }
 
     /// Lets each beam have the past of its parent.
@@ -131,7 +149,12 @@ impl Decoder for SessionDecoder {
         }
         let logits = outputs.remove("logits").ok_or_else(|| missing("decoder", "logits"))?;
         self.logits = last_logits(logits, tokens.dim())?;
+        self.attentions = Attentions { outputs, rows: tokens.dim() };
         Ok(self.logits.view_mut())
+    }
+
+    fn cross_attention(&mut self, layer_index: usize) -> Result<Array3<f32>> {
+        self.attentions.layer(layer_index, self.decoder.outputs())
     }
 
     fn retain(&mut self, sentences: &[usize]) -> Result<()> {
@@ -141,6 +164,36 @@ impl Decoder for SessionDecoder {
             self.state.insert(name, select(value, sentences)?);
         }
         Ok(())
+    }
+}
+
+/// What is left of a step's outputs: cross attentions, where the graph gives them.
+#[derive(Default)]
+pub(crate) struct Attentions {
+    pub(crate) outputs: Values,
+    /// Sentences and beams.
+    pub(crate) rows: (usize, usize),
+}
+
+impl Attentions {
+    /// The mean over the heads of a layer: `[batch, beams, src]`.
+    pub(crate) fn layer(&mut self, layer_index: usize, known: &[String]) -> Result<Array3<f32>> {
+        let name = Names::cross_attentions(layer_index);
+        let Some(attention) = self.outputs.remove(&name) else {
+            let mut found: Vec<_> = known.iter().filter(|name| name.starts_with("cross_attentions.")).cloned().collect();
+            if found.is_empty() {
+                found.push("none; export with --attentions".into());
+            }
+            return Err(Cause::Layout { graph: "decoder", expected: format!("an output {name}"), found: found.join(", ") }.into());
+        };
+        let shape = attention.shape().to_vec();
+        let wrong =
+            || Cause::Layout { graph: "decoder", expected: format!("{name} of one new token a hypothesis"), found: format!("{shape:?}") };
+        // `[batch, beams, heads, 1, src]`, or `[rows, heads, 1, src]`.
+        let [.., heads, 1, src] = *shape else { return Err(wrong().into()) };
+        let (batch, beams) = self.rows;
+        let attention = attention.to_f32()?.into_shape_with_order((batch, beams, heads, src)).map_err(|_| wrong())?;
+        attention.mean_axis(Axis(2)).ok_or_else(|| wrong().into())
     }
 }
 

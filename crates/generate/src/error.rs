@@ -16,7 +16,7 @@ pub enum ErrorKind {
     Settings,
     /// The graphs are no encoder and decoder of the expected layout.
     Layout,
-    /// A source sentence is empty.
+    /// A sentence, its target or its prefix is not as it must be.
     Source,
     /// The engine failed.
     Runtime,
@@ -32,6 +32,18 @@ pub(crate) enum Cause {
     Layout { graph: &'static str, expected: String, found: String },
     #[error("source {0} of the batch has no tokens")]
     Empty(usize),
+    #[error("{0}")]
+    Contradiction(String),
+    #[error("expected as many {what} as sources, {expected}, found {found}")]
+    Count { what: &'static str, expected: usize, found: usize },
+    #[error(
+        "the target prefix of sentence {sentence} of the batch has {tokens} tokens; expected at most {room}, which leaves room for one more"
+    )]
+    Prefix { sentence: usize, tokens: usize, room: usize },
+    #[error("the target of sentence {sentence} of the batch does not begin with its prefix")]
+    Target { sentence: usize },
+    #[error("the target of sentence {sentence} of the batch has the token {token}; the model knows those from 0 to {}", vocab - 1)]
+    Vocabulary { sentence: usize, token: i64, vocab: usize },
     #[error(transparent)]
     Runtime(#[from] cognate_runtime::Error),
 }
@@ -40,9 +52,11 @@ impl Error {
     /// What the error is about.
     pub fn kind(&self) -> ErrorKind {
         match self.0 {
-            Cause::Json { .. } | Cause::Setting { .. } => ErrorKind::Settings,
+            Cause::Json { .. } | Cause::Setting { .. } | Cause::Contradiction(_) => ErrorKind::Settings,
             Cause::Layout { .. } => ErrorKind::Layout,
-            Cause::Empty(_) => ErrorKind::Source,
+            Cause::Empty(_) | Cause::Count { .. } | Cause::Prefix { .. } | Cause::Target { .. } | Cause::Vocabulary { .. } => {
+                ErrorKind::Source
+            }
             Cause::Runtime(_) => ErrorKind::Runtime,
         }
     }

@@ -1,8 +1,58 @@
-//! Greedy choices along given targets: what would come next, had everything before been as given.
+//! Scores along given targets: what would come next, had everything before been as given, and how likely the target is.
 
-use crate::scores::largest;
+use crate::batch::{Batch, Prompt};
+use crate::constraints::Context;
+use crate::error::Cause;
+use crate::scores::{largest, log_softmax};
 use crate::{Decoder, Hypothesis, Result, Settings, rows_of};
 use ndarray::Array2;
+
+/// A target's log-probabilities under a model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scored {
+    /// Of each token after the given prefix, the end token last.
+    pub log_probabilities: Vec<f32>,
+    /// Their sum.
+    pub total: f32,
+}
+
+/// The log-probability of each target (without start and end token), and of the first end token after it, under the model alone:
+/// no setting forbids or forces anything. A target must begin with its prefix, if the batch has prefixes; those tokens are given
+/// and count for nothing.
+///
+/// # Errors
+/// If a source is empty, a target does not begin with its prefix, or the engine fails.
+pub fn score(decoder: &mut dyn Decoder, batch: &Batch<'_>, targets: &[Vec<i64>], settings: &Settings) -> Result<Vec<Scored>> {
+    batch.check()?;
+    if targets.len() != batch.sources.len() {
+        return Err(Cause::Count { what: "targets", expected: batch.sources.len(), found: targets.len() }.into());
+    }
+    let end = settings.eos_tokens.first().copied();
+    let prefix = |sentence: usize| batch.prefixes.get(sentence).map_or(&[][..], Vec::as_slice);
+    for (sentence, target) in targets.iter().enumerate() {
+        if !target.starts_with(prefix(sentence)) {
+            return Err(Cause::Target { sentence }.into());
+        }
+    }
+    let whole: Vec<Vec<i64>> = targets.iter().map(|target| target.iter().copied().chain(end).collect()).collect();
+    let mut scored = vec![Scored { log_probabilities: Vec::new(), total: 0.0 }; targets.len()];
+    follow(decoder, batch.sources, &whole, settings, |sentence, step, logits| {
+        if step < prefix(sentence).len() {
+            return Ok(());
+        }
+        log_softmax(logits);
+        let token = whole[sentence][step];
+        let vocab = logits.len();
+        let log_probability = usize::try_from(token).ok().and_then(|token| logits.get(token).copied());
+        let log_probability = log_probability.ok_or(Cause::Vocabulary { sentence, token, vocab })?;
+        scored[sentence].log_probabilities.push(log_probability);
+        Ok(())
+    })?;
+    for scored in &mut scored {
+        scored.total = scored.log_probabilities.iter().map(|&log| f64::from(log)).sum::<f64>() as f32;
+    }
+    Ok(scored)
+}
 
 /// For each hypothesis the likeliest token at each of its steps, from the tokens that precede it there; its end is a step too, if it
 /// is complete. A decoder that agrees with the one that decoded the hypotheses greedily gives their own tokens.
@@ -21,28 +71,48 @@ pub fn greedy_choices(
     settings: &Settings,
 ) -> Result<Vec<Vec<i64>>> {
     assert_eq!(sources.len(), hypotheses.len(), "a hypothesis for each source");
-    let steps = |hypothesis: &Hypothesis| hypothesis.tokens.len() + usize::from(hypothesis.complete);
+    let end = |hypothesis: &Hypothesis| settings.eos_tokens.first().copied().filter(|_| hypothesis.complete);
+    let whole = hypotheses.iter().map(|hypothesis| hypothesis.tokens.iter().copied().chain(end(hypothesis)).collect());
+    let whole: Vec<Vec<i64>> = whole.collect();
+    let batch = Batch::new(sources);
+    let prompts = (0..sources.len()).map(|sentence| batch.prompt(sentence, settings)).collect::<Result<Vec<Prompt<'_>>>>()?;
     let mut choices = vec![Vec::new(); sources.len()];
+    follow(decoder, sources, &whole, settings, |sentence, step, logits| {
+        let tokens: Vec<_> = [settings.start_token].iter().chain(&whole[sentence][..step]).copied().collect();
+        settings.constrain(&Context { prompt: &prompts[sentence], tokens: &tokens }, logits);
+        choices[sentence].push(largest(logits).0);
+        Ok(())
+    })?;
+    Ok(choices)
+}
+
+/// Calls `at` with a sentence, a step and the logits `[vocab]` of `targets[sentence][step]`, for each. Sentences leave the batch
+/// when their targets end.
+fn follow(
+    decoder: &mut dyn Decoder,
+    sources: &[Vec<i64>],
+    targets: &[Vec<i64>],
+    settings: &Settings,
+    mut at: impl FnMut(usize, usize, &mut [f32]) -> Result<()>,
+) -> Result<()> {
     if sources.is_empty() {
-        return Ok(choices);
+        return Ok(());
     }
     decoder.start(sources, 1)?;
     // The sentence of each row of the batch.
     let mut rows: Vec<usize> = (0..sources.len()).collect();
-    for step in 0..hypotheses.iter().map(steps).max().unwrap_or(0) {
-        let running: Vec<usize> = (0..rows.len()).filter(|&row| steps(&hypotheses[rows[row]]) > step).collect();
+    for step in 0..targets.iter().map(Vec::len).max().unwrap_or(0) {
+        let running: Vec<usize> = (0..rows.len()).filter(|&row| targets[rows[row]].len() > step).collect();
         if running.len() < rows.len() {
             decoder.retain(&running)?;
             rows = running.iter().map(|&row| rows[row]).collect();
         }
-        let before = |sentence: usize| step.checked_sub(1).map_or(settings.start_token, |last| hypotheses[sentence].tokens[last]);
+        let before = |sentence: usize| step.checked_sub(1).map_or(settings.start_token, |last| targets[sentence][last]);
         let tokens = Array2::from_shape_fn((rows.len(), 1), |(row, _)| before(rows[row]));
         let mut logits = decoder.advance(None, &tokens)?;
         for (row, &sentence) in rows.iter().enumerate() {
-            let scores = rows_of(&mut logits, row);
-            settings.constrain(step, scores);
-            choices[sentence].push(largest(scores).0);
+            at(sentence, step, rows_of(&mut logits, row))?;
         }
     }
-    Ok(choices)
+    Ok(())
 }

@@ -4,7 +4,7 @@
 //! states and of the cross keys and values.
 
 use crate::Result;
-use crate::decoder::{Decoder, last_logits, missing, padded, select};
+use crate::decoder::{Attentions, Decoder, last_logits, missing, padded, select};
 use crate::error::Cause;
 use cognate_model::{Config, HuggingFaceNames};
 use cognate_runtime::{Session, Values};
@@ -24,6 +24,7 @@ pub struct HuggingFaceDecoder {
     state: Values,
     /// Those of the last step.
     logits: Array3<f32>,
+    attentions: Attentions,
 }
 
 impl HuggingFaceDecoder {
@@ -44,7 +45,17 @@ impl HuggingFaceDecoder {
             expect("decoder", "output", decoder.outputs(), output)?;
         }
         let head_shape = [config.decoder.heads, config.decoder.d_k];
-        Ok(Self { encoder, decoder, pad_token, head_shape, past, beams: 1, state: Values::new(), logits: Array3::default((0, 0, 0)) })
+        Ok(Self {
+            encoder,
+            decoder,
+            pad_token,
+            head_shape,
+            past,
+            beams: 1,
+            state: Values::new(),
+            logits: Array3::default((0, 0, 0)),
+            attentions: Attentions::default(),
+        })
     }
 
     /// Keeps only the given rows of the states whose names are `wanted`, in that order.
@@ -101,7 +112,12 @@ impl Decoder for HuggingFaceDecoder {
         }
         let logits = outputs.remove("logits").ok_or_else(|| missing("decoder", "logits"))?;
         self.logits = last_logits(logits, (batch, beams))?;
+        self.attentions = Attentions { outputs, rows: (batch, beams) };
         Ok(self.logits.view_mut())
+    }
+
+    fn cross_attention(&mut self, layer_index: usize) -> Result<Array3<f32>> {
+        self.attentions.layer(layer_index, self.decoder.outputs())
     }
 
     fn retain(&mut self, sentences: &[usize]) -> Result<()> {

@@ -1,45 +1,55 @@
 //! Autoregressive decoding: from source ids to target ids, over any pair of sessions.
 //!
-//! A [`Decoder`] gives scores for the next tokens of a batch; [`generate`] chooses among them, by greedy or by beam search,
-//! until each sentence has ended. [`SessionDecoder`] is the decoder of exported graphs (and of graphs in memory),
+//! A [`Decoder`] gives scores for the next tokens of a batch; [`decode`] chooses among them until each sentence has ended:
+//! greedily, by beam search or by drawing, as [`Settings`] say, which are those of `generation_config.json`. [`score`] tells how
+//! likely given targets are. [`SessionDecoder`] is the decoder of exported graphs (and of graphs in memory),
 //! [`HuggingFaceDecoder`] that of the Hugging Face layout, [`SharedCacheDecoder`] that of caches which beams share.
-//! [`Settings`] are those of `generation_config.json`.
 //!
 //! This crate knows no text and no files.
 
 use cognate_model::{Config, Layout};
 use cognate_runtime::Session;
-use ndarray::ArrayViewMut3;
+use ndarray::{ArrayView1, ArrayViewMut3};
+use std::ops::ControlFlow;
 
+mod batch;
 mod beam;
+mod constraints;
 mod decoder;
 mod error;
 mod forced;
-mod greedy;
+mod generation_config;
 mod hugging_face;
+mod independent;
+mod sampling;
 mod scores;
 mod settings;
 mod shared_cache;
 
+pub use batch::{Batch, Event};
 pub use decoder::{Decoder, SessionDecoder};
 pub use error::{Error, ErrorKind, Result};
-pub use forced::greedy_choices;
+pub use forced::{Scored, greedy_choices, score};
 pub use hugging_face::HuggingFaceDecoder;
-pub use settings::{EarlyStopping, Settings};
+pub use settings::{EarlyStopping, Sampling, Settings, alignment_layer};
 pub use shared_cache::{SCALE, SharedCacheDecoder};
 
 /// A translation, as ids.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hypothesis {
-    /// The tokens after the start token, without the end token.
+    /// The tokens after the start token, a given prefix included, without the end token.
     pub tokens: Vec<i64>,
     /// Whether the end token was reached; else the limit on new tokens cut it.
     pub complete: bool,
-    /// Beam search: the log-probability divided by length to the power of the length penalty. Greedy: 0.
+    /// The log-probability of what follows the prefix, as the constraints leave it, divided by the length of that (the end token
+    /// included) to the power of the length penalty. Without beam search 0, unless [`Settings::scores`] asks for it.
     pub score: f32,
     /// Greedy: the smallest distance, over all steps, between the logits of the best and the second-best next token. Where
-    /// it is near the rounding of f32, another engine may choose otherwise. Beam search: infinity.
+    /// it is near the rounding of f32, another engine may choose otherwise. Beam search and sampling: infinity.
     pub margin: f32,
+    /// The position in the source that each of `tokens` comes from: what the step that chose it attended to most, in
+    /// [`Settings::alignment_layer`]; nothing without one.
+    pub alignment: Vec<usize>,
 }
 
 /// The decoder over two sessions of a layout, for a model of the given configuration.
@@ -54,16 +64,42 @@ pub fn decoder(layout: Layout, [encoder, decoder]: [Box<dyn Session>; 2], config
     })
 }
 
-/// Decodes a batch of sources (each with its end token), in the order given: greedily with one beam, else by beam search.
+/// The best hypothesis for each of a batch of sources (each with its end token), in the order given.
 ///
 /// # Errors
-/// If a source is empty or the engine fails.
+/// As [`decode`].
 pub fn generate(decoder: &mut dyn Decoder, sources: &[Vec<i64>], settings: &Settings) -> Result<Vec<Hypothesis>> {
+    let hypotheses = decode(decoder, &Batch::new(sources), settings, &mut |_| ControlFlow::Continue(()))?;
+    Ok(hypotheses.into_iter().filter_map(|found| found.into_iter().next()).collect())
+}
+
+/// Decodes a batch: for each sentence its hypotheses, the best first; samples in the order of their numbers. With one beam greedily
+/// or by drawing, else by beam search.
+///
+/// The observer hears every step. Where it answers [`ControlFlow::Break`], the hypothesis of that event (in beam search: the
+/// sentence) ends as it is.
+///
+/// # Errors
+/// If settings contradict each other, a source is empty, a prefix leaves no room, or the engine fails.
+pub fn decode(
+    decoder: &mut dyn Decoder,
+    batch: &Batch<'_>,
+    settings: &Settings,
+    observer: &mut dyn FnMut(Event) -> ControlFlow<()>,
+) -> Result<Vec<Vec<Hypothesis>>> {
+    settings.check()?;
+    batch.check()?;
     match settings.num_beams {
-        _ if sources.is_empty() => Ok(Vec::new()),
-        0 | 1 => greedy::greedy(decoder, sources, settings),
-        _ => beam::beam_search(decoder, sources, settings),
+        _ if batch.sources.is_empty() => Ok(Vec::new()),
+        0 | 1 => independent::decode_independently(decoder, batch, settings, observer),
+        _ => beam::beam_search(decoder, batch, settings, observer),
     }
+}
+
+/// The position, among the first `src`, that is attended to most.
+fn alignment(attention: ArrayView1<'_, f32>, src: usize) -> usize {
+    let row: Vec<f32> = attention.iter().take(src).copied().collect();
+    usize::try_from(scores::largest(&row).0).unwrap_or_default()
 }
 
 /// The scores of all beams of a sentence of the batch, `[beams · vocab]`.

@@ -14,8 +14,9 @@ pub(crate) struct Continuation {
 pub(crate) fn log_softmax(row: &mut [f32]) {
     let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let sum: f32 = row.iter().map(|x| (x - largest).exp()).sum();
-    let log_sum = largest + sum.ln();
-    row.iter_mut().for_each(|x| *x -= log_sum);
+    let log_sum = sum.ln();
+    // In this order: `largest + log_sum` would round at the size of the logits.
+    row.iter_mut().for_each(|x| *x = (*x - largest) - log_sum);
 }
 
 /// The position of the largest score, the first of equals, and its distance to the second largest.

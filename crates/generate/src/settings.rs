@@ -1,12 +1,10 @@
-//! `generation_config.json`: how to decode.
+//! How to decode: what may come next, and how one chooses among it.
 //!
-//! Fields and defaults are those of transformers' `GenerationConfig`; what a checkpoint leaves out comes from its
-//! `config.json`. What is set there and not supported is refused, never ignored.
+//! Meanings are those of transformers' `generate`; [`Settings::from_json`] reads them from a checkpoint's files.
 
+use crate::Result;
 use crate::error::Cause;
-use crate::{Error, Result};
 use cognate_model::Config;
-use serde_json::Value;
 
 /// How to decode.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,22 +15,48 @@ pub struct Settings {
     pub eos_tokens: Vec<i64>,
     /// The token that fills short sources of a batch.
     pub pad_token: i64,
-    /// The token that must come first, if any.
+    /// The token that must come first, if any, where no prefix is given.
     pub forced_bos_token: Option<i64>,
     /// The token that must come last where the limit cuts a sentence, if any.
     pub forced_eos_token: Option<i64>,
-    /// Tokens that are never generated.
-    pub banned_tokens: Vec<i64>,
+    /// Sequences of tokens that are never generated, each of at least one token. A lone token that ends sentences is let through.
+    pub bad_words: Vec<Vec<i64>>,
+    /// Tokens that are never generated, even where they are forced.
+    pub suppressed_tokens: Vec<i64>,
+    /// Tokens that are not generated as the first free choice.
+    pub suppressed_first_tokens: Vec<i64>,
+    /// Above 1, tokens that the target has already, the start token included, are less likely to come again; above 0.
+    pub repetition_penalty: f32,
+    /// Above 1, tokens of the source are more likely; above 0.
+    pub encoder_repetition_penalty: f32,
+    /// No run of so many tokens comes twice in a target; 0 allows all.
+    pub no_repeat_ngram_size: usize,
+    /// No run of so many tokens of the source comes in its target; 0 allows all.
+    pub encoder_no_repeat_ngram_size: usize,
+    /// Whether scores are made log-probabilities once more after all of the above.
+    pub renormalize: bool,
+    /// The fewest tokens, the start token and a given prefix included, before one may end the sentence.
+    pub min_length: usize,
     /// The fewest tokens that are generated before one may end the sentence.
     pub min_new_tokens: usize,
+    /// The most tokens, the start token, a given prefix and the end token included.
+    pub max_length: usize,
     /// The most tokens that are generated, the end token included; at least 1.
     pub max_new_tokens: usize,
-    /// Hypotheses kept in beam search; 1 decodes greedily.
+    /// Hypotheses kept in beam search; 1 decodes greedily, or samples.
     pub num_beams: usize,
     /// The power of the length by which beam search divides log-probabilities.
     pub length_penalty: f32,
     /// When beam search stops.
     pub early_stopping: EarlyStopping,
+    /// Hypotheses returned for each sentence: at most as many as beams, or any number of samples.
+    pub num_return_sequences: usize,
+    /// Whether tokens are drawn instead of the likeliest taken, and how.
+    pub sampling: Option<Sampling>,
+    /// Whether hypotheses that are not from beam search, which has them anyway, get a score.
+    pub scores: bool,
+    /// The decoder's layer whose cross attention aligns target and source; `None` aligns nothing.
+    pub alignment_layer: Option<usize>,
 }
 
 /// When beam search takes a sentence for done (transformers' `early_stopping`).
@@ -47,164 +71,83 @@ pub enum EarlyStopping {
     Never,
 }
 
-/// New tokens where neither the settings nor the model have a limit.
-const UNLIMITED: usize = 512;
+/// How tokens are drawn. Each part takes tokens away from what those before it left, in this order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sampling {
+    /// What scores are divided by: below 1 likely tokens become likelier; above 0.
+    pub temperature: f32,
+    /// Only so many of the likeliest tokens; 0 allows all.
+    pub top_k: usize,
+    /// Only the likeliest tokens that together have this probability; from 0 to 1, which allows all.
+    pub top_p: f32,
+    /// Only tokens at least this many times as probable as the likeliest; from 0, which allows all, to 1.
+    pub min_p: f32,
+    /// Only the tokens nearest to the expected surprise that together have this probability (Meister et al. 2023); 1 allows all.
+    pub typical_p: f32,
+    /// Only tokens of at least this probability (Hewitt et al. 2022); 0 allows all.
+    pub epsilon_cutoff: f32,
+    /// As `epsilon_cutoff`, lower where the distribution is flat (Hewitt et al. 2022); 0 allows all.
+    pub eta_cutoff: f32,
+    /// What is drawn follows from this, from the sentence's number and from the sample's.
+    pub seed: u64,
+}
 
-const GENERATION: &str = "generation_config.json";
-const CONFIG: &str = "config.json";
-
-/// Fields with the values for which nothing needs to be done.
-const NEUTRAL: [(&str, &[&str]); 10] = [
-    ("do_sample", &["false"]),
-    ("num_beam_groups", &["1"]),
-    ("penalty_alpha", &[]),
-    ("repetition_penalty", &["1", "1.0"]),
-    ("encoder_repetition_penalty", &["1", "1.0"]),
-    ("no_repeat_ngram_size", &["0"]),
-    ("encoder_no_repeat_ngram_size", &["0"]),
-    ("suppress_tokens", &["[]"]),
-    ("begin_suppress_tokens", &["[]"]),
-    ("force_words_ids", &["[]"]),
-];
+impl Default for Sampling {
+    /// transformers' defaults, with seed 0.
+    fn default() -> Self {
+        Self { temperature: 1.0, top_k: 50, top_p: 1.0, min_p: 0.0, typical_p: 1.0, epsilon_cutoff: 0.0, eta_cutoff: 0.0, seed: 0 }
+    }
+}
 
 impl Settings {
-    /// The settings of a checkpoint: the texts of its `config.json` and, if it has one, its `generation_config.json`.
-    /// Where they name no token, `model` does; where they name no limit, as many tokens are generated as the decoder has
-    /// positions, or 512 where it has no limit either.
+    /// Sees whether the settings agree with each other.
     ///
     /// # Errors
-    /// If a text is no JSON, a field has the wrong type, or asks for what is not supported; the message names file and field.
-    pub fn from_json(config: &str, generation: Option<&str>, model: &Config) -> Result<Self> {
-        let files = Files { config: parse(CONFIG, config)?, generation: generation.map(|text| parse(GENERATION, text)).transpose()? };
-        for (field, neutral) in NEUTRAL {
-            if let Some((file, found)) = files.find(field).filter(|(_, found)| !neutral.contains(&found.to_string().as_str())) {
-                return Err(refuse(file, field, found, "the default; leave it out"));
+    /// If they do not; the message names what to change.
+    pub fn check(&self) -> Result<()> {
+        let Self { num_beams, num_return_sequences, .. } = *self;
+        let refuse = |message: String| Err(Cause::Contradiction(message).into());
+        if self.sampling.is_some() && num_beams > 1 {
+            return refuse(format!("sampling and beam search with {num_beams} beams exclude each other; sample with 1 beam"));
+        }
+        if self.sampling.is_none() && num_return_sequences > num_beams.max(1) {
+            return refuse(format!(
+                "num_return_sequences: expected at most {}, the beams, found {num_return_sequences}; search with more beams, or sample",
+                num_beams.max(1)
+            ));
+        }
+        let numbers = [("repetition_penalty", self.repetition_penalty), ("encoder_repetition_penalty", self.encoder_repetition_penalty)];
+        let temperature = self.sampling.map(|sampling| ("temperature", sampling.temperature));
+        for (name, number) in numbers.into_iter().chain(temperature) {
+            if !(number > 0.0 && number.is_finite()) {
+                return refuse(format!("{name}: expected a number above 0, found {number}"));
             }
         }
-        let mut eos_tokens = files.tokens("eos_token_id")?;
-        if eos_tokens.is_empty() {
-            eos_tokens.push(model.eos_token as i64);
-        }
-        // The start token counts in lengths without `new` in their names.
-        let min_length = files.count("min_length")?.unwrap_or(0).saturating_sub(1);
-        let limit = match (files.size("max_new_tokens")?, files.size("max_length")?) {
-            (Some(new), _) => new,
-            (None, Some(length)) => length - 1,
-            (None, None) => model.max_positions.unwrap_or(UNLIMITED),
-        };
-        Ok(Self {
-            start_token: files.token("decoder_start_token_id")?.unwrap_or(model.start_token as i64),
-            pad_token: files.token("pad_token_id")?.unwrap_or(model.pad_token as i64),
-            eos_tokens,
-            forced_bos_token: files.token("forced_bos_token_id")?,
-            forced_eos_token: files.token("forced_eos_token_id")?,
-            banned_tokens: files.banned()?,
-            min_new_tokens: files.count("min_new_tokens")?.unwrap_or(min_length),
-            max_new_tokens: limit.clamp(1, model.max_positions.unwrap_or(usize::MAX)),
-            num_beams: files.size("num_beams")?.unwrap_or(1),
-            length_penalty: files.number("length_penalty")?.unwrap_or(1.0),
-            early_stopping: files.early_stopping()?,
-        })
-    }
-}
-
-struct Files {
-    config: Value,
-    generation: Option<Value>,
-}
-
-type Found<'a> = Option<(&'static str, &'a Value)>;
-
-impl Files {
-    /// The field's value that is not null, from `generation_config.json` before `config.json`.
-    fn find(&self, field: &str) -> Found<'_> {
-        let generation = self.generation.as_ref().and_then(|value| value.get(field)).map(|value| (GENERATION, value));
-        let config = self.config.get(field).map(|value| (CONFIG, value));
-        generation.into_iter().chain(config).find(|(_, value)| !value.is_null())
-    }
-
-    fn read<T>(&self, field: &'static str, expected: &'static str, convert: impl Fn(&Value) -> Option<T>) -> Result<Option<T>> {
-        self.find(field).map(|(file, value)| convert(value).ok_or_else(|| refuse(file, field, value, expected))).transpose()
-    }
-
-    fn token(&self, field: &'static str) -> Result<Option<i64>> {
-        self.read(field, "a token id", as_token)
-    }
-
-    fn tokens(&self, field: &'static str) -> Result<Vec<i64>> {
-        let convert = |value: &Value| match value {
-            Value::Array(tokens) => tokens.iter().map(as_token).collect(),
-            single => as_token(single).map(|token| vec![token]),
-        };
-        Ok(self.read(field, "a token id or a list of them", convert)?.unwrap_or_default())
-    }
-
-    fn size(&self, field: &'static str) -> Result<Option<usize>> {
-        let convert = |value: &Value| value.as_u64().filter(|&size| size > 0).and_then(|size| usize::try_from(size).ok());
-        self.read(field, "a positive number", convert)
-    }
-
-    /// A number that may be zero.
-    fn count(&self, field: &'static str) -> Result<Option<usize>> {
-        self.read(field, "a number of tokens", |value| value.as_u64().and_then(|size| usize::try_from(size).ok()))
-    }
-
-    fn number(&self, field: &'static str) -> Result<Option<f32>> {
-        self.read(field, "a number", |value| value.as_f64().map(|number| number as f32))
-    }
-
-    fn banned(&self) -> Result<Vec<i64>> {
-        let convert = |value: &Value| {
-            let words = value.as_array()?.iter();
-            words.map(|word| word.as_array().filter(|tokens| tokens.len() == 1).and_then(|tokens| as_token(&tokens[0]))).collect()
-        };
-        Ok(self.read("bad_words_ids", "a list of one-token lists", convert)?.unwrap_or_default())
-    }
-
-    fn early_stopping(&self) -> Result<EarlyStopping> {
-        let convert = |value: &Value| match value {
-            Value::Bool(false) => Some(EarlyStopping::Heuristic),
-            Value::Bool(true) => Some(EarlyStopping::Full),
-            Value::String(text) if text == "never" => Some(EarlyStopping::Never),
-            _ => None,
-        };
-        Ok(self.read("early_stopping", "false, true or \"never\"", convert)?.unwrap_or_default())
-    }
-}
-
-fn as_token(value: &Value) -> Option<i64> {
-    value.as_i64().filter(|&token| token >= 0)
-}
-
-/// The text's object; anything else would look like one without fields.
-fn parse(file: &'static str, text: &str) -> Result<Value> {
-    let fields = serde_json::from_str::<serde_json::Map<String, Value>>(text);
-    fields.map(Value::Object).map_err(|error| Cause::Json { file, message: error.to_string() }.into())
-}
-
-fn refuse(file: &'static str, field: &'static str, found: &Value, expected: &'static str) -> Error {
-    Cause::Setting { file, field, found: found.to_string(), expected }.into()
-}
-
-impl Settings {
-    /// Takes from the scores `[vocab]` of new token number `step` what these settings forbid there.
-    pub(crate) fn constrain(&self, step: usize, scores: &mut [f32]) {
-        let mut set = |token: i64, value| {
-            if let Some(score) = usize::try_from(token).ok().and_then(|token| scores.get_mut(token)) {
-                *score = value;
-            }
-        };
-        self.banned_tokens.iter().for_each(|&token| set(token, f32::NEG_INFINITY));
-        if step < self.min_new_tokens {
-            self.eos_tokens.iter().for_each(|&token| set(token, f32::NEG_INFINITY));
-        }
-        let first = self.forced_bos_token.filter(|_| step == 0);
-        let last = self.forced_eos_token.filter(|_| step + 1 == self.max_new_tokens);
-        if let Some(forced) = last.or(first) {
-            scores.fill(f32::NEG_INFINITY);
-            if let Some(score) = usize::try_from(forced).ok().and_then(|token| scores.get_mut(token)) {
-                *score = 0.0;
+        let shares = self.sampling.into_iter().flat_map(|sampling| {
+            let Sampling { top_p, min_p, typical_p, epsilon_cutoff, eta_cutoff, .. } = sampling;
+            [("top_p", top_p), ("min_p", min_p), ("typical_p", typical_p), ("epsilon_cutoff", epsilon_cutoff), ("eta_cutoff", eta_cutoff)]
+        });
+        for (name, share) in shares {
+            if !(0.0..=1.0).contains(&share) {
+                return refuse(format!("{name}: expected a number from 0 to 1, found {share}"));
             }
         }
+        Ok(())
     }
+
+    /// The most tokens that can be generated after the start token and a prefix.
+    pub(crate) fn limit(&self, sentence: usize, prefix: &[i64]) -> Result<usize> {
+        let room = self.max_length.saturating_sub(1);
+        match room.saturating_sub(prefix.len()).min(self.max_new_tokens) {
+            0 if prefix.is_empty() => Ok(1),
+            0 => Err(Cause::Prefix { sentence, tokens: prefix.len(), room: room.saturating_sub(1) }.into()),
+            limit => Ok(limit),
+        }
+    }
+}
+
+/// The decoder's layer whose cross attention, averaged over its heads, tells best which source token a target token comes from:
+/// the last but one (Garg et al. 2019, section 4.1), or the only one. The last layer attends to what comes next as well.
+pub fn alignment_layer(config: &Config) -> usize {
+    config.decoder.n_layers.saturating_sub(2)
 }

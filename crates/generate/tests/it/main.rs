@@ -1,5 +1,6 @@
-//! Decoding against transformers' own tokens and scores, and settings that are refused.
+//! Decoding against transformers' own tokens and scores, drawing, and settings that are refused.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod golden;
+mod observed;
 mod settings;

@@ -1,6 +1,6 @@
 //! What is set and not supported is refused by file and field.
 
-use cognate_generate::Settings;
+use cognate_generate::{Sampling, Settings};
 use cognate_model::Preset;
 use insta::assert_snapshot;
 
@@ -17,10 +17,13 @@ fn refused(generation: &str) -> String {
 fn messages() {
     assert_snapshot!(refused("{"), @"generation_config.json: no JSON object: EOF while parsing an object at line 1 column 1");
     assert_snapshot!(refused("[1]"), @"generation_config.json: no JSON object: invalid type: sequence, expected a map at line 1 column 0");
-    assert_snapshot!(refused(r#"{"do_sample": true}"#), @"generation_config.json: do_sample true is not supported; expected the default; leave it out");
-    assert_snapshot!(refused(r#"{"no_repeat_ngram_size": 3}"#), @"generation_config.json: no_repeat_ngram_size 3 is not supported; expected the default; leave it out");
+    assert_snapshot!(refused(r#"{"do_sample": "yes"}"#), @r#"generation_config.json: do_sample "yes" is not supported; expected true or false"#);
+    assert_snapshot!(refused(r#"{"num_beam_groups": 2}"#), @"generation_config.json: num_beam_groups 2 is not supported; expected the default; leave it out");
+    assert_snapshot!(refused(r#"{"sequence_bias": [[[3], 1.5]]}"#), @"generation_config.json: sequence_bias [[[3],1.5]] is not supported; expected the default; leave it out");
+    assert_snapshot!(refused(r#"{"repetition_penalty": 0}"#), @"generation_config.json: repetition_penalty 0 is not supported; expected a number above 0");
+    assert_snapshot!(refused(r#"{"do_sample": true, "top_p": 1.5}"#), @"generation_config.json: top_p 1.5 is not supported; expected a number from 0 to 1");
     assert_snapshot!(refused(r#"{"num_beams": 0}"#), @"generation_config.json: num_beams 0 is not supported; expected a positive number");
-    assert_snapshot!(refused(r#"{"bad_words_ids": [[3, 4]]}"#), @"generation_config.json: bad_words_ids [[3,4]] is not supported; expected a list of one-token lists");
+    assert_snapshot!(refused(r#"{"bad_words_ids": [[3, 4], []]}"#), @"generation_config.json: bad_words_ids [[3,4],[]] is not supported; expected a list of lists of token ids");
     assert_snapshot!(refused(r#"{"early_stopping": 3}"#), @r#"generation_config.json: early_stopping 3 is not supported; expected false, true or "never""#);
 }
 
@@ -37,6 +40,37 @@ fn limits() {
 
 #[test]
 fn tokens_come_from_the_model_where_the_files_are_silent() {
-    let found = settings(Some(r#"{"eos_token_id": [7, 8], "min_length": 5}"#)).unwrap();
-    assert_eq!((found.start_token, found.eos_tokens.as_slice(), found.pad_token, found.min_new_tokens), (2, [7, 8].as_slice(), 2, 4));
+    let found = settings(Some(r#"{"eos_token_id": [7, 8]}"#)).unwrap();
+    assert_eq!((found.start_token, found.eos_tokens.as_slice(), found.pad_token), (2, [7, 8].as_slice(), 2));
+}
+
+#[test]
+fn lengths_in_new_tokens_come_before_lengths_in_all() {
+    let lengths = |text| settings(Some(text)).map(|found| [found.min_length, found.min_new_tokens, found.max_length, found.max_new_tokens]);
+    assert_eq!(lengths(r#"{"min_length": 5, "max_length": 20}"#).unwrap(), [5, 0, 20, 19]);
+    assert_eq!(lengths(r#"{"min_length": 5, "min_new_tokens": 3}"#).unwrap(), [0, 3, 513, 512]);
+    assert_eq!(lengths(r#"{"max_length": 20, "max_new_tokens": 30}"#).unwrap(), [0, 0, 513, 30]);
+}
+
+#[test]
+fn drawing_has_transformers_defaults_and_means_nothing_unless_it_is_asked_for() {
+    let sampling = |text| settings(Some(text)).unwrap().sampling;
+    assert_eq!(sampling(r#"{"temperature": 0, "top_k": 3}"#), None);
+    assert_eq!(sampling(r#"{"do_sample": true}"#), Some(Sampling::default()));
+    let expected = Sampling { temperature: 0.5, top_k: 0, top_p: 0.75, ..Sampling::default() };
+    assert_eq!(sampling(r#"{"do_sample": true, "temperature": 0.5, "top_k": 0, "top_p": 0.75}"#), Some(expected));
+}
+
+#[test]
+fn what_contradicts_itself_is_refused() {
+    let contradiction = |change: fn(&mut Settings)| {
+        let mut settings = settings(None).unwrap();
+        change(&mut settings);
+        settings.check().unwrap_err().to_string()
+    };
+    assert_snapshot!(contradiction(|settings| settings.num_return_sequences = 2), @"num_return_sequences: expected at most 1, the beams, found 2; search with more beams, or sample");
+    assert_snapshot!(contradiction(|settings| (settings.num_beams, settings.sampling) = (4, Some(Sampling::default()))), @"sampling and beam search with 4 beams exclude each other; sample with 1 beam");
+    assert_snapshot!(contradiction(|settings| settings.repetition_penalty = f32::NAN), @"repetition_penalty: expected a number above 0, found NaN");
+    assert_snapshot!(contradiction(|settings| settings.sampling = Some(Sampling { temperature: 0.0, ..Sampling::default() })), @"temperature: expected a number above 0, found 0");
+    assert_snapshot!(contradiction(|settings| settings.sampling = Some(Sampling { min_p: 2.0, ..Sampling::default() })), @"min_p: expected a number from 0 to 1, found 2");
 }

@@ -3,6 +3,7 @@
 
 mod activations;
 mod agreement;
+mod decoding;
 mod engines;
 mod fast;
 mod golden;

@@ -1,0 +1,116 @@
+//! What may come next: scores of tokens that may not, or less likely, are changed in place.
+//!
+//! Each rule means what transformers' logits processor of its name means, and they come in transformers' order. In beam
+//! search they see log-probabilities, else logits.
+
+use crate::Settings;
+use crate::batch::Prompt;
+use crate::scores::log_softmax;
+
+/// A hypothesis that wants one more token.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Context<'a> {
+    pub(crate) prompt: &'a Prompt<'a>,
+    /// The start token, the prefix and what was generated.
+    pub(crate) tokens: &'a [i64],
+}
+
+impl Context<'_> {
+    /// The tokens that were generated.
+    pub(crate) fn n_new(&self) -> usize {
+        self.tokens.len() - self.prompt.tokens.len()
+    }
+}
+
+impl Settings {
+    /// Takes from the scores `[vocab]` of the next token what these settings forbid there.
+    pub(crate) fn constrain(&self, context: &Context<'_>, scores: &mut [f32]) {
+        let (tokens, source, n_new) = (context.tokens, context.prompt.source, context.n_new());
+        if self.encoder_repetition_penalty != 1.0 {
+            // Of all beams. In transformers 4.57 as many beams as there are sentences are penalised, whosever they are.
+            penalize(scores, source, 1.0 / self.encoder_repetition_penalty);
+        }
+        if self.repetition_penalty != 1.0 {
+            penalize(scores, tokens, self.repetition_penalty);
+        }
+        forbid_ngrams(scores, self.no_repeat_ngram_size, tokens, tokens);
+        forbid_ngrams(scores, self.encoder_no_repeat_ngram_size, tokens, source);
+        for word in &self.bad_words {
+            self.forbid_word(scores, word, tokens);
+        }
+        if tokens.len() < self.min_length || n_new < self.min_new_tokens {
+            forbid(scores, &self.eos_tokens);
+        }
+        if let Some(forced) = self.forced_bos_token.filter(|_| tokens.len() == 1) {
+            force(scores, forced);
+        }
+        if let Some(forced) = self.forced_eos_token.filter(|_| n_new + 1 == context.prompt.limit) {
+            force(scores, forced);
+        }
+        forbid(scores, &self.suppressed_tokens);
+        let first_choice = usize::from(context.prompt.tokens.len() == 1 && self.forced_bos_token.is_some());
+        if n_new == first_choice {
+            forbid(scores, &self.suppressed_first_tokens);
+        }
+    }
+
+    /// The same with [`Settings::renormalize`], which comes after what sampling takes away.
+    pub(crate) fn constrain_fully(&self, context: &Context<'_>, scores: &mut [f32]) {
+        self.constrain(context, scores);
+        self.renormalize_if_set(scores);
+    }
+
+    pub(crate) fn renormalize_if_set(&self, scores: &mut [f32]) {
+        // Where everything is forbidden, there is nothing to divide.
+        if self.renormalize && scores.iter().any(|score| score.is_finite()) {
+            log_softmax(scores);
+        }
+    }
+
+    fn forbid_word(&self, scores: &mut [f32], word: &[i64], tokens: &[i64]) {
+        let Some((last, before)) = word.split_last() else { return };
+        let is_end = before.is_empty() && self.eos_tokens.contains(last);
+        // transformers asks for as many tokens as the word has, although one fewer comes before its last.
+        let is_due = before.is_empty() || (word.len() <= tokens.len() && tokens.ends_with(before));
+        if is_due && !is_end {
+            forbid(scores, &[*last]);
+        }
+    }
+}
+
+fn score(scores: &mut [f32], token: i64) -> Option<&mut f32> {
+    usize::try_from(token).ok().and_then(|token| scores.get_mut(token))
+}
+
+fn forbid(scores: &mut [f32], tokens: &[i64]) {
+    for &token in tokens {
+        if let Some(score) = score(scores, token) {
+            *score = f32::NEG_INFINITY;
+        }
+    }
+}
+
+fn force(scores: &mut [f32], token: i64) {
+    scores.fill(f32::NEG_INFINITY);
+    if let Some(score) = score(scores, token) {
+        *score = 0.0;
+    }
+}
+
+/// Divides positive scores of the tokens by `penalty`, and multiplies negative ones, once for each token.
+fn penalize(scores: &mut [f32], tokens: &[i64], penalty: f32) {
+    for (index, &token) in tokens.iter().enumerate() {
+        if let Some(score) = score(scores, token).filter(|_| !tokens[..index].contains(&token)) {
+            *score = if *score < 0.0 { *score * penalty } else { *score / penalty };
+        }
+    }
+}
+
+/// Forbids what would end a run of `size` tokens that `seen` has.
+fn forbid_ngrams(scores: &mut [f32], size: usize, tokens: &[i64], seen: &[i64]) {
+    let Some(before) = size.checked_sub(1).filter(|&before| before <= tokens.len()) else { return };
+    let last = &tokens[tokens.len() - before..];
+    for ngram in seen.windows(size).filter(|ngram| &ngram[..before] == last) {
+        forbid(scores, &ngram[before..]);
+    }
+}

@@ -1,0 +1,173 @@
+//! Hypotheses that know nothing of each other: greedy decoding, which takes the likeliest next token until the end token,
+//! and sampling, which draws it.
+
+use crate::batch::{Batch, Event, Prompt};
+use crate::constraints::Context;
+use crate::sampling::Generator;
+use crate::scores::{largest, log_softmax};
+use crate::{Decoder, Hypothesis, Result, Settings, alignment, rows_of};
+use ndarray::Array2;
+use std::ops::ControlFlow;
+
+/// A sentence of the batch.
+struct Sentence<'a> {
+    index: usize,
+    prompt: Prompt<'a>,
+    sequences: Vec<Sequence>,
+}
+
+struct Sequence {
+    /// With the start token and the prefix.
+    tokens: Vec<i64>,
+    state: State,
+    log_probability: f32,
+    margin: f32,
+    alignment: Vec<usize>,
+    generator: Option<Generator>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Running,
+    /// By the end token.
+    Ended,
+    /// By the limit, or because nobody wants it any more.
+    Cut,
+}
+
+/// Decodes a batch; sentences that have ended leave it.
+pub(crate) fn decode_independently(
+    decoder: &mut dyn Decoder,
+    batch: &Batch<'_>,
+    settings: &Settings,
+    observer: &mut dyn FnMut(Event) -> ControlFlow<()>,
+) -> Result<Vec<Vec<Hypothesis>>> {
+    let n_sequences = if settings.sampling.is_some() { settings.num_return_sequences.max(1) } else { 1 };
+    let sentences = (0..batch.sources.len()).map(|index| Sentence::new(index, batch, n_sequences, settings));
+    let mut rows = sentences.collect::<Result<Vec<_>>>()?;
+    decoder.start(batch.sources, n_sequences)?;
+    let mut hypotheses = vec![Vec::new(); rows.len()];
+    loop {
+        let tokens = Array2::from_shape_fn((rows.len(), n_sequences), |(row, sequence)| rows[row].sequences[sequence].last());
+        let mut logits = decoder.advance(None, &tokens)?;
+        for (row, sentence) in rows.iter_mut().enumerate() {
+            sentence.advance(rows_of(&mut logits, row), settings, observer);
+        }
+        if let Some(layer_index) = settings.alignment_layer {
+            let attention = decoder.cross_attention(layer_index)?;
+            for (sentence, attention) in rows.iter_mut().zip(attention.outer_iter()) {
+                for (sequence, attention) in sentence.sequences.iter_mut().zip(attention.outer_iter()) {
+                    // The start token has no source; a sequence that has ended gets no more tokens.
+                    if sequence.alignment.len() + 1 < sequence.tokens.len() {
+                        sequence.alignment.push(alignment(attention, sentence.prompt.source.len()));
+                    }
+                }
+            }
+        }
+        let running: Vec<usize> = (0..rows.len()).filter(|&row| rows[row].is_running()).collect();
+        let some_left = running.len() < rows.len();
+        for sentence in rows.extract_if(.., |sentence| !sentence.is_running()) {
+            let index = sentence.index;
+            hypotheses[index] = sentence.into_hypotheses(settings);
+        }
+        if rows.is_empty() {
+            return Ok(hypotheses);
+        }
+        if some_left {
+            decoder.retain(&running)?;
+        }
+    }
+}
+
+impl<'a> Sentence<'a> {
+    fn new(index: usize, batch: &Batch<'a>, n_sequences: usize, settings: &Settings) -> Result<Self> {
+        let prompt = batch.prompt(index, settings)?;
+        let sequences = (0..n_sequences).map(|sequence| Sequence {
+            tokens: vec![settings.start_token],
+            state: State::Running,
+            log_probability: 0.0,
+            margin: f32::INFINITY,
+            alignment: Vec::new(),
+            generator: settings.sampling.map(|sampling| sampling.generator(batch.number(index), sequence)),
+        });
+        Ok(Self { index, sequences: sequences.collect(), prompt })
+    }
+
+    fn is_running(&self) -> bool {
+        self.sequences.iter().any(|sequence| sequence.state == State::Running)
+    }
+
+    /// Takes the logits `[sequences · vocab]` of the next tokens.
+    fn advance(&mut self, logits: &mut [f32], settings: &Settings, observer: &mut dyn FnMut(Event) -> ControlFlow<()>) {
+        let vocab = logits.len() / self.sequences.len();
+        for (index, (sequence, logits)) in self.sequences.iter_mut().zip(logits.chunks_exact_mut(vocab)).enumerate() {
+            if sequence.state != State::Running {
+                continue;
+            }
+            let Some(token) = sequence.next(&self.prompt, logits, settings) else {
+                sequence.state = State::Ended;
+                continue;
+            };
+            sequence.tokens.push(token);
+            let is_at_limit = sequence.tokens.len() == self.prompt.tokens.len() + self.prompt.limit;
+            let told = observer(Event::Token { sentence: self.index, sequence: index, token });
+            if is_at_limit || told.is_break() {
+                sequence.state = State::Cut;
+            }
+        }
+    }
+
+    fn into_hypotheses(self, settings: &Settings) -> Vec<Hypothesis> {
+        let n_prompt = self.prompt.tokens.len();
+        let hypothesis = |sequence: Sequence| {
+            let complete = sequence.state == State::Ended;
+            let length = (sequence.tokens.len() - n_prompt.min(sequence.tokens.len()) + usize::from(complete)).max(1);
+            Hypothesis {
+                tokens: sequence.tokens[1..].to_vec(),
+                complete,
+                score: sequence.log_probability / (length as f32).powf(settings.length_penalty),
+                margin: sequence.margin,
+                alignment: sequence.alignment,
+            }
+        };
+        self.sequences.into_iter().map(hypothesis).collect()
+    }
+}
+
+impl Sequence {
+    fn last(&self) -> i64 {
+        self.tokens.last().copied().expect("a sequence begins with the start token")
+    }
+
+    /// The next token, if it does not end the sequence.
+    fn next(&mut self, prompt: &Prompt<'_>, logits: &mut [f32], settings: &Settings) -> Option<i64> {
+        if let Some(given) = prompt.next(&self.tokens) {
+            return Some(given);
+        }
+        let context = Context { prompt, tokens: &self.tokens };
+        // What beam search would add up: log-probabilities under the same constraints.
+        let log_probabilities = settings.scores.then(|| {
+            let mut scores = logits.to_vec();
+            log_softmax(&mut scores);
+            settings.constrain_fully(&context, &mut scores);
+            scores
+        });
+        settings.constrain(&context, logits);
+        let token = match (settings.sampling, &mut self.generator) {
+            (Some(sampling), Some(generator)) => {
+                sampling.warp(logits);
+                settings.renormalize_if_set(logits);
+                generator.draw(logits)
+            }
+            _ => {
+                let (token, margin) = largest(logits);
+                self.margin = self.margin.min(margin);
+                token
+            }
+        };
+        if let Some(scores) = log_probabilities {
+            self.log_probability += scores[usize::try_from(token).expect("a position in the scores")];
+        }
+        (!settings.eos_tokens.contains(&token)).then_some(token)
+    }
+}

@@ -1,0 +1,207 @@
+"""Writes what transformers decodes, scores, attends to and leaves to be drawn: `MODEL.json` and `warpers.json`; see README.md.
+
+`--check` recomputes and compares instead.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+sys.dont_write_bytecode = True  # nothing but data beside the data
+
+import torch
+import transformers
+from safetensors.torch import load_file
+from transformers import AutoModelForSeq2SeqLM
+from transformers.generation import utils
+
+import cases
+
+HERE = Path(__file__).parent
+MODELS = ["bart", "m2m100", "marian", "mbart", "mt5", "pegasus", "t5", "t5-gated"]
+
+# Choices between scores nearer than this are not recorded: programs that round otherwise may choose otherwise.
+MARGIN = 1e-4
+ALIGNMENT_MARGIN = 1e-3
+
+
+class Margins:
+    """The smallest distance between two scores of which beam search preferred one."""
+
+    def __init__(self):
+        self.smallest = float("inf")
+
+    def between(self, scores):
+        real = scores[scores > -1e8]
+        if len(real) > 1:
+            self.smallest = min(self.smallest, (real[:-1] - real[1:]).abs().min().item())
+
+    def __enter__(self):
+        self.topk, self.heuristic = torch.topk, utils.GenerationMixin._check_early_stop_heuristic
+
+        def topk(values, k, *args, **kwargs):
+            ordered = torch.sort(values, dim=-1, descending=True)[0]
+            for row in ordered:
+                self.between(row[: k + 1])
+            return self.topk(values, k, *args, **kwargs)
+
+        def heuristic(**kwargs):
+            if kwargs["is_sent_finished"].all():
+                never = kwargs["early_stopping"] == "never" and kwargs["length_penalty"] > 0.0
+                length = (kwargs["max_length"] if never else kwargs["cur_len"]) - kwargs["decoder_prompt_len"]
+                possible = kwargs["running_beam_scores"][0, 0] / length ** kwargs["length_penalty"]
+                self.smallest = min(self.smallest, (possible - kwargs["beam_scores"].min()).abs().item())
+            return self.heuristic(**kwargs)
+
+        torch.topk, utils.GenerationMixin._check_early_stop_heuristic = topk, staticmethod(heuristic)
+        return self
+
+    def __exit__(self, *_):
+        torch.topk, utils.GenerationMixin._check_early_stop_heuristic = self.topk, staticmethod(self.heuristic)
+
+
+def sources(folder):
+    golden = load_file(folder / "golden.safetensors")
+    rows = [ids[mask == 1] for ids, mask in zip(golden["input_ids"], golden["attention_mask"])]
+    return [row[None] for row in rows], golden["decoder_input_ids"]
+
+
+def decode(model, source, options):
+    """Sequences without start and end token, their scores, and how near the nearest other choice was."""
+    options = dict(options)
+    prefix = options.pop("prefix", [])
+    start = model.generation_config.decoder_start_token_id
+    if prefix:
+        options["decoder_input_ids"] = torch.tensor([[start, *prefix]])
+    ends = options.get("eos_token_id", model.generation_config.eos_token_id)
+    ends = ends if isinstance(ends, list) else [ends]
+    with Margins() as margins:
+        found = model.generate(source, do_sample=False, return_dict_in_generate=True, output_scores=True, **options)
+    margin = margins.smallest
+    if "num_beams" not in options:
+        best = [step[0].topk(2).values for step in found.scores]
+        margin = min((first - second).item() for first, second in best)
+    sequences = []
+    for row in found.sequences.tolist():
+        row = row[1:]
+        end = next((place for place, token in enumerate(row) if token in ends and place >= len(prefix)), None)
+        sequences.append({"tokens": row[:end], "complete": end is not None})
+    if "num_beams" in options:
+        for sequence, score in zip(sequences, found.sequences_scores.tolist()):
+            sequence["score"] = round(score, 6)
+    return sequences, margin
+
+
+def decoded(model, folder):
+    """The table for one model; a source whose choices are too near to each other is `null`."""
+    inputs, _ = sources(folder)
+    greedy = [decode(model, source, {"max_new_tokens": cases.MAX_NEW_TOKENS})[0][0]["tokens"] for source in inputs]
+    facts = {"greedy": greedy, "eos": model.generation_config.eos_token_id}
+    table = {}
+    for name, options in cases.cases(facts).items():
+        answers = []
+        for source in inputs:
+            sequences, margin = decode(model, source, options)
+            answers.append(sequences if margin >= MARGIN else None)
+        changed = [answer for answer, plain in zip(answers, greedy) if answer and answer[0]["tokens"] != plain]
+        print(f"{folder.name:9} {name:30} {sum(answer is not None for answer in answers)} of {len(inputs)}, {len(changed)} differ from greedy")
+        table[name] = {"options": options, "answers": answers}
+    return table
+
+
+def scored(model, folder):
+    """Log-probabilities of the golden targets and the end token after them, teacher forced in float64."""
+    inputs, targets = sources(folder)
+    double = model.double()
+    answers = []
+    for source, target in zip(inputs, targets):
+        labels = torch.cat([target[1:], torch.tensor([model.generation_config.eos_token_id])])
+        logits = double(input_ids=source, decoder_input_ids=target[None]).logits[0]
+        chosen = logits.log_softmax(-1).gather(1, labels[:, None])[:, 0]
+        answers.append({"target": target[1:].tolist(), "log_probabilities": [round(value, 6) for value in chosen.tolist()]})
+    model.float()
+    return answers
+
+
+def aligned(model, folder, table):
+    """For each layer the source position that each token's step attends to most; -1 where two are near."""
+    inputs, _ = sources(folder)
+    start = model.generation_config.decoder_start_token_id
+    answers = {}
+    for name in ("greedy", "beam", "beam-prefix"):
+        answers[name] = []
+        for source, found in zip(inputs, table[name]["answers"]):
+            if found is None:
+                answers[name].append(None)
+                continue
+            tokens = found[0]["tokens"]
+            outputs = model(input_ids=source, decoder_input_ids=torch.tensor([[start, *tokens]]), output_attentions=True)
+            layers = []
+            for weights in outputs.cross_attentions:
+                best = weights[0].mean(0)[: len(tokens)].topk(2)
+                near = best.values[:, 0] - best.values[:, 1] < ALIGNMENT_MARGIN
+                layers.append(best.indices[:, 0].masked_fill(near, -1).tolist())
+            answers[name].append(layers)
+    return answers
+
+
+def warped():
+    """Probabilities that warpers leave of one recorded distribution."""
+    logits = torch.randn(40, generator=torch.Generator().manual_seed(3)) * 2
+    logits[7] = -torch.inf
+    logits = torch.tensor([round(value, 4) for value in logits.tolist()])
+    mixin = utils.GenerationMixin()
+    rows = []
+    for options in cases.WARPERS:
+        config = transformers.GenerationConfig(do_sample=True, **options)
+        config._eos_token_tensor = None
+        warpers = mixin._get_logits_processor(config, device="cpu")
+        probabilities = warpers(torch.zeros(1, 1, dtype=torch.long), logits[None].clone())[0].softmax(-1)
+        rows.append({"options": options, "probabilities": [round(value, 7) for value in probabilities.tolist()]})
+    finite = [value if value > -1e9 else None for value in logits.tolist()]
+    return {"logits": [value and round(value, 4) for value in finite], "warped": rows}
+
+
+@torch.no_grad()
+def answers():
+    """Contents by file name."""
+    files = {"warpers.json": warped()}
+    for name in MODELS:
+        folder = HERE.parent / name
+        model = AutoModelForSeq2SeqLM.from_pretrained(folder, attn_implementation="eager").eval()
+        table = decoded(model, folder)
+        files[f"{name}.json"] = {"decoded": table, "scored": scored(model, folder), "aligned": aligned(model, folder, table)}
+    return files
+
+
+def differences(found, expected, place=""):
+    """Where two JSON values differ by more than rounding."""
+    if isinstance(expected, float) and isinstance(found, float):
+        return [] if abs(found - expected) < 2e-5 else [f"{place}: {found} {expected}"]
+    if isinstance(expected, dict) and isinstance(found, dict) and expected.keys() == found.keys():
+        return [line for key in expected for line in differences(found[key], expected[key], f"{place}/{key}")]
+    if isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
+        return [line for i, pair in enumerate(zip(found, expected)) for line in differences(*pair, f"{place}/{i}")]
+    return [] if found == expected else [f"{place}: {found} {expected}"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="compare with what is stored")
+    arguments = parser.parse_args()
+    transformers.logging.set_verbosity_error()
+    torch.set_num_threads(1)
+    failures = []
+    for file, content in answers().items():
+        path = HERE / file
+        if arguments.check:
+            failures += differences(content, json.loads(path.read_text()), file)
+        else:
+            path.write_text(json.dumps(content, separators=(",", ":")) + "\n")
+    if failures:
+        raise SystemExit("\n".join(failures))
+
+
+if __name__ == "__main__":
+    main()

@@ -171,6 +171,22 @@ impl Tokenizer {
         Ok(all.map(i64::from).collect())
     }
 
+    /// The ids of a text of the target language, with nothing around them: transformers' `tokenizer(text_target=text)` without
+    /// special tokens.
+    ///
+    /// Fails where [`Tokenizer::encode`] does.
+    pub fn encode_target(&self, text: &str) -> Result<Vec<i64>> {
+        let ids = match &self.engine {
+            Engine::Classic(classic) => classic.encode_target(text),
+            Engine::Library(library) => {
+                let encoding = guarded(|| library.encode_fast(text, false));
+                let failed = |reason| Cause::Encode { file: self.file.clone(), text: shortened(text), reason };
+                encoding.map_err(failed)?.get_ids().to_vec()
+            }
+        };
+        Ok(ids.into_iter().map(i64::from).collect())
+    }
+
     /// The text of ids, special tokens left out.
     ///
     /// Ids past the vocabulary are left out too, as in transformers: models pad their tables (T5 has 32,128 rows for

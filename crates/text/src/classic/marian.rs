@@ -18,6 +18,7 @@ pub(crate) struct Marian {
     /// The ids of what is decoded, where the two languages have a vocabulary each.
     target_vocabulary: Option<Vocabulary>,
     unk: u32,
+    target_unk: u32,
 }
 
 impl Marian {
@@ -33,7 +34,9 @@ impl Marian {
         let target_vocabulary = separate.then(|| Vocabulary::read(&folder.join("target_vocab.json"))).transpose()?;
         let source = SentencePiece::open(&folder.join("source.spm"))?;
         let target = SentencePiece::open(&folder.join("target.spm"))?;
-        let subwords = Self { source, target, vocabulary, target_vocabulary, unk };
+        let in_target = target_vocabulary.as_ref().and_then(|target| target.id(specials.get("unk_token").unwrap_or("<unk>")));
+        let target_unk = in_target.unwrap_or(unk);
+        let subwords = Self { source, target, vocabulary, target_vocabulary, unk, target_unk };
         Ok((Classic::new(Box::new(subwords), &settings.added, &specials), specials))
     }
 
@@ -45,13 +48,11 @@ impl Marian {
 
 impl Subwords for Marian {
     fn cut(&self, text: &str) -> Vec<String> {
-        let end = text.starts_with(">>").then(|| text.find("<<")).flatten().map_or(0, |start| start + 2);
-        let (code, text) = text.split_at(end);
-        let mut pieces = self.source.encode(text);
-        if !code.is_empty() {
-            pieces.insert(0, code.to_owned());
-        }
-        pieces
+        cut(&self.source, text)
+    }
+
+    fn cut_target(&self, text: &str) -> Vec<String> {
+        cut(&self.target, text)
     }
 
     fn join(&self, pieces: &[&str]) -> String {
@@ -61,6 +62,10 @@ impl Subwords for Marian {
 
     fn id(&self, piece: &str) -> u32 {
         self.vocabulary.id(piece).unwrap_or(self.unk)
+    }
+
+    fn target_id(&self, piece: &str) -> u32 {
+        self.target_vocabulary.as_ref().map_or_else(|| self.id(piece), |target| target.id(piece).unwrap_or(self.target_unk))
     }
 
     fn piece(&self, id: u32) -> Option<&str> {
@@ -79,4 +84,15 @@ impl Subwords for Marian {
         let target = self.target_vocabulary.as_ref().map_or(0, Vocabulary::largest_id);
         self.vocabulary.largest_id().max(target)
     }
+}
+
+/// The pieces of a text, in front of which a language's code may stand.
+fn cut(model: &SentencePiece, text: &str) -> Vec<String> {
+    let end = text.starts_with(">>").then(|| text.find("<<")).flatten().map_or(0, |start| start + 2);
+    let (code, text) = text.split_at(end);
+    let mut pieces = model.encode(text);
+    if !code.is_empty() {
+        pieces.insert(0, code.to_owned());
+    }
+    pieces
 }

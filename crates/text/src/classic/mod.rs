@@ -30,10 +30,18 @@ pub(crate) use plbart::PlBart;
 pub(crate) trait Subwords: Send + Sync {
     /// The pieces of a text without added tokens.
     fn cut(&self, text: &str) -> Vec<String>;
+    /// The same of a text of the target language.
+    fn cut_target(&self, text: &str) -> Vec<String> {
+        self.cut(text)
+    }
     /// The text of pieces.
     fn join(&self, pieces: &[&str]) -> String;
     /// The id of a piece, the unknown token's if it has none.
     fn id(&self, piece: &str) -> u32;
+    /// The id of a piece of the target language.
+    fn target_id(&self, piece: &str) -> u32 {
+        self.id(piece)
+    }
     /// The piece of an id.
     fn piece(&self, id: u32) -> Option<&str>;
     /// The size of the vocabulary, added tokens left out.
@@ -107,6 +115,16 @@ impl Classic {
             }
         }
         ids
+    }
+
+    /// The ids of a text of the target language, without a template.
+    pub(crate) fn encode_target(&self, text: &str) -> Vec<u32> {
+        let id = |piece: &String| self.added.id(piece).unwrap_or_else(|| self.subwords.target_id(piece));
+        let ids = self.added.split(text).into_iter().flat_map(|part| match self.added.id(&part) {
+            Some(id) => vec![id],
+            None => self.subwords.cut_target(&part).iter().map(id).collect(),
+        });
+        ids.collect()
     }
 
     /// The text of ids, special tokens left out.

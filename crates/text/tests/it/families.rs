@@ -148,3 +148,45 @@ fn ten_thousand_lines_have_the_ids_and_texts_of_transformers() {
 fn fnv(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |digest, byte| (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
+
+#[test]
+fn targets_have_the_ids_of_transformers() {
+    // `tokenizer(text_target=TEXT, add_special_tokens=False)`; only Marian cuts its two languages differently.
+    const TEXT: &str = "Zwei Männer, ein Hund & größere Häuser 😀";
+    let expected: [(&str, &[i64]); 5] = [
+        (
+            "marian",
+            &[
+                508, 176, 489, 319, 374, 282, 499, 390, 390, 437, 4, 407, 508, 278, 483, 316, 508, 109, 367, 432, 504, 497, 437, 319, 508,
+                278, 499, 483, 458, 437, 508, 26, 260, 148, 19,
+            ],
+        ),
+        (
+            "marian-separate",
+            &[
+                806, 184, 764, 341, 473, 294, 784, 510, 510, 619, 6, 554, 806, 290, 752, 2, 806, 117, 457, 612, 796, 780, 619, 341, 806,
+                290, 784, 752, 666, 619, 806, 34, 268, 156, 27,
+            ],
+        ),
+        (
+            "plbart",
+            &[6, 3, 250, 10, 79, 55, 50, 15, 15, 17, 19, 52, 6, 230, 13, 214, 6, 3, 197, 11, 124, 157, 17, 10, 6, 230, 50, 13, 9, 17, 6, 3],
+        ),
+        (
+            "t5",
+            &[3, 2, 247, 7, 76, 52, 47, 12, 12, 14, 16, 49, 3, 227, 10, 211, 3, 2, 194, 8, 121, 154, 14, 7, 3, 227, 47, 10, 6, 14, 3, 2],
+        ),
+        (
+            "bart",
+            &[
+                62, 91, 73, 77, 225, 49, 132, 102, 82, 82, 274, 16, 225, 73, 261, 225, 44, 272, 72, 225, 10, 297, 86, 132, 119, 132, 258,
+                274, 73, 225, 44, 132, 102, 89, 87, 274, 225, 177, 258, 251, 227,
+            ],
+        ),
+    ];
+    let cases = cases().cases;
+    for (name, ids) in expected {
+        let case = cases.iter().find(|case| case.name == name).unwrap();
+        assert_eq!(case.tokenizer().encode_target(TEXT).unwrap(), ids, "{name}");
+    }
+}

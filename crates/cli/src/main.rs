@@ -1,4 +1,4 @@
-//! The `cognate` command: translate with, export, show and verify encoder-decoder Transformers.
+//! The `cognate` command: translate and score with, export, show and verify encoder-decoder Transformers.
 //!
 //! One module a command. Results go to standard output, all that is said to people to standard error. An error ends the
 //! program with status 1, a wrong command line with 2. A reader that closes standard output ends it quietly.
@@ -6,10 +6,12 @@
 mod account;
 mod amounts;
 mod bench;
+mod decoding;
 mod export;
 mod languages;
 mod layout;
 mod messages;
+mod score;
 mod show;
 mod source;
 mod tokenizer_files;
@@ -35,6 +37,7 @@ Examples:
   cognate translate \"A man is riding a bicycle.\"  with the checkpoint of the repository
   cognate export CHECKPOINT OUT                   a Hugging Face checkpoint becomes ONNX
   cognate translate --model OUT --input text.en   a file, line by line
+  cognate score --input pairs.tsv                 how likely given translations are
   cognate show OUT                                what is in there
   cognate verify OUT                              every runtime against the f64 reference
 
@@ -43,6 +46,7 @@ Examples:
 #[derive(Subcommand)]
 enum Command {
     Translate(translate::Options),
+    Score(score::Options),
     Export(export::Options),
     Show(show::Options),
     Verify(verify::Options),
@@ -79,6 +83,7 @@ fn main() -> ExitCode {
 fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     match command {
         Command::Translate(options) => translate::run(options, out),
+        Command::Score(options) => score::run(options, out),
         Command::Export(options) => export::run(options, out),
         Command::Show(options) => show::run(options, out),
         Command::Verify(options) => verify::run(options, out),

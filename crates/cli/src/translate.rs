@@ -3,10 +3,10 @@
 //! Lines are read in windows, so that memory does not grow with the input. The sentences of a window are translated in
 //! batches of like length and written in the order in which they came.
 
-mod batches;
+pub(crate) mod batches;
 mod output;
 mod progress;
-mod translator;
+pub(crate) mod translator;
 mod warnings;
 
 use self::batches::batches;
@@ -14,6 +14,7 @@ use self::output::Output;
 use self::progress::Progress;
 use self::translator::{Encoded, Translator};
 use self::warnings::{Warning, Warnings};
+use crate::decoding::Decoding;
 use crate::languages::Languages;
 use crate::messages;
 use crate::source::ModelSource;
@@ -30,8 +31,9 @@ use std::process::ExitCode;
 
 /// Translate sentences: lines in, lines out
 ///
-/// Sentences are the arguments, or the lines of a file, or those of standard input; each gives one line, in the same order. An
-/// empty line gives an empty line. Limits and beams are those of the model's generation_config.json unless options say otherwise.
+/// Sentences are the arguments, or the lines of a file, or those of standard input; each gives one line, in the same order, or with
+/// --n-best several. An empty line gives an empty line. Limits and beams are those of the model's generation_config.json unless
+/// options say otherwise.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -73,6 +75,8 @@ pub(crate) struct Options {
     window: Option<NonZeroUsize>,
     #[command(flatten)]
     unused: Unused,
+    #[command(flatten)]
+    decoding: Decoding,
 }
 
 const EXAMPLES: &str = "\
@@ -83,12 +87,15 @@ Examples:
   cognate export my-checkpoint out && cognate translate --model out \"Hello.\"
   cognate translate --model nllb --source-language eng_Latn --target-language deu_Latn \"Hello.\"
   cognate translate --model mbart-50 --source-language en_XX --target-language de_DE \"Hello.\"
-  cognate translate --model opus-mt-en-ROMANCE --target-language fra \"Hello.\"";
+  cognate translate --model opus-mt-en-ROMANCE --target-language fra \"Hello.\"
+  cognate translate --beams 5 --n-best 3 --scores --length-penalty 0.6 \"A man is riding a bicycle.\"
+  cognate translate --sample --temperature 0.7 --top-p 0.9 --seed 42 --n-best 4 \"Two dogs are playing.\"
+  cognate translate --target-prefix \"Zwei Hunde\" --alignments \"Two dogs are playing in the snow.\"";
 
 /// Lines of a window, where nobody waits for each.
 const WINDOW: usize = 2000;
 
-fn engine() -> impl TypedValueParser<Value = Engine> {
+pub(crate) fn engine() -> impl TypedValueParser<Value = Engine> {
     let values = [
         PossibleValue::new("auto").help("ONNX Runtime if its library is found, else tract"),
         PossibleValue::new("reference").help("the reference evaluator, slow; needs a checkpoint"),
@@ -98,7 +105,7 @@ fn engine() -> impl TypedValueParser<Value = Engine> {
     PossibleValuesParser::new(values).try_map(|name| name.parse())
 }
 
-fn device() -> impl TypedValueParser<Value = Device> {
+pub(crate) fn device() -> impl TypedValueParser<Value = Device> {
     let values = [
         PossibleValue::new("cpu").help("the processor"),
         PossibleValue::new("cuda").help("an NVIDIA GPU, by ONNX Runtime; an error where there is none"),
@@ -107,7 +114,7 @@ fn device() -> impl TypedValueParser<Value = Device> {
 }
 
 /// A number from 1 to `largest`.
-fn at_most(largest: usize) -> impl Fn(&str) -> Result<NonZeroUsize, String> + Clone {
+pub(crate) fn at_most(largest: usize) -> impl Fn(&str) -> Result<NonZeroUsize, String> + Clone {
     move |text| {
         let number = text.parse::<NonZeroUsize>().ok().filter(|number| number.get() <= largest);
         number.ok_or_else(|| format!("expected a number from 1 to {largest}"))
@@ -183,7 +190,8 @@ fn window(
     let budget = options.batch_tokens.get() / translator.settings().num_beams.max(1);
     for batch in batches(&lengths, budget) {
         let chosen: Vec<_> = batch.iter().map(|&index| std::mem::take(&mut sources[index])).collect();
-        for (translation, index) in translator.translate(&chosen)?.into_iter().zip(batch.iter().map(|&index| indices[index])) {
+        let numbers: Vec<_> = batch.iter().map(|&index| (first + indices[index]) as u64).collect();
+        for (translation, index) in translator.translate(&chosen, &numbers)?.into_iter().zip(batch.iter().map(|&index| indices[index])) {
             if !translation.complete {
                 found.push((first + index, Warning::Unfinished { limit: translator.settings().max_new_tokens }));
             }

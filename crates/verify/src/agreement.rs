@@ -74,6 +74,8 @@ pub fn verify(subject: &Subject<'_>, runtimes: &[(Box<dyn Runtime>, Options)], m
     };
     let methods = [1, BEAMS].map(|num_beams| Settings {
         num_beams,
+        num_return_sequences: 1,
+        sampling: None,
         max_new_tokens: subject.settings.max_new_tokens.min(NEW_TOKENS),
         ..subject.settings.clone()
     });

@@ -156,7 +156,13 @@ fn measure(model: &Model, layout: Layout, programs: &[Program; 2], sample: &Samp
         true => inputs.sources(RANDOM_SENTENCES, config),
         false => sample.sentences.clone(),
     };
-    let settings = Settings { num_beams: 1, max_new_tokens: sample.settings.max_new_tokens.min(NEW_TOKENS), ..sample.settings.clone() };
+    let settings = Settings {
+        num_beams: 1,
+        num_return_sequences: 1,
+        sampling: None,
+        max_new_tokens: sample.settings.max_new_tokens.min(NEW_TOKENS),
+        ..sample.settings.clone()
+    };
     let mut joined = join(model, layout, [encoder, decoder], &settings)?;
     let hypotheses = generate(joined.as_mut(), &sources, &settings).map_err(failed)?;
     drop(joined);

@@ -2,16 +2,18 @@
 
 use super::Options;
 use crate::account::Account;
+use crate::decoding::Decoding;
 use crate::languages::{self, Untold};
 use crate::source::ModelSource;
 use crate::unused::Unused;
 use crate::{layout, messages, tokenizer_files};
 use anyhow::{Context, Result, bail};
 use cognate_export::{Existing, Folder};
-use cognate_generate::{Decoder, Settings, decoder as decoder_of, generate};
+use cognate_generate::{Batch, Decoder, Hypothesis, Settings, decode, decoder as decoder_of};
 use cognate_model::{Attentions, Config, Layout};
 use cognate_runtime::{Engine, Options as Load, Source};
 use cognate_text::Tokenizer;
+use std::ops::ControlFlow;
 use std::path::{MAIN_SEPARATOR, Path, PathBuf};
 use tempfile::TempDir;
 
@@ -23,6 +25,9 @@ pub(crate) struct Translator {
     untold: Untold,
     decoder: Box<dyn Decoder>,
     settings: Settings,
+    decoding: Decoding,
+    /// What every translation begins with.
+    prefix: Vec<i64>,
     config: Config,
     /// The export of a checkpoint, while an engine may read it.
     _exported: Option<TempDir>,
@@ -40,6 +45,7 @@ pub(crate) enum Encoded {
 /// A translated line.
 #[derive(Debug)]
 pub(crate) struct Translation {
+    /// Its line, or its lines where several translations are asked for.
     pub(crate) text: String,
     /// The tokens that were generated.
     pub(crate) n_tokens: usize,
@@ -65,10 +71,11 @@ impl Translator {
         let tokenizer = options.languages.choose(tokenizer_files::open(folder, &config)?, &config)?;
         let untold = languages::untold(folder, &config_json, &tokenizer, &options.languages, &settings)?;
         languages::decode_into(tokenizer.target_language(), &mut settings);
+        let prefix = options.decoding.target_prefix().map(|text| prefix(text, &tokenizer, &settings)).transpose()?.unwrap_or_default();
         // Some vocabularies have no pieces for no text.
         let around = tokenizer.encode("").unwrap_or_default();
         let runtime = options.engine.open(options.device)?;
-        let (graphs, exported) = graphs(source, options.engine, options.unused)?;
+        let (graphs, exported) = graphs(source, options.engine, options.unused, options.decoding.attentions())?;
         if runtime.name() != "ort" && options.threads.is_some_and(|threads| threads.get() > 1) {
             messages::warning(format_args!("--threads: {} runs on one thread; only ort uses more", runtime.name()));
         }
@@ -79,7 +86,7 @@ impl Translator {
         // Sessions have read or mapped the files by now. Where a file may be removed while it is mapped, it is: an interrupted
         // program leaves nothing behind.
         let exported = exported.filter(|_| cfg!(not(unix)));
-        Ok(Self { tokenizer, around, untold, decoder, settings, config, _exported: exported })
+        Ok(Self { tokenizer, around, untold, decoder, settings, decoding: options.decoding.clone(), prefix, config, _exported: exported })
     }
 
     /// What executes.
@@ -128,20 +135,39 @@ impl Translator {
         }
     }
 
-    /// Translates a batch.
-    pub(crate) fn translate(&mut self, sources: &[Vec<i64>]) -> Result<Vec<Translation>> {
-        let hypotheses = generate(self.decoder.as_mut(), sources, &self.settings)?;
-        let translation = |hypothesis: cognate_generate::Hypothesis| {
-            let text = self.tokenizer.decode(&hypothesis.tokens)?;
-            let n_tokens = hypothesis.tokens.len() + usize::from(hypothesis.complete);
-            Ok(Translation { text: on_one_line(text), n_tokens, complete: hypothesis.complete })
-        };
-        hypotheses.into_iter().map(translation).collect()
+    /// Translates a batch of sentences with their numbers from 1, from which follows what is drawn for them.
+    pub(crate) fn translate(&mut self, sources: &[Vec<i64>], numbers: &[u64]) -> Result<Vec<Translation>> {
+        let prefixes = if self.prefix.is_empty() { Vec::new() } else { vec![self.prefix.clone(); sources.len()] };
+        let batch = Batch { sources, prefixes: &prefixes, numbers };
+        let found = decode(self.decoder.as_mut(), &batch, &self.settings, &mut |_| ControlFlow::Continue(()))?;
+        found.into_iter().zip(numbers).map(|(hypotheses, &number)| self.translation(number, &hypotheses)).collect()
+    }
+
+    fn translation(&self, number: u64, hypotheses: &[Hypothesis]) -> Result<Translation> {
+        let mut lines = Vec::with_capacity(hypotheses.len());
+        for hypothesis in hypotheses {
+            let text = on_one_line(self.tokenizer.decode(&hypothesis.tokens)?);
+            lines.push(self.decoding.line(number, text, hypothesis));
+        }
+        let n_tokens = hypotheses.iter().map(|hypothesis| hypothesis.tokens.len() + usize::from(hypothesis.complete)).sum();
+        let complete = hypotheses.first().is_none_or(|best| best.complete);
+        Ok(Translation { text: lines.join("\n"), n_tokens, complete })
     }
 }
 
+/// The tokens that every translation begins with: the language, where it is forced to come first, and the text's.
+fn prefix(text: &str, tokenizer: &Tokenizer, settings: &Settings) -> Result<Vec<i64>> {
+    let ids = tokenizer.encode_target(text).context("--target-prefix")?;
+    let prefix: Vec<_> = settings.forced_bos_token.into_iter().chain(ids).collect();
+    let room = settings.max_length.saturating_sub(2).min(settings.max_new_tokens.saturating_sub(1));
+    if prefix.len() > room {
+        bail!("--target-prefix: has {} tokens; expected at most {room}, for which the model has room", prefix.len());
+    }
+    Ok(prefix)
+}
+
 /// The folder with the configuration and the tokenizer.
-fn folder(source: &ModelSource) -> Result<&Path> {
+pub(crate) fn folder(source: &ModelSource) -> Result<&Path> {
     match source {
         ModelSource::Checkpoint(folder) | ModelSource::Exported(folder) => Ok(folder),
         ModelSource::File(path) => bail!("{}: is a file; expected the folder of a checkpoint or of an export", path.display()),
@@ -150,7 +176,7 @@ fn folder(source: &ModelSource) -> Result<&Path> {
 }
 
 /// Library errors that begin with a file's name, with the folder before it.
-fn within<E: std::fmt::Display>(folder: &Path) -> impl Fn(E) -> anyhow::Error {
+pub(crate) fn within<E: std::fmt::Display>(folder: &Path) -> impl Fn(E) -> anyhow::Error {
     move |error| anyhow::anyhow!("{}{MAIN_SEPARATOR}{error}", folder.display())
 }
 
@@ -161,15 +187,22 @@ fn adjusted(mut settings: Settings, options: &Options, config: &Config) -> Resul
     }
     if let Some(limit) = options.max_new_tokens {
         settings.max_new_tokens = limit.get();
+        settings.max_length = config.max_positions.map_or(usize::MAX, |positions| positions + 1);
     }
     if let Some(limit) = config.max_positions.filter(|&limit| settings.max_new_tokens > limit) {
         bail!("--max-new-tokens: expected at most {limit}, the positions of the model, found {}", settings.max_new_tokens);
     }
+    options.decoding.apply(&mut settings, options.beams, config)?;
     Ok(settings)
 }
 
 /// The encoder and the decoder as the engine takes them; a checkpoint's in a temporary folder, unless the engine evaluates graphs.
-fn graphs(source: &ModelSource, engine: Engine, unused: Unused) -> Result<([Source; 2], Option<TempDir>)> {
+pub(crate) fn graphs(
+    source: &ModelSource,
+    engine: Engine,
+    unused: Unused,
+    attentions: Attentions,
+) -> Result<([Source; 2], Option<TempDir>)> {
     let files = |folder: &Path| layout::of(folder).unwrap_or_default().files().map(|file| Source::Onnx(folder.join(file)));
     match (source, engine) {
         (ModelSource::Exported(folder), Engine::Reference) => bail!(
@@ -179,14 +212,14 @@ fn graphs(source: &ModelSource, engine: Engine, unused: Unused) -> Result<([Sour
         ),
         (ModelSource::Checkpoint(folder), Engine::Reference) => {
             let model = unused.open(folder)?;
-            Ok(([Source::Graph(model.encode()?), Source::Graph(model.step(Attentions::Omit)?)], None))
+            Ok(([Source::Graph(model.encode()?), Source::Graph(model.step(attentions)?)], None))
         }
         (ModelSource::Checkpoint(folder), Engine::Auto | Engine::Tract | Engine::Ort) => {
             let model = unused.open(folder)?;
             let temporary = tempfile::Builder::new().prefix("cognate-").tempdir().context("a temporary folder for the export")?;
             let exported: PathBuf = temporary.path().join("model");
             let mut writing = Folder::create(&exported, Existing::Refuse)?;
-            layout::write_graphs(&model, Layout::Cognate, Attentions::Omit, &layout::folder_name(folder), &mut writing)?;
+            layout::write_graphs(&model, Layout::Cognate, attentions, &layout::folder_name(folder), &mut writing)?;
             writing.commit()?;
             Ok((files(&exported), Some(temporary)))
         }

@@ -1,0 +1,256 @@
+//! `cognate score`: how likely given translations are under the model.
+
+use crate::account::Account;
+use crate::languages::{self, Languages};
+use crate::source::ModelSource;
+use crate::translate::batches::batches;
+use crate::translate::translator::{folder, graphs, within};
+use crate::translate::{at_most, device, engine};
+use crate::unused::Unused;
+use crate::{layout, messages, tokenizer_files};
+use anyhow::{Context, Result, bail};
+use cognate_generate::{Batch, Decoder, Settings, decoder as decoder_of, score};
+use cognate_model::{Attentions, Config};
+use cognate_runtime::{Device, Engine, Options as Load};
+use cognate_text::{Lines, Tokenizer};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Tell how likely given translations are
+///
+/// Each input line is a source and its translation, with a tab between them; or both are lines of two files. Each gives one line
+/// with three columns, divided by tabs: the log-probability of the translation, that of each of its tokens and of its end, and
+/// these tokens. All logarithms are natural. A language that must come first is given, and not counted.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    /// Read pairs from FILE, one a line: source, tab, translation; - is standard input [default: -]
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["source", "target"])]
+    input: Option<PathBuf>,
+    /// Read sources from FILE, one a line
+    #[arg(long, value_name = "FILE", requires = "target")]
+    source: Option<PathBuf>,
+    /// Read their translations from FILE, one a line
+    #[arg(long, value_name = "FILE", requires = "source")]
+    target: Option<PathBuf>,
+    /// An exported folder, or a checkpoint's folder, which is exported to a temporary one [default: $COGNATE_MODEL, else the
+    /// checkpoint that comes with the repository]
+    #[arg(short, long, value_name = "DIR")]
+    model: Option<PathBuf>,
+    #[command(flatten)]
+    languages: Languages,
+    /// What computes
+    #[arg(long, default_value = "auto", value_parser = engine())]
+    engine: Engine,
+    /// Where it computes
+    #[arg(long, default_value = "cpu", value_parser = device())]
+    device: Device,
+    /// Threads that ONNX Runtime uses [default: its own choice]
+    #[arg(long, value_name = "N", value_parser = at_most(1024))]
+    threads: Option<NonZeroUsize>,
+    /// Score together as many pairs as fill this many tokens, padding included
+    #[arg(long, value_name = "N", default_value = "2048", value_parser = at_most(1 << 24))]
+    batch_tokens: NonZeroUsize,
+    #[command(flatten)]
+    unused: Unused,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  printf 'A dog.\\tEin Hund.\\n' | cognate score
+  cognate score --source text.en --target text.de | cut -f 1
+  cognate score --model nllb --source-language eng_Latn --target-language deu_Latn --input pairs.tsv";
+
+/// Lines of a window: memory does not grow with the input.
+const WINDOW: usize = 2000;
+
+/// A model that scores.
+struct Scorer {
+    tokenizer: Tokenizer,
+    decoder: Box<dyn Decoder>,
+    settings: Settings,
+    config: Config,
+}
+
+/// Runs the command.
+pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
+    let source = match &options.model {
+        Some(path) => ModelSource::find(path)?,
+        None => ModelSource::default()?,
+    };
+    let mut pairs = Pairs::open(options)?;
+    let mut scorer = Scorer::load(&source, options)?;
+    messages::note(format_args!("model {source} on {}", scorer.decoder.engine()));
+    loop {
+        let (window, failure) = pairs.window();
+        let is_last = window.len() < WINDOW;
+        for line in scorer.score(&window, options.batch_tokens.get())? {
+            writeln!(out, "{line}")?;
+        }
+        if let Some(error) = failure {
+            out.flush()?;
+            return Err(error);
+        }
+        if is_last {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+}
+
+impl Scorer {
+    fn load(source: &ModelSource, options: &Options) -> Result<Self> {
+        let source = &if options.engine == Engine::Reference { source.clone().into_checkpoint() } else { source.clone() };
+        let folder = folder(source)?;
+        Account::check(folder)?;
+        let config_json = layout::read(&folder.join(layout::CONFIG))?;
+        let config = Config::from_json(&config_json).map_err(within(folder))?;
+        let generation = layout::read_if_there(&folder.join(layout::GENERATION))?;
+        let mut settings = Settings::from_json(&config_json, generation.as_deref(), &config).map_err(within(folder))?;
+        let tokenizer = options.languages.choose(tokenizer_files::open(folder, &config)?, &config)?;
+        languages::untold(folder, &config_json, &tokenizer, &options.languages, &settings)?;
+        languages::decode_into(tokenizer.target_language(), &mut settings);
+        let runtime = options.engine.open(options.device)?;
+        let (graphs, _exported) = graphs(source, options.engine, options.unused, Attentions::Omit)?;
+        let load = Load { device: options.device, threads: options.threads };
+        let layout = layout::of(folder).filter(|_| matches!(source, ModelSource::Exported(_))).unwrap_or_default();
+        let [encoder, decoder] = graphs.map(|graph| runtime.load(&graph, &load));
+        let decoder = decoder_of(layout, [encoder?, decoder?], &config, settings.pad_token)?;
+        Ok(Self { tokenizer, decoder, settings, config })
+    }
+
+    /// An output line for each pair.
+    fn score(&mut self, pairs: &[Pair], budget: usize) -> Result<Vec<String>> {
+        let (mut sources, mut targets) = (Vec::new(), Vec::new());
+        for pair in pairs {
+            let (source, target) = self.ids(pair).with_context(|| pair.place.clone())?;
+            sources.push(source);
+            targets.push(target);
+        }
+        // What is forced to come first is no choice of the model.
+        let prefix: Vec<_> = self.settings.forced_bos_token.into_iter().collect();
+        let mut lines = vec![String::new(); pairs.len()];
+        let lengths: Vec<_> = sources.iter().zip(&targets).map(|(source, target)| source.len().max(target.len() + 1)).collect();
+        for chosen in batches(&lengths, budget) {
+            let take = |all: &mut Vec<Vec<i64>>| chosen.iter().map(|&index| std::mem::take(&mut all[index])).collect::<Vec<_>>();
+            let (sources, targets) = (take(&mut sources), take(&mut targets));
+            let prefixes = vec![prefix.clone(); sources.len()];
+            let batch = Batch { sources: &sources, prefixes: &prefixes, numbers: &[] };
+            let scored = score(self.decoder.as_mut(), &batch, &targets, &self.settings)?;
+            for ((index, scored), target) in chosen.into_iter().zip(scored).zip(&targets) {
+                let end = self.settings.eos_tokens.first();
+                let piece = |&id: &i64| self.tokenizer.piece(id).unwrap_or_else(|| format!("<{id}>"));
+                let pieces: Vec<_> = target[prefix.len()..].iter().chain(end).map(piece).collect();
+                let logs: Vec<_> = scored.log_probabilities.iter().map(|log| format!("{log:.6}")).collect();
+                lines[index] = format!("{:.6}\t{}\t{}", scored.total, logs.join(" "), pieces.join(" "));
+            }
+        }
+        Ok(lines)
+    }
+
+    /// The tokens of a source with its end, and those of its translation without.
+    fn ids(&self, pair: &Pair) -> Result<(Vec<i64>, Vec<i64>)> {
+        let source = self.tokenizer.encode(&pair.source)?;
+        if pair.source.trim().is_empty() || source.is_empty() {
+            bail!("the source is empty; expected a sentence");
+        }
+        let target: Vec<_> = self.settings.forced_bos_token.into_iter().chain(self.tokenizer.encode_target(&pair.target)?).collect();
+        for (what, n_tokens, ids, vocab) in [
+            ("source", source.len(), &source, Some(self.config.source_vocab)),
+            // The start token takes a position, the end token none.
+            ("translation", target.len() + 1, &target, None),
+        ] {
+            if let Some(limit) = self.config.max_positions.filter(|&limit| n_tokens > limit) {
+                bail!("the {what} takes {n_tokens} positions; expected at most {limit}, those of the model");
+            }
+            if let Some(id) = ids.iter().find(|&&id| vocab.is_some_and(|vocab| usize::try_from(id).is_ok_and(|id| id >= vocab))) {
+                let piece = self.tokenizer.piece(*id).unwrap_or_default();
+                bail!("the tokenizer gives {piece:?} the id {id}, which the model does not know; leave it out of the text");
+            }
+        }
+        Ok((source, target))
+    }
+}
+
+/// A source and its translation.
+struct Pair {
+    /// Where they stand.
+    place: String,
+    source: String,
+    target: String,
+}
+
+type Reading = Box<dyn Iterator<Item = cognate_text::Result<String>>>;
+
+/// Where pairs come from.
+enum Pairs {
+    Together { lines: Reading, name: String, number: usize },
+    Apart { sources: Reading, targets: Reading, names: [String; 2], number: usize },
+}
+
+impl Pairs {
+    fn open(options: &Options) -> Result<Self> {
+        let file = |option: &str, path: &Path| -> Result<(Reading, String)> {
+            let name = path.display().to_string();
+            let reader: Box<dyn BufRead> = match path == Path::new("-") {
+                true => Box::new(BufReader::new(io::stdin())),
+                false => Box::new(BufReader::new(File::open(path).with_context(|| format!("{option}: {name}: cannot be read"))?)),
+            };
+            let name = if path == Path::new("-") { "stdin".to_owned() } else { name };
+            Ok((Box::new(Lines::new(reader, name.clone())), name))
+        };
+        Ok(match (&options.source, &options.target) {
+            (Some(source), Some(target)) => {
+                if source == Path::new("-") && target == Path::new("-") {
+                    bail!("--source and --target: both are standard input; give pairs by --input instead");
+                }
+                let ((sources, first), (targets, second)) = (file("--source", source)?, file("--target", target)?);
+                Self::Apart { sources, targets, names: [first, second], number: 0 }
+            }
+            _ => {
+                let (lines, name) = file("--input", options.input.as_deref().unwrap_or(Path::new("-")))?;
+                Self::Together { lines, name, number: 0 }
+            }
+        })
+    }
+
+    /// The next pairs, at most a window full, and what kept others from being read.
+    fn window(&mut self) -> (Vec<Pair>, Option<anyhow::Error>) {
+        let mut window = Vec::new();
+        while window.len() < WINDOW {
+            match self.next() {
+                Ok(Some(pair)) => window.push(pair),
+                Ok(None) => break,
+                Err(error) => return (window, Some(error)),
+            }
+        }
+        (window, None)
+    }
+
+    fn next(&mut self) -> Result<Option<Pair>> {
+        match self {
+            Self::Together { lines, name, number } => {
+                let Some(line) = lines.next().transpose()? else { return Ok(None) };
+                *number += 1;
+                let place = format!("{name}: line {number}");
+                let Some((source, target)) = line.split_once('\t').filter(|(_, target)| !target.contains('\t')) else {
+                    bail!("{place}: expected a source, one tab and a translation, found {} tabs", line.matches('\t').count());
+                };
+                Ok(Some(Pair { source: source.into(), target: target.into(), place }))
+            }
+            Self::Apart { sources, targets, names, number } => {
+                *number += 1;
+                match (sources.next().transpose()?, targets.next().transpose()?) {
+                    (None, None) => Ok(None),
+                    (Some(source), Some(target)) => Ok(Some(Pair { source, target, place: format!("{}: line {number}", names[0]) })),
+                    (found, _) => {
+                        let short = if found.is_some() { &names[1] } else { &names[0] };
+                        bail!("{short}: ends before line {number}; expected as many lines in {} as in {}", names[0], names[1])
+                    }
+                }
+            }
+        }
+    }
+}

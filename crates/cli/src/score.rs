@@ -114,7 +114,7 @@ impl Scorer {
         languages::decode_into(tokenizer.target_language(), &mut settings);
         let runtime = options.engine.open(options.device)?;
         let (graphs, _exported) = graphs(source, options.engine, options.unused, Attentions::Omit)?;
-        let load = Load { device: options.device, threads: options.threads };
+        let load = Load { device: options.device, threads: options.threads, ..Load::default() };
         let layout = layout::of(folder).filter(|_| matches!(source, ModelSource::Exported(_))).unwrap_or_default();
         let [encoder, decoder] = graphs.map(|graph| runtime.load(&graph, &load));
         let decoder = decoder_of(layout, [encoder?, decoder?], &config, settings.pad_token)?;

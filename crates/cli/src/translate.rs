@@ -1,33 +1,35 @@
 //! `cognate translate`: lines in, lines out.
 //!
 //! Lines are read in windows, so that memory does not grow with the input. The sentences of a window are translated in
-//! batches of like length and written in the order in which they came.
+//! batches of like length, by several workers, and written in the order in which they came. The batches depend on the text
+//! alone, and so do the translations, however many workers there are.
 
 pub(crate) mod batches;
+mod input;
 mod output;
+mod pipeline;
 mod progress;
+mod reading;
 pub(crate) mod translator;
 mod warnings;
+mod workers;
 
-use self::batches::batches;
+use self::input::Input;
 use self::output::Output;
-use self::progress::Progress;
-use self::translator::{Encoded, Translator};
-use self::warnings::{Warning, Warnings};
+use self::translator::Translator;
 use crate::decoding::Decoding;
 use crate::languages::Languages;
 use crate::messages;
 use crate::source::ModelSource;
 use crate::unused::Unused;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use cognate_runtime::{Device, Engine};
-use cognate_text::Lines;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, IsTerminal, Write};
+use std::io::Write;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::thread;
 
 /// Translate sentences: lines in, lines out
 ///
@@ -44,6 +46,9 @@ pub(crate) struct Options {
     #[arg(short, long, value_name = "FILE")]
     input: Option<PathBuf>,
     /// Write translations to FILE, which appears when all are done; - is standard output [default: -]
+    ///
+    /// Until then they are in .FILE.cognate-partial beside it. A run that is killed leaves FILE as it was, and this one, which the
+    /// next run with the same FILE replaces.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// An exported folder, or a checkpoint's folder, which is exported to a temporary one [default: $COGNATE_MODEL, else the
@@ -58,7 +63,11 @@ pub(crate) struct Options {
     /// Where it computes
     #[arg(long, default_value = "cpu", value_parser = device())]
     device: Device,
-    /// Threads that ONNX Runtime uses [default: its own choice]
+    /// Batches to translate at the same time; they share the weights [default: the cores of this machine; 1 for TEXT, a terminal,
+    /// a file below 4 KiB, or a GPU]
+    #[arg(long, value_name = "N", value_parser = at_most(1024))]
+    workers: Option<NonZeroUsize>,
+    /// Threads that ONNX Runtime uses for each worker [default: 1; its own choice where workers are 1 by default]
     #[arg(long, value_name = "N", value_parser = at_most(1024))]
     threads: Option<NonZeroUsize>,
     /// Translate together as many sentences as fill this many tokens, padding and beams included
@@ -92,8 +101,36 @@ Examples:
   cognate translate --sample --temperature 0.7 --top-p 0.9 --seed 42 --n-best 4 \"Two dogs are playing.\"
   cognate translate --target-prefix \"Zwei Hunde\" --alignments \"Two dogs are playing in the snow.\"";
 
-/// Lines of a window, where nobody waits for each.
-const WINDOW: usize = 2000;
+/// Who translates.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Crew {
+    workers: NonZeroUsize,
+    /// The threads of each; the engine's own choice if `None`.
+    threads: Option<NonZeroUsize>,
+}
+
+impl Crew {
+    /// As the options say. By default each core translates a batch of its own where there are many: two threads on one batch
+    /// wait for each other.
+    ///
+    /// # Errors
+    /// If a GPU is to run several batches at the same time.
+    fn of(options: &Options, input: &Input) -> Result<Self> {
+        let one = NonZeroUsize::MIN;
+        match options.device {
+            Device::Cuda if options.workers.is_some_and(|workers| workers > one) => {
+                bail!("--workers: a GPU runs one batch at a time; leave it out, and raise --batch-tokens to fill the GPU")
+            }
+            Device::Cpu | Device::Cuda => {}
+        }
+        let is_divided = options.workers.is_some() || (input.is_long && options.device == Device::Cpu);
+        let cores = || thread::available_parallelism().unwrap_or(one);
+        Ok(Self {
+            workers: options.workers.unwrap_or_else(|| if is_divided { cores() } else { one }),
+            threads: options.threads.or(is_divided.then_some(one)),
+        })
+    }
+}
 
 pub(crate) fn engine() -> impl TypedValueParser<Value = Engine> {
     let values = [
@@ -128,136 +165,18 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
         None => ModelSource::default()?,
     };
     // Both fail before the model is loaded, which may take a while.
-    let mut input = Input::open(options)?;
+    let input = Input::open(options.text.clone(), options.input.as_deref(), options.window.map(NonZeroUsize::get))?;
     let mut output = Output::open(options.output.as_deref(), out)?;
-    let mut translator = Translator::load(&source, options)?;
+    let crew = Crew::of(options, &input)?;
+    let translator = Translator::load(&source, options, crew)?;
     messages::note(format_args!("model {source} on {}", translator.engine()));
     if input.is_typed {
         messages::note("type a sentence a line; Ctrl-D ends");
     }
-
-    let mut progress = Progress::new(input.bytes);
-    let mut warnings = Warnings::new(input.unit.clone());
-    for number in 0.. {
-        let (lines, failure) = input.window();
-        let is_last = lines.len() < input.window_len;
-        if input.bytes.is_some() || (number > 0 && !input.is_typed) {
-            progress.show();
-        }
-        let first = number * input.window_len + 1;
-        let translations = window(&mut translator, &lines, first, options, &mut warnings, &mut progress)?;
-        progress.suspend(|| output.write(&translations))?;
-        if let Some(error) = failure {
-            return Err(error.into());
-        }
-        if is_last {
-            break;
-        }
-    }
-    progress.finish();
-    warnings.finish();
+    let budget = options.batch_tokens.get() / translator.settings().num_beams.max(1);
+    pipeline::run(translator, input, crew.workers.get(), budget, &mut output)?;
     output.finish()?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// The translations of some lines; the first of them has the number `first`.
-fn window(
-    translator: &mut Translator,
-    lines: &[String],
-    first: usize,
-    options: &Options,
-    warnings: &mut Warnings,
-    progress: &mut Progress,
-) -> Result<Vec<String>> {
-    let mut translations = vec![String::new(); lines.len()];
-    let (mut indices, mut sources, mut found) = (Vec::new(), Vec::new(), Vec::new());
-    for (index, line) in lines.iter().enumerate() {
-        let number = first + index;
-        match translator.encode(line).with_context(|| format!("{} {number}", warnings.unit))? {
-            Encoded::Empty => {
-                progress.add(0, line);
-                found.push((number, Warning::Empty));
-            }
-            Encoded::Tokens { ids, cut_from } => {
-                indices.push(index);
-                sources.push(ids);
-                found.extend(translator.lacks_language(line).then_some((number, Warning::NoLanguage)));
-                found.extend(cut_from.map(|tokens| (number, Warning::TooLong { tokens, limit: translator.max_positions() })));
-            }
-        }
-    }
-    let lengths: Vec<_> = sources.iter().map(Vec::len).collect();
-    let budget = options.batch_tokens.get() / translator.settings().num_beams.max(1);
-    for batch in batches(&lengths, budget) {
-        let chosen: Vec<_> = batch.iter().map(|&index| std::mem::take(&mut sources[index])).collect();
-        let numbers: Vec<_> = batch.iter().map(|&index| (first + indices[index]) as u64).collect();
-        for (translation, index) in translator.translate(&chosen, &numbers)?.into_iter().zip(batch.iter().map(|&index| indices[index])) {
-            if !translation.complete {
-                found.push((first + index, Warning::Unfinished { limit: translator.settings().max_new_tokens }));
-            }
-            progress.add(translation.n_tokens, &lines[index]);
-            translations[index] = translation.text;
-        }
-    }
-    progress.suspend(|| warnings.tell(found));
-    Ok(translations)
-}
-
-/// Where sentences come from.
-struct Input {
-    lines: Box<dyn Iterator<Item = cognate_text::Result<String>>>,
-    /// What a sentence is called in warnings.
-    unit: String,
-    /// The size of a file.
-    bytes: Option<u64>,
-    /// Whether somebody types.
-    is_typed: bool,
-    window_len: usize,
-}
-
-impl Input {
-    fn open(options: &Options) -> Result<Self> {
-        let input = options.input.as_deref().filter(|path| *path != Path::new("-"));
-        let mut opened = match input {
-            _ if !options.text.is_empty() => {
-                let sentences = options.text.clone().into_iter().map(Ok);
-                Self { lines: Box::new(sentences), unit: "sentence".into(), bytes: None, is_typed: false, window_len: WINDOW }
-            }
-            Some(path) => {
-                let place = path.display();
-                let file = File::open(path).with_context(|| format!("--input: {place}: cannot be read"))?;
-                let metadata = file.metadata().with_context(|| format!("--input: {place}: cannot be looked at"))?;
-                if metadata.is_dir() {
-                    bail!("--input: {place}: is a folder; expected a text file, one sentence a line");
-                }
-                let bytes = metadata.is_file().then_some(metadata.len());
-                Self::reading(BufReader::new(file), place.to_string(), bytes, false)
-            }
-            None => Self::reading(BufReader::new(io::stdin()), "stdin".into(), None, io::stdin().is_terminal()),
-        };
-        if let Some(window) = options.window {
-            opened.window_len = window.get();
-        }
-        Ok(opened)
-    }
-
-    fn reading(reader: impl BufRead + 'static, name: String, bytes: Option<u64>, is_typed: bool) -> Self {
-        let window_len = if is_typed { 1 } else { WINDOW };
-        Self { unit: format!("{name}: line"), lines: Box::new(Lines::new(reader, name)), bytes, is_typed, window_len }
-    }
-
-    /// The next lines, at most a window full, and what kept others from being read.
-    fn window(&mut self) -> (Vec<String>, Option<cognate_text::Error>) {
-        let mut lines = Vec::new();
-        while lines.len() < self.window_len {
-            match self.lines.next() {
-                None => break,
-                Some(Ok(line)) => lines.push(line),
-                Some(Err(error)) => return (lines, Some(error)),
-            }
-        }
-        (lines, None)
-    }
 }
 
 #[cfg(test)]

@@ -41,11 +41,11 @@ impl Progress {
         self.bar = Some(bar);
     }
 
-    /// Counts a line that is done, and the tokens of its translation.
-    pub(crate) fn add(&mut self, tokens: usize, line: &str) {
-        self.sentences += 1;
+    /// Counts sentences that are done, the tokens of their translations, and the bytes of their lines with line ends.
+    pub(crate) fn add(&mut self, sentences: usize, tokens: usize, bytes: usize) {
+        self.sentences += sentences;
         self.tokens += tokens;
-        self.bytes += line.len() as u64 + 1;
+        self.bytes += bytes as u64;
         if let Some(bar) = &self.bar {
             // The last line may lack its end.
             bar.set_position(self.total.map_or(self.bytes, |total| total.min(self.bytes)));

@@ -1,6 +1,6 @@
 //! A loaded model with its tokenizer: from a line to its translation.
 
-use super::Options;
+use super::{Crew, Options};
 use crate::account::Account;
 use crate::decoding::Decoding;
 use crate::languages::{self, Untold};
@@ -11,10 +11,11 @@ use anyhow::{Context, Result, bail};
 use cognate_export::{Existing, Folder};
 use cognate_generate::{Batch, Decoder, Hypothesis, Settings, decode, decoder as decoder_of};
 use cognate_model::{Attentions, Config, Layout};
-use cognate_runtime::{Engine, Options as Load, Source};
+use cognate_runtime::{Engine, Loaded, Options as Load, Source};
 use cognate_text::Tokenizer;
 use std::ops::ControlFlow;
 use std::path::{MAIN_SEPARATOR, Path, PathBuf};
+use std::sync::Arc;
 use tempfile::TempDir;
 
 /// A model that translates.
@@ -23,7 +24,10 @@ pub(crate) struct Translator {
     /// What the tokenizer makes of no text: the tokens around every text.
     around: Vec<i64>,
     untold: Untold,
-    decoder: Box<dyn Decoder>,
+    /// The encoder and the decoder, with the weights that all workers have in common.
+    graphs: [Arc<dyn Loaded>; 2],
+    layout: Layout,
+    engine: String,
     settings: Settings,
     decoding: Decoding,
     /// What every translation begins with.
@@ -57,8 +61,8 @@ pub(crate) struct Translation {
 const LONGEST_SOURCE: usize = 4096;
 
 impl Translator {
-    /// Loads the model as the options say. What is wrong with small files is found before large ones are touched.
-    pub(crate) fn load(source: &ModelSource, options: &Options) -> Result<Self> {
+    /// Loads the model as the options say, for `crew`. What is wrong with small files is found before large ones are touched.
+    pub(crate) fn load(source: &ModelSource, options: &Options, crew: Crew) -> Result<Self> {
         // Beside graphs in place lie the weights that the reference evaluator takes.
         let source = &if options.engine == Engine::Reference { source.clone().into_checkpoint() } else { source.clone() };
         let folder = folder(source)?;
@@ -79,19 +83,26 @@ impl Translator {
         if runtime.name() != "ort" && options.threads.is_some_and(|threads| threads.get() > 1) {
             messages::warning(format_args!("--threads: {} runs on one thread; only ort uses more", runtime.name()));
         }
-        let load = Load { device: options.device, threads: options.threads, ..Load::default() };
+        let load = Load { device: options.device, threads: crew.threads, workers: Some(crew.workers) };
         let layout = layout::of(folder).filter(|_| matches!(source, ModelSource::Exported(_))).unwrap_or_default();
-        let [encoder, decoder] = graphs.map(|graph| runtime.load(&graph, &load));
-        let decoder = decoder_of(layout, [encoder?, decoder?], &config, settings.pad_token)?;
+        let [encoder, decoder] = graphs.map(|graph| runtime.read(&graph, &load));
+        let graphs = [encoder?, decoder?];
+        let engine = decoder_of(layout, graphs.clone().map(Loaded::session), &config, settings.pad_token)?.engine().into();
         // Sessions have read or mapped the files by now. Where a file may be removed while it is mapped, it is: an interrupted
         // program leaves nothing behind.
         let exported = exported.filter(|_| cfg!(not(unix)));
-        Ok(Self { tokenizer, around, untold, decoder, settings, decoding: options.decoding.clone(), prefix, config, _exported: exported })
+        let decoding = options.decoding.clone();
+        Ok(Self { tokenizer, around, untold, graphs, layout, engine, settings, decoding, prefix, config, _exported: exported })
     }
 
     /// What executes.
     pub(crate) fn engine(&self) -> &str {
-        self.decoder.engine()
+        &self.engine
+    }
+
+    /// A decoder for one worker; it has its own state and no weights.
+    pub(crate) fn decoder(&self) -> Result<Box<dyn Decoder>> {
+        Ok(decoder_of(self.layout, self.graphs.clone().map(Loaded::session), &self.config, self.settings.pad_token)?)
     }
 
     /// How it decodes.
@@ -135,11 +146,11 @@ impl Translator {
         }
     }
 
-    /// Translates a batch of sentences with their numbers from 1, from which follows what is drawn for them.
-    pub(crate) fn translate(&mut self, sources: &[Vec<i64>], numbers: &[u64]) -> Result<Vec<Translation>> {
+    /// Translates a batch of sentences, with their numbers from 1, from which follows what is drawn for them, by a worker's decoder.
+    pub(crate) fn translate(&self, decoder: &mut dyn Decoder, sources: &[Vec<i64>], numbers: &[u64]) -> Result<Vec<Translation>> {
         let prefixes = if self.prefix.is_empty() { Vec::new() } else { vec![self.prefix.clone(); sources.len()] };
         let batch = Batch { sources, prefixes: &prefixes, numbers };
-        let found = decode(self.decoder.as_mut(), &batch, &self.settings, &mut |_| ControlFlow::Continue(()))?;
+        let found = decode(decoder, &batch, &self.settings, &mut |_| ControlFlow::Continue(()))?;
         found.into_iter().zip(numbers).map(|(hypotheses, &number)| self.translation(number, &hypotheses)).collect()
     }
 

@@ -9,6 +9,7 @@ mod families;
 mod help;
 mod in_place;
 mod layouts;
+mod load;
 mod multi30k;
 mod precision;
 mod show;

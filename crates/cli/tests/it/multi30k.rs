@@ -29,7 +29,8 @@ fn check(engine: Engine) {
     let Some(data) = shared_multi30k() else { return };
     let source = data.join("test_2016_flickr.en");
     let sentences = read_lines(&source).unwrap();
-    let translations = run(&["translate", "--engine", &engine.to_string(), "--input", source.to_str().unwrap()]).ok();
+    let args = ["translate", "--engine", &engine.to_string(), "--workers", "2", "--input", source.to_str().unwrap()];
+    let translations = run(&args).ok();
     let translations: Vec<_> = translations.lines().collect();
     let expected = read_lines(bundled_checkpoint().join("reference/test_2016_flickr.greedy.de")).unwrap();
     assert_eq!((translations.len(), expected.len()), (1000, 1000));

@@ -39,16 +39,6 @@ fn sentences_come_from_arguments_standard_input_or_a_file() {
 }
 
 #[test]
-fn windows_and_batches_change_nothing() {
-    let text = "A dog.\nTwo young girls are sitting on a bench in a park.\nA cat.\nA man in a blue shirt is standing on a ladder.\n";
-    let expected = run_with(&translate(&[]), text).ok();
-    assert_eq!(expected.lines().count(), 4);
-    for args in [["--window", "1"], ["--window", "3"], ["--batch-tokens", "1"], ["--batch-tokens", "30"]] {
-        assert_eq!(run_with(&translate(&args), text).ok(), expected, "{args:?}");
-    }
-}
-
-#[test]
 fn an_output_file_appears_when_it_is_whole() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("text.de");

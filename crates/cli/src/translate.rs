@@ -97,8 +97,8 @@ Examples:
   cognate translate --model nllb --source-language eng_Latn --target-language deu_Latn \"Hello.\"
   cognate translate --model mbart-50 --source-language en_XX --target-language de_DE \"Hello.\"
   cognate translate --model opus-mt-en-ROMANCE --target-language fra \"Hello.\"
-  cognate translate --beams 5 --n-best 3 --scores --length-penalty 0.6 \"A man is riding a bicycle.\"
-  cognate translate --sample --temperature 0.7 --top-p 0.9 --seed 42 --n-best 4 \"Two dogs are playing.\"
+  cognate translate --beams 5 --n-best 3 --scores --length-penalty 0.6 \"Two dogs.\"
+  cognate translate --sample --temperature 0.7 --top-p 0.9 --seed 42 --n-best 4 \"Two dogs.\"
   cognate translate --target-prefix \"Zwei Hunde\" --alignments \"Two dogs are playing in the snow.\"";
 
 /// Who translates.

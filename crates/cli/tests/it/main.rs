@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod bench;
+mod decoding;
 mod errors;
 mod export;
 mod families;

@@ -1,0 +1,125 @@
+//! Ways of decoding, and scoring: the bundled checkpoint's numbers are transformers' (`generate`, and log-softmax on given
+//! targets).
+
+use crate::{SENTENCES, run, run_with};
+use insta::assert_snapshot;
+use std::fs;
+
+/// Lines with a text column and a score column, after columns that are returned.
+fn assert_scored(out: &str, expected: &[(&str, f64)]) -> Vec<String> {
+    let lines: Vec<_> = out.lines().map(|line| line.rsplitn(3, '\t').collect::<Vec<_>>()).collect();
+    let found: Vec<_> = lines.iter().map(|columns| (columns[1], columns[0].parse::<f64>().unwrap())).collect();
+    assert_eq!(found.len(), expected.len(), "{out}");
+    for ((text, score), (expected_text, expected_score)) in found.iter().zip(expected) {
+        assert_eq!(text, expected_text, "{out}");
+        assert!((score - expected_score).abs() < 1e-4 * expected_score.abs().max(1.0), "{text}: {score}, expected {expected_score}");
+    }
+    lines.iter().filter_map(|columns| columns.get(2)).map(|&column| column.to_owned()).collect()
+}
+
+#[test]
+fn n_best_lists_have_the_scores_of_transformers() {
+    let args = ["translate", "--engine", "tract", "--beams", "4", "--n-best", "3", "--scores"];
+    let numbers = assert_scored(
+        &run(&[&args[..], &SENTENCES].concat()).ok(),
+        &[
+            ("Ein Mann fährt Fahrrad.", -0.228137),
+            ("Ein Mann fährt auf einem Fahrrad.", -0.282825),
+            ("Ein Mann fährt ein Fahrrad.", -0.307473),
+            ("Zwei Hunde spielen im Schnee.", -0.060348),
+            ("Zwei Hunde spielen draußen im Schnee.", -0.576956),
+            ("Zwei Hunde spielen im Schnee herum.", -0.711741),
+        ],
+    );
+    assert_eq!(numbers, ["1", "1", "1", "2", "2", "2"]);
+    let odd = ["--length-penalty", "-1", "--repetition-penalty", "1.5", "--min-new-tokens", "9", "--early-stopping", "true"];
+    assert_scored(
+        &run(&[&["translate", "--engine", "tract", "--beams", "4", "--scores"], &odd[..], &SENTENCES].concat()).ok(),
+        &[("Ein Mann fährt auf einem Fahrrad.“.", -143.524033), ("Zwei Hunde spielen im Schnee. Ein Hunde.", -124.040268)],
+    );
+}
+
+#[test]
+fn prefixes_and_alignments_are_those_of_transformers() {
+    let out =
+        run(&[&["translate", "--engine", "tract", "--target-prefix", "Zwei Hunde tollen", "--alignments"], &SENTENCES[..]].concat()).ok();
+    assert_snapshot!(out, @"
+    Zwei Hunde tollen auf einem Fahrrad.	1-0 1-1 3-2 3-3 3-4 3-5 4-6 5-7 5-8 0-9
+    Zwei Hunde tollen spielen im Schnee.	1-0 1-1 3-2 3-3 3-4 3-5 4-6 6-7 4-8
+    ");
+}
+
+#[test]
+fn draws_depend_on_the_seed_and_the_line_alone() {
+    let draw = |args: &[&str], text: &str| {
+        run_with(&[&["translate", "--engine", "tract", "--sample", "--temperature", "1.3", "--top-k", "0"], args].concat(), text).ok()
+    };
+    let text = "A dog.\nTwo young girls are sitting on a bench in a park.\n\nA man in a blue shirt is standing on a ladder.\n";
+    let expected = draw(&["--seed", "7"], text);
+    for args in [["--window", "1"], ["--batch-tokens", "1"]] {
+        assert_eq!(draw(&[&["--seed", "7"], &args[..]].concat(), text), expected, "{args:?}");
+    }
+    assert_ne!(draw(&["--seed", "8"], text), expected);
+    let several = draw(&["--seed", "7", "--n-best", "2"], text);
+    let firsts: String = several.lines().filter(|line| !line.is_empty()).step_by(2).map(|line| format!("{line}\n")).collect();
+    let numbered = expected.lines().enumerate().filter(|(_, line)| !line.is_empty());
+    assert_eq!(firsts, numbered.map(|(index, line)| format!("{}\t{line}\n", index + 1)).collect::<String>());
+}
+
+#[test]
+fn contradictions_are_refused() {
+    let refused = |args: &[&str]| run(&[&["translate", "--engine", "tract"], args, &["Hello."]].concat()).failed(1);
+    assert_snapshot!(refused(&["--n-best", "3"]), @"cognate: error: --n-best 3: expected at most 1, the beams; add --beams 3, or --sample");
+    assert_snapshot!(refused(&["--sample", "--beams", "4"]), @"cognate: error: --sample and --beams 4: a beam search draws nothing; leave one of them out");
+    assert_snapshot!(refused(&["--min-new-tokens", "9", "--max-new-tokens", "5"]), @"cognate: error: --min-new-tokens 9: expected at most 5, the most tokens (--max-new-tokens)");
+    assert_snapshot!(refused(&["--target-prefix", "Zwei Hunde spielen", "--max-new-tokens", "3"]), @"cognate: error: --target-prefix: has 3 tokens; expected at most 2, for which the model has room");
+    let wrong = |args: &[&str]| {
+        let err = run(&[&["translate"], args, &["Hello."]].concat()).failed(2);
+        err.lines().next().unwrap().to_owned()
+    };
+    assert_snapshot!(wrong(&["--temperature", "0.5"]), @"error: the following required arguments were not provided:");
+    assert_snapshot!(wrong(&["--sample", "--temperature", "0"]), @"error: invalid value '0' for '--temperature <X>': expected a number above 0");
+    assert_snapshot!(wrong(&["--sample", "--top-p", "1.5"]), @"error: invalid value '1.5' for '--top-p <P>': expected a number above 0 and at most 1");
+    assert_snapshot!(wrong(&["--length-penalty", "long"]), @"error: invalid value 'long' for '--length-penalty <X>': expected a number");
+    assert_snapshot!(wrong(&["--early-stopping", "soon"]), @"error: invalid value 'soon' for '--early-stopping <WHEN>'");
+}
+
+const PAIRS: &str = "A dog.\tEin Hund.\nTwo dogs are playing in the snow.\tZwei Hunde spielen im Schnee.\nA dog.\tEine Katze.\n";
+
+#[test]
+fn targets_have_the_log_probabilities_of_pytorch() {
+    let expected: [(&str, &[f64]); 3] = [
+        ("▁Ein ▁Hund . </s>", &[-0.061515, -0.052518, -4.586196, -0.065813]),
+        ("▁Zwei ▁Hunde ▁spielen ▁im ▁Schnee . </s>", &[-0.048663, -0.046474, -0.072426, -0.056917, -0.025464, -0.122695, -0.049799]),
+        ("▁Eine ▁Katze . </s>", &[-5.751244, -11.744471, -0.480427, -0.059844]),
+    ];
+    let out = run_with(&["score", "--engine", "tract"], PAIRS).ok();
+    assert_eq!(out.lines().count(), expected.len());
+    for (line, (pieces, logs)) in out.lines().zip(expected) {
+        let [total, found, tokens] = line.split('\t').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let found: Vec<f64> = found.split(' ').map(|log| log.parse().unwrap()).collect();
+        assert_eq!((tokens, found.len()), (pieces, logs.len()));
+        assert!(found.iter().zip(logs).all(|(found, log)| (found - log).abs() < 1e-4), "{line}");
+        assert!((total.parse::<f64>().unwrap() - logs.iter().sum::<f64>()).abs() < 1e-4, "{line}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let [source, target] = ["en", "de"].map(|name| folder.path().join(name).to_str().unwrap().to_owned());
+    let column = |index: usize| PAIRS.lines().map(|line| format!("{}\n", line.split('\t').nth(index).unwrap())).collect::<String>();
+    fs::write(&source, column(0)).unwrap();
+    fs::write(&target, column(1)).unwrap();
+    assert_eq!(run(&["score", "--engine", "tract", "--source", &source, "--target", &target]).ok(), out);
+    fs::write(&target, "Ein Hund.\n").unwrap();
+    let ended = run(&["score", "--engine", "tract", "--source", &source, "--target", &target]);
+    assert_eq!((ended.status, ended.out.lines().count()), (Some(1), 1));
+    let said = ended.err.lines().last().unwrap().replace(folder.path().to_str().unwrap(), "DIR");
+    assert_snapshot!(said, @"cognate: error: DIR/de: ends before line 2; expected as many lines in DIR/en as in DIR/de");
+}
+
+#[test]
+fn pairs_that_are_none_are_refused() {
+    let refused = |text: &str| run_with(&["score", "--engine", "tract"], text).failed(1).lines().last().unwrap().to_owned();
+    assert_snapshot!(refused("A dog."), @"cognate: error: stdin: line 1: expected a source, one tab and a translation, found 0 tabs");
+    assert_snapshot!(refused("A dog.\tEin\tHund."), @"cognate: error: stdin: line 1: expected a source, one tab and a translation, found 2 tabs");
+    assert_snapshot!(refused(" \tEin Hund."), @"cognate: error: stdin: line 1: the source is empty; expected a sentence");
+    assert_snapshot!(refused(&format!("A dog.\t{}", ["Hund"; 400].join(" "))), @"cognate: error: stdin: line 1: the translation takes 401 positions; expected at most 256, those of the model");
+}

@@ -292,8 +292,8 @@ fn a_tokenizer_of_another_model_is_refused() {
     let folder = enlarged("t5", 260, &json!({}), None);
     add_tokenizer(&case("t5").0, folder.path());
     translated(folder.path(), &[]);
-    let args = ["translate", "--engine", "tract", "--model", text(folder.path()), "A man.", "A <extra_id_0> man."];
-    assert_snapshot!(run(&args).failed(1).lines().last().unwrap(), @r#"cognate: error: sentence 2: the tokenizer gives "<extra_id_0>" the id 349, but vocab_size in config.json is 260: the model knows no such token; leave it out of the text"#);
+    let args = ["translate", "--engine", "tract", "--model", text(folder.path()), "A <extra_id_0> man.", "A man."];
+    assert_snapshot!(run(&args).failed(1).lines().last().unwrap(), @r#"cognate: error: sentence 1: the tokenizer gives "<extra_id_0>" the id 349, but vocab_size in config.json is 260: the model knows no such token; leave it out of the text"#);
     let folder = enlarged("t5", 1000, &json!({}), None);
     add_tokenizer(&case("t5").0, folder.path());
     translated(folder.path(), &[]);

@@ -92,7 +92,7 @@ impl<'g> Lowering<'g> {
         let mut titles = HashMap::new();
         for output in graph.outputs() {
             let root = before_reshapes(graph, output.node);
-            if !matches!(graph.node(root).op, Op::Input | Op::Parameter | Op::Scalar(_) | Op::Integers(_)) {
+            if !matches!(graph.node(output.node).op, Op::Input | Op::Parameter | Op::Scalar(_) | Op::Integers(_)) {
                 titles.entry((root, &graph.node(output.node).ty.shape)).or_insert(output.name.as_str());
             }
         }

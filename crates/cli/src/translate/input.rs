@@ -26,7 +26,8 @@ pub(crate) struct Input {
     pub(crate) is_typed: bool,
     /// Whether there may be so many sentences that several workers have something to do.
     pub(crate) is_long: bool,
-    window_len: usize,
+    /// The most lines of a window.
+    pub(crate) window_len: usize,
 }
 
 impl Input {

@@ -40,6 +40,9 @@ pub(crate) struct Done {
     pub(crate) failure: Option<(usize, anyhow::Error)>,
 }
 
+/// So many lines give a worker enough to do for a while.
+const LINES_OF_A_WORKER: usize = 256;
+
 /// A window on its way.
 struct Open {
     first: usize,
@@ -64,8 +67,9 @@ pub(crate) fn run(translator: Translator, input: Input, n_workers: usize, budget
 
     let (sender, messages) = mpsc::channel();
     let (permit, permits) = mpsc::channel();
-    // One window for each worker to be at, and one to be read meanwhile. A reader that has ended needs none.
-    (0..=n_workers).for_each(|_| _ = permit.send(()));
+    // One window to be written, one to be read, and some for the workers to be at.
+    let n_ahead = 2 + n_workers.min((n_workers * LINES_OF_A_WORKER).div_ceil(input.window_len));
+    (0..n_ahead).for_each(|_| permit.send(()).expect("the receiver is here"));
     reading::start(input, translator.clone(), budget, permits, sender.clone())?;
     let mut workers = Workers::new(translator.clone(), n_workers, sender);
     let mut open: VecDeque<Open> = VecDeque::new();

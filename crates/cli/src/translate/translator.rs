@@ -147,10 +147,18 @@ impl Translator {
     }
 
     /// Translates a batch of sentences, with their numbers from 1, from which follows what is drawn for them, by a worker's decoder.
-    pub(crate) fn translate(&self, decoder: &mut dyn Decoder, sources: &[Vec<i64>], numbers: &[u64]) -> Result<Vec<Translation>> {
+    /// Where `is_wanted` says no any more, it ends with the next step, and translations are as far as they are.
+    pub(crate) fn translate(
+        &self,
+        decoder: &mut dyn Decoder,
+        sources: &[Vec<i64>],
+        numbers: &[u64],
+        is_wanted: impl Fn() -> bool,
+    ) -> Result<Vec<Translation>> {
         let prefixes = if self.prefix.is_empty() { Vec::new() } else { vec![self.prefix.clone(); sources.len()] };
         let batch = Batch { sources, prefixes: &prefixes, numbers };
-        let found = decode(decoder, &batch, &self.settings, &mut |_| ControlFlow::Continue(()))?;
+        let mut observer = |_| if is_wanted() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
+        let found = decode(decoder, &batch, &self.settings, &mut observer)?;
         found.into_iter().zip(numbers).map(|(hypotheses, &number)| self.translation(number, &hypotheses)).collect()
     }
 

@@ -56,14 +56,14 @@ impl Workers {
         Ok(())
     }
 
-    /// Leaves the batches of window `limit` and of later ones.
+    /// Leaves the batches of window `limit` and of later ones, those that are being translated too.
     pub(crate) fn stop_before(&self, limit: usize) {
         self.desk.limit.fetch_min(limit, Ordering::Relaxed);
     }
 }
 
 impl Drop for Workers {
-    /// Waits for batches that are being translated: the process must not end under an engine that computes.
+    /// Waits for steps that are being computed: the process must not end under an engine that computes.
     fn drop(&mut self) {
         self.stop_before(0);
         self.batches = None;
@@ -92,16 +92,19 @@ impl Desk {
             }
         }
     }
+
     /// Translates a batch. If it fails, each of its sentences by itself, in their order, until the one that fails is found.
     fn translate(&self, decoder: &mut Option<Box<dyn Decoder>>, batch: Batch) -> Done {
         let Batch { window, lines, numbers, sources, bytes } = batch;
         let mut done = Done { window, n_lines: lines.len(), bytes, translations: Vec::with_capacity(lines.len()), failure: None };
+        // The results of a batch that is given up are never written: its window comes after a failure.
+        let is_wanted = || window < self.limit.load(Ordering::Relaxed);
         let mut translate = |sources: &[Vec<i64>], numbers: &[u64]| {
             let decoder = match &mut *decoder {
                 Some(decoder) => decoder,
                 none => none.insert(self.translator.decoder()?),
             };
-            self.translator.translate(decoder.as_mut(), sources, numbers)
+            self.translator.translate(decoder.as_mut(), sources, numbers, is_wanted)
         };
         let first = translate(&sources, &numbers);
         let is_alone = lines.len() == 1;

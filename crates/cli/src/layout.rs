@@ -1,13 +1,14 @@
 //! What the folders of an export hold: the files of both layouts, and who writes them.
 
-use anyhow::{Context, Result};
+use crate::account;
+use anyhow::{Context, Result, bail};
 use cognate_export::{Additions, Export, Folder, LooseAxis, Metadata, Target};
 use cognate_graph::Program;
 use cognate_model::{Attentions, Config, Layout, Model};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The weights file that both graphs of the Cognate layout share.
 pub(crate) const WEIGHTS: &str = "weights.onnx_data";
@@ -22,6 +23,53 @@ pub(crate) fn of(folder: &Path) -> Option<Layout> {
     // Decoders have names of their own; where one is missing, the encoder says what there is.
     with(1).or_else(|| with(0))
 }
+
+/// The layout of the export in `folder`, which must be one of Cognate's.
+///
+/// # Errors
+/// If it is not; what else has an export is Optimum's.
+pub(crate) fn of_own(folder: &Path) -> Result<Layout> {
+    of(folder).with_context(|| {
+        let place = folder.display();
+        format!("{place}: is an export of Optimum, which `cognate translate` and `cognate score` run; expected one of `cognate export`")
+    })
+}
+
+/// The graphs of an export in `folder` for an engine, the encoder first, and their layout: Cognate's, or Optimum's, which may lie
+/// in the folder itself. Of Optimum's decoders the merged one has an `If`, which only ONNX Runtime runs.
+///
+/// # Errors
+/// If the engine can run none of them.
+pub(crate) fn graphs(folder: &Path, engine: &str) -> Result<(Layout, Vec<PathBuf>)> {
+    let Some(place) = optimum(folder) else {
+        let layout = of(folder).unwrap_or_default();
+        return Ok((layout, layout.files().map(|file| folder.join(file)).to_vec()));
+    };
+    let (encoder, merged, divided) = (place.join(ENCODER), place.join(MERGED), DIVIDED.map(|file| place.join(file)));
+    let files = if engine == "ort" && merged.exists() {
+        vec![encoder, merged]
+    } else if divided.iter().all(|file| file.exists()) {
+        [vec![encoder], divided.to_vec()].concat()
+    } else {
+        let (found, advice) = match merged.exists() {
+            true => (MERGED, ", whose `If` only ONNX Runtime runs; choose --engine ort, or add these files"),
+            false => ("not both", ""),
+        };
+        bail!("{}: expected {} and {} for {engine}, found {found}{advice}", place.display(), DIVIDED[0], DIVIDED[1])
+    };
+    Ok((Layout::HuggingFace, files))
+}
+
+/// The folder with Optimum's graphs, if there are some.
+pub(crate) fn optimum(folder: &Path) -> Option<PathBuf> {
+    let is_own = folder.join(account::FILE).exists();
+    let places = [folder.join("onnx"), folder.to_path_buf()];
+    places.into_iter().find(|place| !is_own && place.join(ENCODER).exists())
+}
+
+const ENCODER: &str = "encoder_model.onnx";
+const MERGED: &str = "decoder_model_merged.onnx";
+const DIVIDED: [&str; 2] = ["decoder_model.onnx", "decoder_with_past_model.onnx"];
 
 /// Writes the graphs of `model` and their weights; `name` says in the files where they come from.
 pub(crate) fn write_graphs(model: &Model, layout: Layout, attentions: Attentions, name: &str, folder: &mut Folder) -> Result<()> {

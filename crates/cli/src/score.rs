@@ -4,7 +4,7 @@ use crate::account::Account;
 use crate::languages::{self, Languages};
 use crate::source::ModelSource;
 use crate::translate::batches::batches;
-use crate::translate::translator::{folder, graphs, within};
+use crate::translate::translator::{Graphs, folder, within};
 use crate::translate::{at_most, device, engine};
 use crate::unused::Unused;
 use crate::{layout, messages, tokenizer_files};
@@ -113,11 +113,10 @@ impl Scorer {
         languages::untold(folder, &config_json, &tokenizer, &options.languages, &settings)?;
         languages::decode_into(tokenizer.target_language(), &mut settings);
         let runtime = options.engine.open(options.device)?;
-        let (graphs, _exported) = graphs(source, options.engine, options.unused, Attentions::Omit)?;
+        let found = Graphs::find(source, options.engine, runtime.name(), options.unused, Attentions::Omit)?;
         let load = Load { device: options.device, threads: options.threads, ..Load::default() };
-        let layout = layout::of(folder).filter(|_| matches!(source, ModelSource::Exported(_))).unwrap_or_default();
-        let [encoder, decoder] = graphs.map(|graph| runtime.load(&graph, &load));
-        let decoder = decoder_of(layout, [encoder?, decoder?], &config, settings.pad_token)?;
+        let sessions = found.graphs.iter().map(|graph| runtime.load(graph, &load)).collect::<Result<Vec<_>, _>>()?;
+        let decoder = decoder_of(found.layout, sessions, &config, settings.pad_token)?;
         Ok(Self { tokenizer, decoder, settings, config })
     }
 

@@ -118,7 +118,7 @@ fn ports<'g>(kind: &str, ports: impl Iterator<Item = (&'g str, &'g Type)>, out: 
 
 fn exported(folder: &Path, out: &mut dyn Write) -> Result<()> {
     let account = Account::read(folder)?;
-    let layout = layout::of(folder).unwrap_or_default();
+    let layout = layout::of_own(folder)?;
     let listings = layout.files().map(|file| Ok((file, Listing::read(&folder.join(file))?)));
     let listings = listings.into_iter().collect::<Result<Vec<_>>>()?;
     writeln!(out, "{}", folder.display())?;

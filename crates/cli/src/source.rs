@@ -54,7 +54,7 @@ impl ModelSource {
             return Ok(Self::File(path.into()));
         }
         let has = |name: &str| path.join(name).exists();
-        let has_graphs = layout::of(path).is_some();
+        let has_graphs = layout::of(path).is_some() || layout::optimum(path).is_some();
         let weights = weights_file(path);
         // Graphs that somebody else put beside a checkpoint are not ours.
         if has_graphs && (!matches!(weights, Ok(Some(_))) || Account::is_in_place(path)?) {

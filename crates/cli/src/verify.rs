@@ -66,7 +66,7 @@ pub(crate) fn verify(folder: &Path, source: Option<&Model>, out: &mut dyn Write)
 /// As [`verify`], with sentences of one language that are translated into another.
 fn verify_with(folder: &Path, source: Option<&Model>, languages: &Languages, out: &mut dyn Write) -> Result<bool> {
     Account::check(folder)?;
-    let layout = layout::of(folder).unwrap_or_default();
+    let layout = layout::of_own(folder)?;
     let precision = Account::read(folder)?.and_then(|account| Precision::named(&account.precision)).unwrap_or_default();
     let read_back;
     let model = match source {

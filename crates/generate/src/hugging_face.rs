@@ -1,18 +1,33 @@
-//! The state of a batch that is being decoded, over two sessions of the Hugging Face layout.
+//! The state of a batch that is being decoded, over sessions of the Hugging Face layout, Cognate's or Optimum's.
 //!
 //! The layout knows no beams: each is a row of the batch, `row = sentence · beams + beam`, with a copy of the encoder's
 //! states and of the cross keys and values.
+//!
+//! The first step, without a past, differs from the others in one of three ways:
+//!
+//! | decoder | first step |
+//! |---|---|
+//! | Cognate's `decoder_model_merged.onnx` | pasts of length 0 |
+//! | Optimum's `decoder_model_merged.onnx`, with an `If` | `use_cache_branch` is false, and pasts do not matter |
+//! | Optimum's `decoder_model.onnx` and `decoder_with_past_model.onnx` | the former, which takes no pasts |
+//!
+//! Cross keys and values are those of the first step: later ones are the same, or nothing.
 
 use crate::Result;
 use crate::decoder::{Attentions, Decoder, last_logits, missing, padded, select};
 use crate::error::Cause;
 use cognate_model::{Config, HuggingFaceNames};
 use cognate_runtime::{Session, Values};
-use ndarray::{Array2, Array3, Array4, ArrayViewMut3};
+use ndarray::{Array1, Array2, Array3, Array4, ArrayViewMut3};
 
-/// The decoder of a folder in the Hugging Face layout: `encoder_model.onnx` and `decoder_model_merged.onnx` without an `If`.
+/// Chooses between the subgraphs of Optimum's merged decoder.
+const BRANCH: &str = "use_cache_branch";
+
+/// The decoder of a folder in the Hugging Face layout.
 pub struct HuggingFaceDecoder {
     encoder: Box<dyn Session>,
+    /// What runs the first step, where another graph runs the others.
+    first: Option<Box<dyn Session>>,
     decoder: Box<dyn Session>,
     pad_token: i64,
     /// `heads` and `d_k` of the decoder.
@@ -20,7 +35,8 @@ pub struct HuggingFaceDecoder {
     /// Each past input with the present output that feeds it.
     past: Vec<(String, String)>,
     beams: usize,
-    /// The inputs of the next step but for the tokens.
+    is_first_step: bool,
+    /// What lasts beyond a step: pasts, the encoder's states, the mask.
     state: Values,
     /// Those of the last step.
     logits: Array3<f32>,
@@ -28,11 +44,35 @@ pub struct HuggingFaceDecoder {
 }
 
 impl HuggingFaceDecoder {
-    /// Joins the two sessions of a model of the given configuration.
+    /// Joins the encoder and the decoder of a model of the given configuration.
     ///
     /// # Errors
     /// If their inputs and outputs are not those of the layout.
     pub fn new(encoder: Box<dyn Session>, decoder: Box<dyn Session>, config: &Config, pad_token: i64) -> Result<Self> {
+        Self::join(encoder, None, decoder, config, pad_token)
+    }
+
+    /// Joins three sessions: Optimum's `encoder_model.onnx`, `decoder_model.onnx` and `decoder_with_past_model.onnx`.
+    ///
+    /// # Errors
+    /// If their inputs and outputs are not those of the layout.
+    pub fn with_first_step(
+        encoder: Box<dyn Session>,
+        first: Box<dyn Session>,
+        decoder: Box<dyn Session>,
+        config: &Config,
+        pad_token: i64,
+    ) -> Result<Self> {
+        Self::join(encoder, Some(first), decoder, config, pad_token)
+    }
+
+    fn join(
+        encoder: Box<dyn Session>,
+        first: Option<Box<dyn Session>>,
+        decoder: Box<dyn Session>,
+        config: &Config,
+        pad_token: i64,
+    ) -> Result<Self> {
         let names = |layer_index| HuggingFaceNames::past(layer_index).into_iter().zip(HuggingFaceNames::present(layer_index));
         let past: Vec<_> = (0..config.decoder.n_layers).flat_map(names).collect();
         let expect = |graph, what: &str, known: &[String], name: &str| match known.iter().any(|known| known == name) {
@@ -40,22 +80,18 @@ impl HuggingFaceDecoder {
             false => Err(Cause::Layout { graph, expected: format!("an {what} {name}"), found: known.join(", ") }),
         };
         expect("encoder", "output", encoder.outputs(), "last_hidden_state")?;
+        let on_first_step = first.as_ref().unwrap_or(&decoder);
         for (input, output) in &past {
             expect("decoder", "input", decoder.inputs(), input)?;
-            expect("decoder", "output", decoder.outputs(), output)?;
+            expect("decoder of the first step", "output", on_first_step.outputs(), output)?;
+            if is_own(input) {
+                expect("decoder", "output", decoder.outputs(), output)?;
+            }
         }
         let head_shape = [config.decoder.heads, config.decoder.d_k];
-        Ok(Self {
-            encoder,
-            decoder,
-            pad_token,
-            head_shape,
-            past,
-            beams: 1,
-            state: Values::new(),
-            logits: Array3::default((0, 0, 0)),
-            attentions: Attentions::default(),
-        })
+        let (state, logits) = (Values::new(), Array3::default((0, 0, 0)));
+        let attentions = Attentions::default();
+        Ok(Self { encoder, first, decoder, pad_token, head_shape, past, beams: 1, is_first_step: true, state, logits, attentions })
     }
 
     /// Keeps only the given rows of the states whose names are `wanted`, in that order.
@@ -67,6 +103,35 @@ impl HuggingFaceDecoder {
             }
         }
         Ok(())
+    }
+
+    /// Runs a step for as many rows.
+    fn run(&mut self, n_rows: usize) -> Result<Values> {
+        let session = self.first.as_mut().filter(|_| self.is_first_step).unwrap_or(&mut self.decoder);
+        if session.inputs().iter().any(|input| input == BRANCH) {
+            self.state.insert(BRANCH, Array1::from_elem(1, i64::from(!self.is_first_step)).into_dyn());
+        }
+        let src = self.state.get("encoder_attention_mask").map_or(0, |mask| mask.shape()[1]);
+        let has_branch = self.state.get(BRANCH).is_some();
+        let inputs = session.inputs().to_vec();
+        let [heads, d_k] = self.head_shape;
+        let mut given = Values::new();
+        for name in &inputs {
+            if let Some(value) = self.state.remove(name) {
+                given.insert(name, value);
+            } else if self.past.iter().any(|(past, _)| past == name) {
+                // Optimum calls the length of past cross keys that of the source, and engines may hold it to that.
+                let length = if has_branch && !is_own(name) { src } else { 0 };
+                given.insert(name, Array4::<f32>::zeros((n_rows, heads, length, d_k)).into_dyn());
+            }
+        }
+        let outputs = session.run(&given)?;
+        for name in inputs.iter().filter(|name| is_state(name)) {
+            if let Some(value) = given.remove(name) {
+                self.state.insert(name, value);
+            }
+        }
+        Ok(outputs)
     }
 }
 
@@ -88,10 +153,7 @@ impl Decoder for HuggingFaceDecoder {
         if beams > 1 {
             self.keep(&rows, is_state)?;
         }
-        let [heads, d_k] = self.head_shape;
-        for (input, _) in &self.past {
-            self.state.insert(input, Array4::<f32>::zeros((rows.len(), heads, 0, d_k)).into_dyn());
-        }
+        self.is_first_step = true;
         Ok(())
     }
 
@@ -100,16 +162,19 @@ impl Decoder for HuggingFaceDecoder {
         if let Some(parents) = parents.filter(|parents| parents.indexed_iter().any(is_moved)) {
             let rows: Vec<usize> = parents.indexed_iter().map(|((sentence, _), parent)| sentence * self.beams + parent).collect();
             // What comes from the encoder is equal in all beams of a sentence.
-            self.keep(&rows, |name| name.contains(".decoder."))?;
+            self.keep(&rows, is_own)?;
         }
         let (batch, beams) = tokens.dim();
         let rows = tokens.clone().into_shape_with_order((batch * beams, 1)).expect("as many elements");
         self.state.insert("input_ids", rows.into_dyn());
-        let mut outputs = self.decoder.run(&self.state)?;
+        let mut outputs = self.run(batch * beams)?;
         for (past, present) in &self.past {
-            let value = outputs.remove(present).ok_or_else(|| missing("decoder", present))?;
-            self.state.insert(past, value);
+            if self.is_first_step || is_own(past) {
+                let value = outputs.remove(present).ok_or_else(|| missing("decoder", present))?;
+                self.state.insert(past, value);
+            }
         }
+        self.is_first_step = false;
         let logits = outputs.remove("logits").ok_or_else(|| missing("decoder", "logits"))?;
         self.logits = last_logits(logits, (batch, beams))?;
         self.attentions = Attentions { outputs, rows: (batch, beams) };
@@ -129,5 +194,10 @@ impl Decoder for HuggingFaceDecoder {
 
 /// Whether an input lasts beyond its step.
 fn is_state(name: &str) -> bool {
-    name != "input_ids"
+    name != "input_ids" && name != BRANCH
+}
+
+/// Whether a past is of what was decoded, not of the source.
+fn is_own(name: &str) -> bool {
+    name.contains(".decoder.")
 }

@@ -52,15 +52,29 @@ pub struct Hypothesis {
     pub alignment: Vec<usize>,
 }
 
-/// The decoder over two sessions of a layout, for a model of the given configuration.
+/// The decoder over the sessions of a layout, for a model of the given configuration: the encoder and the decoder; of Optimum's
+/// folders also the encoder, the decoder of the first step and that of all others.
 ///
 /// # Errors
 /// If their inputs and outputs are not those of the layout.
-pub fn decoder(layout: Layout, [encoder, decoder]: [Box<dyn Session>; 2], config: &Config, pad_token: i64) -> Result<Box<dyn Decoder>> {
-    Ok(match layout {
-        Layout::Cognate => Box::new(SessionDecoder::new(encoder, decoder, pad_token)?),
-        Layout::HuggingFace => Box::new(HuggingFaceDecoder::new(encoder, decoder, config, pad_token)?),
-        Layout::SharedCache => Box::new(SharedCacheDecoder::new(encoder, decoder, pad_token)?),
+pub fn decoder(layout: Layout, sessions: impl Into<Vec<Box<dyn Session>>>, config: &Config, pad_token: i64) -> Result<Box<dyn Decoder>> {
+    let mut sessions = sessions.into().into_iter();
+    Ok(match (layout, [(); 4].map(|()| sessions.next())) {
+        (Layout::Cognate, [Some(encoder), Some(decoder), None, None]) => Box::new(SessionDecoder::new(encoder, decoder, pad_token)?),
+        (Layout::HuggingFace, [Some(encoder), Some(decoder), None, None]) => {
+            Box::new(HuggingFaceDecoder::new(encoder, decoder, config, pad_token)?)
+        }
+        (Layout::HuggingFace, [Some(encoder), Some(first), Some(decoder), None]) => {
+            Box::new(HuggingFaceDecoder::with_first_step(encoder, first, decoder, config, pad_token)?)
+        }
+        (Layout::SharedCache, [Some(encoder), Some(decoder), None, None]) => {
+            Box::new(SharedCacheDecoder::new(encoder, decoder, pad_token)?)
+        }
+        (layout, found) => {
+            let expected = "an encoder and a decoder".into();
+            let found = format!("{} sessions for the layout {layout}", found.iter().flatten().count());
+            return Err(error::Cause::Layout { graph: "folder", expected, found }.into());
+        }
     })
 }
 

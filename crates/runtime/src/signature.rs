@@ -83,6 +83,11 @@ impl Signature {
         self.inputs.iter().any(|input| input.name == name && input.element == "f16")
     }
 
+    /// Whether the graph takes truth values for this input.
+    pub(crate) fn takes_bool(&self, name: &str) -> bool {
+        self.inputs.iter().any(|input| input.name == name && input.element == "bool")
+    }
+
     /// The given values in the graph's order, if they are what it takes.
     pub(crate) fn arrange<'n, T: Given>(&self, given: impl IntoIterator<Item = (&'n str, T)>) -> Result<Vec<T>> {
         let mut slots: Vec<Option<T>> = self.inputs.iter().map(|_| None).collect();

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use cognate_export::{Existing, Folder};
 use cognate_generate::{Batch, Decoder, Hypothesis, Settings, decode, decoder as decoder_of};
 use cognate_model::{Attentions, Config, Layout};
-use cognate_runtime::{Engine, Loaded, Options as Load, Source};
+use cognate_runtime::{Engine, Loaded, Options as Load, Session, Source};
 use cognate_text::Tokenizer;
 use std::ops::ControlFlow;
 use std::path::{MAIN_SEPARATOR, Path, PathBuf};
@@ -25,7 +25,7 @@ pub(crate) struct Translator {
     around: Vec<i64>,
     untold: Untold,
     /// The encoder and the decoder, with the weights that all workers have in common.
-    graphs: [Arc<dyn Loaded>; 2],
+    graphs: Vec<Arc<dyn Loaded>>,
     layout: Layout,
     engine: String,
     settings: Settings,
@@ -79,15 +79,14 @@ impl Translator {
         // Some vocabularies have no pieces for no text.
         let around = tokenizer.encode("").unwrap_or_default();
         let runtime = options.engine.open(options.device)?;
-        let (graphs, exported) = graphs(source, options.engine, options.unused, options.decoding.attentions())?;
+        let Graphs { layout, graphs, exported } =
+            Graphs::find(source, options.engine, runtime.name(), options.unused, options.decoding.attentions())?;
         if runtime.name() != "ort" && options.threads.is_some_and(|threads| threads.get() > 1) {
             messages::warning(format_args!("--threads: {} runs on one thread; only ort uses more", runtime.name()));
         }
         let load = Load { device: options.device, threads: crew.threads, workers: Some(crew.workers) };
-        let layout = layout::of(folder).filter(|_| matches!(source, ModelSource::Exported(_))).unwrap_or_default();
-        let [encoder, decoder] = graphs.map(|graph| runtime.read(&graph, &load));
-        let graphs = [encoder?, decoder?];
-        let engine = decoder_of(layout, graphs.clone().map(Loaded::session), &config, settings.pad_token)?.engine().into();
+        let graphs = graphs.iter().map(|graph| runtime.read(graph, &load)).collect::<Result<Vec<_>, _>>()?;
+        let engine = decoder_of(layout, sessions(&graphs), &config, settings.pad_token)?.engine().into();
         // Sessions have read or mapped the files by now. Where a file may be removed while it is mapped, it is: an interrupted
         // program leaves nothing behind.
         let exported = exported.filter(|_| cfg!(not(unix)));
@@ -102,7 +101,7 @@ impl Translator {
 
     /// A decoder for one worker; it has its own state and no weights.
     pub(crate) fn decoder(&self) -> Result<Box<dyn Decoder>> {
-        Ok(decoder_of(self.layout, self.graphs.clone().map(Loaded::session), &self.config, self.settings.pad_token)?)
+        Ok(decoder_of(self.layout, sessions(&self.graphs), &self.config, self.settings.pad_token)?)
     }
 
     /// How it decodes.
@@ -174,6 +173,11 @@ impl Translator {
     }
 }
 
+/// A session of each file; none has weights of its own.
+fn sessions(graphs: &[Arc<dyn Loaded>]) -> Vec<Box<dyn Session>> {
+    graphs.iter().map(|graph| graph.clone().session()).collect()
+}
+
 /// The tokens that every translation begins with: the language, where it is forced to come first, and the text's.
 fn prefix(text: &str, tokenizer: &Tokenizer, settings: &Settings) -> Result<Vec<i64>> {
     let ids = tokenizer.encode_target(text).context("--target-prefix")?;
@@ -215,35 +219,45 @@ fn adjusted(mut settings: Settings, options: &Options, config: &Config) -> Resul
     Ok(settings)
 }
 
-/// The encoder and the decoder as the engine takes them; a checkpoint's in a temporary folder, unless the engine evaluates graphs.
-pub(crate) fn graphs(
-    source: &ModelSource,
-    engine: Engine,
-    unused: Unused,
-    attentions: Attentions,
-) -> Result<([Source; 2], Option<TempDir>)> {
-    let files = |folder: &Path| layout::of(folder).unwrap_or_default().files().map(|file| Source::Onnx(folder.join(file)));
-    match (source, engine) {
-        (ModelSource::Exported(folder), Engine::Reference) => bail!(
-            "{}: --engine reference evaluates the graphs of a checkpoint, and this is an export; \
-             give the checkpoint that it was made from, or choose tract or ort",
-            folder.display()
-        ),
-        (ModelSource::Checkpoint(folder), Engine::Reference) => {
-            let model = unused.open(folder)?;
-            Ok(([Source::Graph(model.encode()?), Source::Graph(model.step(attentions)?)], None))
+/// The encoder and the decoder as an engine takes them.
+pub(crate) struct Graphs {
+    pub(crate) layout: Layout,
+    /// The encoder first.
+    pub(crate) graphs: Vec<Source>,
+    /// A checkpoint's export, unless the engine evaluates graphs.
+    pub(crate) exported: Option<TempDir>,
+}
+
+impl Graphs {
+    /// Finds them, or makes them of a checkpoint for the engine called `name`.
+    pub(crate) fn find(source: &ModelSource, engine: Engine, name: &str, unused: Unused, attentions: Attentions) -> Result<Self> {
+        let read = |folder: &Path, exported| -> Result<Self> {
+            let (layout, files) = layout::graphs(folder, name)?;
+            Ok(Self { layout, graphs: files.into_iter().map(Source::Onnx).collect(), exported })
+        };
+        match (source, engine) {
+            (ModelSource::Exported(folder), Engine::Reference) => bail!(
+                "{}: --engine reference evaluates the graphs of a checkpoint, and this is an export; \
+                 give the checkpoint that it was made from, or choose tract or ort",
+                folder.display()
+            ),
+            (ModelSource::Checkpoint(folder), Engine::Reference) => {
+                let model = unused.open(folder)?;
+                let graphs = vec![Source::Graph(model.encode()?), Source::Graph(model.step(attentions)?)];
+                Ok(Self { layout: Layout::Cognate, graphs, exported: None })
+            }
+            (ModelSource::Checkpoint(folder), Engine::Auto | Engine::Tract | Engine::Ort) => {
+                let model = unused.open(folder)?;
+                let temporary = tempfile::Builder::new().prefix("cognate-").tempdir().context("a temporary folder for the export")?;
+                let exported: PathBuf = temporary.path().join("model");
+                let mut writing = Folder::create(&exported, Existing::Refuse)?;
+                layout::write_graphs(&model, Layout::Cognate, attentions, &layout::folder_name(folder), &mut writing)?;
+                writing.commit()?;
+                read(&exported, Some(temporary))
+            }
+            (ModelSource::Exported(folder), Engine::Auto | Engine::Tract | Engine::Ort) => read(folder, None),
+            (ModelSource::File(_) | ModelSource::Preset(_), _) => bail!("{source}: has no tokenizer"),
         }
-        (ModelSource::Checkpoint(folder), Engine::Auto | Engine::Tract | Engine::Ort) => {
-            let model = unused.open(folder)?;
-            let temporary = tempfile::Builder::new().prefix("cognate-").tempdir().context("a temporary folder for the export")?;
-            let exported: PathBuf = temporary.path().join("model");
-            let mut writing = Folder::create(&exported, Existing::Refuse)?;
-            layout::write_graphs(&model, Layout::Cognate, attentions, &layout::folder_name(folder), &mut writing)?;
-            writing.commit()?;
-            Ok((files(&exported), Some(temporary)))
-        }
-        (ModelSource::Exported(folder), Engine::Auto | Engine::Tract | Engine::Ort) => Ok((files(folder), None)),
-        (ModelSource::File(_) | ModelSource::Preset(_), _) => bail!("{source}: has no tokenizer"),
     }
 }
 

@@ -79,3 +79,29 @@ fn wrong_layouts_are_refused() {
     assert_snapshot!(run(&["export", "preset:tiny", "out", "--layout", "optimum"]).failed(2).lines().next().unwrap(), @"error: invalid value 'optimum' for '--layout <LAYOUT>': expected cognate or hf");
     assert_snapshot!(run(&["export", "testdata/golden/t5", "--in-place", "--layout", "hf"]).failed(1), @"cognate: error: --in-place: writes the Cognate layout only, because graphs and weights have to lie in one folder; leave out --layout and --target");
 }
+
+/// A folder such as Optimum makes: no account of ours, and the graphs beside the configuration.
+#[test]
+fn a_folder_of_optimum_is_translated_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ours, theirs) = (folder.path().join("ours"), folder.path().join("theirs"));
+    run(&["export", bundled_checkpoint().to_str().unwrap(), ours.to_str().unwrap(), "--layout", "hf", "--no-verify"]).ok();
+    fs::create_dir(&theirs).unwrap();
+    let files = fs::read_dir(&ours).unwrap().chain(fs::read_dir(ours.join("onnx")).unwrap()).map(|entry| entry.unwrap().path());
+    for file in files.filter(|file| file.is_file() && !file.ends_with("cognate.json")) {
+        fs::copy(&file, theirs.join(file.file_name().unwrap())).unwrap();
+    }
+    let model = theirs.to_str().unwrap();
+    let engines = cognate_runtime::available(cognate_runtime::Device::Cpu).unwrap();
+    if engines.iter().any(|engine| engine.name() == "ort") {
+        let translated = |model: &[&str]| run(&[&["translate", "--engine", "ort", "--beams", "3"], model, &SENTENCES].concat()).ok();
+        assert_eq!(translated(&["--model", model]), translated(&[]));
+    } else {
+        eprintln!("skipped on ONNX Runtime: no library; `cargo xtask onnxruntime` brings it");
+    }
+    let refused = |args: &[&str]| with_dir(&run(args).failed(1), folder.path());
+    assert_snapshot!(refused(&["translate", "--engine", "tract", "--model", model, "Hello."]), @"cognate: error: DIR/theirs: expected decoder_model.onnx and decoder_with_past_model.onnx for tract, found decoder_model_merged.onnx, whose `If` only ONNX Runtime runs; choose --engine ort, or add these files");
+    assert_snapshot!(refused(&["verify", model]), @"cognate: error: DIR/theirs: is an export of Optimum, which `cognate translate` and `cognate score` run; expected one of `cognate export`");
+    fs::remove_file(theirs.join("decoder_model_merged.onnx")).unwrap();
+    assert_snapshot!(refused(&["translate", "--engine", "tract", "--model", model, "Hello."]), @"cognate: error: DIR/theirs: expected decoder_model.onnx and decoder_with_past_model.onnx for tract, found not both");
+}

@@ -5,12 +5,17 @@ use cognate_model::{Attentions, Model};
 use cognate_runtime::{Options, Reference, Runtime, Source};
 use cognate_testing::{Golden, golden, golden_models};
 
-/// The decoder and the settings of a golden model, on the reference evaluator.
-pub(crate) fn reference(name: &str) -> (SessionDecoder, Settings) {
+/// The settings of a golden model.
+pub(crate) fn settings(name: &str) -> Settings {
     let folder = golden(name);
     let model = Model::open(&folder).unwrap();
     let text = std::fs::read_to_string(folder.join("generation_config.json")).unwrap();
-    let settings = Settings::from_json(model.config_json(), Some(&text), model.config()).unwrap();
+    Settings::from_json(model.config_json(), Some(&text), model.config()).unwrap()
+}
+
+/// The decoder and the settings of a golden model, on the reference evaluator.
+pub(crate) fn reference(name: &str) -> (SessionDecoder, Settings) {
+    let (model, settings) = (Model::open(&golden(name)).unwrap(), settings(name));
     let load = |program| Reference::F64.load(&Source::Graph(program), &Options::default()).unwrap();
     let (encoder, step) = (load(model.encode().unwrap()), load(model.step(Attentions::Omit).unwrap()));
     (SessionDecoder::new(encoder, step, settings.pad_token).unwrap(), settings)

@@ -3,4 +3,5 @@
 
 mod golden;
 mod observed;
+mod optimum;
 mod settings;

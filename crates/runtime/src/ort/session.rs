@@ -196,7 +196,11 @@ impl Session for OrtSession {
 
     fn run(&mut self, inputs: &Values) -> Result<Values> {
         let Shared { signature, engine, device, .. } = &*self.shared;
-        let given = inputs.iter().map(|(name, value)| Ok((name, given(value, *device, signature.takes_half(name))?)));
+        let given = inputs.iter().map(|(name, value)| match value {
+            // Truth has no form of its own among values.
+            Value::I64(array) if signature.takes_bool(name) => Ok((name, owned(array.mapv(|value| value != 0))?)),
+            value => Ok((name, given(value, *device, signature.takes_half(name))?)),
+        });
         let given = given.collect::<Result<Vec<_>>>()?;
         let arranged = signature.arrange(given)?;
         let outputs = match device {
@@ -236,6 +240,7 @@ fn element_name(element: TensorElementType) -> Element {
         TensorElementType::Float16 => "f16".into(),
         TensorElementType::Float64 => "f64".into(),
         TensorElementType::Int64 => "i64".into(),
+        TensorElementType::Bool => "bool".into(),
         other => other.to_string().into(),
     }
 }

@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: the measurements behind the README's figures, each beside a yardstick taken in the same run.
 
 mod checkpoint;
+mod decode;
 mod export;
 mod first_token;
 mod in_place;
@@ -22,11 +23,13 @@ pub(crate) struct Options {
 #[derive(clap::Subcommand)]
 enum Bench {
     Export(export::Options),
+    Decode(decode::Options),
 }
 
 /// Runs the command.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     match &options.bench {
         Bench::Export(options) => export::run(workspace, options),
+        Bench::Decode(options) => decode::run(workspace, options),
     }
 }

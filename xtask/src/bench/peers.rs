@@ -106,7 +106,7 @@ pub(crate) fn run(workspace: &Workspace, cognate: PathBuf, rounds: u32, shape: O
 }
 
 /// Makes the checkpoint where it is not there yet.
-fn make(workspace: &Workspace, python: &Path, shape: &str, folder: &Path) -> Result<()> {
+pub(crate) fn make(workspace: &Workspace, python: &Path, shape: &str, folder: &Path) -> Result<()> {
     if folder.exists() {
         return Ok(());
     }
@@ -187,7 +187,7 @@ impl Bench {
 }
 
 /// The line in which the program says what is wrong.
-fn reason(message: &str) -> String {
+pub(crate) fn reason(message: &str) -> String {
     let said = message.lines().find_map(|line| Some(line.split_once("error: ")?.1));
     said.unwrap_or_else(|| message.lines().next_back().unwrap_or_default()).to_owned()
 }

@@ -1,0 +1,106 @@
+"""An engine that stays loaded and answers, for `cargo xtask bench decode`.
+
+    python serve.py KIND FOLDER THREADS
+
+A request is a line of the standard input: {"sources": [[5, 6, 0]], "beams": 4, "new_tokens": 32}, each source with its end
+token. An answer is a line of the standard output; the first tells what was loaded. Every sentence gets exactly `new_tokens`
+tokens: the end token is forbidden until then.
+"""
+
+import json
+import os
+import sys
+import time
+
+# What engines print must not follow an answer.
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+kind, folder, threads = sys.argv[1], sys.argv[2], int(sys.argv[3])
+started = time.perf_counter()
+
+
+def tell(answer):
+    print(json.dumps(answer), file=answers, flush=True)
+
+
+def transformers_generate(model):
+    """PyTorch's and Optimum's models have the same `generate`."""
+    import torch
+
+    torch.set_num_threads(threads)
+    model.generation_config.forced_bos_token_id = None
+    model.generation_config.forced_eos_token_id = None
+    model.generation_config.bad_words_ids = None
+
+    def call(sources, beams, new_tokens):
+        with torch.inference_mode():
+            ids = torch.tensor(sources)
+            limits = {"min_new_tokens": new_tokens, "max_new_tokens": new_tokens}
+            found = model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), num_beams=beams, do_sample=False, **limits)
+            # Without the start token.
+            return found[:, 1:].tolist()
+
+    return call
+
+
+def pytorch():
+    import torch
+    from transformers import AutoModelForSeq2SeqLM
+
+    return f"PyTorch {torch.__version__.split('+')[0]}", transformers_generate(AutoModelForSeq2SeqLM.from_pretrained(folder).eval())
+
+
+def optimum(names):
+    from importlib.metadata import version
+
+    import onnxruntime
+    from optimum.onnxruntime import ORTModelForSeq2SeqLM
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    model = ORTModelForSeq2SeqLM.from_pretrained(folder, session_options=options, **names)
+    return f"optimum-onnx {version('optimum-onnx')} on onnxruntime {onnxruntime.__version__}", transformers_generate(model)
+
+
+def ctranslate2(compute_type):
+    import ctranslate2
+    from transformers import AutoConfig
+
+    from words import Words
+
+    words = Words(AutoConfig.from_pretrained(os.path.dirname(folder) + "/checkpoint"))
+    translator = ctranslate2.Translator(folder, device="cpu", inter_threads=1, intra_threads=threads, compute_type=compute_type)
+
+    def call(sources, beams, new_tokens):
+        limits = {"min_decoding_length": new_tokens, "max_decoding_length": new_tokens}
+        found = translator.translate_batch([[words.words[token] for token in source] for source in sources], beam_size=beams, **limits)
+        return [result.hypotheses[0] for result in found]
+
+    return f"CTranslate2 {ctranslate2.__version__}", call
+
+
+INT8 = {
+    "encoder_file_name": "encoder_model_int8.onnx",
+    "decoder_file_name": "decoder_model_int8.onnx",
+    "decoder_with_past_file_name": "decoder_with_past_model_int8.onnx",
+    "use_merged": False,
+}
+KINDS = {
+    "pytorch": pytorch,
+    "optimum": lambda: optimum({}),
+    "optimum-int8": lambda: optimum(INT8),
+    "ctranslate2": lambda: ctranslate2("float32"),
+    "ctranslate2-int8": lambda: ctranslate2("int8"),
+}
+
+engine, call = KINDS[kind]()
+tell({"engine": engine, "load_seconds": time.perf_counter() - started})
+for line in sys.stdin:
+    request = json.loads(line)
+    before = time.perf_counter()
+    found = call(request["sources"], request["beams"], request["new_tokens"])
+    seconds = time.perf_counter() - before
+    tell({"seconds": seconds, "tokens": sum(len(tokens) for tokens in found)})

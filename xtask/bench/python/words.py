@@ -1,0 +1,18 @@
+"""A tokenizer without text: token 5 is the word `t5`, as CTranslate2 takes and gives words."""
+
+
+class Words:
+    bos_token = None
+
+    def __init__(self, config):
+        special = {config.pad_token_id: "<pad>", config.eos_token_id: "</s>"}
+        unknown = next(token for token in range(config.vocab_size) if token not in special)
+        special[unknown] = "<unk>"
+        self.pad_token, self.eos_token, self.unk_token = "<pad>", "</s>", "<unk>"
+        self.words = [special.get(token, f"t{token}") for token in range(config.vocab_size)]
+
+    def get_vocab(self):
+        return {word: token for token, word in enumerate(self.words)}
+
+    def convert_ids_to_tokens(self, token):
+        return self.words[token]

@@ -1,0 +1,196 @@
+//! The rows of the tables: each a program with a model in some form. A form of ours is a line here: its flags of `cognate export`
+//! and the engine.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use clap::builder::PossibleValuesParser;
+
+use crate::bench::peers::reason;
+use crate::workspace::capture;
+
+/// The type of the weights that are read at each step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Weights {
+    F32,
+    Int8,
+}
+
+/// Who runs.
+#[derive(Debug)]
+pub(crate) enum Program {
+    /// `cognate bench decode`, on what `cognate export` with these flags writes.
+    Ours { export: &'static [&'static str], engine: &'static str },
+    /// `serve.py` with this kind, on what `convert.py` makes of the checkpoint, if it has to be converted.
+    Theirs { kind: &'static str, is_converted: bool },
+}
+
+/// A row.
+#[derive(Debug)]
+pub(crate) struct Way {
+    pub(crate) name: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) weights: Weights,
+    pub(crate) program: Program,
+    /// The row with which it is compared: CTranslate2 in the same precision.
+    pub(crate) peer: Option<&'static str>,
+    /// Least ratios to the peer on one thread, Marian-base: greedy at batch 1, 8 and 32, then the same with 4 beams.
+    pub(crate) floors: Option<[[f64; 3]; 2]>,
+}
+
+const CT2: Option<&str> = Some("ct2");
+const CT2_INT8: Option<&str> = Some("ct2-int8");
+
+const fn theirs(
+    name: &'static str,
+    title: &'static str,
+    weights: Weights,
+    kind: &'static str,
+    is_converted: bool,
+    peer: Option<&'static str>,
+) -> Way {
+    Way { name, title, weights, program: Program::Theirs { kind, is_converted }, peer, floors: None }
+}
+
+const fn ours(
+    name: &'static str,
+    title: &'static str,
+    weights: Weights,
+    export: &'static [&'static str],
+    engine: &'static str,
+    floors: Option<[[f64; 3]; 2]>,
+) -> Way {
+    let peer = match weights {
+        Weights::F32 => CT2,
+        Weights::Int8 => CT2_INT8,
+    };
+    Way { name, title, weights, program: Program::Ours { export, engine }, peer, floors }
+}
+
+use Weights::{F32, Int8};
+
+/// All rows, theirs first. Of ours, those whose flags this `cognate` does not know are left out.
+pub(crate) const WAYS: &[Way] = &[
+    theirs("pytorch", "PyTorch", F32, "pytorch", false, CT2),
+    theirs("optimum", "Optimum", F32, "optimum", true, CT2),
+    theirs("optimum-int8", "Optimum int8", Int8, "optimum-int8", true, CT2_INT8),
+    theirs("ct2", "CTranslate2", F32, "ctranslate2", true, None),
+    theirs("ct2-int8", "CTranslate2 int8", Int8, "ctranslate2-int8", true, None),
+    ours("cognate-tract", "Cognate on tract", F32, &[], "tract", None),
+    ours("cognate-portable", "Cognate, portable", F32, &[], "ort", None),
+    ours("cognate-ort", "Cognate", F32, &["--target", "ort"], "ort", Some([[1.0, 1.05, 1.1], [1.0, 1.05, 1.1]])),
+    ours(
+        "cognate-int8",
+        "Cognate int8",
+        Int8,
+        &["--target", "ort", "--precision", "int8"],
+        "ort",
+        Some([[1.2, 1.2, 1.2], [1.2, 1.3, 1.6]]),
+    ),
+    ours(
+        "cognate-int8-tensor",
+        "Cognate int8-tensor",
+        Int8,
+        &["--target", "ort", "--precision", "int8-tensor"],
+        "ort",
+        Some([[1.2, 1.4, 1.5], [1.2, 1.5, 2.0]]),
+    ),
+];
+
+/// The names, for the command line.
+pub(crate) fn names() -> PossibleValuesParser {
+    PossibleValuesParser::new(WAYS.iter().map(|way| way.name))
+}
+
+/// Where programs and models of one shape lie.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub(crate) cognate: &'a Path,
+    pub(crate) python: &'a Path,
+    pub(crate) scripts: &'a Path,
+    /// Holds the folder `checkpoint`, and one for each form.
+    pub(crate) folder: &'a Path,
+}
+
+impl Place<'_> {
+    fn checkpoint(&self) -> PathBuf {
+        self.folder.join("checkpoint")
+    }
+
+    /// Writes the model in the form that the row wants. Conversions of other programs take long and stay.
+    pub(crate) fn prepare(&self, way: &Way) -> Result<()> {
+        let folder = self.folder.join(way.name);
+        match way.program {
+            Program::Theirs { is_converted: false, .. } => {}
+            Program::Theirs { .. } if folder.exists() => {}
+            Program::Theirs { kind, .. } => {
+                let partial = folder.with_extension("partial");
+                if partial.exists() {
+                    fs::remove_dir_all(&partial).with_context(|| partial.display().to_string())?;
+                }
+                eprintln!("converting: {kind}");
+                let mut convert = self.script("convert.py");
+                told(convert.arg(kind).arg(self.checkpoint()).arg(&partial))?;
+                fs::rename(&partial, &folder).with_context(|| folder.display().to_string())?;
+            }
+            Program::Ours { export, .. } => {
+                let mut command = Command::new(self.cognate);
+                command.arg("export").arg(self.checkpoint()).arg(&folder).args(["--no-verify", "--force"]).args(export);
+                told(&mut command)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The program that answers requests on so many threads.
+    pub(crate) fn serve(&self, way: &Way, threads: usize) -> Command {
+        let folder = self.folder.join(way.name);
+        match way.program {
+            Program::Theirs { kind, is_converted } => {
+                let mut command = self.script("serve.py");
+                command.arg(kind).arg(if is_converted { folder } else { self.checkpoint() }).arg(threads.to_string());
+                // Before the engines read it.
+                command.env("OMP_NUM_THREADS", threads.to_string());
+                command
+            }
+            Program::Ours { engine, .. } => {
+                let mut command = Command::new(self.cognate);
+                command.args(["bench", "decode", "--requests", "--engine", engine, "--model"]).arg(folder);
+                command.args(["--threads", &threads.to_string()]);
+                command
+            }
+        }
+    }
+
+    fn script(&self, name: &str) -> Command {
+        let mut command = Command::new(self.python);
+        // The scripts lie in the source tree, which is left as it is.
+        command.arg(self.scripts.join(name)).env("PYTHONDONTWRITEBYTECODE", "1").env("HF_HUB_OFFLINE", "1");
+        command
+    }
+}
+
+/// Runs to the end; where it fails, the line in which it says why is the error.
+fn told(command: &mut Command) -> Result<()> {
+    if let Err(error) = capture(command) {
+        bail!("{}", reason(&error.to_string()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_compared_with_rows() {
+        for way in WAYS {
+            assert_eq!(WAYS.iter().filter(|other| other.name == way.name).count(), 1, "{}", way.name);
+            let Some(peer) = way.peer else { continue };
+            let peer = WAYS.iter().find(|other| other.name == peer);
+            assert!(peer.is_some_and(|peer| peer.weights == way.weights), "{}", way.name);
+        }
+    }
+}

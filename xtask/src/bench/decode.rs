@@ -59,8 +59,8 @@ pub(crate) struct Options {
     /// Only these shapes, with commas between
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = SHAPES.map(|shape| shape.name))]
     shape: Vec<String>,
-    /// Write onnx/BENCHMARKS.md and its chart
-    #[arg(long, conflicts_with = "only")]
+    /// Write onnx/BENCHMARKS.md and its chart, of everything
+    #[arg(long, conflicts_with_all = ["batch", "beams", "threads", "only", "shape"])]
     write: bool,
     /// A `cognate` that is built already, in place of building it in release mode
     #[arg(long, value_name = "PROGRAM")]
@@ -122,7 +122,7 @@ fn measure(place: &Place<'_>, shape: &'static Shape, ways: &[&'static Way], thre
     let limits = Limits::measure(place, threads)?;
     let mut drivers = Vec::new();
     for way in ways {
-        eprintln!("{}, {threads} threads: loading {}", shape.name, way.name);
+        eprintln!("{}: loading {}", shape.on(threads), way.name);
         drivers.push(Driver::start(place.serve(way, threads), &place.folder.join(format!("{}.log", way.name))).context(way.name)?);
     }
     let calls = options.beams.iter().flat_map(|&beams| options.batch.iter().map(move |&batch| Column { batch, beams }));
@@ -140,7 +140,7 @@ fn measure(place: &Place<'_>, shape: &'static Shape, ways: &[&'static Way], thre
                 }
             }
         }
-        eprintln!("{}, {threads} threads: batch {}, {} measured", shape.name, column.batch, column.method());
+        eprintln!("{}: {} measured", shape.on(threads), column.title());
     }
     Ok(Block { shape, threads, limits, columns: calls, rows })
 }
@@ -152,4 +152,19 @@ fn check(answer: &Answer, batch: usize) -> Result<()> {
         bail!("{} tokens were generated from {batch} sources of {SOURCE_TOKENS}, expected {expected}", answer.tokens);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_package_is_pinned_and_every_script_is_there() {
+        let loose: Vec<_> = REQUIREMENTS.lines().filter(|line| !line.contains("==")).collect();
+        assert!(loose.is_empty(), "without a version: {loose:?}");
+        let scripts = Workspace::find().unwrap().root().join("xtask/bench/python");
+        for script in ["convert.py", "serve.py", "limits.py", "words.py"] {
+            assert!(scripts.join(script).is_file(), "{script}");
+        }
+    }
 }

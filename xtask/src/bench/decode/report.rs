@@ -74,8 +74,7 @@ pub(crate) struct Block {
 
 impl Block {
     pub(crate) fn title(&self) -> String {
-        let threads = if self.threads == 1 { "1 thread".into() } else { format!("{} threads", self.threads) };
-        format!("{}, {threads}", self.shape.title)
+        self.shape.on(self.threads)
     }
 
     /// The ratio of the row's median speed to that of the row called `peer`.

@@ -9,7 +9,7 @@ pub(crate) const NEW_TOKENS: usize = 32;
 #[derive(Debug)]
 pub(crate) struct Shape {
     pub(crate) name: &'static str,
-    pub(crate) title: &'static str,
+    title: &'static str,
     d_model: u64,
     d_ff: u64,
     /// Of each stack.
@@ -24,6 +24,12 @@ pub(crate) const SHAPES: [Shape; 2] = [
 ];
 
 impl Shape {
+    /// The heading of what is measured on so many threads.
+    pub(crate) fn on(&self, threads: usize) -> String {
+        let threads = if threads == 1 { "1 thread".into() } else { format!("{threads} threads") };
+        format!("{}, {threads}", self.title)
+    }
+
     /// Elements of the matrices that all source tokens are multiplied with: the encoder, and the decoder's cross keys and values.
     pub(crate) fn encoder_weights(&self) -> u64 {
         self.layers * (6 * self.d_model * self.d_model + 2 * self.d_model * self.d_ff)

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use Weights::{F32, Int8};
 use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValuesParser;
 
@@ -68,8 +69,6 @@ const fn ours(
     };
     Way { name, title, weights, program: Program::Ours { export, engine }, peer, floors }
 }
-
-use Weights::{F32, Int8};
 
 /// All rows, theirs first. Of ours, those whose flags this `cognate` does not know are left out.
 pub(crate) const WAYS: &[Way] = &[

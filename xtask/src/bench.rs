@@ -11,6 +11,8 @@ mod statistics;
 
 use anyhow::Result;
 
+pub(crate) use decode::{CHART, RECORD};
+
 use crate::workspace::Workspace;
 
 /// Measure what the README claims, each figure beside a yardstick of the same run

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
+use crate::bench;
 use crate::interop;
 use crate::table::{self, table, thousands};
 use crate::workspace::{Workspace, call, capture, files, size};
@@ -184,19 +185,22 @@ fn compared(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Paths of the files in a folder, from that folder, but for the page of `cargo xtask interop`; none where it does not exist.
+/// Files of the folder that other commands write.
+const OF_OTHERS: [&str; 3] = [interop::RECORD, bench::RECORD, bench::CHART];
+
+/// Paths of the files in a folder, from that folder, but for those of other commands; none where it does not exist.
 fn names(folder: &Path) -> Result<Vec<PathBuf>> {
     if !folder.exists() {
         return Ok(Vec::new());
     }
     let inside = |path: PathBuf| path.strip_prefix(folder).map(Path::to_owned).context("the file lies in the folder");
-    let ours = |name: &Result<PathBuf>| name.as_ref().map_or(true, |name| name != Path::new(interop::RECORD));
+    let ours = |name: &Result<PathBuf>| name.as_ref().map_or(true, |name| OF_OTHERS.iter().all(|other| name != Path::new(other)));
     files(folder)?.into_iter().map(inside).filter(ours).collect()
 }
 
-/// Makes `committed` hold exactly what `fresh` holds; the page of `cargo xtask interop` stays.
+/// Makes `committed` hold exactly what `fresh` holds; what other commands wrote stays.
 fn replace(fresh: &Path, committed: &Path) -> Result<()> {
-    let record = fs::read(committed.join(interop::RECORD)).ok();
+    let others = OF_OTHERS.map(|name| (name, fs::read(committed.join(name)).ok()));
     if committed.exists() {
         fs::remove_dir_all(committed).with_context(|| committed.display().to_string())?;
     }
@@ -206,10 +210,12 @@ fn replace(fresh: &Path, committed: &Path) -> Result<()> {
         fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
         fs::copy(fresh.join(&name), &target).with_context(|| target.display().to_string())?;
     }
-    match record {
-        Some(page) => fs::write(committed.join(interop::RECORD), page).context(interop::RECORD),
-        None => Ok(()),
+    for (name, bytes) in others {
+        if let Some(bytes) = bytes {
+            fs::write(committed.join(name), bytes).context(name)?;
+        }
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -230,11 +236,11 @@ mod tests {
         write(&committed, "tiny/encoder.onnx", "old");
         write(&fresh, "tiny/decoder.onnx", "new");
         write(&committed, "gone/encoder.onnx", "old");
-        write(&committed, "INTEROP.md", "of another command");
+        OF_OTHERS.iter().for_each(|name| write(&committed, name, "of another command"));
         let expected = ["gone/encoder.onnx: too many", "tiny/decoder.onnx: missing", "tiny/encoder.onnx: differs"];
         assert_eq!(differences(fresh.path(), committed.path()).unwrap(), expected);
         replace(fresh.path(), committed.path()).unwrap();
         assert_eq!(differences(fresh.path(), committed.path()).unwrap(), [""; 0]);
-        assert!(committed.path().join("INTEROP.md").exists());
+        assert!(OF_OTHERS.iter().all(|name| committed.path().join(name).exists()));
     }
 }

@@ -28,6 +28,12 @@ impl Limits {
         serde_json::from_str(&said).context("limits.py: the answer is not whole")
     }
 
+    /// The higher of both, number by number: what else the machine did is no limit of it.
+    pub(crate) fn or_higher(self, other: Limits) -> Limits {
+        let int8 = self.int8.into_iter().chain(other.int8).reduce(f64::max);
+        Limits { bytes: self.bytes.max(other.bytes), f32: self.f32.max(other.f32), int8 }
+    }
+
     /// The most tokens in a second: the encoder once, a step for each new token; attention and vectors are left out.
     pub(crate) fn tokens_per_second(&self, shape: &Shape, weights: Weights, column: Column) -> f64 {
         let (size, peak) = match weights {

@@ -196,7 +196,7 @@ impl Report {
              take turns, call by call, {rounds} rounds after one that warms up. A number is the median, with the slowest and the fastest round\n\
              behind it. Each program has the threads that are named, and one model.\n\n\
              - *to CTranslate2*: the ratio to CTranslate2 in the same precision, in the same run.\n\
-             - *of the limit*: what the same machine, in the same run, could do at most if each step only read its weights once from memory,\n  \
+             - *of the limit*: what the same machine, before or after the same calls, could do at most if each step only read its weights once from memory,\n  \
              or only multiplied its rows with them, whichever takes longer; attention is left out.\n\
              - *outside the graph*: our share of the time that is not spent within the engine's sessions.\n\n\
              {machine}`cargo xtask bench decode --write` makes this page again.\n\n\

@@ -199,8 +199,18 @@ impl Session for Timed {
     }
 
     fn run(&mut self, inputs: &Values) -> Ran<Values> {
+        self.timed(|session| session.run(inputs))
+    }
+
+    fn run_in_place(&mut self, state: &mut Values, pairs: &[(String, String)]) -> Ran<Values> {
+        self.timed(|session| session.run_in_place(state, pairs))
+    }
+}
+
+impl Timed {
+    fn timed(&mut self, run: impl FnOnce(&mut dyn Session) -> Ran<Values>) -> Ran<Values> {
         let start = Instant::now();
-        let found = self.inner.run(inputs);
+        let found = run(self.inner.as_mut());
         self.spent.fetch_add(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
         found
     }

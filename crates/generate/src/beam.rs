@@ -6,8 +6,8 @@
 
 use crate::batch::{Batch, Event, Prompt};
 use crate::constraints::Context;
-use crate::scores::{Continuation, best_continuations, log_softmax};
-use crate::{Decoder, EarlyStopping, Hypothesis, Result, Settings, alignment, rows_of};
+use crate::scores::{Continuation, Normalisation, Row, best_continuations, log_softmax};
+use crate::{Decoder, EarlyStopping, Hypothesis, Result, Settings, alignment};
 use ndarray::{Array2, ArrayView2};
 use std::ops::ControlFlow;
 
@@ -50,7 +50,7 @@ pub(crate) fn beam_search(
     loop {
         let tokens = Array2::from_shape_fn((rows.len(), beams), |(row, beam)| rows[row].running[beam].last());
         let mut logits = decoder.advance(parents.as_ref(), &tokens)?;
-        let found = rows.iter().enumerate().map(|(row, sentence)| sentence.continuations(rows_of(&mut logits, row), settings));
+        let found = rows.iter().enumerate().map(|(row, sentence)| sentence.continuations(logits.rows(row), settings));
         let found: Vec<_> = found.collect();
         let attention = settings.alignment_layer.map(|layer_index| decoder.cross_attention(layer_index)).transpose()?;
         let mut chosen = Vec::new();
@@ -88,18 +88,26 @@ impl<'a> Sentence<'a> {
         Self { index, prompt, running, finished: Vec::new(), is_cancelled: false }
     }
 
-    /// The best continuations by logits `[beams · vocab]`, best first; what the prefix has next for each beam within it.
-    fn continuations(&self, logits: &mut [f32], settings: &Settings) -> Vec<Continuation> {
+    /// The best continuations by the logits of each beam, best first; what the prefix has next for each beam within it.
+    fn continuations<'l>(&self, logits: impl Iterator<Item = Row<'l>>, settings: &Settings) -> Vec<Continuation> {
         let so_far: Vec<_> = self.running.iter().map(|running| running.log_probability).collect();
         if let Some(token) = self.running.first().and_then(|running| self.prompt.next(&running.tokens)) {
             return so_far.into_iter().enumerate().map(|(parent, score)| Continuation { parent, token, score }).collect();
         }
-        let vocab = logits.len() / settings.num_beams;
-        for (running, scores) in self.running.iter().zip(logits.chunks_exact_mut(vocab)) {
+        let rows = logits.zip(&self.running).map(|(row, running)| {
+            let context = Context { prompt: &self.prompt, tokens: &running.tokens };
+            if settings.only_forbids(&context) {
+                // Log-probabilities are compared, but need not be written.
+                let normalisation = Normalisation::of(row.scores, row.scale);
+                settings.constrain(&context, row.scores);
+                return (&*row.scores, normalisation, running.log_probability);
+            }
+            let scores = row.into_logits();
             log_softmax(scores);
-            settings.constrain_fully(&Context { prompt: &self.prompt, tokens: &running.tokens }, scores);
-        }
-        best_continuations(logits, &so_far, (1 + settings.eos_tokens.len()).max(2) * settings.num_beams)
+            settings.constrain_fully(&context, scores);
+            (&*scores, Normalisation::NONE, running.log_probability)
+        });
+        best_continuations(rows, (1 + settings.eos_tokens.len()).max(2) * settings.num_beams)
     }
 
     /// Goes on; returns the parent of each beam. `attention: [beams, src]` is that of the step that chose the tokens.

@@ -54,6 +54,14 @@ impl Settings {
         }
     }
 
+    /// Whether [`Settings::constrain_fully`] does no more than forbid tokens: whatever the scores are, the others keep theirs.
+    pub(crate) fn only_forbids(&self, context: &Context<'_>) -> bool {
+        let penalizes = self.encoder_repetition_penalty != 1.0 || self.repetition_penalty != 1.0;
+        let forces_first = self.forced_bos_token.is_some() && context.tokens.len() == 1;
+        let forces_last = self.forced_eos_token.is_some() && context.n_new() + 1 == context.prompt.limit;
+        !(penalizes || self.renormalize || forces_first || forces_last)
+    }
+
     /// The same with [`Settings::renormalize`], which comes after what sampling takes away.
     pub(crate) fn constrain_fully(&self, context: &Context<'_>, scores: &mut [f32]) {
         self.constrain(context, scores);

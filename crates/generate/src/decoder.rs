@@ -1,10 +1,11 @@
 //! The state of a batch that is being decoded, over two sessions of the Cognate layout.
 
 use crate::error::Cause;
+use crate::logits::{LastLogits, Logits};
 use crate::{Error, Result};
 use cognate_model::Names;
 use cognate_runtime::{Session, Value, Values};
-use ndarray::{Array2, Array3, Array5, ArrayD, ArrayViewMut3, Axis};
+use ndarray::{Array2, Array3, Array5, ArrayD, Axis};
 
 /// Scores for the next tokens of a batch of sentences with some beams each.
 pub trait Decoder {
@@ -23,7 +24,7 @@ pub trait Decoder {
     ///
     /// # Errors
     /// If the engine fails.
-    fn advance(&mut self, parents: Option<&Array2<usize>>, tokens: &Array2<i64>) -> Result<ArrayViewMut3<'_, f32>>;
+    fn advance(&mut self, parents: Option<&Array2<usize>>, tokens: &Array2<i64>) -> Result<Logits<'_>>;
 
     /// The cross attention `[batch, beams, src]` of the last step in one layer, averaged over its heads.
     ///
@@ -50,7 +51,7 @@ pub struct SessionDecoder {
     /// The inputs of the next step but for the tokens.
     state: Values,
     /// Those of the last step.
-    logits: Array3<f32>,
+    logits: LastLogits,
     attentions: Attentions,
 }
 
@@ -87,7 +88,7 @@ impl SessionDecoder {
             pad_token,
             past,
             state: Values::new(),
-            logits: Array3::default((0, 0, 0)),
+            logits: LastLogits::default(),
             attentions: Attentions::default(),
         })
     }
@@ -137,7 +138,7 @@ impl Decoder for SessionDecoder {
         Ok(())
     }
 
-    fn advance(&mut self, parents: Option<&Array2<usize>>, tokens: &Array2<i64>) -> Result<ArrayViewMut3<'_, f32>> {
+    fn advance(&mut self, parents: Option<&Array2<usize>>, tokens: &Array2<i64>) -> Result<Logits<'_>> {
         if let Some(parents) = parents {
             self.move_past(parents)?;
         }
@@ -148,9 +149,8 @@ impl Decoder for SessionDecoder {
             self.state.insert(past, value);
         }
         let logits = outputs.remove("logits").ok_or_else(|| missing("decoder", "logits"))?;
-        self.logits = last_logits(logits, tokens.dim())?;
         self.attentions = Attentions { outputs, rows: tokens.dim() };
-        Ok(self.logits.view_mut())
+        self.logits.put(logits, None, tokens.dim())
     }
 
     fn cross_attention(&mut self, layer_index: usize) -> Result<Array3<f32>> {
@@ -225,24 +225,6 @@ fn moved<T: Copy>(mut past: ArrayD<T>, parents: &Array2<usize>) -> ArrayD<T> {
         }
     }
     past
-}
-
-/// The logits of one new token of each hypothesis as `[batch, beams, vocab]`, whatever axes they have.
-pub(crate) fn last_logits(logits: Value, (batch, beams): (usize, usize)) -> Result<Array3<f32>> {
-    let shape = logits.shape().to_vec();
-    let wrong = || Cause::Layout {
-        graph: "decoder",
-        expected: format!("logits of {batch} x {beams} new tokens"),
-        found: format!("logits {shape:?}"),
-    };
-    let vocab = shape.last().copied().unwrap_or(0);
-    let logits = match logits.into_host()? {
-        Value::F32(logits) => logits,
-        other => other.to_f32()?,
-    };
-    // Already so for every engine; a view would not do, since callers go through rows as slices.
-    let logits = if logits.is_standard_layout() { logits } else { logits.as_standard_layout().into_owned() };
-    Ok(logits.into_shape_with_order((batch, beams, vocab)).map_err(|_| wrong())?)
 }
 
 /// The given rows of a value, in that order, on the host.

@@ -4,7 +4,7 @@ use crate::batch::{Batch, Prompt};
 use crate::constraints::Context;
 use crate::error::Cause;
 use crate::scores::{largest, log_softmax};
-use crate::{Decoder, Hypothesis, Result, Settings, rows_of};
+use crate::{Decoder, Hypothesis, Result, Settings};
 use ndarray::Array2;
 
 /// A target's log-probabilities under a model.
@@ -111,7 +111,7 @@ fn follow(
         let tokens = Array2::from_shape_fn((rows.len(), 1), |(row, _)| before(rows[row]));
         let mut logits = decoder.advance(None, &tokens)?;
         for (row, &sentence) in rows.iter().enumerate() {
-            at(sentence, step, rows_of(&mut logits, row))?;
+            logits.rows(row).try_for_each(|row| at(sentence, step, row.into_logits()))?;
         }
     }
     Ok(())

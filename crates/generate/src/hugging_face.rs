@@ -14,11 +14,12 @@
 //! Cross keys and values are those of the first step: later ones are the same, or nothing.
 
 use crate::Result;
-use crate::decoder::{Attentions, Decoder, last_logits, missing, padded, select};
+use crate::decoder::{Attentions, Decoder, missing, padded, select};
 use crate::error::Cause;
+use crate::logits::{LastLogits, Logits};
 use cognate_model::{Config, HuggingFaceNames};
 use cognate_runtime::{Session, Values};
-use ndarray::{Array1, Array2, Array3, Array4, ArrayViewMut3};
+use ndarray::{Array1, Array2, Array3, Array4};
 
 /// Chooses between the subgraphs of Optimum's merged decoder.
 const BRANCH: &str = "use_cache_branch";
@@ -39,7 +40,7 @@ pub struct HuggingFaceDecoder {
     /// What lasts beyond a step: pasts, the encoder's states, the mask.
     state: Values,
     /// Those of the last step.
-    logits: Array3<f32>,
+    logits: LastLogits,
     attentions: Attentions,
 }
 
@@ -89,7 +90,7 @@ impl HuggingFaceDecoder {
             }
         }
         let head_shape = [config.decoder.heads, config.decoder.d_k];
-        let (state, logits) = (Values::new(), Array3::default((0, 0, 0)));
+        let (state, logits) = (Values::new(), LastLogits::default());
         let attentions = Attentions::default();
         Ok(Self { encoder, first, decoder, pad_token, head_shape, past, beams: 1, is_first_step: true, state, logits, attentions })
     }
@@ -157,7 +158,7 @@ impl Decoder for HuggingFaceDecoder {
         Ok(())
     }
 
-    fn advance(&mut self, parents: Option<&Array2<usize>>, tokens: &Array2<i64>) -> Result<ArrayViewMut3<'_, f32>> {
+    fn advance(&mut self, parents: Option<&Array2<usize>>, tokens: &Array2<i64>) -> Result<Logits<'_>> {
         let is_moved = |((_, beam), parent): ((usize, usize), &usize)| beam != *parent;
         if let Some(parents) = parents.filter(|parents| parents.indexed_iter().any(is_moved)) {
             let rows: Vec<usize> = parents.indexed_iter().map(|((sentence, _), parent)| sentence * self.beams + parent).collect();
@@ -176,9 +177,8 @@ impl Decoder for HuggingFaceDecoder {
         }
         self.is_first_step = false;
         let logits = outputs.remove("logits").ok_or_else(|| missing("decoder", "logits"))?;
-        self.logits = last_logits(logits, (batch, beams))?;
         self.attentions = Attentions { outputs, rows: (batch, beams) };
-        Ok(self.logits.view_mut())
+        self.logits.put(logits, None, (batch, beams))
     }
 
     fn cross_attention(&mut self, layer_index: usize) -> Result<Array3<f32>> {

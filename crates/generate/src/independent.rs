@@ -4,8 +4,8 @@
 use crate::batch::{Batch, Event, Prompt};
 use crate::constraints::Context;
 use crate::sampling::Generator;
-use crate::scores::{largest, log_softmax};
-use crate::{Decoder, Hypothesis, Result, Settings, alignment, rows_of};
+use crate::scores::{Row, largest, log_softmax};
+use crate::{Decoder, Hypothesis, Result, Settings, alignment};
 use ndarray::Array2;
 use std::ops::ControlFlow;
 
@@ -51,7 +51,7 @@ pub(crate) fn decode_independently(
         let tokens = Array2::from_shape_fn((rows.len(), n_sequences), |(row, sequence)| rows[row].sequences[sequence].last());
         let mut logits = decoder.advance(None, &tokens)?;
         for (row, sentence) in rows.iter_mut().enumerate() {
-            sentence.advance(rows_of(&mut logits, row), settings, observer);
+            sentence.advance(logits.rows(row), settings, observer);
         }
         if let Some(layer_index) = settings.alignment_layer {
             let attention = decoder.cross_attention(layer_index)?;
@@ -97,10 +97,14 @@ impl<'a> Sentence<'a> {
         self.sequences.iter().any(|sequence| sequence.state == State::Running)
     }
 
-    /// Takes the logits `[sequences · vocab]` of the next tokens.
-    fn advance(&mut self, logits: &mut [f32], settings: &Settings, observer: &mut dyn FnMut(Event) -> ControlFlow<()>) {
-        let vocab = logits.len() / self.sequences.len();
-        for (index, (sequence, logits)) in self.sequences.iter_mut().zip(logits.chunks_exact_mut(vocab)).enumerate() {
+    /// Takes the logits of the next token of each sequence.
+    fn advance<'l>(
+        &mut self,
+        logits: impl Iterator<Item = Row<'l>>,
+        settings: &Settings,
+        observer: &mut dyn FnMut(Event) -> ControlFlow<()>,
+    ) {
+        for (index, (sequence, logits)) in self.sequences.iter_mut().zip(logits).enumerate() {
             if sequence.state != State::Running {
                 continue;
             }
@@ -140,11 +144,19 @@ impl Sequence {
     }
 
     /// The next token, if it does not end the sequence.
-    fn next(&mut self, prompt: &Prompt<'_>, logits: &mut [f32], settings: &Settings) -> Option<i64> {
+    fn next(&mut self, prompt: &Prompt<'_>, logits: Row<'_>, settings: &Settings) -> Option<i64> {
         if let Some(given) = prompt.next(&self.tokens) {
             return Some(given);
         }
         let context = Context { prompt, tokens: &self.tokens };
+        if !settings.scores && settings.sampling.is_none() {
+            // The order of logits is that of scores, whatever their scale, and no rule looks at more than their signs.
+            settings.constrain(&context, logits.scores);
+            let (token, margin) = largest(logits.scores);
+            self.margin = self.margin.min(margin * logits.scale);
+            return (!settings.eos_tokens.contains(&token)).then_some(token);
+        }
+        let logits = logits.into_logits();
         // What beam search would add up: log-probabilities under the same constraints.
         let log_probabilities = settings.scores.then(|| {
             let mut scores = logits.to_vec();

@@ -9,7 +9,7 @@
 
 use cognate_model::{Config, Layout};
 use cognate_runtime::Session;
-use ndarray::{ArrayView1, ArrayViewMut3};
+use ndarray::ArrayView1;
 use std::ops::ControlFlow;
 
 mod batch;
@@ -21,6 +21,7 @@ mod forced;
 mod generation_config;
 mod hugging_face;
 mod independent;
+mod logits;
 mod sampling;
 mod scores;
 mod settings;
@@ -31,6 +32,7 @@ pub use decoder::{Decoder, SessionDecoder};
 pub use error::{Error, ErrorKind, Result};
 pub use forced::{Scored, greedy_choices, score};
 pub use hugging_face::HuggingFaceDecoder;
+pub use logits::Logits;
 pub use settings::{EarlyStopping, Sampling, Settings, alignment_layer};
 pub use shared_cache::{SCALE, SharedCacheDecoder};
 
@@ -114,11 +116,4 @@ pub fn decode(
 fn alignment(attention: ArrayView1<'_, f32>, src: usize) -> usize {
     let row: Vec<f32> = attention.iter().take(src).copied().collect();
     usize::try_from(scores::largest(&row).0).unwrap_or_default()
-}
-
-/// The scores of all beams of a sentence of the batch, `[beams · vocab]`.
-fn rows_of<'l>(logits: &'l mut ArrayViewMut3<'_, f32>, sentence: usize) -> &'l mut [f32] {
-    let (_, beams, vocab) = logits.dim();
-    let scores = logits.as_slice_mut().expect("a decoder's logits are in row-major order");
-    &mut scores[sentence * beams * vocab..][..beams * vocab]
 }

@@ -1,4 +1,56 @@
 //! Arithmetic on rows of scores, each `[vocab]`: the only loops of decoding that touch every token of the vocabulary.
+//!
+//! They run in lanes, for each processor in its own instructions. What an engine leaves unscaled is scaled on the way.
+
+use multiversion::multiversion;
+
+/// Numbers that are treated together.
+const LANES: usize = 16;
+/// Scores that are passed over together if the largest of them is not large enough; few enough for a sum of probabilities in f32.
+const CHUNK: usize = 512;
+
+/// The scores of the next token of one hypothesis: `scale · scores` are its logits.
+#[derive(Debug)]
+pub(crate) struct Row<'l> {
+    pub(crate) scores: &'l mut [f32],
+    pub(crate) scale: f32,
+}
+
+impl<'l> Row<'l> {
+    /// The logits themselves.
+    pub(crate) fn into_logits(self) -> &'l mut [f32] {
+        if self.scale != 1.0 {
+            self.scores.iter_mut().for_each(|score| *score *= self.scale);
+        }
+        self.scores
+    }
+}
+
+/// How scores become log-probabilities: `(scale · score - largest) - log_sum`. In this order: `largest + log_sum` would round at the
+/// size of the logits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Normalisation {
+    scale: f32,
+    largest: f32,
+    log_sum: f32,
+}
+
+impl Normalisation {
+    /// For scores that are log-probabilities already.
+    pub(crate) const NONE: Self = Self { scale: 1.0, largest: 0.0, log_sum: 0.0 };
+
+    /// That of a softmax over the row.
+    pub(crate) fn of(scores: &[f32], scale: f32) -> Self {
+        let largest = largest_of(scores) * scale;
+        // A sum of as many terms as a vocabulary has would round in f32.
+        let sum: f64 = scores.chunks(CHUNK).map(|chunk| f64::from(sum_of_exponentials(chunk, scale, largest))).sum();
+        Self { scale, largest, log_sum: sum.ln() as f32 }
+    }
+
+    fn apply(self, score: f32) -> f32 {
+        (score * self.scale - self.largest) - self.log_sum
+    }
+}
 
 /// A hypothesis with one more token.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -12,45 +64,98 @@ pub(crate) struct Continuation {
 
 /// `x - log Σ exp(x)`, in place.
 pub(crate) fn log_softmax(row: &mut [f32]) {
-    let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let sum: f32 = row.iter().map(|x| (x - largest).exp()).sum();
-    let log_sum = sum.ln();
-    // In this order: `largest + log_sum` would round at the size of the logits.
-    row.iter_mut().for_each(|x| *x = (*x - largest) - log_sum);
+    let normalisation = Normalisation::of(row, 1.0);
+    row.iter_mut().for_each(|score| *score = normalisation.apply(*score));
 }
 
 /// The position of the largest score, the first of equals, and its distance to the second largest.
 pub(crate) fn largest(row: &[f32]) -> (i64, f32) {
     let (mut best, mut first, mut second) = (0, f32::NEG_INFINITY, f32::NEG_INFINITY);
-    for (token, &score) in row.iter().enumerate() {
-        if score > first {
-            (best, second, first) = (token, first, score);
-        } else if score > second {
-            second = score;
+    for (number, chunk) in row.chunks(CHUNK).enumerate() {
+        if largest_of(chunk) <= second {
+            continue;
+        }
+        for (token, &score) in (number * CHUNK..).zip(chunk) {
+            if score > first {
+                (best, second, first) = (token, first, score);
+            } else if score > second {
+                second = score;
+            }
         }
     }
     (best as i64, first - second)
 }
 
-/// The `count` best continuations of all rows, best first; of equals the one of the earlier row and the smaller token.
-/// `rows: [so_far.len() · vocab]` are the tokens' scores, `so_far` those of what they continue.
-pub(crate) fn best_continuations(rows: &[f32], so_far: &[f32], count: usize) -> Vec<Continuation> {
+/// The `count` best continuations of all rows, best first; of equals the one of the earlier row and the smaller token. For each row
+/// its scores, what makes log-probabilities of them, and the score of what it continues.
+pub(crate) fn best_continuations<'r>(rows: impl IntoIterator<Item = (&'r [f32], Normalisation, f32)>, count: usize) -> Vec<Continuation> {
     let mut best: Vec<Continuation> = Vec::with_capacity(count + 1);
     // What a score must exceed to be among the best.
     let mut bound = None;
-    for (parent, (row, &so_far)) in rows.chunks_exact(rows.len() / so_far.len()).zip(so_far).enumerate() {
-        for (token, &score) in row.iter().enumerate() {
-            let score = so_far + score;
-            if bound.is_some_and(|bound| score <= bound) {
+    for (parent, (row, normalisation, so_far)) in rows.into_iter().enumerate() {
+        let total = |score: f32| so_far + normalisation.apply(score);
+        for (number, chunk) in row.chunks(CHUNK).enumerate() {
+            // Rounding keeps the order, so none of them is larger.
+            if bound.is_some_and(|bound| total(largest_of(chunk)) <= bound) {
                 continue;
             }
-            let place = best.partition_point(|other| other.score >= score);
-            best.insert(place, Continuation { parent, token: token as i64, score });
-            best.truncate(count);
-            bound = (best.len() == count).then(|| best[count - 1].score);
+            for (token, &score) in (number * CHUNK..).zip(chunk) {
+                let score = total(score);
+                if bound.is_some_and(|bound| score <= bound) {
+                    continue;
+                }
+                let place = best.partition_point(|other| other.score >= score);
+                best.insert(place, Continuation { parent, token: token as i64, score });
+                best.truncate(count);
+                bound = (best.len() == count).then(|| best[count - 1].score);
+            }
         }
     }
     best
+}
+
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2", "aarch64+neon"))]
+fn largest_of(scores: &[f32]) -> f32 {
+    let larger = |a: f32, b: f32| if b > a { b } else { a };
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    let (whole, rest) = scores.as_chunks::<LANES>();
+    for scores in whole {
+        for (lane, &score) in lanes.iter_mut().zip(scores) {
+            *lane = larger(*lane, score);
+        }
+    }
+    lanes.iter().chain(rest).fold(f32::NEG_INFINITY, |largest, &score| larger(largest, score))
+}
+
+/// `Σ exp(scale · score - largest)`
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2", "aarch64+neon"))]
+fn sum_of_exponentials(scores: &[f32], scale: f32, largest: f32) -> f32 {
+    let mut lanes = [0f32; LANES];
+    let (whole, rest) = scores.as_chunks::<LANES>();
+    for scores in whole {
+        for (lane, &score) in lanes.iter_mut().zip(scores) {
+            *lane += exponential(score * scale - largest);
+        }
+    }
+    rest.iter().fold(lanes.iter().sum(), |sum, &score| sum + exponential(score * scale - largest))
+}
+
+/// `exp(x)` for `x` of at most 0, to the last bit or two: `2^n · exp(r)` with `|r| <= ln 2 / 2`, by Taylor's series.
+#[inline(always)]
+fn exponential(x: f32) -> f32 {
+    /// Below, `exp` leaves the normal numbers.
+    const LEAST: f32 = -87.0;
+    /// Added, it leaves no bits for fractions: the nearest integer stands in the lowest ones.
+    const INTEGERS: f32 = 12_582_912.0;
+    /// `ln 2`, of which the larger part has few enough bits to be multiplied exactly.
+    const LN_2: [f32; 2] = [0.693_359_375, -2.121_944_4e-4];
+    let x = if x < LEAST { LEAST } else { x };
+    let shifted = x * std::f32::consts::LOG2_E + INTEGERS;
+    let n = shifted - INTEGERS;
+    let r = (x - n * LN_2[0]) - n * LN_2[1];
+    let series = 1.0 + r * (1.0 + r * (1.0 / 2.0 + r * (1.0 / 6.0 + r * (1.0 / 24.0 + r * (1.0 / 120.0 + r * (1.0 / 720.0))))));
+    let power = shifted.to_bits().wrapping_sub(INTEGERS.to_bits()).wrapping_add(127) << 23;
+    series * f32::from_bits(power)
 }
 
 #[cfg(test)]
@@ -59,7 +164,8 @@ mod tests {
 
     #[test]
     fn the_first_of_equals_wins() {
-        let found = best_continuations(&[0.0, 2.0, 2.0, 3.0, 1.0, 2.0], &[0.0, -1.0], 4);
+        let rows = [(&[0.0, 2.0, 2.0][..], Normalisation::NONE, 0.0), (&[3.0, 1.0, 2.0], Normalisation::NONE, -1.0)];
+        let found = best_continuations(rows, 4);
         let found: Vec<_> = found.iter().map(|found| (found.parent, found.token, found.score)).collect();
         assert_eq!(found, [(0, 1, 2.0), (0, 2, 2.0), (1, 0, 2.0), (1, 2, 1.0)]);
         assert_eq!(largest(&[1.0, 3.0, 3.0]), (1, 0.0));
@@ -71,5 +177,34 @@ mod tests {
         let mut row = [1e4, 1e4, f32::NEG_INFINITY, 1e4, 1e4];
         log_softmax(&mut row);
         assert_eq!(row, [0.25_f32.ln(), 0.25_f32.ln(), f32::NEG_INFINITY, 0.25_f32.ln(), 0.25_f32.ln()]);
+    }
+
+    /// Against f64, over all that a row may hold.
+    #[test]
+    fn exponentials_are_right_to_two_bits() {
+        let mut worst = 0f64;
+        for step in 0..870_000 {
+            let x = -(step as f32) * 1e-4;
+            let exact = f64::from(x).exp();
+            worst = worst.max((f64::from(exponential(x)) - exact).abs() / exact);
+        }
+        assert!(worst < 2.4e-7, "{worst:e}");
+        assert!(exponential(f32::NEG_INFINITY) < 2e-38);
+    }
+
+    /// In lanes and chunks as one by one, wherever the largest stand.
+    #[test]
+    fn long_rows_are_searched_as_short_ones() {
+        let row: Vec<f32> = (0..2_000).map(|index: i32| ((index * 7_919 % 2_003) as f32).sin() * 5.0).collect();
+        let mut order: Vec<usize> = (0..row.len()).collect();
+        order.sort_by(|&a, &b| row[b].total_cmp(&row[a]).then(a.cmp(&b)));
+        let (token, margin) = largest(&row);
+        assert_eq!((token as usize, margin), (order[0], row[order[0]] - row[order[1]]));
+        let found = best_continuations([(row.as_slice(), Normalisation::NONE, 0.0)], 50);
+        assert_eq!(found.iter().map(|found| found.token as usize).collect::<Vec<_>>(), order[..50]);
+        let scaled = Normalisation::of(&row, 0.5);
+        let exact = row.iter().map(|&score| (f64::from(score) * 0.5).exp()).sum::<f64>().ln();
+        let found = best_continuations([(row.as_slice(), scaled, 0.0)], 1)[0].score;
+        assert!((f64::from(found) - (f64::from(row[order[0]]) * 0.5 - exact)).abs() < 1e-6, "{found}");
     }
 }

@@ -4,10 +4,11 @@
 //! nothing is moved; sentences that are done leave by a move of those behind them.
 
 use crate::Result;
-use crate::decoder::{Decoder, missing, padded, select};
+use crate::decoder::{Attentions, Decoder, missing, padded, select};
 use crate::error::Cause;
+use crate::logits::{LastLogits, Logits};
 use cognate_runtime::{Session, Value, Values};
-use ndarray::{Array2, Array3, ArrayD, ArrayViewMut3, Axis, s};
+use ndarray::{Array2, Array3, ArrayD, Axis, s};
 
 /// The name of the input that says which beam of a sentence holds each place.
 const BEAMS: &str = "cache_beams";
@@ -29,7 +30,8 @@ pub struct SharedCacheDecoder {
     holders: Array3<i64>,
     past: usize,
     /// Those of the last step.
-    logits: Value,
+    logits: LastLogits,
+    attentions: Attentions,
 }
 
 impl SharedCacheDecoder {
@@ -55,8 +57,8 @@ impl SharedCacheDecoder {
                 return Err(layout("encoder", format!("an output {input}, which the decoder reads"), encoder.outputs()).into());
             }
         }
-        let (holders, logits) = (Array3::default((0, 0, 0)), Value::F32(ArrayD::default(vec![0])));
-        Ok(Self { encoder, decoder, pad_token, caches, state: Values::new(), holders, past: 0, logits })
+        let (holders, logits, attentions) = (Array3::default((0, 0, 0)), LastLogits::default(), Attentions::default());
+        Ok(Self { encoder, decoder, pad_token, caches, state: Values::new(), holders, past: 0, logits, attentions })
     }
 
     /// Makes room for one more place.
@@ -109,7 +111,7 @@ impl Decoder for SharedCacheDecoder {
         Ok(())
     }
 
-    fn advance(&mut self, parents: Option<&Array2<usize>>, tokens: &Array2<i64>) -> Result<ArrayViewMut3<'_, f32>> {
+    fn advance(&mut self, parents: Option<&Array2<usize>>, tokens: &Array2<i64>) -> Result<Logits<'_>> {
         self.reserve()?;
         if let Some(parents) = parents {
             for (mut sentence, parents) in self.holders.outer_iter_mut().zip(parents.outer_iter()) {
@@ -127,24 +129,14 @@ impl Decoder for SharedCacheDecoder {
             *holder = beam as i64;
         }
         self.past += 1;
-        self.logits = outputs.remove("logits").ok_or_else(|| missing("decoder", "logits"))?;
-        if self.logits.as_f32_mut().is_none() {
-            self.logits = Value::F32(self.logits.to_f32()?);
-        }
-        let (shape, (batch, beams)) = (self.logits.shape().to_vec(), tokens.dim());
-        let scores = self.logits.as_f32_mut().and_then(|logits| {
-            let vocab = *logits.shape().last()?;
-            logits.into_shape_with_order((batch, beams, vocab)).ok()
-        });
-        let wrong =
-            || Cause::Layout { graph: "decoder", expected: format!("logits of {batch} x {beams} rows"), found: format!("{shape:?}") };
-        let mut scores = scores.ok_or_else(wrong)?;
-        if let Some(scale) = outputs.remove(SCALE) {
-            let scale = scale.to_f32()?;
-            let rows = scores.rows_mut().into_iter().zip(scale.iter());
-            rows.for_each(|(mut row, &scale)| row.mapv_inplace(|score| score * scale));
-        }
-        Ok(scores)
+        let logits = outputs.remove("logits").ok_or_else(|| missing("decoder", "logits"))?;
+        let scales = outputs.remove(SCALE);
+        self.attentions = Attentions { outputs, rows: tokens.dim() };
+        self.logits.put(logits, scales, tokens.dim())
+    }
+
+    fn cross_attention(&mut self, layer_index: usize) -> Result<Array3<f32>> {
+        self.attentions.layer(layer_index, self.decoder.outputs())
     }
 
     fn retain(&mut self, sentences: &[usize]) -> Result<()> {

@@ -1,0 +1,83 @@
+//! The logits of a step, where the decoder has them.
+
+use crate::Result;
+use crate::error::Cause;
+use crate::scores::Row;
+use cognate_runtime::Value;
+use ndarray::ArrayViewMut3;
+
+/// The logits `[batch, beams, vocab]` of the next tokens, in row-major order. The caller may overwrite them; they are good until the
+/// decoder's next call.
+#[derive(Debug)]
+pub struct Logits<'d> {
+    scores: ArrayViewMut3<'d, f32>,
+    /// By row, what its scores are to be multiplied by; none for 1.
+    scales: Option<&'d [f32]>,
+}
+
+impl<'d> Logits<'d> {
+    /// Logits as they are.
+    ///
+    /// # Panics
+    /// If they are not in row-major order.
+    pub fn new(scores: ArrayViewMut3<'d, f32>) -> Self {
+        assert!(scores.is_standard_layout(), "logits are in row-major order");
+        Self { scores, scales: None }
+    }
+
+    /// Logits that are yet to be multiplied, row by row, by positive `scales`: `[batch · beams]`.
+    ///
+    /// # Panics
+    /// If they are not in row-major order, or not as many rows.
+    pub fn with_scales(scores: ArrayViewMut3<'d, f32>, scales: &'d [f32]) -> Self {
+        let (batch, beams, _) = scores.dim();
+        assert_eq!(scales.len(), batch * beams, "a scale for each row");
+        Self { scales: Some(scales), ..Self::new(scores) }
+    }
+
+    /// The logits of all rows.
+    pub fn into_scores(self) -> ArrayViewMut3<'d, f32> {
+        let mut scores = self.scores;
+        for (mut row, &scale) in scores.rows_mut().into_iter().zip(self.scales.unwrap_or_default()) {
+            row.mapv_inplace(|score| score * scale);
+        }
+        scores
+    }
+
+    /// The rows of a sentence of the batch, one for each beam.
+    pub(crate) fn rows(&mut self, sentence: usize) -> impl Iterator<Item = Row<'_>> {
+        let (_, beams, vocab) = self.scores.dim();
+        let scores = self.scores.as_slice_mut().expect("in row-major order");
+        let scales = self.scales.map(|scales| &scales[sentence * beams..][..beams]);
+        let rows = scores[sentence * beams * vocab..][..beams * vocab].chunks_exact_mut(vocab.max(1));
+        rows.enumerate().map(move |(beam, scores)| Row { scores, scale: scales.map_or(1.0, |scales| scales[beam]) })
+    }
+}
+
+/// The logits of the last step, kept as the engine gave them.
+#[derive(Default)]
+pub(crate) struct LastLogits {
+    value: Option<Value>,
+    scales: Option<Vec<f32>>,
+}
+
+impl LastLogits {
+    /// Keeps the logits of one new token of each hypothesis, whatever axes they have, and `scales` of their rows, and lends them.
+    pub(crate) fn put(&mut self, logits: Value, scales: Option<Value>, (batch, beams): (usize, usize)) -> Result<Logits<'_>> {
+        let shape = logits.shape().to_vec();
+        let wrong = |found| Cause::Layout { graph: "decoder", expected: format!("logits of {batch} x {beams} new tokens"), found };
+        self.scales = scales.map(|scales| Ok::<_, crate::Error>(scales.to_f32()?.iter().copied().collect())).transpose()?;
+        let value = self.value.insert(logits);
+        if value.as_f32_mut().is_none_or(|logits| !logits.is_standard_layout()) {
+            *value = Value::F32(value.to_f32()?.as_standard_layout().into_owned());
+        }
+        let vocab = shape.last().copied().unwrap_or(0);
+        let scores = value.as_f32_mut().and_then(|scores| scores.into_shape_with_order((batch, beams, vocab)).ok());
+        let scores = scores.ok_or_else(|| wrong(format!("logits {shape:?}")))?;
+        match self.scales.as_deref() {
+            None => Ok(Logits::new(scores)),
+            Some(scales) if scales.len() == batch * beams => Ok(Logits::with_scales(scores, scales)),
+            Some(scales) => Err(wrong(format!("{} scales", scales.len())).into()),
+        }
+    }
+}

@@ -97,6 +97,27 @@ pub fn generate(decoder: &mut dyn Decoder, sources: &[Vec<i64>], settings: &Sett
 ///
 /// # Errors
 /// If settings contradict each other, a source is empty, a prefix leaves no room, or the engine fails.
+///
+/// ```
+/// use cognate_generate::{Batch, SessionDecoder, Settings, decode};
+/// use cognate_model::{Attentions, Model, Preset};
+/// use cognate_runtime::{Options, Reference, Runtime, Source};
+/// use std::ops::ControlFlow;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let model = Model::preset(Preset::Tiny, 1)?;
+/// let mut settings = Settings::from_json("{}", None, model.config())?;
+/// (settings.num_beams, settings.num_return_sequences, settings.max_new_tokens) = (4, 2, 5);
+/// let load = |program| Reference::F64.load(&Source::Graph(program), &Options::default());
+/// let mut decoder = SessionDecoder::new(load(model.encode()?)?, load(model.step(Attentions::Omit)?)?, settings.pad_token)?;
+///
+/// let sources = [vec![8, 20, 0], vec![5, 0]];
+/// let found = decode(&mut decoder, &Batch::new(&sources), &settings, &mut |_event| ControlFlow::Continue(()))?;
+/// assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
+/// assert!(found[0][0].score >= found[0][1].score);
+/// # Ok(())
+/// # }
+/// ```
 pub fn decode(
     decoder: &mut dyn Decoder,
     batch: &Batch<'_>,

@@ -50,6 +50,21 @@ fn prefixes_and_alignments_are_those_of_transformers() {
 }
 
 #[test]
+fn an_export_aligns_if_it_gives_its_attentions() {
+    let folder = tempfile::tempdir().unwrap();
+    let exported = |name: &str, args: &[&str]| {
+        let out = folder.path().join(name).to_str().unwrap().to_owned();
+        run(&[&["export", "testdata/multi30k-en-de", &out, "--no-verify"], args].concat()).ok();
+        out
+    };
+    let (with, without) = (exported("with", &["--attentions"]), exported("without", &[]));
+    let align = |model: &str| run(&["translate", "--engine", "tract", "--alignments", "--model", model, SENTENCES[1]]);
+    assert_snapshot!(align(&with).ok(), @"Zwei Hunde spielen im Schnee.	1-0 1-1 3-2 4-3 6-4 3-5");
+    let refused = align(&without).failed(1);
+    assert_snapshot!(refused.lines().last().unwrap(), @"cognate: error: decoder: expected an output cross_attentions.2, found none; export with --attentions");
+}
+
+#[test]
 fn draws_depend_on_the_seed_and_the_line_alone() {
     let draw = |args: &[&str], text: &str| {
         run_with(&[&["translate", "--engine", "tract", "--sample", "--temperature", "1.3", "--top-k", "0"], args].concat(), text).ok()

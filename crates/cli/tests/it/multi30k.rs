@@ -1,4 +1,4 @@
-//! Every sentence of test_2016_flickr, greedily, against transformers' translations (`testdata/multi30k-en-de/reference`).
+//! Every sentence of test_2016_flickr, greedily and with 5 beams, against transformers' translations (`testdata/multi30k-en-de/reference`).
 //!
 //! The text is not part of the repository; without it these tests say so and pass.
 
@@ -48,6 +48,48 @@ fn check(engine: Engine) {
     let references = read_lines(data.join("test_2016_flickr.de")).unwrap();
     let bleu = corpus_bleu(&translations, &references).unwrap();
     assert_eq!(format!("{:.2}", bleu.score), "36.24", "{bleu}");
+}
+
+#[test]
+fn tract_finds_the_reference_beams() {
+    // All of them take it three minutes in a test build.
+    check_beams(Engine::Tract, 200);
+}
+
+#[test]
+fn onnx_runtime_finds_the_reference_beams() {
+    match Engine::Ort.open(Device::Cpu) {
+        Ok(_) => check_beams(Engine::Ort, 1000),
+        Err(error) => eprintln!("skipped: {error}"),
+    }
+}
+
+/// With 5 beams, the first `count` sentences and their scores, which tell ties apart.
+fn check_beams(engine: Engine, count: usize) {
+    let Some(data) = shared_multi30k() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("source");
+    let sentences = read_lines(data.join("test_2016_flickr.en")).unwrap();
+    std::fs::write(&source, sentences[..count].join("\n")).unwrap();
+    let out = run(&["translate", "--engine", &engine.to_string(), "--beams", "5", "--scores", "--input", source.to_str().unwrap()]).ok();
+    let found: Vec<(&str, f32)> =
+        out.lines().map(|line| line.rsplit_once('\t').unwrap()).map(|(text, score)| (text, score.parse().unwrap())).collect();
+    let reference = |name: &str| read_lines(bundled_checkpoint().join("reference").join(name)).unwrap();
+    let (texts, scores) = (reference("test_2016_flickr.beam5.de"), reference("test_2016_flickr.beam5.scores.txt"));
+    assert_eq!((found.len(), texts.len(), scores.len()), (count, 1000, 1000));
+    let (mut wrong, mut largest) = (Vec::new(), 0.0_f32);
+    for (index, ((found, score), (text, expected))) in found.into_iter().zip(texts.iter().zip(scores)).enumerate() {
+        let difference = (score - expected.parse::<f32>().unwrap()).abs();
+        largest = largest.max(difference);
+        if found != text {
+            eprintln!("{engine}: line {}: {found}, expected {text}, scores differ by {difference:e}", index + 1);
+        }
+        if difference > TIE {
+            wrong.push(format!("line {}: {found} {score}, expected {text} {expected}", index + 1));
+        }
+    }
+    eprintln!("{engine}: scores differ by at most {largest:e}");
+    assert!(wrong.is_empty(), "{engine}: {} lines differ\n{}", wrong.len(), wrong.join("\n"));
 }
 
 /// The smallest distance between the two best next words, in f64, of each sentence.

@@ -5,6 +5,7 @@ use anyhow::{Context, Result, bail};
 use cognate_export::{Additions, Export, Folder, LooseAxis, Metadata, Target};
 use cognate_graph::Program;
 use cognate_model::{Attentions, Config, Layout, Model};
+use cognate_passes::fuse::fuse;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
@@ -73,8 +74,17 @@ const DIVIDED: [&str; 2] = ["decoder_model.onnx", "decoder_with_past_model.onnx"
 
 /// Writes the graphs of `model` and their weights; `name` says in the files where they come from.
 pub(crate) fn write_graphs(model: &Model, layout: Layout, attentions: Attentions, name: &str, folder: &mut Folder) -> Result<()> {
-    let [encoder, decoder] = model.graphs(layout, attentions)?;
+    let [encoder, decoder] = programs(model, layout, attentions)?;
     write_programs([&encoder, &decoder], layout, model.config(), name, folder)
+}
+
+/// The graphs of a layout in f32; for ONNX Runtime alone, with layers joined.
+pub(crate) fn programs(model: &Model, layout: Layout, attentions: Attentions) -> Result<[Program; 2]> {
+    let graphs = model.graphs(layout, attentions)?;
+    Ok(match layout {
+        Layout::Cognate | Layout::HuggingFace => graphs,
+        Layout::SharedCache => [fuse(&graphs[0])?, fuse(&graphs[1])?],
+    })
 }
 
 /// Writes the graphs of a layout, as a model or a pass has made them, and their weights.

@@ -113,7 +113,7 @@ impl Scorer {
         languages::untold(folder, &config_json, &tokenizer, &options.languages, &settings)?;
         languages::decode_into(tokenizer.target_language(), &mut settings);
         let runtime = options.engine.open(options.device)?;
-        let found = Graphs::find(source, options.engine, runtime.name(), options.unused, Attentions::Omit)?;
+        let found = Graphs::find(source, options.engine, (&*runtime, options.device), options.unused, Attentions::Omit)?;
         let load = Load { device: options.device, threads: options.threads, ..Load::default() };
         let sessions = found.graphs.iter().map(|graph| runtime.load(graph, &load)).collect::<Result<Vec<_>, _>>()?;
         let decoder = decoder_of(found.layout, sessions, &config, settings.pad_token)?;

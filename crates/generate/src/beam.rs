@@ -6,7 +6,7 @@
 
 use crate::batch::{Batch, Event, Prompt};
 use crate::constraints::Context;
-use crate::scores::{Continuation, Normalisation, Row, best_continuations, log_softmax};
+use crate::scores::{Candidates, Continuation, Row, best_continuations, log_softmax};
 use crate::{Decoder, EarlyStopping, Hypothesis, Result, Settings, alignment};
 use ndarray::{Array2, ArrayView2};
 use std::ops::ControlFlow;
@@ -98,14 +98,14 @@ impl<'a> Sentence<'a> {
             let context = Context { prompt: &self.prompt, tokens: &running.tokens };
             if settings.only_forbids(&context) {
                 // Log-probabilities are compared, but need not be written.
-                let normalisation = Normalisation::of(row.scores, row.scale);
-                settings.constrain(&context, row.scores);
-                return (&*row.scores, normalisation, running.log_probability);
+                let mut candidates = Candidates::of_logits(row, running.log_probability);
+                settings.constrain(&context, candidates.scores());
+                return candidates;
             }
             let scores = row.into_logits();
             log_softmax(scores);
             settings.constrain_fully(&context, scores);
-            (&*scores, Normalisation::NONE, running.log_probability)
+            Candidates::of_log_probabilities(scores, running.log_probability)
         });
         best_continuations(rows, (1 + settings.eos_tokens.len()).max(2) * settings.num_beams)
     }

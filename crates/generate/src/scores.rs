@@ -4,10 +4,10 @@
 
 use multiversion::multiversion;
 
-/// Numbers that are treated together.
-const LANES: usize = 16;
+/// Numbers that are treated together: a few vectors, so that one need not wait for the other.
+const LANES: usize = 64;
 /// Scores that are passed over together if the largest of them is not large enough; few enough for a sum of probabilities in f32.
-const CHUNK: usize = 512;
+const CHUNK: usize = 2048;
 
 /// The scores of the next token of one hypothesis: `scale · scores` are its logits.
 #[derive(Debug)]
@@ -37,11 +37,11 @@ pub(crate) struct Normalisation {
 
 impl Normalisation {
     /// For scores that are log-probabilities already.
-    pub(crate) const NONE: Self = Self { scale: 1.0, largest: 0.0, log_sum: 0.0 };
+    const NONE: Self = Self { scale: 1.0, largest: 0.0, log_sum: 0.0 };
 
-    /// That of a softmax over the row.
-    pub(crate) fn of(scores: &[f32], scale: f32) -> Self {
-        let largest = largest_of(scores) * scale;
+    /// That of a softmax over the row, whose largest scores by chunks are `maxima`.
+    fn of(scores: &[f32], scale: f32, maxima: &[f32]) -> Self {
+        let largest = largest_of(maxima) * scale;
         // A sum of as many terms as a vocabulary has would round in f32.
         let sum: f64 = scores.chunks(CHUNK).map(|chunk| f64::from(sum_of_exponentials(chunk, scale, largest))).sum();
         Self { scale, largest, log_sum: sum.ln() as f32 }
@@ -50,6 +50,40 @@ impl Normalisation {
     fn apply(self, score: f32) -> f32 {
         (score * self.scale - self.largest) - self.log_sum
     }
+}
+
+/// What a hypothesis may go on with.
+#[derive(Debug)]
+pub(crate) struct Candidates<'l> {
+    scores: &'l mut [f32],
+    normalisation: Normalisation,
+    /// By chunk, at least the largest score.
+    maxima: Vec<f32>,
+    /// The score of the hypothesis.
+    so_far: f32,
+}
+
+impl<'l> Candidates<'l> {
+    /// By scores that are log-probabilities.
+    pub(crate) fn of_log_probabilities(scores: &'l mut [f32], so_far: f32) -> Self {
+        Self { maxima: maxima(scores), normalisation: Normalisation::NONE, scores, so_far }
+    }
+
+    /// By log-probabilities that are computed where they are compared.
+    pub(crate) fn of_logits(row: Row<'l>, so_far: f32) -> Self {
+        let maxima = maxima(row.scores);
+        Self { normalisation: Normalisation::of(row.scores, row.scale, &maxima), maxima, scores: row.scores, so_far }
+    }
+
+    /// The scores, of which some may be made smaller.
+    pub(crate) fn scores(&mut self) -> &mut [f32] {
+        self.scores
+    }
+}
+
+/// The largest score of each chunk.
+fn maxima(scores: &[f32]) -> Vec<f32> {
+    scores.chunks(CHUNK).map(largest_of).collect()
 }
 
 /// A hypothesis with one more token.
@@ -64,7 +98,7 @@ pub(crate) struct Continuation {
 
 /// `x - log Σ exp(x)`, in place.
 pub(crate) fn log_softmax(row: &mut [f32]) {
-    let normalisation = Normalisation::of(row, 1.0);
+    let normalisation = Normalisation::of(row, 1.0, &maxima(row));
     row.iter_mut().for_each(|score| *score = normalisation.apply(*score));
 }
 
@@ -86,17 +120,16 @@ pub(crate) fn largest(row: &[f32]) -> (i64, f32) {
     (best as i64, first - second)
 }
 
-/// The `count` best continuations of all rows, best first; of equals the one of the earlier row and the smaller token. For each row
-/// its scores, what makes log-probabilities of them, and the score of what it continues.
-pub(crate) fn best_continuations<'r>(rows: impl IntoIterator<Item = (&'r [f32], Normalisation, f32)>, count: usize) -> Vec<Continuation> {
+/// The `count` best continuations of all hypotheses, best first; of equals the one of the earlier hypothesis and the smaller token.
+pub(crate) fn best_continuations<'r>(rows: impl IntoIterator<Item = Candidates<'r>>, count: usize) -> Vec<Continuation> {
     let mut best: Vec<Continuation> = Vec::with_capacity(count + 1);
     // What a score must exceed to be among the best.
     let mut bound = None;
-    for (parent, (row, normalisation, so_far)) in rows.into_iter().enumerate() {
-        let total = |score: f32| so_far + normalisation.apply(score);
-        for (number, chunk) in row.chunks(CHUNK).enumerate() {
+    for (parent, candidates) in rows.into_iter().enumerate() {
+        let total = |score: f32| candidates.so_far + candidates.normalisation.apply(score);
+        for (number, (chunk, &largest)) in candidates.scores.chunks(CHUNK).zip(&candidates.maxima).enumerate() {
             // Rounding keeps the order, so none of them is larger.
-            if bound.is_some_and(|bound| total(largest_of(chunk)) <= bound) {
+            if bound.is_some_and(|bound| total(largest) <= bound) {
                 continue;
             }
             for (token, &score) in (number * CHUNK..).zip(chunk) {
@@ -114,30 +147,43 @@ pub(crate) fn best_continuations<'r>(rows: impl IntoIterator<Item = (&'r [f32], 
     best
 }
 
+#[allow(clippy::needless_range_loop, reason = "iterators over two sides are not always inlined into functions of other instruction sets")]
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2", "aarch64+neon"))]
 fn largest_of(scores: &[f32]) -> f32 {
     let larger = |a: f32, b: f32| if b > a { b } else { a };
     let mut lanes = [f32::NEG_INFINITY; LANES];
     let (whole, rest) = scores.as_chunks::<LANES>();
     for scores in whole {
-        for (lane, &score) in lanes.iter_mut().zip(scores) {
-            *lane = larger(*lane, score);
+        for lane in 0..LANES {
+            lanes[lane] = larger(lanes[lane], scores[lane]);
         }
     }
-    lanes.iter().chain(rest).fold(f32::NEG_INFINITY, |largest, &score| larger(largest, score))
+    let mut largest = f32::NEG_INFINITY;
+    for &score in lanes.iter().chain(rest) {
+        largest = larger(largest, score);
+    }
+    largest
 }
 
 /// `Σ exp(scale · score - largest)`
+#[allow(clippy::needless_range_loop, reason = "as above")]
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2", "aarch64+neon"))]
 fn sum_of_exponentials(scores: &[f32], scale: f32, largest: f32) -> f32 {
     let mut lanes = [0f32; LANES];
     let (whole, rest) = scores.as_chunks::<LANES>();
     for scores in whole {
-        for (lane, &score) in lanes.iter_mut().zip(scores) {
-            *lane += exponential(score * scale - largest);
+        for lane in 0..LANES {
+            lanes[lane] += exponential(scores[lane] * scale - largest);
         }
     }
-    rest.iter().fold(lanes.iter().sum(), |sum, &score| sum + exponential(score * scale - largest))
+    let mut sum = 0.0;
+    for lane in lanes {
+        sum += lane;
+    }
+    for &score in rest {
+        sum += exponential(score * scale - largest);
+    }
+    sum
 }
 
 /// `exp(x)` for `x` of at most 0, to the last bit or two: `2^n · exp(r)` with `|r| <= ln 2 / 2`, by Taylor's series.
@@ -148,7 +194,7 @@ fn exponential(x: f32) -> f32 {
     /// Added, it leaves no bits for fractions: the nearest integer stands in the lowest ones.
     const INTEGERS: f32 = 12_582_912.0;
     /// `ln 2`, of which the larger part has few enough bits to be multiplied exactly.
-    const LN_2: [f32; 2] = [0.693_359_375, -2.121_944_4e-4];
+    const LN_2: [f32; 2] = [355.0 / 512.0, -2.121_944_4e-4];
     let x = if x < LEAST { LEAST } else { x };
     let shifted = x * std::f32::consts::LOG2_E + INTEGERS;
     let n = shifted - INTEGERS;
@@ -164,7 +210,8 @@ mod tests {
 
     #[test]
     fn the_first_of_equals_wins() {
-        let rows = [(&[0.0, 2.0, 2.0][..], Normalisation::NONE, 0.0), (&[3.0, 1.0, 2.0], Normalisation::NONE, -1.0)];
+        let (mut first, mut second) = ([0.0, 2.0, 2.0], [3.0, 1.0, 2.0]);
+        let rows = [Candidates::of_log_probabilities(&mut first, 0.0), Candidates::of_log_probabilities(&mut second, -1.0)];
         let found = best_continuations(rows, 4);
         let found: Vec<_> = found.iter().map(|found| (found.parent, found.token, found.score)).collect();
         assert_eq!(found, [(0, 1, 2.0), (0, 2, 2.0), (1, 0, 2.0), (1, 2, 1.0)]);
@@ -200,11 +247,11 @@ mod tests {
         order.sort_by(|&a, &b| row[b].total_cmp(&row[a]).then(a.cmp(&b)));
         let (token, margin) = largest(&row);
         assert_eq!((token as usize, margin), (order[0], row[order[0]] - row[order[1]]));
-        let found = best_continuations([(row.as_slice(), Normalisation::NONE, 0.0)], 50);
+        let mut copy = row.clone();
+        let found = best_continuations([Candidates::of_log_probabilities(&mut copy, 0.0)], 50);
         assert_eq!(found.iter().map(|found| found.token as usize).collect::<Vec<_>>(), order[..50]);
-        let scaled = Normalisation::of(&row, 0.5);
         let exact = row.iter().map(|&score| (f64::from(score) * 0.5).exp()).sum::<f64>().ln();
-        let found = best_continuations([(row.as_slice(), scaled, 0.0)], 1)[0].score;
+        let found = best_continuations([Candidates::of_logits(Row { scores: &mut copy, scale: 0.5 }, 0.0)], 1)[0].score;
         assert!((f64::from(found) - (f64::from(row[order[0]]) * 0.5 - exact)).abs() < 1e-6, "{found}");
     }
 }

@@ -73,7 +73,7 @@ pub(super) struct Graphs {
 pub(super) fn graphs(options: &Options, source: &ModelSource, model: &Model, layout: Layout, attentions: Attentions) -> Result<Graphs> {
     match options.precision {
         Precision::F32 => {
-            let [encoder, decoder] = in_single(model, layout, attentions)?;
+            let [encoder, decoder] = crate::layout::programs(model, layout, attentions)?;
             Ok(Graphs { encoder, decoder, kept_in_f32: Vec::new() })
         }
         Precision::F16 if layout == Layout::SharedCache => {
@@ -83,15 +83,6 @@ pub(super) fn graphs(options: &Options, source: &ModelSource, model: &Model, lay
         Precision::Int8 => in_8_bits(model, layout, attentions, Steps::Row),
         Precision::Int8Tensor => in_8_bits(model, layout, attentions, Steps::Tensor),
     }
-}
-
-/// The graphs in f32; for ONNX Runtime alone, with layers joined.
-fn in_single(model: &Model, layout: Layout, attentions: Attentions) -> Result<[Program; 2]> {
-    let graphs = model.graphs(layout, attentions)?;
-    Ok(match layout {
-        Layout::Cognate | Layout::HuggingFace => graphs,
-        Layout::SharedCache => [fuse(&graphs[0])?, fuse(&graphs[1])?],
-    })
 }
 
 fn in_8_bits(model: &Model, layout: Layout, attentions: Attentions, steps: Steps) -> Result<Graphs> {

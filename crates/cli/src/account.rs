@@ -1,6 +1,7 @@
 //! `cognate.json`: what an exported folder is, where it comes from, and what its verification found.
 
 use crate::layout;
+use crate::quality::Quality;
 use crate::show::without_layer;
 use anyhow::{Context, Result, bail};
 use cognate_model::Layout;
@@ -38,6 +39,9 @@ pub(crate) struct Account {
     pub(crate) opset: i64,
     pub(crate) graphs: Vec<GraphAccount>,
     pub(crate) verification: Option<Report>,
+    /// What an export of less precision loses, if it was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) quality: Option<Quality>,
 }
 
 /// Where the weights come from.
@@ -190,6 +194,7 @@ impl Account {
             opset: cognate_export::OPSET,
             graphs,
             verification: None,
+            quality: None,
         }
     }
 

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::num::NonZeroUsize;
 
 /// How to decode.
-#[derive(clap::Args, Clone, Debug)]
+#[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Decoding, in place of what the model's generation_config.json says")]
 pub(crate) struct Decoding {
     /// Write the N best translations of each sentence, a line each, after the sentence's number and a tab

@@ -11,6 +11,7 @@ mod export;
 mod languages;
 mod layout;
 mod messages;
+mod quality;
 mod score;
 mod show;
 mod source;

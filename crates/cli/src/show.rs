@@ -162,6 +162,9 @@ fn exported(folder: &Path, out: &mut dyn Write) -> Result<()> {
                     }
                 }
             }
+            if let Some(quality) = account.quality {
+                writeln!(out, "  quality      {}", quality.to_string().trim_end().replace('\n', "\n    "))?;
+            }
         }
     }
     for (file, listing) in listings {

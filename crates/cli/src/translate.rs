@@ -8,7 +8,7 @@ pub(crate) mod batches;
 mod input;
 mod output;
 mod pipeline;
-mod progress;
+pub(crate) mod progress;
 mod reading;
 pub(crate) mod translator;
 mod warnings;

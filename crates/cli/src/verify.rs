@@ -35,7 +35,7 @@ pub(crate) struct Options {
 }
 
 /// What is translated in a verification, where the folder has a tokenizer.
-const SENTENCES: [&str; 4] = [
+pub(crate) const SENTENCES: [&str; 4] = [
     "A man is riding a bicycle.",
     "Two dogs are playing in the snow.",
     "A group of people are standing in front of a large building while a woman takes a picture of them.",

@@ -6,15 +6,17 @@ use crate::{layout, tokenizer_files};
 use anyhow::{Context, Result, bail};
 use cognate_export::Folder;
 use cognate_model::Model;
-use cognate_text::TargetLanguage;
+use cognate_text::{TargetLanguage, Tokenizer};
 use serde_json::{Map, Value};
 use std::path::Path;
 
 const CONFIG: &str = "tokenizer_config.json";
 
-/// The languages of an export.
+/// The tokenizer of an export and its languages.
 #[derive(Debug, Default)]
 pub(super) struct Chosen {
+    /// With these languages, if the checkpoint has one.
+    pub(super) tokenizer: Option<Tokenizer>,
     /// `src_lang`, as transformers spells it.
     source: Option<String>,
     target: Option<(String, TargetLanguage)>,
@@ -46,7 +48,7 @@ pub(super) fn check(source: &ModelSource, model: &Model, languages: &Languages) 
         (Some(code), Some(target)) => Some((spelt(code), target)),
         (Some(code), None) => bail!("--target-language: this model reads {code} in every sentence; give it to `cognate translate`"),
     };
-    Ok(Chosen { source: languages.source().map(spelt), target })
+    Ok(Chosen { source: languages.source().map(spelt), target, tokenizer: Some(tokenizer) })
 }
 
 impl Chosen {

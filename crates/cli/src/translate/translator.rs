@@ -13,6 +13,7 @@ use cognate_generate::{Batch, Decoder, Hypothesis, Settings, decode, decoder as 
 use cognate_model::{Attentions, Config, Layout};
 use cognate_runtime::{Device, Engine, Loaded, Options as Load, Runtime, Session, Source};
 use cognate_text::Tokenizer;
+use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{MAIN_SEPARATOR, Path, PathBuf};
 use std::sync::Arc;
@@ -67,10 +68,7 @@ impl Translator {
         let source = &if options.engine == Engine::Reference { source.clone().into_checkpoint() } else { source.clone() };
         let folder = folder(source)?;
         Account::check(folder)?;
-        let config_json = layout::read(&folder.join(layout::CONFIG))?;
-        let config = Config::from_json(&config_json).map_err(within(folder))?;
-        let generation = layout::read_if_there(&folder.join(layout::GENERATION))?;
-        let settings = Settings::from_json(&config_json, generation.as_deref(), &config).map_err(within(folder))?;
+        let (config_json, config, settings) = configuration(folder)?;
         let mut settings = adjusted(settings, options, &config)?;
         let tokenizer = options.languages.choose(tokenizer_files::open(folder, &config)?, &config)?;
         let untold = languages::untold(folder, &config_json, &tokenizer, &options.languages, &settings)?;
@@ -92,6 +90,23 @@ impl Translator {
         let exported = exported.filter(|_| cfg!(not(unix)));
         let decoding = options.decoding.clone();
         Ok(Self { tokenizer, around, untold, graphs, layout, engine, settings, decoding, prefix, config, _exported: exported })
+    }
+
+    /// Loads an export of this program, to be compared with another one: each worker has one thread where there are several, and
+    /// its files say how it translates, but for drawing, which compares nothing.
+    pub(crate) fn of_export(folder: &Path, layout: Layout, runtime: &dyn Runtime, workers: NonZeroUsize) -> Result<Self> {
+        let (_, config, mut settings) = configuration(folder)?;
+        (settings.sampling, settings.num_return_sequences) = (None, 1);
+        let tokenizer = tokenizer_files::open(folder, &config)?;
+        languages::decode_into(tokenizer.target_language(), &mut settings);
+        let around = tokenizer.encode("").unwrap_or_default();
+        let one = NonZeroUsize::MIN;
+        let load = Load { threads: (workers > one).then_some(one), workers: Some(workers), ..Load::default() };
+        let graphs = layout.files().map(|file| runtime.read(&Source::Onnx(folder.join(file)), &load));
+        let graphs = graphs.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let engine = decoder_of(layout, sessions(&graphs), &config, settings.pad_token)?.engine().into();
+        let (untold, decoding, prefix) = (Untold::Nowhere, Decoding::default(), Vec::new());
+        Ok(Self { tokenizer, around, untold, graphs, layout, engine, settings, decoding, prefix, config, _exported: None })
     }
 
     /// What executes.
@@ -161,16 +176,29 @@ impl Translator {
         found.into_iter().zip(numbers).map(|(hypotheses, &number)| self.translation(number, &hypotheses)).collect()
     }
 
+    /// The text of a translation, on one line.
+    pub(crate) fn text(&self, hypothesis: &Hypothesis) -> Result<String> {
+        Ok(on_one_line(self.tokenizer.decode(&hypothesis.tokens)?))
+    }
+
     fn translation(&self, number: u64, hypotheses: &[Hypothesis]) -> Result<Translation> {
         let mut lines = Vec::with_capacity(hypotheses.len());
         for hypothesis in hypotheses {
-            let text = on_one_line(self.tokenizer.decode(&hypothesis.tokens)?);
-            lines.push(self.decoding.line(number, text, hypothesis));
+            lines.push(self.decoding.line(number, self.text(hypothesis)?, hypothesis));
         }
         let n_tokens = hypotheses.iter().map(|hypothesis| hypothesis.tokens.len() + usize::from(hypothesis.complete)).sum();
         let complete = hypotheses.first().is_none_or(|best| best.complete);
         Ok(Translation { text: lines.join("\n"), n_tokens, complete })
     }
+}
+
+/// What the small files in `folder` say: the text of `config.json`, what it means, and how to decode.
+fn configuration(folder: &Path) -> Result<(String, Config, Settings)> {
+    let config_json = layout::read(&folder.join(layout::CONFIG))?;
+    let config = Config::from_json(&config_json).map_err(within(folder))?;
+    let generation = layout::read_if_there(&folder.join(layout::GENERATION))?;
+    let settings = Settings::from_json(&config_json, generation.as_deref(), &config).map_err(within(folder))?;
+    Ok((config_json, config, settings))
 }
 
 /// A session of each file; none has weights of its own.

@@ -99,7 +99,7 @@ impl<'a> Gate<'a> {
 
     /// Compares the export in `destination` with f32, prints what is found, and stores it in `cognate.json`.
     pub(super) fn pass(self, destination: &Path, out: &mut dyn Write) -> Result<()> {
-        let quality = self.measure(destination)?;
+        let Some(quality) = self.measure(destination)? else { return Ok(()) };
         write!(out, "{quality}")?;
         out.flush()?;
         if let Some(mut account) = Account::read(destination)? {
@@ -109,8 +109,9 @@ impl<'a> Gate<'a> {
         if let Some(bleu) = quality.bleu.filter(BleuAccount::is_low) {
             let (precision, loss) = (self.options.precision, bleu.loss());
             let advice = match precision {
-                Precision::Int8Tensor => "--precision int8 loses less",
-                Precision::Int8 | Precision::F16 | Precision::F32 => "f32 loses nothing",
+                Precision::Int8Tensor => "--precision int8 usually loses less",
+                Precision::Int8 => "--precision f16, for the portable target, usually loses less",
+                Precision::F16 | Precision::F32 => "f32 loses nothing",
             };
             let name = precision.name();
             messages::warning(format_args!("{name} loses {loss:.2} BLEU on {}, more than {BLEU_LOSS}; {advice}", bleu.source));
@@ -118,7 +119,8 @@ impl<'a> Gate<'a> {
         Ok(())
     }
 
-    fn measure(&self, destination: &Path) -> Result<Quality> {
+    /// What the export in `destination` loses; `None` if the model can read none of this program's sentences.
+    fn measure(&self, destination: &Path) -> Result<Option<Quality>> {
         let runtime = engine(self.layout).open(Device::Cpu)?;
         let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         let workers = if matches!(self.text, Text::Own) { NonZeroUsize::MIN } else { cores };
@@ -131,6 +133,9 @@ impl<'a> Gate<'a> {
         // As in translating: what is mapped stays where a file may be removed, and nothing is left behind by an interruption.
         let _there = (!cfg!(unix)).then_some(temporary);
         let lines = self.lines(&single)?;
+        if lines.n_lines == 0 {
+            return Ok(None);
+        }
         let work = Work::new(&lines, single.settings().num_beams, workers.get());
         let expected = work.run(&single, "f32", |decoder, chosen| {
             let sources = lines.sources(chosen);
@@ -170,7 +175,7 @@ impl<'a> Gate<'a> {
             beams => format!("beam {beams}"),
         };
         let steps = steps(&expected, &found, &ends);
-        Ok(Quality { engine: lower.engine().into(), method, sentences: lines.n_lines, steps, bleu })
+        Ok(Some(Quality { engine: lower.engine().into(), method, sentences: lines.n_lines, steps, bleu }))
     }
 
     /// Writes the same export in f32.
@@ -211,8 +216,8 @@ impl<'a> Gate<'a> {
                 if n_cut > 0 {
                     let limit = translator.max_positions();
                     messages::warning(format_args!(
-                        "--data: {}: {n_cut} lines have more than {limit} tokens, the positions of the model; what is beyond is left out",
-                        names[0]
+                        "--data: {}: {n_cut} of {} lines have more than {limit} tokens, the positions of the model; what is beyond is left out",
+                        names[0], lines.n_lines
                     ));
                 }
             }

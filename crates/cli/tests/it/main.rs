@@ -13,6 +13,7 @@ mod layouts;
 mod load;
 mod multi30k;
 mod precision;
+mod quality;
 mod show;
 mod translate;
 

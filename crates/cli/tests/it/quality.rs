@@ -1,0 +1,217 @@
+//! The quality gate of exports below f32.
+//!
+//! Counts and BLEU of f32 are those of transformers (`generate`) and sacreBLEU on the lines below.
+
+use crate::{checkpoint, edit, run, with_dir};
+use cognate_runtime::{Device, Engine};
+use cognate_testing::shared_multi30k;
+use insta::assert_snapshot;
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+/// Lines in English, their translations by people, and by PyTorch with the bundled checkpoint, greedily.
+const LINES: [[&str; 3]; 12] = [
+    [
+        "A man in a blue jacket is standing on a ladder and painting a wall.",
+        "Ein Mann in einer blauen Jacke steht auf einer Leiter und streicht eine Wand.",
+        "Ein Mann in einer blauen Jacke steht auf einer Leiter und malt eine Wand.",
+    ],
+    [
+        "Two children are building a castle out of sand at the beach.",
+        "Zwei Kinder bauen am Strand eine Burg aus Sand.",
+        "Zwei Kinder bauen eine Sandburg aus dem Sand am Strand.",
+    ],
+    ["A woman is playing the guitar on a stage.", "Eine Frau spielt auf einer Bühne Gitarre.", "Eine Frau spielt auf einer Bühne Gitarre."],
+    ["", "", ""],
+    [
+        "A brown dog is jumping over a fallen tree in the forest.",
+        "Ein brauner Hund springt im Wald über einen umgestürzten Baum.",
+        "Ein brauner Hund springt über einen umgestürzten Baum im Wald.",
+    ],
+    [
+        "Four people are sitting at a table and eating dinner together.",
+        "Vier Personen sitzen an einem Tisch und essen gemeinsam zu Abend.",
+        "Vier Personen sitzen an einem Tisch und essen zusammen.",
+    ],
+    [
+        "A boy in a yellow helmet rides his bicycle down a steep hill.",
+        "Ein Junge mit einem gelben Helm fährt mit dem Fahrrad einen steilen Hügel hinunter.",
+        "Ein Junge mit einem gelben Helm fährt mit seinem Fahrrad einen steilen Hügel hinunter.",
+    ],
+    [
+        "An old man is reading a newspaper on a bench in the park.",
+        "Ein alter Mann liest auf einer Bank im Park eine Zeitung.",
+        "Ein alter Mann liest Zeitung auf einer Bank im Park.",
+    ],
+    [
+        "The girl is holding a red balloon in her hand.",
+        "Das Mädchen hält einen roten Ballon in der Hand.",
+        "Das Mädchen hält einen roten Luftballon in der Hand.",
+    ],
+    [
+        "Several cyclists are waiting at a traffic light in the rain.",
+        "Mehrere Radfahrer warten im Regen an einer Ampel.",
+        "Mehrere Radfahrer warten an einem Ampel im Regen.",
+    ],
+    [
+        "A cook with a white hat is cutting vegetables in a small kitchen.",
+        "Ein Koch mit einer weißen Mütze schneidet in einer kleinen Küche Gemüse.",
+        "Ein Koch mit einem weißen Hut schneidet Gemüse in einer kleinen Küche.",
+    ],
+    [
+        "Three women in long dresses are dancing in front of a church.",
+        "Drei Frauen in langen Kleidern tanzen vor einer Kirche.",
+        "Drei Frauen in langen Kleidern tanzen vor einer Kirche.",
+    ],
+];
+
+/// A folder with `text.en`, `text.de` and `pytorch.de`.
+fn text() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (column, name) in ["text.en", "text.de", "pytorch.de"].into_iter().enumerate() {
+        let text: String = LINES.iter().map(|line| format!("{}\n", line[column])).collect();
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    folder
+}
+
+/// Exports without verification to `out` in a folder with texts, `data` being two of its files.
+fn export(folder: &Path, model: &str, options: &[&str], data: [&str; 2]) -> crate::Ended {
+    let [out, source, reference] = [&["out"][..], &data[..1], &data[1..]].map(|name| folder.join(name[0]));
+    let [out, source, reference] = [&out, &source, &reference].map(|path| path.to_str().unwrap());
+    run(&[&["export", model, out, "--force", "--no-verify"], options, &["--data", source, reference]].concat())
+}
+
+fn quality(out: &Path) -> Value {
+    let account: Value = serde_json::from_slice(&fs::read(out.join("cognate.json")).unwrap()).unwrap();
+    account["quality"].clone()
+}
+
+const BUNDLED: &str = "testdata/multi30k-en-de";
+
+#[test]
+fn what_f32_does_is_what_pytorch_does() {
+    let folder = text();
+    let beams = checkpoint(true);
+    edit(&beams, "generation_config.json", "\"num_beams\": 1", "\"num_beams\": 4");
+    let beams = beams.path().to_str().unwrap();
+    for (model, options, method, steps, bleu) in [
+        (BUNDLED, &["--precision", "int8"][..], "greedy", 143, 63.925_606_619_939_714),
+        (BUNDLED, &["--precision", "f16", "--layout", "hf"], "greedy", 143, 63.925_606_619_939_714),
+        (beams, &["--precision", "int8"], "beam 4", 140, 63.870_855_394_388_29),
+    ] {
+        let ended = export(folder.path(), model, options, ["text.en", "text.de"]);
+        assert!(!ended.err.contains("warning"), "{}", ended.err);
+        let said = ended.ok();
+        assert!(said.contains(&format!(": 12 sentences of text.en, {method}\n  BLEU  ")), "{said}");
+        let quality = quality(&folder.path().join("out"));
+        assert_eq!((&quality["method"], &quality["steps"]["steps"]), (&method.into(), &steps.into()), "{quality}");
+        // All but a few are equal, and none is made up.
+        let equal = quality["steps"]["equal"].as_u64().unwrap();
+        assert!((steps - 4..=steps).contains(&equal), "{quality}");
+        let [single, lower] = ["f32", "exported"].map(|name| quality["bleu"][name].as_f64().unwrap());
+        assert!((single - bleu).abs() < 1e-9 && (single - lower).abs() < 0.3, "{quality}");
+        assert_eq!((&quality["bleu"]["source"], &quality["bleu"]["reference"]), (&"text.en".into(), &"text.de".into()));
+    }
+}
+
+/// PyTorch's own translations are the references: f32 has all of BLEU, and a word that changes is a loss.
+#[test]
+fn a_loss_is_told_and_no_failure() {
+    let folder = text();
+    let ended = export(folder.path(), BUNDLED, &["--precision", "int8-tensor"], ["text.en", "pytorch.de"]);
+    let said = ended.err.trim_end().to_owned();
+    assert!(ended.ok().contains("in f32 100.00: "));
+    let out = folder.path().join("out");
+    let stored = quality(&out);
+    let loss = 100.0 - stored["bleu"]["exported"].as_f64().unwrap();
+    let expected =
+        format!("cognate: warning: int8-tensor loses {loss:.2} BLEU on text.en, more than 0.3; --precision int8 usually loses less");
+    assert!(loss > 0.3 && said == expected, "{stored}\n{said}");
+
+    // BLEU of what the export translates, by the other command.
+    let [source, model] = [folder.path().join("text.en"), out.clone()].map(|path| path.to_str().unwrap().to_owned());
+    let translations = run(&["translate", "--model", &model, "--input", &source]).ok();
+    let references = LINES.map(|[.., pytorch]| pytorch);
+    let bleu = cognate_text::corpus_bleu(&translations.lines().collect::<Vec<_>>(), &references).unwrap();
+    assert!((bleu.score - 100.0 + loss).abs() < 1e-9, "{bleu}");
+
+    let shown = run(&["show", &model]).ok();
+    assert!(shown.contains("  quality      beside f32 on ") && shown.contains("less  LOW\n      greedy steps  "), "{shown}");
+    run(&["verify", &model, "--checkpoint", BUNDLED]);
+    assert_eq!(quality(&out), stored, "a verification leaves it");
+}
+
+#[test]
+fn without_a_text_the_sentences_are_our_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let said = run(&["export", BUNDLED, out.to_str().unwrap(), "--precision", "int8"]).ok();
+    assert!(said.contains(": 24 sentences of Cognate's own, greedy\n  greedy steps  ") && !said.contains("BLEU"), "{said}");
+    let stored = quality(&out);
+    let [steps, equal] = ["steps", "equal"].map(|name| stored["steps"][name].as_u64().unwrap());
+    assert!(stored["bleu"].is_null() && steps > 200 && equal <= steps && 100 * equal > 95 * steps, "{stored}");
+
+    for (model, options) in [(BUNDLED, &["--precision", "int8", "--no-verify"][..]), ("preset:tiny", &["--precision", "int8"])] {
+        let said = run(&[&["export", model, out.to_str().unwrap(), "--force"], options].concat()).ok();
+        assert!(!said.contains("beside f32") && quality(&out).is_null(), "{said}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_text_is_found_before_anything_is_written() {
+    let folder = text();
+    for (name, text) in [("short.de", "Ein Hund.\n".as_bytes()), ("empty.en", b""), ("blank.en", b"\n \n"), ("latin.de", b"Gr\xfcn.\n")] {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    let error = |model: &str, options: &[&str], data| {
+        let said = export(folder.path(), model, options, data).failed(1);
+        assert!(!folder.path().join("out").exists());
+        with_dir(&said, folder.path())
+    };
+    let of = |data| error(BUNDLED, &["--precision", "int8"], data);
+    let said = [
+        of(["text.en", "no.de"]),
+        of(["text.en", "short.de"]),
+        of(["empty.en", "text.de"]),
+        of(["blank.en", "text.de"]),
+        of(["text.en", "latin.de"]),
+        of([".", "text.de"]),
+        error(BUNDLED, &[], ["text.en", "text.de"]),
+        error("preset:tiny", &["--precision", "int8"], ["text.en", "text.de"]),
+    ];
+    assert_snapshot!(said.join("\n"), @"
+    cognate: error: --data: DIR/no.de: cannot read: No such file or directory (os error 2)
+    cognate: error: --data: DIR/short.de: expected a line for each of the 12 lines of DIR/text.en, found 1
+    cognate: error: --data: DIR/empty.en: has no text; expected one sentence a line
+    cognate: error: --data: DIR/blank.en: has no text; expected one sentence a line
+    cognate: error: --data: DIR/latin.de: line 1: not UTF-8 at byte 3; convert the file to UTF-8
+    cognate: error: --data: DIR/.: is a folder; expected a text file, one sentence a line
+    cognate: error: --data: compares a lower precision with f32, and this export is in f32; add --precision, or leave it out
+    cognate: error: --data: preset:tiny: has no tokenizer to translate a text with; leave it out
+    ");
+}
+
+/// BLEU of all of test_2016_flickr, whose text is not part of the repository.
+#[test]
+fn int8_is_within_the_bound_on_multi30k() {
+    let Some(data) = shared_multi30k() else { return };
+    let [source, reference] = ["en", "de"].map(|language| data.join(format!("test_2016_flickr.{language}")));
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let args = ["export", BUNDLED, out.to_str().unwrap(), "--force", "--no-verify", "--precision", "int8", "--data"];
+    let args = [&args[..], &[source.to_str().unwrap(), reference.to_str().unwrap()]].concat();
+    let mut targets = vec!["portable"];
+    match Engine::Ort.open(Device::Cpu) {
+        Ok(_) => targets.push("ort"),
+        Err(error) => eprintln!("skipped --target ort: {error}"),
+    }
+    for target in targets {
+        run(&[&args[..], &["--target", target]].concat()).ok();
+        let quality = quality(&out);
+        let [single, lower] = ["f32", "exported"].map(|name| quality["bleu"][name].as_f64().unwrap());
+        assert_eq!(format!("{single:.2}"), "36.24", "{quality}");
+        assert!(single - lower <= 0.3, "{target}: {quality}");
+    }
+}

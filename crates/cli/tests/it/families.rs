@@ -209,6 +209,24 @@ fn an_export_is_verified_in_its_languages() {
 }
 
 #[test]
+fn a_lower_precision_is_measured_in_its_languages() {
+    let (folder, case, _) = model_with("mbart", "mbart50");
+    let (out, lines) = (folder.path().join("out"), folder.path().join("lines"));
+    fs::write(&lines, format!("{}\n{}\n", SENTENCES[0], SENTENCES[1])).unwrap();
+    let args = ["export", text(folder.path()), text(&out), "--no-verify", "--precision", "int8", "--data", text(&lines), text(&lines)];
+    let told = run(&args).failed(1);
+    assert!(told.starts_with("cognate: error: --data: ") && told.contains("pass --target-language") && !out.exists(), "{told}");
+    let said = run(&[&args, &*languages(&case)].concat()).ok();
+    assert!(said.contains(": 2 sentences of lines, "), "{said}");
+    // Sentences of our own need no language: both precisions choose in the same.
+    let (mut own, data) = (args.to_vec(), args.iter().position(|arg| *arg == "--data").unwrap());
+    own.truncate(data);
+    own.retain(|arg| *arg != "--no-verify");
+    let said = run(&[&own[..], &["--force"]].concat()).out;
+    assert!(said.contains(" sentences of Cognate's own, "), "{said}");
+}
+
+#[test]
 fn languages_that_cannot_be_chosen() {
     let error = |folder: &TempDir, more: &[&str]| {
         let args = ["translate", "--engine", "tract", "--model", text(folder.path()), "A man."];

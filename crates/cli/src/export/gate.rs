@@ -4,7 +4,7 @@
 //! Where the user names a text, both translate it, and BLEU is compared. In any case both choose greedily along the f32 model's
 //! translations. The batches depend on the text alone, and so does all that is found, however many workers there are.
 
-use super::{Options, Precision, precision, tokenizer::Chosen};
+use super::{Options, Precision, tokenizer::Chosen};
 use crate::account::Account;
 use crate::quality::{BLEU_LOSS, BleuAccount, Quality, StepsAccount};
 use crate::source::ModelSource;
@@ -165,7 +165,7 @@ impl<'a> Gate<'a> {
         let bleu = match &self.text {
             Text::Own => None,
             Text::Given { names: [source, reference], references, .. } => {
-                let (single, lower) = (corpus_bleu(&references)?, corpus_bleu(&texts(&lower, &lines, &found)?, references)?);
+                let (single, lower) = (corpus_bleu(&in_single, references)?, corpus_bleu(&texts(&lower, &lines, &found)?, references)?);
                 let (source, reference, signature) = (source.clone(), reference.clone(), single.signature.into());
                 Some(BleuAccount { source, reference, f32: single.score, exported: lower.score, signature })
             }

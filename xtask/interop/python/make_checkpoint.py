@@ -59,5 +59,9 @@ if __name__ == "__main__":
     shape, folder = sys.argv[1:]
     torch.manual_seed(1)
     model = SHAPES[shape]()
+    # Fresh biases are zeros, which a trained model's are not, and which some programs leave out.
+    for name, parameter in model.named_parameters():
+        if name.endswith(".bias"):
+            torch.nn.init.normal_(parameter, std=0.02)
     model.save_pretrained(folder)
     print(f"{shape}: {model.num_parameters():,} parameters")

@@ -61,7 +61,7 @@ fn an_export_aligns_if_it_gives_its_attentions() {
     let align = |model: &str| run(&["translate", "--engine", "tract", "--alignments", "--model", model, SENTENCES[1]]);
     assert_snapshot!(align(&with).ok(), @"Zwei Hunde spielen im Schnee.	1-0 1-1 3-2 4-3 6-4 3-5");
     let refused = align(&without).failed(1);
-    assert_snapshot!(refused.lines().last().unwrap(), @"cognate: error: decoder: expected an output cross_attentions.2, found none; export with --attentions");
+    assert_snapshot!(refused.lines().last().unwrap(), @"cognate: error: sentence 1: decoder: expected an output cross_attentions.2, found none; export with --attentions");
 }
 
 #[test]

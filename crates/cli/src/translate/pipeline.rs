@@ -1,6 +1,6 @@
 //! The way of lines through the threads, and its last stage: translations in the order of their lines.
 //!
-//! A thread reads and tokenises ([`reading`](super::reading)), some translate ([`workers`](super::workers)), this one puts
+//! A thread reads and tokenises ([`reading`]), some translate ([`workers`](super::workers)), this one puts
 //! translations in order and writes. Few windows are on the way at a time: a new one is read when the oldest is written, so a
 //! slow sentence holds back a bounded number of others, and memory does not grow with the input.
 

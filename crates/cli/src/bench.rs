@@ -140,7 +140,7 @@ struct Loaded {
 impl Loaded {
     fn open(options: &Decode) -> Result<Self> {
         let folder = &options.model;
-        let layout = layout::of(folder).with_context(|| format!("{}: expected the folder of an export", folder.display()))?;
+        layout::of(folder).with_context(|| format!("{}: expected the folder of an export", folder.display()))?;
         let config_json = layout::read(&folder.join(layout::CONFIG))?;
         let config = Config::from_json(&config_json)?;
         let generation = layout::read_if_there(&folder.join(layout::GENERATION))?;
@@ -152,12 +152,13 @@ impl Loaded {
             load
         };
         let in_graph = Arc::new(AtomicU64::new(0));
-        let session = |file| -> Result<Box<dyn Session>> {
-            let inner = runtime.load(&Source::Onnx(folder.join(file)), &load)?;
+        let (layout, files) = layout::graphs(folder, runtime.name(), options.device)?;
+        let session = |file: &PathBuf| -> Result<Box<dyn Session>> {
+            let inner = runtime.load(&Source::Onnx(file.clone()), &load)?;
             Ok(Box::new(Timed { inner, spent: in_graph.clone() }))
         };
-        let [encoder, decoder] = layout.files().map(session);
-        let decoder = decoder_of(layout, [encoder?, decoder?], &config, settings.pad_token)?;
+        let sessions = files.iter().map(session).collect::<Result<Vec<_>>>()?;
+        let decoder = decoder_of(layout, sessions, &config, settings.pad_token)?;
         Ok(Self { decoder, config, settings, in_graph })
     }
 

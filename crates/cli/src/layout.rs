@@ -6,6 +6,7 @@ use cognate_export::{Additions, Export, Folder, LooseAxis, Metadata, Target};
 use cognate_graph::Program;
 use cognate_model::{Attentions, Config, Layout, Model};
 use cognate_passes::fuse::fuse;
+use cognate_runtime::Device;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
@@ -41,9 +42,18 @@ pub(crate) fn of_own(folder: &Path) -> Result<Layout> {
 ///
 /// # Errors
 /// If the engine can run none of them.
-pub(crate) fn graphs(folder: &Path, engine: &str) -> Result<(Layout, Vec<PathBuf>)> {
+pub(crate) fn graphs(folder: &Path, engine: &str, device: Device) -> Result<(Layout, Vec<PathBuf>)> {
     let Some(place) = optimum(folder) else {
         let layout = of(folder).unwrap_or_default();
+        // On a GPU the same operator wants keys in another order, and would be silently wrong.
+        if layout == Layout::SharedCache && (engine, device) != ("ort", Device::Cpu) {
+            let place = folder.display();
+            let found = if device == Device::Cuda { "--device cuda" } else { engine };
+            bail!(
+                "{place}: was exported with --target ort, for ONNX Runtime on the processor alone, found {found}; \
+                 export it without --target ort, or choose --engine ort (`cargo xtask onnxruntime` brings the library)"
+            );
+        }
         return Ok((layout, layout.files().map(|file| folder.join(file)).to_vec()));
     };
     let (encoder, merged, divided) = (place.join(ENCODER), place.join(MERGED), DIVIDED.map(|file| place.join(file)));

@@ -267,7 +267,7 @@ impl Graphs {
     ) -> Result<Self> {
         let name = runtime.name();
         let read = |folder: &Path, exported| -> Result<Self> {
-            let (layout, files) = layout::graphs(folder, name)?;
+            let (layout, files) = layout::graphs(folder, name, device)?;
             Ok(Self { layout, graphs: files.into_iter().map(Source::Onnx).collect(), exported })
         };
         match (source, engine) {

@@ -15,6 +15,7 @@ mod multi30k;
 mod precision;
 mod quality;
 mod show;
+mod target;
 mod translate;
 
 use cognate_testing::bundled_checkpoint;

@@ -1,0 +1,58 @@
+//! Exports for ONNX Runtime alone, and in 8-bit integers.
+
+use crate::{SENTENCES, run, with_dir};
+use cognate_runtime::{Device, Engine};
+use insta::assert_snapshot;
+
+/// The bundled checkpoint exported with `args`, without verification, to `name` in `folder`.
+fn exported(folder: &tempfile::TempDir, name: &str, args: &[&str]) -> String {
+    let out = folder.path().join(name).to_str().unwrap().to_owned();
+    run(&[&["export", "testdata/multi30k-en-de", &out, "--no-verify"], args].concat()).ok();
+    out
+}
+
+#[test]
+fn the_form_for_onnx_runtime_says_so_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = exported(&folder, "out", &["--target", "ort"]);
+    let refused = |args: &[&str]| {
+        let said = run(&[&["translate", "--model", &out, "A man."], args].concat()).failed(1);
+        with_dir(said.lines().last().unwrap(), folder.path())
+    };
+    assert_snapshot!(refused(&["--engine", "tract"]), @"cognate: error: DIR/out: was exported with --target ort, for ONNX Runtime on the processor alone, found tract; export it without --target ort, or choose --engine ort (`cargo xtask onnxruntime` brings the library)");
+    let verified = run(&["verify", &out]).failed(1);
+    assert_snapshot!(with_dir(&verified, folder.path()), @"cognate: error: DIR/out: its weights are joined or rounded, and say nothing about the model; pass --checkpoint with what it was exported from");
+    let shown = run(&["show", &out]).ok();
+    assert!(shown.contains("shared-cache layout, f32") && shown.contains("com.microsoft 1"), "{shown}");
+}
+
+#[test]
+fn contradictions_are_refused() {
+    let refused = |args: &[&str]| run(&[&["export", "testdata/multi30k-en-de"], args].concat()).failed(1);
+    assert_snapshot!(refused(&["out", "--target", "ort", "--precision", "f16"]), @"cognate: error: --precision f16: ONNX Runtime's attention to shared caches computes in f32; leave out --target ort");
+    assert_snapshot!(refused(&["out", "--target", "ort", "--layout", "hf"]), @"cognate: error: --target ort: has a layout of its own; leave out --layout hf");
+    assert_snapshot!(refused(&["--in-place", "--precision", "int8"]), @"cognate: error: --precision int8: graphs in place read weights in the type in which they are stored, f32; leave out --in-place and name a folder to write");
+}
+
+/// Sentences together, alone, with beams and by several workers: what one becomes does not depend on others.
+#[test]
+fn a_translation_in_8_bits_does_not_depend_on_its_batch() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut forms = vec![("tract", exported(&folder, "portable", &["--precision", "int8"]))];
+    match Engine::Ort.open(Device::Cpu) {
+        Ok(_) => forms.push(("ort", exported(&folder, "ort", &["--precision", "int8", "--target", "ort"]))),
+        Err(error) => eprintln!("skipped on ONNX Runtime: {error}"),
+    }
+    for (engine, model) in &forms {
+        for beams in ["1", "4"] {
+            let translate = |sentences: &[&str]| {
+                let args = ["translate", "--engine", engine, "--model", model, "--beams", beams, "--scores"];
+                run(&[&args, sentences].concat()).ok()
+            };
+            let alone: Vec<_> = SENTENCES.iter().map(|sentence| translate(&[sentence])).collect();
+            let text = |line: &str| line.rsplit_once('\t').map_or(line, |(text, _)| text).to_owned();
+            let texts = |out: &str| out.lines().map(text).collect::<Vec<_>>();
+            assert_eq!(texts(&translate(&SENTENCES)), texts(&alone.concat()), "{engine}, {beams} beams");
+        }
+    }
+}

@@ -3,6 +3,7 @@
 use super::{Crew, Options};
 use crate::account::Account;
 use crate::decoding::Decoding;
+use crate::export::Precision;
 use crate::languages::{self, Untold};
 use crate::source::ModelSource;
 use crate::unused::Unused;
@@ -82,6 +83,7 @@ impl Translator {
         if runtime.name() != "ort" && options.threads.is_some_and(|threads| threads.get() > 1) {
             messages::warning(format_args!("--threads: {} runs on one thread; only ort uses more", runtime.name()));
         }
+        warn_of_saturation(folder, runtime.name())?;
         let load = Load { device: options.device, threads: crew.threads, workers: Some(crew.workers) };
         let graphs = graphs.iter().map(|graph| runtime.read(graph, &load)).collect::<Result<Vec<_>, _>>()?;
         let engine = decoder_of(layout, sessions(&graphs), &config, settings.pad_token)?.engine().into();
@@ -199,6 +201,23 @@ fn configuration(folder: &Path) -> Result<(String, Config, Settings)> {
     let generation = layout::read_if_there(&folder.join(layout::GENERATION))?;
     let settings = Settings::from_json(&config_json, generation.as_deref(), &config).map_err(within(folder))?;
     Ok((config_json, config, settings))
+}
+
+/// Warns where ONNX Runtime would add up products of 8 bits in 16: its kernels for older x86 processors do, and their sums saturate.
+fn warn_of_saturation(folder: &Path, runtime: &str) -> Result<()> {
+    #[cfg(target_arch = "x86_64")]
+    if runtime == "ort" && !(std::is_x86_feature_detected!("avx512vnni") || std::is_x86_feature_detected!("avxvnni")) {
+        let precision = Account::read(folder)?.and_then(|account| Precision::named(&account.precision));
+        if precision.is_some_and(Precision::is_quantised) {
+            messages::warning(
+                "this processor has no instructions for 8-bit products (VNNI), without which ONNX Runtime's sums saturate; \
+                 expect worse translations, or choose an export in f32",
+            );
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (folder, runtime);
+    Ok(())
 }
 
 /// A session of each file; none has weights of its own.

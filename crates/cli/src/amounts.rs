@@ -1,6 +1,15 @@
 //! Numbers as people read them.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
+
+/// A number from 1 to `largest`.
+pub(crate) fn at_most(largest: usize) -> impl Fn(&str) -> Result<NonZeroUsize, String> + Clone {
+    move |text| {
+        let number = text.parse::<NonZeroUsize>().ok().filter(|number| number.get() <= largest);
+        number.ok_or_else(|| format!("expected a number from 1 to {largest}"))
+    }
+}
 
 /// `1234567` is `1,234,567`.
 pub(crate) fn thousands(number: usize) -> String {

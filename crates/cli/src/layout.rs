@@ -111,14 +111,13 @@ pub(crate) fn write_programs(
         Layout::Cognate | Layout::SharedCache => {
             let graphs = [(encoder_file, encoder), (decoder_file, decoder)];
             let target = if layout == Layout::SharedCache { Target::Ort } else { Target::Portable };
-            Export { graphs: &graphs, weights_file: WEIGHTS, metadata: &metadata, loose: None, target }.write(folder)?;
+            Export { target, ..Export::new(&graphs, WEIGHTS, &metadata) }.write(folder)?;
         }
         Layout::HuggingFace => {
             for (file, program, loose) in [(encoder_file, encoder, None), (decoder_file, decoder, loose_pasts(config))] {
                 // In a browser transformers.js fetches this file and no other.
                 let weights_file = format!("{file}_data");
-                Export { graphs: &[(file, program)], weights_file: &weights_file, metadata: &metadata, loose, target: Target::Portable }
-                    .write(folder)?;
+                Export { loose, ..Export::new(&[(file, program)], &weights_file, &metadata) }.write(folder)?;
             }
         }
     }
@@ -131,8 +130,7 @@ pub(crate) fn write_graphs_in_place(model: &Model, attentions: Attentions, name:
     let [encoder_file, decoder_file] = Layout::Cognate.files();
     let metadata = metadata(Layout::Cognate, name);
     let graphs = [(encoder_file, &encoder), (decoder_file, &decoder)];
-    Ok(Export { graphs: &graphs, weights_file: GENERATED, metadata: &metadata, loose: None, target: Target::Portable }
-        .write_in_place(folder)?)
+    Ok(Export::new(&graphs, GENERATED, &metadata).write_in_place(folder)?)
 }
 
 fn metadata(layout: Layout, name: &str) -> Metadata {

@@ -11,6 +11,8 @@ mod export;
 mod languages;
 mod layout;
 mod messages;
+mod model_files;
+mod model_options;
 mod quality;
 mod score;
 mod show;

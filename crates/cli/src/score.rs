@@ -1,17 +1,16 @@
 //! `cognate score`: how likely given translations are under the model.
 
-use crate::account::Account;
-use crate::languages::{self, Languages};
+use crate::amounts::at_most;
+use crate::messages;
+use crate::model_files::ModelFiles;
+use crate::model_options::ModelOptions;
 use crate::source::ModelSource;
 use crate::translate::batches::batches;
-use crate::translate::translator::{Graphs, folder, within};
-use crate::translate::{at_most, device, engine};
 use crate::unused::Unused;
-use crate::{layout, messages, tokenizer_files};
 use anyhow::{Context, Result, bail};
 use cognate_generate::{Batch, Decoder, Settings, decoder as decoder_of, score};
 use cognate_model::{Attentions, Config};
-use cognate_runtime::{Device, Engine, Options as Load};
+use cognate_runtime::Options as Load;
 use cognate_text::{Lines, Tokenizer};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -36,18 +35,8 @@ pub(crate) struct Options {
     /// Read their translations from FILE, one a line
     #[arg(long, value_name = "FILE", requires = "source")]
     target: Option<PathBuf>,
-    /// An exported folder, or a checkpoint's folder, which is exported to a temporary one [default: $COGNATE_MODEL, else the
-    /// checkpoint that comes with the repository]
-    #[arg(short, long, value_name = "DIR")]
-    model: Option<PathBuf>,
     #[command(flatten)]
-    languages: Languages,
-    /// What computes
-    #[arg(long, default_value = "auto", value_parser = engine())]
-    engine: Engine,
-    /// Where it computes
-    #[arg(long, default_value = "cpu", value_parser = device())]
-    device: Device,
+    model: ModelOptions,
     /// Threads that ONNX Runtime uses [default: its own choice]
     #[arg(long, value_name = "N", value_parser = at_most(1024))]
     threads: Option<NonZeroUsize>,
@@ -77,10 +66,7 @@ struct Scorer {
 
 /// Runs the command.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
-    let source = match &options.model {
-        Some(path) => ModelSource::find(path)?,
-        None => ModelSource::default()?,
-    };
+    let source = options.model.source()?;
     let mut pairs = Pairs::open(options)?;
     let mut scorer = Scorer::load(&source, options)?;
     messages::note(format_args!("model {source} on {}", scorer.decoder.engine()));
@@ -102,19 +88,10 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
 
 impl Scorer {
     fn load(source: &ModelSource, options: &Options) -> Result<Self> {
-        let source = &if options.engine == Engine::Reference { source.clone().into_checkpoint() } else { source.clone() };
-        let folder = folder(source)?;
-        Account::check(folder)?;
-        let config_json = layout::read(&folder.join(layout::CONFIG))?;
-        let config = Config::from_json(&config_json).map_err(within(folder))?;
-        let generation = layout::read_if_there(&folder.join(layout::GENERATION))?;
-        let mut settings = Settings::from_json(&config_json, generation.as_deref(), &config).map_err(within(folder))?;
-        let tokenizer = options.languages.choose(tokenizer_files::open(folder, &config)?, &config)?;
-        languages::untold(folder, &config_json, &tokenizer, &options.languages, &settings)?;
-        languages::decode_into(tokenizer.target_language(), &mut settings);
-        let runtime = options.engine.open(options.device)?;
-        let found = Graphs::find(source, options.engine, (&*runtime, options.device), options.unused, Attentions::Omit)?;
-        let load = Load { device: options.device, threads: options.threads, ..Load::default() };
+        let ModelFiles { config, settings, tokenizer, .. } = options.model.files(source, |settings, _| Ok(settings))?;
+        let runtime = options.model.engine.open(options.model.device)?;
+        let found = options.model.graphs(source, &*runtime, options.unused, Attentions::Omit)?;
+        let load = Load { device: options.model.device, threads: options.threads, ..Load::default() };
         let sessions = found.graphs.iter().map(|graph| runtime.load(graph, &load)).collect::<Result<Vec<_>, _>>()?;
         let decoder = decoder_of(found.layout, sessions, &config, settings.pad_token)?;
         Ok(Self { tokenizer, decoder, settings, config })

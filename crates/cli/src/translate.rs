@@ -17,14 +17,13 @@ mod workers;
 use self::input::Input;
 use self::output::Output;
 use self::translator::Translator;
+use crate::amounts::at_most;
 use crate::decoding::Decoding;
-use crate::languages::Languages;
 use crate::messages;
-use crate::source::ModelSource;
+use crate::model_options::ModelOptions;
 use crate::unused::Unused;
 use anyhow::{Result, bail};
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use cognate_runtime::{Device, Engine};
+use cognate_runtime::Device;
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -51,18 +50,8 @@ pub(crate) struct Options {
     /// next run with the same FILE replaces.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// An exported folder, or a checkpoint's folder, which is exported to a temporary one [default: $COGNATE_MODEL, else the
-    /// checkpoint that comes with the repository]
-    #[arg(short, long, value_name = "DIR")]
-    model: Option<PathBuf>,
     #[command(flatten)]
-    languages: Languages,
-    /// What computes
-    #[arg(long, default_value = "auto", value_parser = engine())]
-    engine: Engine,
-    /// Where it computes
-    #[arg(long, default_value = "cpu", value_parser = device())]
-    device: Device,
+    model: ModelOptions,
     /// Batches to translate at the same time; they share the weights [default: the cores of this machine; 1 for TEXT, a terminal,
     /// a file below 4 KiB, or a GPU]
     #[arg(long, value_name = "N", value_parser = at_most(1024))]
@@ -117,13 +106,13 @@ impl Crew {
     /// If a GPU is to run several batches at the same time.
     fn of(options: &Options, input: &Input) -> Result<Self> {
         let one = NonZeroUsize::MIN;
-        match options.device {
+        match options.model.device {
             Device::Cuda if options.workers.is_some_and(|workers| workers > one) => {
                 bail!("--workers: a GPU runs one batch at a time; leave it out, and raise --batch-tokens to fill the GPU")
             }
             Device::Cpu | Device::Cuda => {}
         }
-        let is_divided = options.workers.is_some() || (input.is_long && options.device == Device::Cpu);
+        let is_divided = options.workers.is_some() || (input.is_long && options.model.device == Device::Cpu);
         let cores = || thread::available_parallelism().unwrap_or(one);
         Ok(Self {
             workers: options.workers.unwrap_or_else(|| if is_divided { cores() } else { one }),
@@ -132,38 +121,9 @@ impl Crew {
     }
 }
 
-pub(crate) fn engine() -> impl TypedValueParser<Value = Engine> {
-    let values = [
-        PossibleValue::new("auto").help("ONNX Runtime if its library is found, else tract"),
-        PossibleValue::new("reference").help("the reference evaluator, slow; needs a checkpoint"),
-        PossibleValue::new("tract").help("tract, in pure Rust, always there"),
-        PossibleValue::new("ort").help("ONNX Runtime; `cargo xtask onnxruntime` brings its library"),
-    ];
-    PossibleValuesParser::new(values).try_map(|name| name.parse())
-}
-
-pub(crate) fn device() -> impl TypedValueParser<Value = Device> {
-    let values = [
-        PossibleValue::new("cpu").help("the processor"),
-        PossibleValue::new("cuda").help("an NVIDIA GPU, by ONNX Runtime; an error where there is none"),
-    ];
-    PossibleValuesParser::new(values).try_map(|name| name.parse())
-}
-
-/// A number from 1 to `largest`.
-pub(crate) fn at_most(largest: usize) -> impl Fn(&str) -> Result<NonZeroUsize, String> + Clone {
-    move |text| {
-        let number = text.parse::<NonZeroUsize>().ok().filter(|number| number.get() <= largest);
-        number.ok_or_else(|| format!("expected a number from 1 to {largest}"))
-    }
-}
-
 /// Runs the command.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
-    let source = match &options.model {
-        Some(path) => ModelSource::find(path)?,
-        None => ModelSource::default()?,
-    };
+    let source = options.model.source()?;
     // Both fail before the model is loaded, which may take a while.
     let input = Input::open(options.text.clone(), options.input.as_deref(), options.window.map(NonZeroUsize::get))?;
     let mut output = Output::open(options.output.as_deref(), out)?;
@@ -177,17 +137,4 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     pipeline::run(translator, input, crew.workers.get(), budget, &mut output)?;
     output.finish()?;
     Ok(ExitCode::SUCCESS)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_engine_and_device_can_be_chosen() {
-        let engines: Vec<_> = engine().possible_values().into_iter().flatten().map(|value| value.get_name().to_owned()).collect();
-        assert_eq!(engines, Engine::ALL.map(|engine| engine.to_string()));
-        let devices: Vec<_> = device().possible_values().into_iter().flatten().map(|value| value.get_name().to_owned()).collect();
-        assert_eq!(devices, Device::ALL.map(|device| device.to_string()));
-    }
 }

@@ -30,7 +30,12 @@ pub struct Export<'a> {
     pub target: Target,
 }
 
-impl Export<'_> {
+impl<'a> Export<'a> {
+    /// Graphs for every engine.
+    pub fn new(graphs: &'a [(&'a str, &'a Program)], weights_file: &'a str, metadata: &'a Metadata) -> Self {
+        Self { graphs, weights_file, metadata, loose: None, target: Target::Portable }
+    }
+
     /// Writes graphs and weights into `folder`. Without parameters there is no weights file.
     ///
     /// # Errors

@@ -61,27 +61,7 @@ impl SessionDecoder {
     /// # Errors
     /// If their inputs and outputs are not those of the Cognate layout.
     pub fn new(encoder: Box<dyn Session>, decoder: Box<dyn Session>, pad_token: i64) -> Result<Self> {
-        let past: Vec<_> = decoder
-            .inputs()
-            .iter()
-            .filter_map(|input| Some((input.clone(), format!("present.{}", input.strip_prefix("past.")?))))
-            .collect();
-        let layout = |graph, expected: &str, found: &[String]| Cause::Layout { graph, expected: expected.into(), found: found.join(", ") };
-        if past.is_empty() {
-            return Err(layout("decoder", "inputs past.{layer}.key and past.{layer}.value", decoder.inputs()).into());
-        }
-        for output in past.iter().map(|(_, present)| present.as_str()).chain(["logits"]) {
-            if !decoder.outputs().iter().any(|known| known == output) {
-                return Err(layout("decoder", &format!("an output {output}"), decoder.outputs()).into());
-            }
-        }
-        for input in decoder.inputs() {
-            let known =
-                input == "input_ids" || input == "attention_mask" || input.starts_with("past.") || encoder.outputs().contains(input);
-            if !known {
-                return Err(layout("encoder", &format!("an output {input}, which the decoder reads"), encoder.outputs()).into());
-            }
-        }
+        let past = pasts(encoder.as_ref(), decoder.as_ref(), &[])?;
         Ok(Self {
             encoder,
             decoder,
@@ -118,22 +98,10 @@ impl Decoder for SessionDecoder {
     }
 
     fn start(&mut self, sources: &[Vec<i64>], beams: usize) -> Result<()> {
-        let batch = sources.len();
-        let (ids, mask) = padded(sources, self.pad_token)?;
-        let mask = mask.into_dyn();
-        let inputs = [("input_ids", ids.into_dyn()), ("attention_mask", mask.clone())].into_iter().collect();
-        let mut encoded = self.encoder.run(&inputs)?;
-        self.state = Values::new();
-        self.state.insert("attention_mask", mask);
-        for name in self.decoder.inputs().iter().filter(|name| self.encoder.outputs().contains(name)) {
-            let cross = encoded.remove(name).ok_or_else(|| missing("encoder", name))?;
-            // Cross and past tensors of a layer have as many heads and columns.
-            if let [_, heads, _, d_k] = *cross.shape()
-                && let Some(layer) = name.strip_prefix("cross.")
-            {
-                self.state.insert(format!("past.{layer}"), Array5::<f32>::zeros((batch, beams, heads, 0, d_k)).into_dyn());
-            }
-            self.state.insert(name, cross);
+        self.state = encoded(self.encoder.as_mut(), self.decoder.as_ref(), sources, self.pad_token)?;
+        for (name, _) in &self.past {
+            let [batch, heads, d_k] = cross_sizes(&self.state, name)?;
+            self.state.insert(name, Array5::<f32>::zeros((batch, beams, heads, 0, d_k)).into_dyn());
         }
         Ok(())
     }
@@ -194,6 +162,58 @@ impl Attentions {
         let (batch, beams) = self.rows;
         let attention = attention.to_f32()?.into_shape_with_order((batch, beams, heads, src)).map_err(|_| wrong())?;
         attention.mean_axis(Axis(2)).ok_or_else(|| wrong().into())
+    }
+}
+
+/// Each past input of a decoder of ours with the present output that feeds it. Beside these it reads tokens, the mask, the encoder's
+/// outputs and what is called in `others`.
+pub(crate) fn pasts(encoder: &dyn Session, decoder: &dyn Session, others: &[&str]) -> Result<Vec<(String, String)>> {
+    let layout = |graph, expected, found: &[String]| Cause::Layout { graph, expected, found: found.join(", ") };
+    let present = |input: &String| Some((input.clone(), format!("present.{}", input.strip_prefix("past.")?)));
+    let pasts: Vec<_> = decoder.inputs().iter().filter_map(present).collect();
+    if pasts.is_empty() {
+        return Err(layout("decoder", "inputs past.{layer}.key and past.{layer}.value".into(), decoder.inputs()).into());
+    }
+    for input in others {
+        if !decoder.inputs().iter().any(|known| known == input) {
+            return Err(layout("decoder", format!("an input {input}"), decoder.inputs()).into());
+        }
+    }
+    for output in pasts.iter().map(|(_, present)| present.as_str()).chain(["logits"]) {
+        if !decoder.outputs().iter().any(|known| known == output) {
+            return Err(layout("decoder", format!("an output {output}"), decoder.outputs()).into());
+        }
+    }
+    for input in decoder.inputs() {
+        let is_own = input == "input_ids" || input == "attention_mask" || input.starts_with("past.") || others.contains(&input.as_str());
+        if !is_own && !encoder.outputs().contains(input) {
+            return Err(layout("encoder", format!("an output {input}, which the decoder reads"), encoder.outputs()).into());
+        }
+    }
+    Ok(pasts)
+}
+
+/// Encodes the sources: what a decoder of ours reads at every step.
+pub(crate) fn encoded(encoder: &mut dyn Session, decoder: &dyn Session, sources: &[Vec<i64>], pad_token: i64) -> Result<Values> {
+    let (ids, mask) = padded(sources, pad_token)?;
+    let mask = mask.into_dyn();
+    let inputs = [("input_ids", ids.into_dyn()), ("attention_mask", mask.clone())].into_iter().collect();
+    let mut outputs = encoder.run(&inputs)?;
+    let mut state = Values::new();
+    state.insert("attention_mask", mask);
+    for name in decoder.inputs().iter().filter(|name| encoder.outputs().contains(name)) {
+        let value = outputs.remove(name).ok_or_else(|| missing("encoder", name))?;
+        state.insert(name, value);
+    }
+    Ok(state)
+}
+
+/// `batch`, `heads` and `d_k` of the past called `name`: those of the layer's cross keys or values.
+pub(crate) fn cross_sizes(state: &Values, name: &str) -> Result<[usize; 3]> {
+    let cross = name.replacen("past.", "cross.", 1);
+    match state.get(&cross).map(Value::shape) {
+        Some(&[batch, heads, _, d_k]) => Ok([batch, heads, d_k]),
+        _ => Err(missing("encoder", &cross)),
     }
 }
 

@@ -4,8 +4,7 @@
 //! nothing is moved; sentences that are done leave by a move of those behind them.
 
 use crate::Result;
-use crate::decoder::{Attentions, Decoder, missing, padded, select};
-use crate::error::Cause;
+use crate::decoder::{Attentions, Decoder, cross_sizes, encoded, missing, pasts, select};
 use crate::logits::{LastLogits, Logits};
 use cognate_runtime::{Session, Value, Values};
 use ndarray::{Array2, Array3, ArrayD, Axis, s};
@@ -40,23 +39,7 @@ impl SharedCacheDecoder {
     /// # Errors
     /// If their inputs and outputs are not those of the layout.
     pub fn new(encoder: Box<dyn Session>, decoder: Box<dyn Session>, pad_token: i64) -> Result<Self> {
-        let layout = |graph, expected: String, found: &[String]| Cause::Layout { graph, expected, found: found.join(", ") };
-        let present = |input: &String| Some((input.clone(), format!("present.{}", input.strip_prefix("past.")?)));
-        let caches: Vec<_> = decoder.inputs().iter().filter_map(present).collect();
-        if caches.is_empty() || !decoder.inputs().iter().any(|input| input == BEAMS) {
-            let expected = format!("inputs {BEAMS}, past.{{layer}}.key and past.{{layer}}.value");
-            return Err(layout("decoder", expected, decoder.inputs()).into());
-        }
-        for output in caches.iter().map(|(_, present)| present.as_str()).chain(["logits"]) {
-            if !decoder.outputs().iter().any(|known| known == output) {
-                return Err(layout("decoder", format!("an output {output}"), decoder.outputs()).into());
-            }
-        }
-        for input in decoder.inputs().iter().filter(|input| input.starts_with("cross.")) {
-            if !encoder.outputs().contains(input) {
-                return Err(layout("encoder", format!("an output {input}, which the decoder reads"), encoder.outputs()).into());
-            }
-        }
+        let caches = pasts(encoder.as_ref(), decoder.as_ref(), &[BEAMS])?;
         let (holders, logits, attentions) = (Array3::default((0, 0, 0)), LastLogits::default(), Attentions::default());
         Ok(Self { encoder, decoder, pad_token, caches, state: Values::new(), holders, past: 0, logits, attentions })
     }
@@ -89,21 +72,9 @@ impl Decoder for SharedCacheDecoder {
     }
 
     fn start(&mut self, sources: &[Vec<i64>], beams: usize) -> Result<()> {
-        let (ids, mask) = padded(sources, self.pad_token)?;
-        let mask = mask.into_dyn();
-        let inputs = [("input_ids", ids.into_dyn()), ("attention_mask", mask.clone())].into_iter().collect();
-        let mut encoded = self.encoder.run(&inputs)?;
-        self.state = Values::new();
-        self.state.insert("attention_mask", mask);
-        for name in self.decoder.inputs().iter().filter(|name| name.starts_with("cross.")) {
-            let cross = encoded.remove(name).ok_or_else(|| missing("encoder", name))?;
-            self.state.insert(name, cross);
-        }
+        self.state = encoded(self.encoder.as_mut(), self.decoder.as_ref(), sources, self.pad_token)?;
         for (name, _) in &self.caches {
-            // Cross tensors and caches of a layer have as many heads and columns.
-            let cross = name.replacen("past.", "cross.", 1);
-            let shape = self.state.get(&cross).map(Value::shape).unwrap_or_default();
-            let &[batch, heads, _, d_k] = shape else { return Err(missing("encoder", &cross)) };
+            let [batch, heads, d_k] = cross_sizes(&self.state, name)?;
             self.state.insert(name, ArrayD::<f32>::zeros(vec![batch * beams, heads, CAPACITY, d_k]));
         }
         self.holders = Array3::zeros((sources.len(), beams, CAPACITY));

@@ -1,22 +1,19 @@
 //! A loaded model with its tokenizer: from a line to its translation.
 
 use super::{Crew, Options};
-use crate::account::Account;
 use crate::decoding::Decoding;
-use crate::export::Precision;
 use crate::languages::{self, Untold};
+use crate::model_files::{Graphs, ModelFiles, configuration};
 use crate::source::ModelSource;
-use crate::unused::Unused;
-use crate::{layout, messages, tokenizer_files};
+use crate::{messages, tokenizer_files};
 use anyhow::{Context, Result, bail};
-use cognate_export::{Existing, Folder};
 use cognate_generate::{Batch, Decoder, Hypothesis, Settings, decode, decoder as decoder_of};
-use cognate_model::{Attentions, Config, Layout};
-use cognate_runtime::{Device, Engine, Loaded, Options as Load, Runtime, Session, Source};
+use cognate_model::{Config, Layout};
+use cognate_runtime::{Loaded, Options as Load, Runtime, Session, Source};
 use cognate_text::Tokenizer;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
-use std::path::{MAIN_SEPARATOR, Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use tempfile::TempDir;
 
@@ -65,26 +62,17 @@ const LONGEST_SOURCE: usize = 4096;
 impl Translator {
     /// Loads the model as the options say, for `crew`. What is wrong with small files is found before large ones are touched.
     pub(crate) fn load(source: &ModelSource, options: &Options, crew: Crew) -> Result<Self> {
-        // Beside graphs in place lie the weights that the reference evaluator takes.
-        let source = &if options.engine == Engine::Reference { source.clone().into_checkpoint() } else { source.clone() };
-        let folder = folder(source)?;
-        Account::check(folder)?;
-        let (config_json, config, settings) = configuration(folder)?;
-        let mut settings = adjusted(settings, options, &config)?;
-        let tokenizer = options.languages.choose(tokenizer_files::open(folder, &config)?, &config)?;
-        let untold = languages::untold(folder, &config_json, &tokenizer, &options.languages, &settings)?;
-        languages::decode_into(tokenizer.target_language(), &mut settings);
+        let ModelFiles { config, settings, tokenizer, untold } =
+            options.model.files(source, |settings, config| adjusted(settings, options, config))?;
         let prefix = options.decoding.target_prefix().map(|text| prefix(text, &tokenizer, &settings)).transpose()?.unwrap_or_default();
         // Some vocabularies have no pieces for no text.
         let around = tokenizer.encode("").unwrap_or_default();
-        let runtime = options.engine.open(options.device)?;
-        let Graphs { layout, graphs, exported } =
-            Graphs::find(source, options.engine, (&*runtime, options.device), options.unused, options.decoding.attentions())?;
+        let runtime = options.model.engine.open(options.model.device)?;
+        let Graphs { layout, graphs, exported } = options.model.graphs(source, &*runtime, options.unused, options.decoding.attentions())?;
         if runtime.name() != "ort" && options.threads.is_some_and(|threads| threads.get() > 1) {
             messages::warning(format_args!("--threads: {} runs on one thread; only ort uses more", runtime.name()));
         }
-        warn_of_saturation(folder, runtime.name())?;
-        let load = Load { device: options.device, threads: crew.threads, workers: Some(crew.workers) };
+        let load = Load { device: options.model.device, threads: crew.threads, workers: Some(crew.workers) };
         let graphs = graphs.iter().map(|graph| runtime.read(graph, &load)).collect::<Result<Vec<_>, _>>()?;
         let engine = decoder_of(layout, sessions(&graphs), &config, settings.pad_token)?.engine().into();
         // Sessions have read or mapped the files by now. Where a file may be removed while it is mapped, it is: an interrupted
@@ -194,32 +182,6 @@ impl Translator {
     }
 }
 
-/// What the small files in `folder` say: the text of `config.json`, what it means, and how to decode.
-fn configuration(folder: &Path) -> Result<(String, Config, Settings)> {
-    let config_json = layout::read(&folder.join(layout::CONFIG))?;
-    let config = Config::from_json(&config_json).map_err(within(folder))?;
-    let generation = layout::read_if_there(&folder.join(layout::GENERATION))?;
-    let settings = Settings::from_json(&config_json, generation.as_deref(), &config).map_err(within(folder))?;
-    Ok((config_json, config, settings))
-}
-
-/// Warns where ONNX Runtime would add up products of 8 bits in 16: its kernels for older x86 processors do, and their sums saturate.
-fn warn_of_saturation(folder: &Path, runtime: &str) -> Result<()> {
-    #[cfg(target_arch = "x86_64")]
-    if runtime == "ort" && !(std::is_x86_feature_detected!("avx512vnni") || std::is_x86_feature_detected!("avxvnni")) {
-        let precision = Account::read(folder)?.and_then(|account| Precision::named(&account.precision));
-        if precision.is_some_and(Precision::is_quantised) {
-            messages::warning(
-                "this processor has no instructions for 8-bit products (VNNI), without which ONNX Runtime's sums saturate; \
-                 expect worse translations, or choose an export in f32",
-            );
-        }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (folder, runtime);
-    Ok(())
-}
-
 /// A session of each file; none has weights of its own.
 fn sessions(graphs: &[Arc<dyn Loaded>]) -> Vec<Box<dyn Session>> {
     graphs.iter().map(|graph| graph.clone().session()).collect()
@@ -236,20 +198,6 @@ fn prefix(text: &str, tokenizer: &Tokenizer, settings: &Settings) -> Result<Vec<
     Ok(prefix)
 }
 
-/// The folder with the configuration and the tokenizer.
-pub(crate) fn folder(source: &ModelSource) -> Result<&Path> {
-    match source {
-        ModelSource::Checkpoint(folder) | ModelSource::Exported(folder) => Ok(folder),
-        ModelSource::File(path) => bail!("{}: is a file; expected the folder of a checkpoint or of an export", path.display()),
-        ModelSource::Preset(_) => bail!("{source}: has random weights and no tokenizer; translating needs a checkpoint or an export"),
-    }
-}
-
-/// Library errors that begin with a file's name, with the folder before it.
-pub(crate) fn within<E: std::fmt::Display>(folder: &Path) -> impl Fn(E) -> anyhow::Error {
-    move |error| anyhow::anyhow!("{}{MAIN_SEPARATOR}{error}", folder.display())
-}
-
 /// The model's settings with those of the command line in their place.
 fn adjusted(mut settings: Settings, options: &Options, config: &Config) -> Result<Settings> {
     if let Some(beams) = options.beams {
@@ -264,57 +212,6 @@ fn adjusted(mut settings: Settings, options: &Options, config: &Config) -> Resul
     }
     options.decoding.apply(&mut settings, options.beams, config)?;
     Ok(settings)
-}
-
-/// The encoder and the decoder as an engine takes them.
-pub(crate) struct Graphs {
-    pub(crate) layout: Layout,
-    /// The encoder first.
-    pub(crate) graphs: Vec<Source>,
-    /// A checkpoint's export, unless the engine evaluates graphs.
-    pub(crate) exported: Option<TempDir>,
-}
-
-impl Graphs {
-    /// Finds them, or makes them of a checkpoint for a runtime.
-    pub(crate) fn find(
-        source: &ModelSource,
-        engine: Engine,
-        (runtime, device): (&dyn Runtime, Device),
-        unused: Unused,
-        attentions: Attentions,
-    ) -> Result<Self> {
-        let name = runtime.name();
-        let read = |folder: &Path, exported| -> Result<Self> {
-            let (layout, files) = layout::graphs(folder, name, device)?;
-            Ok(Self { layout, graphs: files.into_iter().map(Source::Onnx).collect(), exported })
-        };
-        match (source, engine) {
-            (ModelSource::Exported(folder), Engine::Reference) => bail!(
-                "{}: --engine reference evaluates the graphs of a checkpoint, and this is an export; \
-                 give the checkpoint that it was made from, or choose tract or ort",
-                folder.display()
-            ),
-            (ModelSource::Checkpoint(folder), Engine::Reference) => {
-                let model = unused.open(folder)?;
-                let graphs = vec![Source::Graph(model.encode()?), Source::Graph(model.step(attentions)?)];
-                Ok(Self { layout: Layout::Cognate, graphs, exported: None })
-            }
-            (ModelSource::Checkpoint(folder), Engine::Auto | Engine::Tract | Engine::Ort) => {
-                let model = unused.open(folder)?;
-                let temporary = tempfile::Builder::new().prefix("cognate-").tempdir().context("a temporary folder for the export")?;
-                let exported: PathBuf = temporary.path().join("model");
-                let mut writing = Folder::create(&exported, Existing::Refuse)?;
-                // The form that only ONNX Runtime's operators for the processor run is the fastest there.
-                let layout = if name == "ort" && device == Device::Cpu { Layout::SharedCache } else { Layout::Cognate };
-                layout::write_graphs(&model, layout, attentions, &layout::folder_name(folder), &mut writing)?;
-                writing.commit()?;
-                read(&exported, Some(temporary))
-            }
-            (ModelSource::Exported(folder), Engine::Auto | Engine::Tract | Engine::Ort) => read(folder, None),
-            (ModelSource::File(_) | ModelSource::Preset(_), _) => bail!("{source}: has no tokenizer"),
-        }
-    }
 }
 
 /// The first `limit` tokens of a text that is longer, with the last tokens of those `around` every text in their places: the

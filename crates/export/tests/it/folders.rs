@@ -2,7 +2,7 @@
 
 use crate::graphs::{self, Noise};
 use cognate_export::proto::{DataLocation, ModelProto};
-use cognate_export::{ErrorKind, Existing, Export, Folder, Metadata, Target, read_model, write_folder};
+use cognate_export::{ErrorKind, Existing, Export, Folder, Metadata, read_model, write_folder};
 use cognate_graph::{Builder, DType, Dim, Program, Recipe, Storage, Weights};
 use insta::assert_snapshot;
 use std::fs;
@@ -17,7 +17,7 @@ fn metadata() -> &'static Metadata {
 }
 
 fn export<'a>(graphs: &'a [(&'a str, &'a Program)]) -> Export<'a> {
-    Export { graphs, weights_file: WEIGHTS, metadata: metadata(), loose: None, target: Target::Portable }
+    Export::new(graphs, WEIGHTS, metadata())
 }
 
 /// A graph that reads a parameter of every given name, `[rows, 8]`.

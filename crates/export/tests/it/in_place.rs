@@ -2,7 +2,7 @@
 
 use crate::graphs::Noise;
 use cognate_export::proto::DataLocation;
-use cognate_export::{Additions, ErrorKind, Existing, Export, Metadata, Target, read_model};
+use cognate_export::{Additions, ErrorKind, Existing, Export, Metadata, read_model};
 use cognate_graph::{Builder, DType, Element, Program, Recipe, Storage, Weights};
 use insta::assert_snapshot;
 use std::collections::BTreeMap;
@@ -59,7 +59,7 @@ fn programs(weights: &[(&str, Recipe)]) -> [Program; 2] {
 fn write(folder: &Path, existing: Existing, [encoder, decoder]: &[Program; 2]) -> Result<Vec<String>, cognate_export::Error> {
     let metadata = Metadata::default();
     let graphs = [(GRAPHS[0], encoder), (GRAPHS[1], decoder)];
-    let export = Export { graphs: &graphs, weights_file: GENERATED, metadata: &metadata, loose: None, target: Target::Portable };
+    let export = Export::new(&graphs, GENERATED, &metadata);
     let mut additions = Additions::create(folder, existing)?;
     additions.replaces(&[GENERATED]);
     export.write_in_place(&mut additions)?;

@@ -2,7 +2,7 @@
 
 use crate::graphs;
 use cognate_export::proto::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
-use cognate_export::{ErrorKind, Existing, Export, Listing, Metadata, Target, read_model, write_folder};
+use cognate_export::{ErrorKind, Existing, Export, Listing, Metadata, read_model, write_folder};
 use insta::assert_snapshot;
 use std::fs;
 
@@ -12,13 +12,8 @@ fn a_listing_tells_what_a_model_holds() {
     let destination = folder.path().join("out");
     let program = graphs::program("decoder", graphs::embeddings);
     let metadata = Metadata { doc: "A table, twice.".into(), properties: [("checkpoint".into(), "none".into())].into() };
-    let export = Export {
-        graphs: &[("decoder.onnx", &program)],
-        weights_file: "weights.onnx_data",
-        metadata: &metadata,
-        loose: None,
-        target: Target::Portable,
-    };
+    let graphs = [("decoder.onnx", &program)];
+    let export = Export::new(&graphs, "weights.onnx_data", &metadata);
     write_folder(&destination, &export, &[], Existing::Refuse).unwrap();
     assert_snapshot!("listing", Listing::read(&destination.join("decoder.onnx")).unwrap());
 }

@@ -3,7 +3,7 @@
 //! Runs where `COGNATE_PYTHON` names an interpreter that can `import onnx`; ONNX Runtime is asked too if it is there.
 
 use crate::graphs;
-use cognate_export::{Existing, Export, Metadata, Target, write_folder};
+use cognate_export::{Existing, Export, Metadata, write_folder};
 use std::process::Command;
 
 #[test]
@@ -17,13 +17,8 @@ fn other_programs_read_the_files_and_agree_with_numpy() {
     let programs = graphs::all();
     let files: Vec<_> = programs.iter().map(|(name, _)| format!("{name}.onnx")).collect();
     let graphs: Vec<_> = files.iter().zip(&programs).map(|(file, (_, program))| (file.as_str(), program)).collect();
-    let export = Export {
-        graphs: &graphs,
-        weights_file: "weights.onnx_data",
-        metadata: &Metadata::default(),
-        loose: None,
-        target: Target::Portable,
-    };
+    let metadata = Metadata::default();
+    let export = Export::new(&graphs, "weights.onnx_data", &metadata);
     write_folder(&destination, &export, &[], Existing::Refuse).unwrap();
 
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/oracle.py");

@@ -1,6 +1,6 @@
 //! A small attention with a past, and the engines to run it on.
 
-use cognate_export::{Existing, Export, Metadata, Target, write_folder};
+use cognate_export::{Existing, Export, Metadata, write_folder};
 use cognate_graph::{Builder, DType, Generator, Program, Recipe, concat};
 use cognate_runtime::{Device, ErrorKind, Ort, Runtime, Source, Tract, Value, Values};
 use ndarray::{ArrayD, IxDyn};
@@ -52,13 +52,8 @@ impl Exported {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let (program, metadata) = (program(), Metadata::default());
-        let export = Export {
-            graphs: &[("example.onnx", &program)],
-            weights_file: "weights.onnx_data",
-            metadata: &metadata,
-            loose: None,
-            target: Target::Portable,
-        };
+        let graphs = [("example.onnx", &program)];
+        let export = Export::new(&graphs, "weights.onnx_data", &metadata);
         write_folder(&folder.path().join("out"), &export, &[], Existing::Refuse).expect("an export");
         Self { folder }
     }

@@ -1,6 +1,6 @@
 //! Whole models: exported, run by every engine, measured against the f64 reference.
 
-use cognate_export::{Existing, Export, Metadata, Target, write_folder};
+use cognate_export::{Existing, Export, Metadata, write_folder};
 use cognate_generate::Settings;
 use cognate_model::{Attentions, Layout, Model, Preset};
 use cognate_runtime::{Device, Options, Ort, available};
@@ -14,13 +14,8 @@ fn export(model: &Model) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let (encoder, decoder) = (model.encode().unwrap(), model.step(Attentions::Omit).unwrap());
     let graphs = [("encoder.onnx", &encoder), ("decoder.onnx", &decoder)];
-    let export = Export {
-        graphs: &graphs,
-        weights_file: "weights.onnx_data",
-        metadata: &Metadata::default(),
-        loose: None,
-        target: Target::Portable,
-    };
+    let metadata = Metadata::default();
+    let export = Export::new(&graphs, "weights.onnx_data", &metadata);
     let config = [("config.json", model.config_json().as_bytes())];
     write_folder(folder.path(), &export, &config, Existing::Replace).unwrap();
     folder

@@ -18,7 +18,8 @@ pub(crate) fn on_ort(program: &Program) -> Vec<Box<dyn Session>> {
 fn loaded(program: &Program, target: Target) -> Vec<Box<dyn Session>> {
     let folder = tempfile::tempdir().unwrap();
     let metadata = Metadata::default();
-    let export = Export { graphs: &[(FILE, program)], weights_file: "weights.onnx_data", metadata: &metadata, loose: None, target };
+    let graphs = [(FILE, program)];
+    let export = Export { target, ..Export::new(&graphs, "weights.onnx_data", &metadata) };
     write_folder(folder.path(), &export, &[], Existing::Replace).unwrap();
     let path = folder.path().join(FILE);
     let mut sessions = vec![Reference::F64.load(&Source::Graph(program.clone()), &Options::default()).unwrap()];

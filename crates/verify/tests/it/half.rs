@@ -1,7 +1,7 @@
 //! Models in half precision, on every engine.
 
 use crate::engines::{everywhere, output};
-use cognate_export::{Existing, Export, Folder, Metadata, Target};
+use cognate_export::{Existing, Export, Folder, Metadata};
 use cognate_generate::Settings;
 use cognate_graph::{DType, Generator, Program, Recipe};
 use cognate_model::{Attentions, Layout, Model};
@@ -40,9 +40,7 @@ fn write(layout: Layout, graphs: &InHalf, folder: &Path) {
     let metadata = Metadata::default();
     for (file, program) in layout.files().into_iter().zip([&graphs.encoder, &graphs.decoder]) {
         let weights_file = format!("{file}_data");
-        Export { graphs: &[(file, program)], weights_file: &weights_file, metadata: &metadata, loose: None, target: Target::Portable }
-            .write(&mut folder)
-            .unwrap();
+        Export::new(&[(file, program)], &weights_file, &metadata).write(&mut folder).unwrap();
     }
     folder.commit().unwrap();
 }

@@ -26,7 +26,7 @@ fn report(model: &Model, steps: Option<Steps>, tolerance: Tolerance) -> Option<R
     let folder = tempfile::tempdir().unwrap();
     let metadata = Metadata::default();
     let graphs: Vec<_> = layout.files().into_iter().zip(&programs).collect();
-    let export = Export { graphs: &graphs, weights_file: "weights.onnx_data", metadata: &metadata, loose: None, target: Target::Ort };
+    let export = Export { target: Target::Ort, ..Export::new(&graphs, "weights.onnx_data", &metadata) };
     write_folder(folder.path(), &export, &[], Existing::Replace).unwrap();
     let settings = Settings::from_json(model.config_json(), None, model.config()).unwrap();
     let subject = Subject { folder: folder.path(), layout, model, settings, sentences: Vec::new(), seed: 1, tolerance };

@@ -1,7 +1,7 @@
 //! Snapshots of the bundled checkpoint: what its ONNX files hold, and the reference's numbers at four digits.
 
 use crate::engines::output;
-use cognate_export::{Export, Listing, Metadata, Target, proto::ModelProto};
+use cognate_export::{Export, Listing, Metadata, proto::ModelProto};
 use cognate_model::{Attentions, Model, Names};
 use cognate_runtime::{Options, Reference, Runtime, Source, Values};
 use cognate_testing::bundled_checkpoint;
@@ -15,13 +15,8 @@ fn listings() {
     let model = Model::open(&bundled_checkpoint()).unwrap();
     let (encoder, decoder) = (model.encode().unwrap(), model.step(Attentions::Output).unwrap());
     let graphs = [("encoder.onnx", &encoder), ("decoder.onnx", &decoder)];
-    let export = Export {
-        graphs: &graphs,
-        weights_file: "weights.onnx_data",
-        metadata: &Metadata::default(),
-        loose: None,
-        target: Target::Portable,
-    };
+    let metadata = Metadata::default();
+    let export = Export::new(&graphs, "weights.onnx_data", &metadata);
     for (file, bytes) in export.graph_files().unwrap() {
         let listing = Listing::of(&ModelProto::decode(bytes.as_slice()).unwrap());
         assert_snapshot!(file, listing);

@@ -1,0 +1,130 @@
+//! What a command needs of a model: its small files, read and checked before large ones are touched, and its graphs.
+
+use crate::account::Account;
+use crate::export::Precision;
+use crate::languages::{self, Untold};
+use crate::model_options::ModelOptions;
+use crate::source::ModelSource;
+use crate::unused::Unused;
+use crate::{layout, messages, tokenizer_files};
+use anyhow::{Context, Result, bail};
+use cognate_export::{Existing, Folder};
+use cognate_generate::Settings;
+use cognate_model::{Attentions, Config, Layout};
+use cognate_runtime::{Device, Engine, Runtime, Source};
+use cognate_text::Tokenizer;
+use std::path::{MAIN_SEPARATOR, Path, PathBuf};
+use tempfile::TempDir;
+
+/// What a model's small files say.
+pub(crate) struct ModelFiles {
+    pub(crate) config: Config,
+    pub(crate) settings: Settings,
+    pub(crate) tokenizer: Tokenizer,
+    pub(crate) untold: Untold,
+}
+
+/// The encoder and the decoder as an engine takes them.
+pub(crate) struct Graphs {
+    pub(crate) layout: Layout,
+    /// The encoder first.
+    pub(crate) graphs: Vec<Source>,
+    /// A checkpoint's export, unless the engine evaluates graphs.
+    pub(crate) exported: Option<TempDir>,
+}
+
+impl ModelOptions {
+    /// What the small files of `source` say, with settings as `adjust` makes them.
+    ///
+    /// # Errors
+    /// If a file is missing or wrong, or the options contradict it.
+    pub(crate) fn files(&self, source: &ModelSource, adjust: impl FnOnce(Settings, &Config) -> Result<Settings>) -> Result<ModelFiles> {
+        let folder = folder(source)?;
+        Account::check(folder)?;
+        let (config_json, config, settings) = configuration(folder)?;
+        let mut settings = adjust(settings, &config)?;
+        let tokenizer = self.languages.choose(tokenizer_files::open(folder, &config)?, &config)?;
+        let untold = languages::untold(folder, &config_json, &tokenizer, &self.languages, &settings)?;
+        languages::decode_into(tokenizer.target_language(), &mut settings);
+        Ok(ModelFiles { config, settings, tokenizer, untold })
+    }
+
+    /// Finds the graphs of `source`, or makes them of a checkpoint, for a runtime.
+    ///
+    /// # Errors
+    /// If the runtime cannot run what is there.
+    pub(crate) fn graphs(&self, source: &ModelSource, runtime: &dyn Runtime, unused: Unused, attentions: Attentions) -> Result<Graphs> {
+        let device = self.device;
+        let name = runtime.name();
+        let read = |folder: &Path, exported| -> Result<Graphs> {
+            let (layout, files) = layout::graphs(folder, name, device)?;
+            warn_of_saturation(folder, name)?;
+            Ok(Graphs { layout, graphs: files.into_iter().map(Source::Onnx).collect(), exported })
+        };
+        match (source, self.engine) {
+            (ModelSource::Exported(folder), Engine::Reference) => bail!(
+                "{}: --engine reference evaluates the graphs of a checkpoint, and this is an export; \
+                 give the checkpoint that it was made from, or choose tract or ort",
+                folder.display()
+            ),
+            (ModelSource::Checkpoint(folder), Engine::Reference) => {
+                let model = unused.open(folder)?;
+                let graphs = vec![Source::Graph(model.encode()?), Source::Graph(model.step(attentions)?)];
+                Ok(Graphs { layout: Layout::Cognate, graphs, exported: None })
+            }
+            (ModelSource::Checkpoint(folder), Engine::Auto | Engine::Tract | Engine::Ort) => {
+                let model = unused.open(folder)?;
+                let temporary = tempfile::Builder::new().prefix("cognate-").tempdir().context("a temporary folder for the export")?;
+                let exported: PathBuf = temporary.path().join("model");
+                let mut writing = Folder::create(&exported, Existing::Refuse)?;
+                // The form that only ONNX Runtime's operators for the processor run is the fastest there.
+                let layout = if name == "ort" && device == Device::Cpu { Layout::SharedCache } else { Layout::Cognate };
+                layout::write_graphs(&model, layout, attentions, &layout::folder_name(folder), &mut writing)?;
+                writing.commit()?;
+                read(&exported, Some(temporary))
+            }
+            (ModelSource::Exported(folder), Engine::Auto | Engine::Tract | Engine::Ort) => read(folder, None),
+            (ModelSource::File(_) | ModelSource::Preset(_), _) => bail!("{source}: has no tokenizer"),
+        }
+    }
+}
+
+/// What the small files in `folder` say: the text of `config.json`, what it means, and how to decode.
+pub(crate) fn configuration(folder: &Path) -> Result<(String, Config, Settings)> {
+    let config_json = layout::read(&folder.join(layout::CONFIG))?;
+    let config = Config::from_json(&config_json).map_err(within(folder))?;
+    let generation = layout::read_if_there(&folder.join(layout::GENERATION))?;
+    let settings = Settings::from_json(&config_json, generation.as_deref(), &config).map_err(within(folder))?;
+    Ok((config_json, config, settings))
+}
+
+/// The folder with the configuration and the tokenizer.
+fn folder(source: &ModelSource) -> Result<&Path> {
+    match source {
+        ModelSource::Checkpoint(folder) | ModelSource::Exported(folder) => Ok(folder),
+        ModelSource::File(path) => bail!("{}: is a file; expected the folder of a checkpoint or of an export", path.display()),
+        ModelSource::Preset(_) => bail!("{source}: has random weights and no tokenizer; translating needs a checkpoint or an export"),
+    }
+}
+
+/// Library errors that begin with a file's name, with the folder before it.
+fn within<E: std::fmt::Display>(folder: &Path) -> impl Fn(E) -> anyhow::Error {
+    move |error| anyhow::anyhow!("{}{MAIN_SEPARATOR}{error}", folder.display())
+}
+
+/// Warns where ONNX Runtime would add up products of 8 bits in 16: its kernels for older x86 processors do, and their sums saturate.
+fn warn_of_saturation(folder: &Path, runtime: &str) -> Result<()> {
+    #[cfg(target_arch = "x86_64")]
+    if runtime == "ort" && !(std::is_x86_feature_detected!("avx512vnni") || std::is_x86_feature_detected!("avxvnni")) {
+        let precision = Account::read(folder)?.and_then(|account| Precision::named(&account.precision));
+        if precision.is_some_and(Precision::is_quantised) {
+            messages::warning(
+                "this processor has no instructions for 8-bit products (VNNI), without which ONNX Runtime's sums saturate; \
+                 expect worse translations, or choose an export in f32",
+            );
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (folder, runtime);
+    Ok(())
+}

@@ -1,11 +1,10 @@
 //! What the machine could do at most, measured in the same run: no call is faster than reading every weight that it needs once a
 //! step, nor than multiplying every row with it.
 
-use std::process::Command;
-
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
+use super::processors;
 use super::report::Column;
 use super::shape::{NEW_TOKENS, SOURCE_TOKENS, Shape};
 use super::ways::{Place, Weights};
@@ -24,7 +23,7 @@ pub(crate) struct Limits {
 
 impl Limits {
     pub(crate) fn measure(place: &Place<'_>, threads: usize) -> Result<Limits> {
-        let said = capture(Command::new(place.python).arg(place.scripts.join("limits.py")).arg(threads.to_string()))?;
+        let said = capture(processors::bound(place.python, threads).arg(place.scripts.join("limits.py")).arg(threads.to_string()))?;
         serde_json::from_str(&said).context("limits.py: the answer is not whole")
     }
 

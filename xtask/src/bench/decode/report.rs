@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::driver::Answer;
 use super::limits::Limits;
+use super::processors::are_bound;
 use super::shape::{NEW_TOKENS, SOURCE_TOKENS, Shape};
 use super::ways::{Program, Way};
 use crate::bench::statistics::Summary;
@@ -46,9 +47,14 @@ impl Row {
         self.answers[column].push(answer);
     }
 
+    /// Tokens in a second, of each round.
+    fn speeds(&self, column: usize) -> impl Iterator<Item = f64> {
+        self.answers[column].iter().map(|answer| answer.tokens as f64 / answer.seconds)
+    }
+
     /// Tokens in a second.
     pub(crate) fn speed(&self, column: usize) -> Summary {
-        Summary::of(self.answers[column].iter().map(|answer| answer.tokens as f64 / answer.seconds))
+        Summary::of(self.speeds(column))
     }
 
     /// The median share of the time that is not the engine's, where the program tells it.
@@ -77,10 +83,12 @@ impl Block {
         self.shape.on(self.threads)
     }
 
-    /// The ratio of the row's median speed to that of the row called `peer`.
+    /// The ratio of the row's speed to that of the row called `peer`: the median over the rounds in which both took turns, for what
+    /// the machine does beside changes from round to round.
     pub(crate) fn ratio(&self, row: &Row, peer: &str, column: usize) -> Option<f64> {
         let peer = self.rows.iter().find(|other| other.way.name == peer)?;
-        Some(row.speed(column).median / peer.speed(column).median)
+        let rounds = row.speeds(column).zip(peer.speeds(column));
+        Some(Summary::of(rounds.map(|(ours, theirs)| ours / theirs)).median)
     }
 
     /// A table of the rows for which `cell` has something to say.
@@ -193,15 +201,17 @@ impl Report {
             "# Speed of decoding\n\n\
              Whole calls, token ids in and token ids out: {SOURCE_TOKENS} source tokens, exactly {NEW_TOKENS} new ones for each sentence (the end token is forbidden\n\
              until then), models of two well-known shapes with random weights. Every program loads its model once and stays; then they\n\
-             take turns, call by call, {rounds} rounds after one that warms up. A number is the median, with the slowest and the fastest round\n\
-             behind it. Each program has the threads that are named, and one model.\n\n\
-             - *to CTranslate2*: the ratio to CTranslate2 in the same precision, in the same run.\n\
+             take turns, call by call, {rounds} rounds after one that warms up (programs without a floor: {fewer}). A number is the median, with\n\
+             the slowest and the fastest round behind it. Each program has the threads that are named, one model, and{processors}.\n\n\
+             - *to CTranslate2*: the ratio to CTranslate2 in the same precision, in the same run: the median of the rounds' ratios.\n\
              - *of the limit*: what the same machine, before or after the same calls, could do at most if each step only read its weights once from memory,\n  \
              or only multiplied its rows with them, whichever takes longer; attention is left out.\n\
              - *outside the graph*: our share of the time that is not spent within the engine's sessions.\n\n\
              {machine}`cargo xtask bench decode --write` makes this page again.\n\n\
              ![Speed relative to CTranslate2 int8]({chart})\n\n{text}",
             rounds = self.rounds,
+            fewer = self.rounds.div_ceil(3),
+            processors = if are_bound() { " as many processors, always the same" } else { " any processor" },
             machine = machine(),
             text = self.text(),
         )

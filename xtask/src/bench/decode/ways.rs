@@ -9,6 +9,7 @@ use Weights::{F32, Int8};
 use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValuesParser;
 
+use super::processors;
 use crate::bench::peers::reason;
 use crate::workspace::capture;
 
@@ -41,6 +42,13 @@ pub(crate) struct Way {
     pub(crate) floors: Option<[[f64; 3]; 2]>,
 }
 
+impl Way {
+    /// Whether it has floors to keep, or is the measure of one that has.
+    pub(crate) fn is_compared(&self) -> bool {
+        self.floors.is_some() || WAYS.iter().any(|way| way.floors.is_some() && way.peer == Some(self.name))
+    }
+}
+
 const CT2: Option<&str> = Some("ct2");
 const CT2_INT8: Option<&str> = Some("ct2-int8");
 
@@ -70,16 +78,17 @@ const fn ours(
     Way { name, title, weights, program: Program::Ours { export, engine }, peer, floors }
 }
 
-/// All rows, theirs first. Of ours, those whose flags this `cognate` does not know are left out.
+/// All rows, in the order in which they take turns. Of ours, those whose flags this `cognate` does not know are left out.
 pub(crate) const WAYS: &[Way] = &[
     theirs("pytorch", "PyTorch", F32, "pytorch", false, CT2),
     theirs("optimum", "Optimum", F32, "optimum", true, CT2),
     theirs("optimum-int8", "Optimum int8", Int8, "optimum-int8", true, CT2_INT8),
-    theirs("ct2", "CTranslate2", F32, "ctranslate2", true, None),
-    theirs("ct2-int8", "CTranslate2 int8", Int8, "ctranslate2-int8", true, None),
     ours("cognate-tract", "Cognate on tract", F32, &[], "tract", None),
     ours("cognate-portable", "Cognate, portable", F32, &[], "ort", None),
+    // Those with floors come right after their peer, so that what the machine does beside meets both.
+    theirs("ct2", "CTranslate2", F32, "ctranslate2", true, None),
     ours("cognate-ort", "Cognate", F32, &["--target", "ort"], "ort", Some([[1.0, 1.05, 1.1], [1.0, 1.05, 1.1]])),
+    theirs("ct2-int8", "CTranslate2 int8", Int8, "ctranslate2-int8", true, None),
     ours(
         "cognate-int8",
         "Cognate int8",
@@ -130,7 +139,7 @@ impl Place<'_> {
                     fs::remove_dir_all(&partial).with_context(|| partial.display().to_string())?;
                 }
                 eprintln!("converting: {kind}");
-                let mut convert = self.script("convert.py");
+                let mut convert = self.script(Command::new(self.python), "convert.py");
                 told(convert.arg(kind).arg(self.checkpoint()).arg(&partial))?;
                 fs::rename(&partial, &folder).with_context(|| folder.display().to_string())?;
             }
@@ -143,19 +152,19 @@ impl Place<'_> {
         Ok(())
     }
 
-    /// The program that answers requests on so many threads.
+    /// The program that answers requests on so many threads and processors.
     pub(crate) fn serve(&self, way: &Way, threads: usize) -> Command {
         let folder = self.folder.join(way.name);
         match way.program {
             Program::Theirs { kind, is_converted } => {
-                let mut command = self.script("serve.py");
+                let mut command = self.script(processors::bound(self.python, threads), "serve.py");
                 command.arg(kind).arg(if is_converted { folder } else { self.checkpoint() }).arg(threads.to_string());
                 // Before the engines read it.
                 command.env("OMP_NUM_THREADS", threads.to_string());
                 command
             }
             Program::Ours { engine, .. } => {
-                let mut command = Command::new(self.cognate);
+                let mut command = processors::bound(self.cognate, threads);
                 command.args(["bench", "decode", "--requests", "--engine", engine, "--model"]).arg(folder);
                 command.args(["--threads", &threads.to_string()]);
                 command
@@ -163,8 +172,7 @@ impl Place<'_> {
         }
     }
 
-    fn script(&self, name: &str) -> Command {
-        let mut command = Command::new(self.python);
+    fn script(&self, mut command: Command, name: &str) -> Command {
         // The scripts lie in the source tree, which is left as it is.
         command.arg(self.scripts.join(name)).env("PYTHONDONTWRITEBYTECODE", "1").env("HF_HUB_OFFLINE", "1");
         command

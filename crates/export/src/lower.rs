@@ -5,7 +5,7 @@
 //! from the inputs' shapes.
 //!
 //! A tensor called as a node of the graph holds that node's value in the graph's shape; `NAME.flat` holds the same
-//! elements as `[rows, width]`.
+//! elements as `[rows, width]`, `NAME.read` in the shape in which they are read.
 
 mod contrib;
 mod emit;
@@ -76,8 +76,8 @@ struct Lowering<'g> {
     scalars: HashMap<Dim, String>,
     shapes: HashMap<Shape, String>,
     integers: HashMap<Vec<i64>, String>,
-    /// The largest magnitude of each row, by the index of the elements.
-    magnitudes: HashMap<usize, String>,
+    /// The largest magnitude of each row, by the index of the elements, and whether zero is made a little larger.
+    magnitudes: HashMap<(usize, bool), String>,
     /// What caches become, and what attention to them reads beside.
     caches: Pending,
     /// By bits.
@@ -176,12 +176,8 @@ impl<'g> Lowering<'g> {
             }
             Op::RmsNorm { epsilon } => self.rms_norm(id, node, *epsilon)?,
             Op::Slice { axis, start, end } => {
-                // Of columns, rows may stay flat.
-                let (x, flat) = (node.inputs[0], rows(&self.graph.node(node.inputs[0]).ty.shape));
-                let of_columns = *axis > 0 && *axis + 1 == node.ty.shape.rank();
-                let is_flat = of_columns && self.has(x, &flat) && !self.has(x, &self.graph.node(x).ty.shape);
-                let (from, to) =
-                    if is_flat { (flat, rows(&node.ty.shape)) } else { (self.graph.node(x).ty.shape.clone(), node.ty.shape.clone()) };
+                let x = node.inputs[0];
+                let (from, to) = self.shapes_of_slice(id, *axis);
                 let mut inputs = vec![self.form(x, &from)?, self.size(start), self.size(end)];
                 inputs.push(self.integers(&[from.rank() as i64 - (node.ty.shape.rank() - axis) as i64]));
                 self.define(id, &to, "Slice", inputs, &[]);
@@ -254,6 +250,32 @@ impl<'g> Lowering<'g> {
             inputs.push(if shape_of(input) == own { self.form(*input, shape)? } else { self.value(*input)? });
         }
         Ok((shape.clone(), inputs))
+    }
+
+    /// The shapes in which a slice is best taken, before and after. Columns are sliced in the one shape in which they are read, or of
+    /// flat rows.
+    fn shapes_of_slice(&self, id: NodeId, axis: usize) -> (Shape, Shape) {
+        let node = self.graph.node(id);
+        let (own, x) = (&node.ty.shape, node.inputs[0]);
+        let whole = &self.graph.node(x).ty.shape;
+        let of_columns = axis > 0 && axis + 1 == own.rank();
+        if !of_columns || !self.has(x, &rows(whole)) || self.has(x, whole) {
+            return (whole.clone(), own.clone());
+        }
+        let mut readers = self.graph.nodes().iter().filter(|reader| reader.inputs.contains(&id)).map(|reader| match &reader.op {
+            Op::Reshape(shape) if shape.dims().last() == own.dims().last() => Some(shape),
+            _ => None,
+        });
+        let read = readers.next().flatten().filter(|shape| readers.all(|other| other == Some(shape)));
+        match read {
+            Some(read) => {
+                let mut dims = read.dims().to_vec();
+                dims.pop();
+                dims.extend(whole.dims().last().cloned());
+                (dims.into(), read.clone())
+            }
+            None => (rows(whole), rows(own)),
+        }
     }
 
     /// `x / sqrt(mean(x²) + epsilon) · scale`, spelt out: RMSNormalization is of opset 23, which few engines know. ONNX

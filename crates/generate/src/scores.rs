@@ -104,6 +104,8 @@ pub(crate) fn log_softmax(row: &mut [f32]) {
 
 /// The position of the largest score, the first of equals, and its distance to the second largest.
 pub(crate) fn largest(row: &[f32]) -> (i64, f32) {
+    // Chunks that hold one of the two largest so far are walked through one by one: fewer scores in smaller ones.
+    const CHUNK: usize = 256;
     let (mut best, mut first, mut second) = (0, f32::NEG_INFINITY, f32::NEG_INFINITY);
     for (number, chunk) in row.chunks(CHUNK).enumerate() {
         if largest_of(chunk) <= second {

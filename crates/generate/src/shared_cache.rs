@@ -8,6 +8,7 @@ use crate::decoder::{Attentions, Decoder, cross_sizes, encoded, missing, pasts, 
 use crate::logits::{LastLogits, Logits};
 use cognate_runtime::{Session, Value, Values};
 use ndarray::{Array2, Array3, ArrayD, Axis, s};
+use std::mem;
 
 /// The name of the input that says which beam of a sentence holds each place.
 const BEAMS: &str = "cache_beams";
@@ -72,10 +73,11 @@ impl Decoder for SharedCacheDecoder {
     }
 
     fn start(&mut self, sources: &[Vec<i64>], beams: usize) -> Result<()> {
+        let mut before = mem::take(&mut self.state);
         self.state = encoded(self.encoder.as_mut(), self.decoder.as_ref(), sources, self.pad_token)?;
         for (name, _) in &self.caches {
             let [batch, heads, d_k] = cross_sizes(&self.state, name)?;
-            self.state.insert(name, ArrayD::<f32>::zeros(vec![batch * beams, heads, CAPACITY, d_k]));
+            self.state.insert(name, empty(vec![batch * beams, heads, CAPACITY, d_k], before.remove(name)));
         }
         self.holders = Array3::zeros((sources.len(), beams, CAPACITY));
         self.past = 0;
@@ -125,6 +127,22 @@ impl Decoder for SharedCacheDecoder {
             self.state.insert(name, value);
         }
         Ok(())
+    }
+}
+
+/// A cache, in the memory of an earlier one if that is large enough: its places are written before they are read.
+fn empty(shape: Vec<usize>, before: Option<Value>) -> ArrayD<f32> {
+    let size = shape.iter().product();
+    match before {
+        Some(Value::F32(before)) => {
+            let (mut memory, _) = before.into_raw_vec_and_offset();
+            if memory.capacity() < size {
+                return ArrayD::zeros(shape);
+            }
+            memory.resize(size, 0.0);
+            ArrayD::from_shape_vec(shape, memory).expect("as many elements as the shape holds")
+        }
+        _ => ArrayD::zeros(shape),
     }
 }
 

@@ -9,6 +9,8 @@
 
 mod choose;
 mod error;
+#[cfg(any(feature = "tract", feature = "ort"))]
+mod huge_pages;
 #[cfg(feature = "ort")]
 mod ort;
 #[cfg(feature = "reference")]

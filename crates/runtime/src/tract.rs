@@ -3,6 +3,7 @@
 //! Runs on the processor, on one thread. What a run returns stays in tract's own tensors, shared by reference count: a
 //! `present` given back as `past` is not copied. tract answers some files by a panic; here that is an error.
 
+use crate::huge_pages;
 use crate::signature::{Axis, Element, Given, Input, Signature};
 use crate::{Device, Error, ErrorKind, Held, Loaded, Options, Result, Runtime, Session, Source, Value, Values};
 use cognate_graph::f16;
@@ -37,6 +38,7 @@ impl Runtime for Tract {
             return Err(Error::new(ErrorKind::Unavailable, self.name(), message));
         }
         let path = source.onnx_file(self.name())?;
+        huge_pages::before_loading();
         let place = path.display().to_string();
         let planned = guarded(|| Planned::read(path));
         let planned = planned.map_err(|reason| Error::new(ErrorKind::Load, place, format!("{ENGINE} cannot load it: {reason}")))?;
@@ -180,6 +182,7 @@ impl Session for TractSession {
         let given: TVec<TValue> = signature.arrange(given)?.into_iter().collect();
         let outputs = guarded(|| plan.run(given)?.into_iter().map(TractTensor::new).collect::<TractResult<Vec<_>>>());
         let outputs = outputs.map_err(|reason| Error::new(ErrorKind::Run, signature.place(), format!("{ENGINE} failed: {reason}")))?;
+        huge_pages::after_run();
         let names = signature.output_names().iter();
         Ok(names.zip(outputs).map(|(name, output)| (name.as_str(), Value::Held(Arc::new(output)))).collect())
     }

@@ -78,8 +78,8 @@ impl Lowering<'_> {
             return title.to_owned();
         }
         if ty.shape != *shape {
-            debug_assert_eq!(*shape, rows(&ty.shape), "a value has its own shape or is flat");
-            return self.emit_between(operator, &format!("{name}.flat"), inputs, attributes, &ty_here);
+            let form = if *shape == rows(&ty.shape) { "flat" } else { "read" };
+            return self.emit_between(operator, &format!("{name}.{form}"), inputs, attributes, &ty_here);
         }
         let tensor = match title {
             Some(output) => output.to_owned(),

@@ -38,7 +38,10 @@ impl Lowering<'_> {
             self.last(id, &shape, scaled, step, bias);
             return Ok(());
         }
-        let magnitude = self.row_magnitudes(node.inputs[0])?;
+        // ONNX Runtime makes an integer of zero divided by zero, and what comes of it is multiplied by the magnitude, zero. Elsewhere,
+        // and where nothing is multiplied, the row has to be divided by something.
+        let is_divisor = self.target == Target::Portable || steps == Steps::RowUnscaled;
+        let magnitude = self.row_magnitudes(node.inputs[0], is_divisor)?;
         let wide = Type::new(DType::F32, rows(&self.graph.node(node.inputs[0]).ty.shape));
         let unit = self.emit_between("Div", &part("unit"), vec![x, magnitude.clone()], &[], &wide);
         let (step, zero) = (self.number(1.0 / SIDE), self.zero_byte());
@@ -90,28 +93,31 @@ impl Lowering<'_> {
     }
 
     pub(super) fn largest_magnitude(&mut self, id: NodeId, node: &Node) -> Result<(), Error> {
-        let tensor = self.row_magnitudes(node.inputs[0])?;
+        let tensor = self.row_magnitudes(node.inputs[0], true)?;
         self.define(id, &rows(&node.ty.shape), "Identity", vec![tensor], &[]);
         Ok(())
     }
 
-    /// The largest magnitude of each row of a value, `[rows, 1]`.
-    fn row_magnitudes(&mut self, id: NodeId) -> Result<String, Error> {
-        let elements = self.elements_of[id.index()];
-        if let Some(tensor) = self.magnitudes.get(&elements) {
+    /// The largest magnitude of each row of a value, `[rows, 1]`; if `is_divisor`, not zero.
+    fn row_magnitudes(&mut self, id: NodeId, is_divisor: bool) -> Result<String, Error> {
+        let key = (self.elements_of[id.index()], is_divisor);
+        if let Some(tensor) = self.magnitudes.get(&key) {
             return Ok(tensor.clone());
         }
         let node = self.graph.node(id);
         let flat = rows(&node.ty.shape);
-        let x = self.form(id, &flat)?;
         let column = Type::new(DType::F32, [&flat.dims()[0], &Dim::from(1)]);
-        let (last_axis, smallest) = (self.integers(&[-1]), self.number(SMALLEST_MAGNITUDE));
         let part = |what: &str| format!("{}.{what}", node.name);
-        let sizes = self.emit_between("Abs", &part("sizes"), vec![x], &[], &Type::new(DType::F32, flat));
-        let keep = [Attribute::Int("keepdims", 1)];
-        let largest = self.emit_between("ReduceMax", &part("largest"), vec![sizes, last_axis], &keep, &column);
-        let tensor = self.emit_between("Max", &part("magnitude"), vec![largest, smallest], &[], &column);
-        self.magnitudes.insert(elements, tensor.clone());
+        let tensor = if is_divisor {
+            let (largest, smallest) = (self.row_magnitudes(id, false)?, self.number(SMALLEST_MAGNITUDE));
+            self.emit_between("Max", &part("magnitude"), vec![largest, smallest], &[], &column)
+        } else {
+            let (x, last_axis) = (self.form(id, &flat)?, self.integers(&[-1]));
+            let sizes = self.emit_between("Abs", &part("sizes"), vec![x], &[], &Type::new(DType::F32, flat));
+            let keep = [Attribute::Int("keepdims", 1)];
+            self.emit_between("ReduceMax", &part("largest"), vec![sizes, last_axis], &keep, &column)
+        };
+        self.magnitudes.insert(key, tensor.clone());
         Ok(tensor)
     }
 

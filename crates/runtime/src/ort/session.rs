@@ -8,6 +8,7 @@
 
 mod in_place;
 
+use crate::huge_pages;
 use crate::ort::Ort;
 use crate::signature::{Axis, Element, Given, Input, Signature};
 use crate::{Device, Error, ErrorKind, Held, Loaded, Options, Result, Session, Value, Values, run_and_exchange};
@@ -48,6 +49,7 @@ impl Loaded for Shared {
 impl Shared {
     /// Loads the file at `path`; with `profile`, ONNX Runtime writes its profile to a file of that beginning.
     pub(super) fn load(ort: &Ort, path: &Path, options: &Options, profile: Option<&Path>) -> Result<Self> {
+        huge_pages::before_loading();
         let place = path.display().to_string();
         let engine = format!("ONNX Runtime {}, {}", ort.version, provider(options.device));
         let wrong = |error: ::ort::Error| {
@@ -106,6 +108,7 @@ impl Shared {
         };
         // SAFETY: the status is that of the call.
         unsafe { ::ort::Error::result_from_status(status) }?;
+        huge_pages::after_run();
         let session = self.alone();
         let named = self.signature.output_names().iter().zip(outputs).zip(made).filter(|(_, made)| *made);
         let outputs = named.map(|((name, output), _)| {

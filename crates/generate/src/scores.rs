@@ -3,11 +3,12 @@
 //! They run in lanes, for each processor in its own instructions. What an engine leaves unscaled is scaled on the way.
 
 use multiversion::multiversion;
+use multiversion::target::target_cfg_f;
 
 /// Numbers that are treated together: a few vectors, so that one need not wait for the other.
 const LANES: usize = 64;
 /// Scores that are passed over together if the largest of them is not large enough; few enough for a sum of probabilities in f32.
-const CHUNK: usize = 2048;
+const CHUNK: usize = 1024;
 
 /// The scores of the next token of one hypothesis: `scale · scores` are its logits.
 #[derive(Debug)]
@@ -105,7 +106,7 @@ pub(crate) fn log_softmax(row: &mut [f32]) {
 /// The position of the largest score, the first of equals, and its distance to the second largest.
 pub(crate) fn largest(row: &[f32]) -> (i64, f32) {
     // Chunks that hold one of the two largest so far are walked through one by one: fewer scores in smaller ones.
-    const CHUNK: usize = 256;
+    const CHUNK: usize = 512;
     let (mut best, mut first, mut second) = (0, f32::NEG_INFINITY, f32::NEG_INFINITY);
     for (number, chunk) in row.chunks(CHUNK).enumerate() {
         if largest_of(chunk) <= second {
@@ -160,8 +161,14 @@ fn largest_of(scores: &[f32]) -> f32 {
             lanes[lane] = larger(lanes[lane], scores[lane]);
         }
     }
+    // By halves: one lane after the other would wait for each.
+    for half in [LANES / 2, LANES / 4] {
+        for lane in 0..half {
+            lanes[lane] = larger(lanes[lane], lanes[lane + half]);
+        }
+    }
     let mut largest = f32::NEG_INFINITY;
-    for &score in lanes.iter().chain(rest) {
+    for &score in lanes[..LANES / 4].iter().chain(rest) {
         largest = larger(largest, score);
     }
     largest
@@ -175,22 +182,30 @@ fn sum_of_exponentials(scores: &[f32], scale: f32, largest: f32) -> f32 {
     let (whole, rest) = scores.as_chunks::<LANES>();
     for scores in whole {
         for lane in 0..LANES {
-            lanes[lane] += exponential(scores[lane] * scale - largest);
+            lanes[lane] +=
+                exponential::<{ target_cfg_f!(any(target_feature = "avx512f", target_feature = "neon")) }>(scores[lane] * scale - largest);
+        }
+    }
+    for half in [LANES / 2, LANES / 4] {
+        for lane in 0..half {
+            lanes[lane] += lanes[lane + half];
         }
     }
     let mut sum = 0.0;
-    for lane in lanes {
+    for &lane in &lanes[..LANES / 4] {
         sum += lane;
     }
     for &score in rest {
-        sum += exponential(score * scale - largest);
+        sum += exponential::<false>(score * scale - largest);
     }
     sum
 }
 
 /// `exp(x)` for `x` of at most 0, to three units in the last place: `2^n · exp(r)` with `|r| <= ln 2 / 2`, by Taylor's series.
+///
+/// `FUSED` where the processor multiplies and adds at once.
 #[inline(always)]
-fn exponential(x: f32) -> f32 {
+fn exponential<const FUSED: bool>(x: f32) -> f32 {
     /// Below, `exp` leaves the normal numbers.
     const LEAST: f32 = -87.0;
     /// Added, it leaves no bits for fractions: the nearest integer stands in the lowest ones.
@@ -198,10 +213,15 @@ fn exponential(x: f32) -> f32 {
     /// `ln 2`, of which the larger part has few enough bits to be multiplied exactly.
     const LN_2: [f32; 2] = [355.0 / 512.0, -2.121_944_4e-4];
     let x = if x < LEAST { LEAST } else { x };
-    let shifted = x * std::f32::consts::LOG2_E + INTEGERS;
+    let add = |product: [f32; 2], term: f32| {
+        let [a, b] = product;
+        if FUSED { a.mul_add(b, term) } else { a * b + term }
+    };
+    let shifted = add([x, std::f32::consts::LOG2_E], INTEGERS);
     let n = shifted - INTEGERS;
-    let r = (x - n * LN_2[0]) - n * LN_2[1];
-    let series = 1.0 + r * (1.0 + r * (1.0 / 2.0 + r * (1.0 / 6.0 + r * (1.0 / 24.0 + r * (1.0 / 120.0 + r * (1.0 / 720.0))))));
+    let r = add([-n, LN_2[1]], add([-n, LN_2[0]], x));
+    let terms = [1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 1.0 / 2.0, 1.0, 1.0];
+    let series = terms.into_iter().fold(1.0 / 720.0, |sum, term| add([sum, r], term));
     let power = shifted.to_bits().wrapping_sub(INTEGERS.to_bits()).wrapping_add(127) << 23;
     series * f32::from_bits(power)
 }
@@ -235,10 +255,11 @@ mod tests {
         for step in 0..870_000 {
             let x = -(step as f32) * 1e-4;
             let exact = f64::from(x).exp();
-            worst = worst.max((f64::from(exponential(x)) - exact).abs() / exact);
+            worst = worst.max((f64::from(exponential::<false>(x)) - exact).abs() / exact);
+            worst = worst.max((f64::from(exponential::<true>(x)) - exact).abs() / exact);
         }
         assert!(worst < 3.0 * f64::from(f32::EPSILON), "{worst:e}");
-        assert!(exponential(f32::NEG_INFINITY) < 2e-38);
+        assert!(exponential::<false>(f32::NEG_INFINITY) < 2e-38);
     }
 
     /// In lanes and chunks as one by one, wherever the largest stand.

@@ -145,22 +145,30 @@ impl Decoding {
         self.target_prefix.as_deref()
     }
 
+    /// A translation's text as it stands in its line.
+    pub(crate) fn text_column(&self, text: String) -> String {
+        let has_columns = self.n_best.is_some() || self.scores || self.alignments;
+        // Tabs divide the columns.
+        if has_columns { text.replace('\t', " ") } else { text }
+    }
+
     /// A translation's line, with what is asked for beside it.
     pub(crate) fn line(&self, number: u64, text: String, hypothesis: &Hypothesis) -> String {
-        let has_columns = self.n_best.is_some() || self.scores || self.alignments;
-        if !has_columns {
-            return text;
-        }
         let mut line = self.n_best.map_or(String::new(), |_| format!("{number}\t"));
-        // Tabs divide the columns.
-        line.push_str(&text.replace('\t', " "));
+        line.push_str(&self.text_column(text));
+        line + &self.columns(hypothesis)
+    }
+
+    /// What is asked for after a translation's text.
+    pub(crate) fn columns(&self, hypothesis: &Hypothesis) -> String {
+        let mut columns = String::new();
         if self.scores {
-            let _ = write!(line, "\t{:.6}", hypothesis.score);
+            let _ = write!(columns, "\t{:.6}", hypothesis.score);
         }
         if self.alignments {
             let pairs = hypothesis.alignment.iter().enumerate().map(|(target, source)| format!("{source}-{target}"));
-            let _ = write!(line, "\t{}", pairs.collect::<Vec<_>>().join(" "));
+            let _ = write!(columns, "\t{}", pairs.collect::<Vec<_>>().join(" "));
         }
-        line
+        columns
     }
 }

@@ -10,6 +10,7 @@ mod output;
 mod pipeline;
 pub(crate) mod progress;
 mod reading;
+mod stream;
 pub(crate) mod translator;
 mod warnings;
 mod workers;
@@ -68,6 +69,9 @@ pub(crate) struct Options {
     /// The most tokens of a translation [default: the model's]
     #[arg(long, value_name = "N", value_parser = at_most(1 << 24))]
     max_new_tokens: Option<NonZeroUsize>,
+    /// Write each word as soon as it is decoded, one sentence at a time; not for beam search, which knows no word before its end
+    #[arg(long, conflicts_with_all = ["output", "workers", "batch_tokens", "window", "n_best"])]
+    stream: bool,
     /// Lines to read before they are translated; 1 answers each line at once [default: 2000, on a terminal 1]
     #[arg(long, value_name = "N", value_parser = at_most(1 << 24))]
     window: Option<NonZeroUsize>,
@@ -88,6 +92,7 @@ Examples:
   cognate translate --model opus-mt-en-ROMANCE --target-language fra \"Hello.\"
   cognate translate --beams 5 --n-best 3 --scores --length-penalty 0.6 \"Two dogs.\"
   cognate translate --sample --temperature 0.7 --top-p 0.9 --seed 42 --n-best 4 \"Two dogs.\"
+  cognate translate --stream --input text.en
   cognate translate --target-prefix \"Zwei Hunde\" --alignments \"Two dogs are playing in the snow.\"";
 
 /// Who translates.
@@ -125,13 +130,21 @@ impl Crew {
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let source = options.model.source()?;
     // Both fail before the model is loaded, which may take a while.
-    let input = Input::open(options.text.clone(), options.input.as_deref(), options.window.map(NonZeroUsize::get))?;
+    let window = if options.stream { Some(1) } else { options.window.map(NonZeroUsize::get) };
+    let mut input = Input::open(options.text.clone(), options.input.as_deref(), window)?;
+    input.is_long &= !options.stream;
     let mut output = Output::open(options.output.as_deref(), out)?;
     let crew = Crew::of(options, &input)?;
     let translator = Translator::load(&source, options, crew)?;
     messages::note(format_args!("model {source} on {}", translator.engine()));
     if input.is_typed {
         messages::note("type a sentence a line; Ctrl-D ends");
+    }
+    if options.stream {
+        // An output file is refused.
+        let Output::Standard(out) = output else { return Ok(ExitCode::SUCCESS) };
+        stream::run(&translator, input, out)?;
+        return Ok(ExitCode::SUCCESS);
     }
     let budget = options.batch_tokens.get() / translator.settings().num_beams.max(1);
     pipeline::run(translator, input, crew.workers.get(), budget, &mut output)?;

@@ -6,6 +6,7 @@
 //!   files of every encoder-decoder family: SentencePiece models (Marian, M2M100, mBART, NLLB, PLBart, T5, Pegasus) and
 //!   byte pair vocabularies (BART, Blenderbot).
 //! - [`TargetLanguage`]: what the decoder must know where a tokenizer has several languages.
+//! - [`GrowingText`]: the words of ids that come one by one.
 //! - [`Lines`], [`read_lines`]: UTF-8 text, one sentence a line, with errors that name the line.
 //! - [`corpus_bleu`]: BLEU as sacreBLEU 2.6 computes it.
 //!
@@ -34,6 +35,7 @@ mod codes;
 mod converted;
 mod error;
 mod folder;
+mod growing;
 mod language;
 mod lines;
 mod mteval;
@@ -43,6 +45,7 @@ mod tokenizer_file;
 
 pub use bleu::{Bleu, corpus_bleu};
 pub use error::{Error, ErrorKind, Result};
+pub use growing::GrowingText;
 pub use language::TargetLanguage;
 pub use lines::{Lines, read_lines};
 pub use tokenizer::Tokenizer;

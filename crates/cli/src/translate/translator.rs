@@ -7,10 +7,10 @@ use crate::model_files::{Graphs, ModelFiles, configuration};
 use crate::source::ModelSource;
 use crate::{messages, tokenizer_files};
 use anyhow::{Context, Result, bail};
-use cognate_generate::{Batch, Decoder, Hypothesis, Settings, decode, decoder as decoder_of};
+use cognate_generate::{Batch, Decoder, Event, Hypothesis, Settings, decode, decoder as decoder_of};
 use cognate_model::{Config, Layout};
 use cognate_runtime::{Loaded, Options as Load, Runtime, Session, Source};
-use cognate_text::Tokenizer;
+use cognate_text::{GrowingText, Tokenizer};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -166,6 +166,36 @@ impl Translator {
         found.into_iter().zip(numbers).map(|(hypotheses, &number)| self.translation(number, &hypotheses)).collect()
     }
 
+    /// Translates a sentence with its number, and hands on its line word by word. Tells whether the end was reached.
+    ///
+    /// # Errors
+    /// If the engine fails, or `write` does.
+    pub(crate) fn stream(
+        &self,
+        decoder: &mut dyn Decoder,
+        source: Vec<i64>,
+        number: u64,
+        write: &mut dyn FnMut(&str) -> Result<()>,
+    ) -> Result<bool> {
+        let prefixes = if self.prefix.is_empty() { Vec::new() } else { vec![self.prefix.clone()] };
+        let batch = Batch { sources: &[source], prefixes: &prefixes, numbers: &[number] };
+        let (mut text, mut failure) = (GrowingText::new(&self.tokenizer), None);
+        let mut tell = |words: String| if words.is_empty() { Ok(()) } else { write(&self.decoding.text_column(on_one_line(words))) };
+        let mut observer = |event| {
+            let Event::Token { token, .. } = event else { return ControlFlow::Continue(()) };
+            failure = text.push(token).map_err(Into::into).and_then(&mut tell).err();
+            if failure.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let found = decode(decoder, &batch, &self.settings, &mut observer)?;
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        tell(text.finish()?)?;
+        let Some(hypothesis) = found.first().and_then(|hypotheses| hypotheses.first()) else { return Ok(true) };
+        write(&self.decoding.columns(hypothesis))?;
+        Ok(hypothesis.complete)
+    }
+
     /// The text of a translation, on one line.
     pub(crate) fn text(&self, hypothesis: &Hypothesis) -> Result<String> {
         Ok(on_one_line(self.tokenizer.decode(&hypothesis.tokens)?))
@@ -211,6 +241,10 @@ fn adjusted(mut settings: Settings, options: &Options, config: &Config) -> Resul
         bail!("--max-new-tokens: expected at most {limit}, the positions of the model, found {}", settings.max_new_tokens);
     }
     options.decoding.apply(&mut settings, options.beams, config)?;
+    if options.stream && settings.num_beams > 1 {
+        let beams = settings.num_beams;
+        bail!("--stream: a search with {beams} beams knows no word before its end; add --beams 1, or --sample, or leave --stream out");
+    }
     Ok(settings)
 }
 

@@ -15,6 +15,7 @@ mod multi30k;
 mod precision;
 mod quality;
 mod show;
+mod stream;
 mod target;
 mod translate;
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::thread;
 
 use cognate_testing::{shared_multi30k, testdata};
-use cognate_text::{TargetLanguage, Tokenizer, read_lines};
+use cognate_text::{GrowingText, TargetLanguage, Tokenizer, read_lines};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -105,6 +105,21 @@ fn ids_have_the_texts_of_transformers() {
         let found = answers.map(|(ids, text)| (ids, text, tokenizer.decode(ids).unwrap()));
         let wrong = found.filter(|(_, text, found)| *text != found);
         wrong.map(|(ids, text, found)| format!("{ids:?}: expected {text:?}, found {found:?}")).collect()
+    });
+}
+
+/// Told piece by piece, in the end they are whole: hard texts, and ids in an order that no text has.
+#[test]
+fn growing_texts_are_the_texts_of_transformers() {
+    check_all(|tokenizer, expected, _| {
+        let answers = expected.hard.iter().chain(&expected.decoded);
+        let told = answers.map(|(ids, text)| {
+            let mut growing = GrowingText::new(tokenizer);
+            let told: String = ids.iter().map(|id| growing.push(*id).unwrap()).collect();
+            (ids, text, told + &growing.finish().unwrap())
+        });
+        let wrong = told.filter(|(_, text, told)| *text != told);
+        wrong.map(|(ids, text, told)| format!("{ids:?}: expected {text:?}, told {told:?}")).collect()
     });
 }
 

@@ -6,6 +6,7 @@ use cognate_generate::{EarlyStopping, Hypothesis, Sampling, Settings, alignment_
 use cognate_model::{Attentions, Config};
 use std::fmt::Write;
 use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
 
 /// How to decode.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -40,6 +41,9 @@ pub(crate) struct Decoding {
     /// Let every translation begin with TEXT
     #[arg(long, value_name = "TEXT")]
     target_prefix: Option<String>,
+    /// Let each translation begin with a line of FILE, which has as many as there are sentences; an empty one forces nothing
+    #[arg(long, value_name = "FILE", conflicts_with = "target_prefix")]
+    target_prefixes: Option<PathBuf>,
     /// Draw each token from its distribution instead of taking the likeliest
     #[arg(long)]
     sample: bool,
@@ -140,9 +144,14 @@ impl Decoding {
         if self.alignments { Attentions::Output } else { Attentions::Omit }
     }
 
-    /// What translations begin with.
+    /// What every translation begins with.
     pub(crate) fn target_prefix(&self) -> Option<&str> {
         self.target_prefix.as_deref()
+    }
+
+    /// The file with what each translation begins with.
+    pub(crate) fn target_prefixes(&self) -> Option<&Path> {
+        self.target_prefixes.as_deref()
     }
 
     /// A translation's text as it stands in its line.

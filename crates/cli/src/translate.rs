@@ -93,6 +93,7 @@ Examples:
   cognate translate --beams 5 --n-best 3 --scores --length-penalty 0.6 \"Two dogs.\"
   cognate translate --sample --temperature 0.7 --top-p 0.9 --seed 42 --n-best 4 \"Two dogs.\"
   cognate translate --stream --input text.en
+  cognate translate --input text.en --target-prefixes beginnings.de
   cognate translate --target-prefix \"Zwei Hunde\" --alignments \"Two dogs are playing in the snow.\"";
 
 /// Who translates.
@@ -133,6 +134,9 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let window = if options.stream { Some(1) } else { options.window.map(NonZeroUsize::get) };
     let mut input = Input::open(options.text.clone(), options.input.as_deref(), window)?;
     input.is_long &= !options.stream;
+    if let Some(path) = options.decoding.target_prefixes() {
+        input = input.with_prefixes(path)?;
+    }
     let mut output = Output::open(options.output.as_deref(), out)?;
     let crew = Crew::of(options, &input)?;
     let translator = Translator::load(&source, options, crew)?;

@@ -1,10 +1,13 @@
-//! Where sentences come from: arguments, a file, standard input; and what stands before a sentence's number.
+//! Where sentences come from: arguments, a file, standard input; and what stands before a sentence's number. Beside them may
+//! come what the translation of each begins with.
 
 use anyhow::{Context, Result, bail};
 use cognate_text::Lines;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal};
 use std::path::Path;
+
+const STDIN: &str = "stdin";
 
 /// Lines of a window, where nobody waits for each.
 const WINDOW: usize = 2000;
@@ -15,9 +18,30 @@ const WINDOW_BYTES: usize = 1 << 20;
 /// A file below this size has few lines: they are hardly worth more than one worker.
 const FEW_BYTES: u64 = 1 << 12;
 
+type Reading = Box<dyn Iterator<Item = cognate_text::Result<String>> + Send>;
+
+/// A line of the input.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) text: String,
+    /// What its translation begins with, if that is its own.
+    pub(crate) prefix: Option<String>,
+}
+
+/// What translations begin with, line by line.
+struct Prefixes {
+    lines: Reading,
+    name: String,
+    /// Lines that were read.
+    number: usize,
+}
+
 /// Where sentences come from.
 pub(crate) struct Input {
-    lines: Box<dyn Iterator<Item = cognate_text::Result<String>> + Send>,
+    lines: Reading,
+    /// What the sentences' text is called.
+    name: String,
+    prefixes: Option<Prefixes>,
     /// What a sentence is called in messages.
     pub(crate) unit: String,
     /// The size of a file.
@@ -39,6 +63,8 @@ impl Input {
         let mut opened = match input.filter(|path| *path != Path::new("-")) {
             _ if !text.is_empty() => Self {
                 lines: Box::new(text.into_iter().map(Ok)),
+                name: "the arguments".into(),
+                prefixes: None,
                 unit: "sentence".into(),
                 bytes: None,
                 is_typed: false,
@@ -55,7 +81,7 @@ impl Input {
                 let bytes = metadata.is_file().then_some(metadata.len());
                 Self::reading(BufReader::new(file), place.to_string(), bytes, false)
             }
-            None => Self::reading(BufReader::new(io::stdin()), "stdin".into(), None, io::stdin().is_terminal()),
+            None => Self::reading(BufReader::new(io::stdin()), STDIN.into(), None, io::stdin().is_terminal()),
         };
         opened.window_len = window.unwrap_or(opened.window_len);
         Ok(opened)
@@ -64,7 +90,9 @@ impl Input {
     fn reading(reader: impl BufRead + Send + 'static, name: String, bytes: Option<u64>, is_typed: bool) -> Self {
         Self {
             unit: format!("{name}: line"),
-            lines: Box::new(Lines::new(reader, name)),
+            lines: Box::new(Lines::new(reader, name.clone())),
+            name,
+            prefixes: None,
             bytes,
             is_typed,
             is_long: !is_typed && bytes.is_none_or(|bytes| bytes >= FEW_BYTES),
@@ -72,19 +100,56 @@ impl Input {
         }
     }
 
+    /// The same with what the translation of each sentence begins with, from the lines of a file, or of standard input.
+    ///
+    /// # Errors
+    /// If the file cannot be opened, or standard input has the sentences.
+    pub(crate) fn with_prefixes(mut self, path: &Path) -> Result<Self> {
+        let (reader, name): (Box<dyn BufRead + Send>, String) = if path == Path::new("-") {
+            if self.name == STDIN {
+                bail!("--target-prefixes: standard input has the sentences; give these by --input, or the prefixes in a file");
+            }
+            (Box::new(BufReader::new(io::stdin())), STDIN.into())
+        } else {
+            let name = path.display().to_string();
+            let file = File::open(path).with_context(|| format!("--target-prefixes: {name}: cannot be read"))?;
+            (Box::new(BufReader::new(file)), name)
+        };
+        self.prefixes = Some(Prefixes { lines: Box::new(Lines::new(reader, name.clone())), name, number: 0 });
+        Ok(self)
+    }
+
+    /// The place of the prefix of sentence `number`, for messages.
+    pub(crate) fn prefix_place(&self, number: usize) -> String {
+        self.prefixes.as_ref().map_or("--target-prefix".into(), |prefixes| format!("{}: line {number}", prefixes.name))
+    }
+
     /// The next lines, none at the end, and what kept others from being read.
-    pub(crate) fn window(&mut self) -> (Vec<String>, Option<cognate_text::Error>) {
+    pub(crate) fn window(&mut self) -> (Vec<Line>, Option<anyhow::Error>) {
         let (mut lines, mut bytes) = (Vec::new(), 0);
         while lines.len() < self.window_len && bytes < WINDOW_BYTES {
-            match self.lines.next() {
-                None => break,
-                Some(Ok(line)) => {
-                    bytes += line.len();
+            match self.next() {
+                Ok(None) => break,
+                Ok(Some(line)) => {
+                    bytes += line.text.len() + line.prefix.as_ref().map_or(0, String::len);
                     lines.push(line);
                 }
-                Some(Err(error)) => return (lines, Some(error)),
+                Err(error) => return (lines, Some(error)),
             }
         }
         (lines, None)
+    }
+
+    fn next(&mut self) -> Result<Option<Line>> {
+        let text = self.lines.next().transpose()?;
+        let Some(prefixes) = &mut self.prefixes else { return Ok(text.map(|text| Line { text, prefix: None })) };
+        prefixes.number += 1;
+        let (sentences, file, number) = (&self.name, &prefixes.name, prefixes.number);
+        match (text, prefixes.lines.next().transpose()?) {
+            (None, None) => Ok(None),
+            (Some(text), prefix @ Some(_)) => Ok(Some(Line { text, prefix })),
+            (Some(_), None) => bail!("{file}: ends before line {number}; expected a line for each sentence of {sentences}"),
+            (None, Some(_)) => bail!("{file}: line {number}: is one too many; expected a line for each sentence of {sentences}"),
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The first stage: lines become windows of batches of tokens, on a thread of its own, while others are translated.
 
 use super::batches::batches;
-use super::input::Input;
+use super::input::{Input, Line};
 use super::pipeline::Message;
 use super::translator::{Encoded, Translator};
 use super::warnings::Warning;
@@ -35,6 +35,8 @@ pub(crate) struct Batch {
     /// The numbers of its sentences in the input, from 1.
     pub(crate) numbers: Vec<u64>,
     pub(crate) sources: Vec<Vec<i64>>,
+    /// What their translations begin with, each of them or none.
+    pub(crate) prefixes: Vec<Vec<i64>>,
     /// The bytes of its lines, with line ends.
     pub(crate) bytes: usize,
 }
@@ -82,21 +84,24 @@ fn window(input: &mut Input, number: usize, first: usize, translator: &Translato
         empty: (0, 0),
         found: Vec::new(),
         is_last: lines.is_empty() || failure.is_some(),
-        failure: failure.map(Into::into),
+        failure,
     };
-    let bytes = |line: &str| line.len() + 1;
-    let (mut places, mut sources) = (Vec::new(), Vec::new());
+    let bytes = |line: &Line| line.text.len() + 1;
+    let (mut places, mut sources, mut prefixes) = (Vec::new(), Vec::new(), Vec::new());
     for (place, line) in lines.iter().enumerate() {
         let number = first + place;
-        match translator.encode(line).with_context(|| format!("{} {number}", input.unit)) {
-            Ok(Encoded::Empty) => {
+        let encoded = translator.encode(&line.text).with_context(|| format!("{} {number}", input.unit));
+        let prefix = translator.prefix(line).with_context(|| input.prefix_place(number));
+        match encoded.and_then(|encoded| Ok((encoded, prefix?))) {
+            Ok((Encoded::Empty, _)) => {
                 window.empty = (window.empty.0 + 1, window.empty.1 + bytes(line));
                 window.found.push((number, Warning::Empty));
             }
-            Ok(Encoded::Tokens { ids, cut_from }) => {
+            Ok((Encoded::Tokens { ids, cut_from }, prefix)) => {
                 places.push(place);
                 sources.push(ids);
-                window.found.extend(translator.lacks_language(line).then_some((number, Warning::NoLanguage)));
+                prefixes.push(prefix);
+                window.found.extend(translator.lacks_language(&line.text).then_some((number, Warning::NoLanguage)));
                 let too_long = |tokens| (number, Warning::TooLong { tokens, limit: translator.max_positions() });
                 window.found.extend(cut_from.map(too_long));
             }
@@ -106,7 +111,9 @@ fn window(input: &mut Input, number: usize, first: usize, translator: &Translato
             }
         }
     }
+    let is_free = prefixes.iter().all(Vec::is_empty);
     let lengths: Vec<_> = sources.iter().map(Vec::len).collect();
+    let take = |all: &mut Vec<Vec<i64>>, indices: &[usize]| indices.iter().map(|&index| std::mem::take(&mut all[index])).collect();
     let batch = |indices: Vec<usize>| {
         let lines_of: Vec<_> = indices.iter().map(|&index| places[index]).collect();
         Batch {
@@ -114,7 +121,8 @@ fn window(input: &mut Input, number: usize, first: usize, translator: &Translato
             bytes: lines_of.iter().map(|&place| bytes(&lines[place])).sum(),
             numbers: lines_of.iter().map(|place| (first + place) as u64).collect(),
             lines: lines_of,
-            sources: indices.iter().map(|&index| std::mem::take(&mut sources[index])).collect(),
+            sources: take(&mut sources, &indices),
+            prefixes: if is_free { Vec::new() } else { take(&mut prefixes, &indices) },
         }
     };
     window.batches = batches(&lengths, budget).into_iter().map(batch).collect();

@@ -4,6 +4,7 @@ use super::input::Input;
 use super::translator::{Encoded, Translator};
 use super::warnings::{Warning, Warnings};
 use anyhow::{Context, Result};
+use cognate_generate::Batch;
 use std::io::Write;
 
 /// Translates `input` line by line and writes words to `out` as they come.
@@ -21,14 +22,16 @@ pub(super) fn run(translator: &Translator, mut input: Input, out: &mut dyn Write
         for line in lines {
             number += 1;
             let place = || format!("{} {number}", input.unit);
-            match translator.encode(&line).with_context(place)? {
+            let prefix = translator.prefix(&line).with_context(|| input.prefix_place(number));
+            match translator.encode(&line.text).with_context(place)? {
                 Encoded::Empty => warnings.tell(vec![(number, Warning::Empty)]),
                 Encoded::Tokens { ids, cut_from } => {
                     let too_long = |tokens| Warning::TooLong { tokens, limit: translator.max_positions() };
-                    let language = translator.lacks_language(&line).then_some(Warning::NoLanguage);
+                    let language = translator.lacks_language(&line.text).then_some(Warning::NoLanguage);
                     warnings.tell(cut_from.map(too_long).into_iter().chain(language).map(|warning| (number, warning)).collect());
                     let mut write = |words: &str| write!(out, "{words}").and_then(|()| out.flush()).context(UNWRITTEN);
-                    let complete = translator.stream(decoder.as_mut(), ids, number as u64, &mut write).with_context(place)?;
+                    let sentence = Batch { sources: &[ids], prefixes: &[prefix?], numbers: &[number as u64] };
+                    let complete = translator.stream(decoder.as_mut(), &sentence, &mut write).with_context(place)?;
                     if !complete {
                         warnings.tell(vec![(number, Warning::Unfinished { limit })]);
                     }
@@ -37,7 +40,7 @@ pub(super) fn run(translator: &Translator, mut input: Input, out: &mut dyn Write
             writeln!(out).and_then(|()| out.flush()).context(UNWRITTEN)?;
         }
         if let Some(error) = failure {
-            return Err(error.into());
+            return Err(error);
         }
         if is_last {
             warnings.finish();

@@ -1,5 +1,6 @@
 //! A loaded model with its tokenizer: from a line to its translation.
 
+use super::input::Line;
 use super::{Crew, Options};
 use crate::decoding::Decoding;
 use crate::languages::{self, Untold};
@@ -29,7 +30,7 @@ pub(crate) struct Translator {
     engine: String,
     settings: Settings,
     decoding: Decoding,
-    /// What every translation begins with.
+    /// What a translation begins with that has nothing of its own to begin with.
     prefix: Vec<i64>,
     config: Config,
     /// The export of a checkpoint, while an engine may read it.
@@ -64,7 +65,8 @@ impl Translator {
     pub(crate) fn load(source: &ModelSource, options: &Options, crew: Crew) -> Result<Self> {
         let ModelFiles { config, settings, tokenizer, untold } =
             options.model.files(source, |settings, config| adjusted(settings, options, config))?;
-        let prefix = options.decoding.target_prefix().map(|text| prefix(text, &tokenizer, &settings)).transpose()?.unwrap_or_default();
+        let text = options.decoding.target_prefix().unwrap_or_default();
+        let prefix = prefix(text, &tokenizer, &settings).context("--target-prefix")?;
         // Some vocabularies have no pieces for no text.
         let around = tokenizer.encode("").unwrap_or_default();
         let runtime = options.model.engine.open(options.model.device)?;
@@ -150,35 +152,32 @@ impl Translator {
         }
     }
 
-    /// Translates a batch of sentences, with their numbers from 1, from which follows what is drawn for them, by a worker's decoder.
-    /// Where `is_wanted` says no any more, it ends with the next step, and translations are as far as they are.
-    pub(crate) fn translate(
-        &self,
-        decoder: &mut dyn Decoder,
-        sources: &[Vec<i64>],
-        numbers: &[u64],
-        is_wanted: impl Fn() -> bool,
-    ) -> Result<Vec<Translation>> {
-        let prefixes = if self.prefix.is_empty() { Vec::new() } else { vec![self.prefix.clone(); sources.len()] };
-        let batch = Batch { sources, prefixes: &prefixes, numbers };
-        let mut observer = |_| if is_wanted() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
-        let found = decode(decoder, &batch, &self.settings, &mut observer)?;
-        found.into_iter().zip(numbers).map(|(hypotheses, &number)| self.translation(number, &hypotheses)).collect()
+    /// The tokens that the translation of a line begins with.
+    ///
+    /// # Errors
+    /// If the model has no room for them.
+    pub(crate) fn prefix(&self, line: &Line) -> Result<Vec<i64>> {
+        line.prefix.as_ref().map_or_else(|| Ok(self.prefix.clone()), |text| prefix(text, &self.tokenizer, &self.settings))
     }
 
-    /// Translates a sentence with its number, and hands on its line word by word. Tells whether the end was reached.
+    /// Translates a batch of sentences by a worker's decoder. They have their numbers from 1, from which follows what is drawn for
+    /// them. Where `is_wanted` says no any more, it ends with the next step, and translations are as far as they are.
+    pub(crate) fn translate(&self, decoder: &mut dyn Decoder, batch: &Batch<'_>, is_wanted: impl Fn() -> bool) -> Result<Vec<Translation>> {
+        let mut observer = |_| if is_wanted() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
+        let found = decode(decoder, batch, &self.settings, &mut observer)?;
+        found.into_iter().zip(batch.numbers).map(|(hypotheses, &number)| self.translation(number, &hypotheses)).collect()
+    }
+
+    /// Translates a batch of one sentence, and hands on its line word by word. Tells whether the end was reached.
     ///
     /// # Errors
     /// If the engine fails, or `write` does.
     pub(crate) fn stream(
         &self,
         decoder: &mut dyn Decoder,
-        source: Vec<i64>,
-        number: u64,
+        sentence: &Batch<'_>,
         write: &mut dyn FnMut(&str) -> Result<()>,
     ) -> Result<bool> {
-        let prefixes = if self.prefix.is_empty() { Vec::new() } else { vec![self.prefix.clone()] };
-        let batch = Batch { sources: &[source], prefixes: &prefixes, numbers: &[number] };
         let (mut text, mut failure) = (GrowingText::new(&self.tokenizer), None);
         let mut tell = |words: String| if words.is_empty() { Ok(()) } else { write(&self.decoding.text_column(on_one_line(words))) };
         let mut observer = |event| {
@@ -186,7 +185,7 @@ impl Translator {
             failure = text.push(token).map_err(Into::into).and_then(&mut tell).err();
             if failure.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let found = decode(decoder, &batch, &self.settings, &mut observer)?;
+        let found = decode(decoder, sentence, &self.settings, &mut observer)?;
         if let Some(error) = failure {
             return Err(error);
         }
@@ -217,13 +216,16 @@ fn sessions(graphs: &[Arc<dyn Loaded>]) -> Vec<Box<dyn Session>> {
     graphs.iter().map(|graph| graph.clone().session()).collect()
 }
 
-/// The tokens that every translation begins with: the language, where it is forced to come first, and the text's.
+/// The tokens that a translation begins with: the language, where it is forced to come first, and the text's.
 fn prefix(text: &str, tokenizer: &Tokenizer, settings: &Settings) -> Result<Vec<i64>> {
-    let ids = tokenizer.encode_target(text).context("--target-prefix")?;
+    if text.is_empty() {
+        return Ok(Vec::new());
+    }
+    let ids = tokenizer.encode_target(text)?;
     let prefix: Vec<_> = settings.forced_bos_token.into_iter().chain(ids).collect();
     let room = settings.max_length.saturating_sub(2).min(settings.max_new_tokens.saturating_sub(1));
     if prefix.len() > room {
-        bail!("--target-prefix: has {} tokens; expected at most {room}, for which the model has room", prefix.len());
+        bail!("has {} tokens; expected at most {room}, for which the model has room", prefix.len());
     }
     Ok(prefix)
 }

@@ -4,7 +4,7 @@ use super::pipeline::{Done, Message};
 use super::reading::Batch;
 use super::translator::Translator;
 use anyhow::{Context, Result};
-use cognate_generate::Decoder;
+use cognate_generate::{Batch as Sentences, Decoder};
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -95,27 +95,29 @@ impl Desk {
 
     /// Translates a batch. If it fails, each of its sentences by itself, in their order, until the one that fails is found.
     fn translate(&self, decoder: &mut Option<Box<dyn Decoder>>, batch: Batch) -> Done {
-        let Batch { window, lines, numbers, sources, bytes } = batch;
+        let Batch { window, lines, numbers, sources, prefixes, bytes } = batch;
         let mut done = Done { window, n_lines: lines.len(), bytes, translations: Vec::with_capacity(lines.len()), failure: None };
         // The results of a batch that is given up are never written: its window comes after a failure.
         let is_wanted = || window < self.limit.load(Ordering::Relaxed);
-        let mut translate = |sources: &[Vec<i64>], numbers: &[u64]| {
+        let mut translate = |sources: &[Vec<i64>], prefixes: &[Vec<i64>], numbers: &[u64]| {
             let decoder = match &mut *decoder {
                 Some(decoder) => decoder,
                 none => none.insert(self.translator.decoder()?),
             };
-            self.translator.translate(decoder.as_mut(), sources, numbers, is_wanted)
+            self.translator.translate(decoder.as_mut(), &Sentences { sources, prefixes, numbers }, is_wanted)
         };
-        let first = translate(&sources, &numbers);
+        let first = translate(&sources, &prefixes, &numbers);
         let is_alone = lines.len() == 1;
         match first {
             Ok(translations) => done.translations = lines.into_iter().zip(translations).collect(),
             Err(error) if is_alone => done.failure = Some((lines[0], error)),
             Err(_) => {
-                let mut each: Vec<_> = lines.into_iter().zip(numbers).zip(sources).collect();
-                each.sort_by_key(|((place, _), _)| *place);
-                for ((place, number), source) in each {
-                    match translate(&[source], &[number]) {
+                let mut order: Vec<_> = (0..lines.len()).collect();
+                order.sort_by_key(|&index| lines[index]);
+                for index in order {
+                    let (place, one) = (lines[index], index..=index);
+                    let prefix = prefixes.get(one.clone()).unwrap_or_default();
+                    match translate(&sources[one.clone()], prefix, &numbers[one]) {
                         Ok(translations) => done.translations.extend(translations.into_iter().map(|translation| (place, translation))),
                         Err(error) => {
                             done.failure = Some((place, error));

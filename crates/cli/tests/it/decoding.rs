@@ -49,6 +49,42 @@ fn prefixes_and_alignments_are_those_of_transformers() {
     ");
 }
 
+/// Each line as if all had its prefix, in batches and streamed; and what does not fit, by file and line.
+#[test]
+fn each_line_has_a_prefix_of_its_own() {
+    let prefixes = ["Zwei Hunde tollen", "", "Der", "Ein großer", "Niemand"];
+    let sentences = [SENTENCES[1], SENTENCES[1], "", SENTENCES[0], SENTENCES[0]];
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("prefixes");
+    let translate = |args: &[&str]| run(&[&["translate", "--engine", "tract", "--batch-tokens", "1"], args].concat());
+    let alone = |(prefix, sentence): (&str, &str)| translate(&["--target-prefix", prefix, sentence]).ok();
+    let expected: String = prefixes.into_iter().zip(sentences).map(alone).collect();
+    assert!(expected.starts_with("Zwei Hunde tollen") && expected.contains("\nNiemand"), "{expected}");
+
+    fs::write(&file, prefixes.join("\r\n")).unwrap();
+    let path = file.to_str().unwrap();
+    let given = ["translate", "--engine", "tract", "--target-prefixes", path];
+    for args in [&["--workers", "2", "--window", "2"][..], &["--stream"], &[]] {
+        assert_eq!(run_with(&[&given, args].concat(), sentences.join("\n")).ok(), expected, "{args:?}");
+        assert_eq!(run(&[&given, args, &sentences].concat()).ok(), expected, "{args:?}");
+    }
+
+    let last = |text: &str, args: &[&str]| {
+        fs::write(&file, text).unwrap();
+        let ended = run(&[&given, args].concat());
+        assert_eq!(ended.status, Some(1));
+        crate::with_dir(ended.err.lines().last().unwrap(), folder.path())
+    };
+    assert_snapshot!(last("Der", &SENTENCES), @"cognate: error: DIR/prefixes: ends before line 2; expected a line for each sentence of the arguments");
+    assert_snapshot!(last("Der\nDer\nDer", &SENTENCES), @"cognate: error: DIR/prefixes: line 3: is one too many; expected a line for each sentence of the arguments");
+    assert_snapshot!(last("Der\nDer Hund spielt", &[&["--max-new-tokens", "3"], &SENTENCES[..]].concat()), @"cognate: error: DIR/prefixes: line 2: has 3 tokens; expected at most 2, for which the model has room");
+    assert_snapshot!(last("Der\nDer Hund spielt", &[&["--stream", "--max-new-tokens", "3"], &SENTENCES[..]].concat()), @"cognate: error: DIR/prefixes: line 2: has 3 tokens; expected at most 2, for which the model has room");
+    fs::remove_file(&file).unwrap();
+    assert_snapshot!(crate::with_dir(&run(&[&given[..], &SENTENCES].concat()).failed(1), folder.path()), @"cognate: error: --target-prefixes: DIR/prefixes: cannot be read: No such file or directory (os error 2)");
+    let both = run(&["translate", "--target-prefixes", "-"]).failed(1);
+    assert_snapshot!(both, @"cognate: error: --target-prefixes: standard input has the sentences; give these by --input, or the prefixes in a file");
+}
+
 #[test]
 fn an_export_aligns_if_it_gives_its_attentions() {
     let folder = tempfile::tempdir().unwrap();

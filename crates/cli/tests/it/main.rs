@@ -14,6 +14,7 @@ mod load;
 mod multi30k;
 mod precision;
 mod quality;
+mod same;
 mod show;
 mod stream;
 mod target;

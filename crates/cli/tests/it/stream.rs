@@ -14,7 +14,7 @@ fn translate<'a>(args: &[&'a str]) -> Vec<&'a str> {
 fn text() -> String {
     let words = ["A man", "in a", "red", "hat", "rides", "two dogs", "snow .", "don't", "'s", "ß", "漢字", "5-year-old", "(", "...", "😀"];
     let mut text = format!("{}\n\n{}\n \u{200b}\n", SENTENCES[0], SENTENCES[1]);
-    for line in 0..24 {
+    for line in 0..16 {
         let chosen: Vec<_> = (0..1 + line % 9).map(|word| words[(line * 7 + word * word * 3 + word) % words.len()]).collect();
         text += &format!("{}.\n", chosen.join(" "));
     }

@@ -44,7 +44,7 @@ pub(crate) struct Decoding {
     /// Let each translation begin with a line of FILE, which has as many as there are sentences; an empty one forces nothing
     #[arg(long, value_name = "FILE", conflicts_with = "target_prefix")]
     target_prefixes: Option<PathBuf>,
-    /// Draw each token from its distribution instead of taking the likeliest
+    /// Draw each token from its distribution instead of taking the likeliest; with --beams draw what the beams go on with
     #[arg(long)]
     sample: bool,
     /// Divide scores before drawing: below 1 likely tokens become likelier
@@ -103,10 +103,7 @@ impl Decoding {
     pub(crate) fn apply(&self, settings: &mut Settings, beams: Option<NonZeroUsize>, config: &Config) -> Result<()> {
         let many = beams.map(NonZeroUsize::get).filter(|&beams| beams > 1);
         if self.sample {
-            if let Some(beams) = many {
-                bail!("--sample and --beams {beams}: a beam search draws nothing; leave one of them out");
-            }
-            settings.num_beams = 1;
+            settings.num_beams = many.unwrap_or(1);
             let model = settings.sampling.unwrap_or_default();
             settings.sampling = Some(Sampling {
                 temperature: self.temperature.unwrap_or(model.temperature),
@@ -120,9 +117,11 @@ impl Decoding {
         }
         // Without the option there is a line for a line, whatever a checkpoint asks for.
         settings.num_return_sequences = self.n_best.map_or(1, NonZeroUsize::get);
-        if let (None, true) = (settings.sampling, settings.num_return_sequences > settings.num_beams) {
-            let n_best = settings.num_return_sequences;
-            bail!("--n-best {n_best}: expected at most {}, the beams; add --beams {n_best}, or --sample", settings.num_beams);
+        let is_bounded = settings.sampling.is_none() || settings.num_beams > 1;
+        if is_bounded && settings.num_return_sequences > settings.num_beams {
+            let (n_best, beams) = (settings.num_return_sequences, settings.num_beams);
+            let remedy = if self.sample { "or leave --beams out" } else { "or --sample" };
+            bail!("--n-best {n_best}: expected at most {beams}, the beams; add --beams {n_best}, {remedy}");
         }
         settings.length_penalty = self.length_penalty.unwrap_or(settings.length_penalty);
         settings.early_stopping = self.early_stopping.unwrap_or(settings.early_stopping);

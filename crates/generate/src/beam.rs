@@ -3,11 +3,15 @@
 //! A sentence keeps `num_beams` running hypotheses, ranked by log-probability, and as many finished ones, ranked by
 //! `log-probability / length^length_penalty`, where the length counts new tokens with the end token. Of the `2·num_beams`
 //! best continuations those that end may finish (if they are among the first `num_beams`), the others run on.
+//!
+//! With sampling (transformers' `do_sample`) so many continuations are drawn instead, one after another and none twice, by the
+//! probabilities of the hypotheses that they would make; of those that do not end the best run on.
 
 use crate::batch::{Batch, Event, Prompt};
 use crate::constraints::Context;
+use crate::sampling::Generator;
 use crate::scores::{Candidates, Continuation, Row, best_continuations, log_softmax};
-use crate::{Decoder, EarlyStopping, Hypothesis, Result, Settings, alignment};
+use crate::{Decoder, EarlyStopping, Hypothesis, Result, Sampling, Settings, alignment};
 use ndarray::{Array2, ArrayView2};
 use std::ops::ControlFlow;
 
@@ -32,6 +36,13 @@ struct Sentence<'a> {
     /// Best first; at most `num_beams`.
     finished: Vec<Hypothesis>,
     is_cancelled: bool,
+    draws: Option<Draws>,
+}
+
+/// How continuations are drawn.
+struct Draws {
+    sampling: Sampling,
+    generator: Generator,
 }
 
 /// Decodes a batch; sentences that are done leave it.
@@ -42,7 +53,7 @@ pub(crate) fn beam_search(
     observer: &mut dyn FnMut(Event) -> ControlFlow<()>,
 ) -> Result<Vec<Vec<Hypothesis>>> {
     let beams = settings.num_beams;
-    let sentences = (0..batch.sources.len()).map(|index| Ok(Sentence::new(index, batch.prompt(index, settings)?, settings)));
+    let sentences = (0..batch.sources.len()).map(|index| Sentence::new(index, batch, settings));
     let mut rows = sentences.collect::<Result<Vec<_>>>()?;
     decoder.start(batch.sources, beams)?;
     let mut hypotheses = vec![Vec::new(); rows.len()];
@@ -50,7 +61,7 @@ pub(crate) fn beam_search(
     loop {
         let tokens = Array2::from_shape_fn((rows.len(), beams), |(row, beam)| rows[row].running[beam].last());
         let mut logits = decoder.advance(parents.as_ref(), &tokens)?;
-        let found = rows.iter().enumerate().map(|(row, sentence)| sentence.continuations(logits.rows(row), settings));
+        let found = rows.iter_mut().enumerate().map(|(row, sentence)| sentence.continuations(logits.rows(row), settings));
         let found: Vec<_> = found.collect();
         let attention = settings.alignment_layer.map(|layer_index| decoder.cross_attention(layer_index)).transpose()?;
         let mut chosen = Vec::new();
@@ -80,19 +91,38 @@ pub(crate) fn beam_search(
 }
 
 impl<'a> Sentence<'a> {
-    fn new(index: usize, prompt: Prompt<'a>, settings: &Settings) -> Self {
+    fn new(index: usize, batch: &Batch<'a>, settings: &Settings) -> Result<Self> {
         // All beams start equal: only the first may be continued.
         let log_probability = |beam| if beam == 0 { 0.0 } else { NEVER };
         let running = |beam| Running { tokens: vec![settings.start_token], log_probability: log_probability(beam), alignment: Vec::new() };
         let running = (0..settings.num_beams).map(running).collect();
-        Self { index, prompt, running, finished: Vec::new(), is_cancelled: false }
+        let draws = settings.sampling.map(|sampling| Draws { sampling, generator: sampling.generator(batch.number(index), 0) });
+        Ok(Self { index, prompt: batch.prompt(index, settings)?, running, finished: Vec::new(), is_cancelled: false, draws })
     }
 
-    /// The best continuations by the logits of each beam, best first; what the prefix has next for each beam within it.
-    fn continuations<'l>(&self, logits: impl Iterator<Item = Row<'l>>, settings: &Settings) -> Vec<Continuation> {
+    /// The best continuations by the logits of each beam, best first, or as many drawn; what the prefix has next for each beam
+    /// within it.
+    fn continuations<'l>(&mut self, logits: impl Iterator<Item = Row<'l>>, settings: &Settings) -> Vec<Continuation> {
         let so_far: Vec<_> = self.running.iter().map(|running| running.log_probability).collect();
         if let Some(token) = self.running.first().and_then(|running| self.prompt.next(&running.tokens)) {
             return so_far.into_iter().enumerate().map(|(parent, score)| Continuation { parent, token, score }).collect();
+        }
+        let fewest = (1 + settings.eos_tokens.len()).max(2);
+        let count = fewest * settings.num_beams;
+        if let Some(Draws { sampling, generator }) = &mut self.draws {
+            let rows = logits.zip(&self.running).map(|(row, running)| {
+                let scores = row.into_logits();
+                log_softmax(scores);
+                settings.constrain(&Context { prompt: &self.prompt, tokens: &running.tokens }, scores);
+                sampling.warp(scores, fewest);
+                settings.renormalize_if_set(scores);
+                scores.iter_mut().for_each(|score| *score += running.log_probability);
+                (generator.keys(scores), &*scores)
+            });
+            let (mut keys, scores): (Vec<_>, Vec<_>) = rows.unzip();
+            let mut drawn = best_continuations(keys.iter_mut().map(|keys| Candidates::of_log_probabilities(keys, 0.0)), count);
+            drawn.iter_mut().for_each(|drawn| drawn.score = scores[drawn.parent][drawn.token as usize]);
+            return drawn;
         }
         let rows = logits.zip(&self.running).map(|(row, running)| {
             let context = Context { prompt: &self.prompt, tokens: &running.tokens };
@@ -107,7 +137,7 @@ impl<'a> Sentence<'a> {
             settings.constrain_fully(&context, scores);
             Candidates::of_log_probabilities(scores, running.log_probability)
         });
-        best_continuations(rows, (1 + settings.eos_tokens.len()).max(2) * settings.num_beams)
+        best_continuations(rows, count)
     }
 
     /// Goes on; returns the parent of each beam. `attention: [beams, src]` is that of the step that chose the tokens.
@@ -128,7 +158,10 @@ impl<'a> Sentence<'a> {
         let closed = settings.early_stopping == EarlyStopping::Full && self.finished.len() == beams;
         let improvable = is_given || self.can_improve(n_new - 1, settings);
         let (mut running, mut parents, mut finished) = (Vec::new(), Vec::new(), Vec::new());
-        for (rank, &Continuation { parent, token, score }) in continuations.iter().enumerate() {
+        let mut ranked: Vec<_> = continuations.iter().enumerate().collect();
+        // Drawn ones come in the order of the draws, by which they may finish; what runs on is chosen by scores.
+        ranked.sort_by(|(_, a), (_, b)| b.score.total_cmp(&a.score));
+        for (rank, &Continuation { parent, token, score }) in ranked {
             let ends = !is_given && settings.eos_tokens.contains(&token);
             if !ends && !is_last {
                 if running.len() < beams {

@@ -167,7 +167,7 @@ impl Sequence {
         settings.constrain(&context, logits);
         let token = match (settings.sampling, &mut self.generator) {
             (Some(sampling), Some(generator)) => {
-                sampling.warp(logits);
+                sampling.warp(logits, 1);
                 settings.renormalize_if_set(logits);
                 generator.draw(logits)
             }

@@ -23,42 +23,42 @@ impl Sampling {
         Generator(rng)
     }
 
-    /// Sets to minus infinity the scores `[vocab]` of tokens that shall not be drawn.
-    pub(crate) fn warp(&self, scores: &mut [f32]) {
+    /// Sets to minus infinity the scores `[vocab]` of tokens that shall not be drawn; the `fewest` likeliest stay in any case.
+    pub(crate) fn warp(&self, scores: &mut [f32], fewest: usize) {
         if self.temperature != 1.0 {
             scores.iter_mut().for_each(|score| *score /= self.temperature);
         }
-        if (1..scores.len()).contains(&self.top_k) {
-            let mut ordered = scores.to_vec();
-            let bound = *ordered.select_nth_unstable_by(self.top_k - 1, descending).1;
+        if self.top_k > 0 {
+            let bound = nth_largest(scores, self.top_k.max(fewest));
             keep(scores, |_, score| score >= bound);
         }
         if self.top_p < 1.0 {
-            self.keep_top_p(scores);
+            self.keep_top_p(scores, fewest);
         }
         if self.min_p > 0.0 {
             let log_probabilities = normalized(scores);
             let bound = largest(&log_probabilities).exp() * self.min_p;
-            keep(scores, |token, _| log_probabilities[token].exp() >= bound);
+            let least = nth_largest(scores, fewest);
+            keep(scores, |token, score| log_probabilities[token].exp() >= bound || score >= least);
         }
         if self.typical_p < 1.0 {
-            self.keep_typical(scores);
+            self.keep_typical(scores, fewest);
         }
         if self.epsilon_cutoff > 0.0 {
-            keep_probable(scores, |_| self.epsilon_cutoff);
+            keep_probable(scores, fewest, |_| self.epsilon_cutoff);
         }
         if self.eta_cutoff > 0.0 {
-            keep_probable(scores, |entropy| self.eta_cutoff.min(self.eta_cutoff.sqrt() * (-entropy).exp()));
+            keep_probable(scores, fewest, |entropy| self.eta_cutoff.min(self.eta_cutoff.sqrt() * (-entropy).exp()));
         }
     }
 
-    /// From the least likely on, tokens go as long as together they have at most `1 - top_p`; the likeliest stays.
-    fn keep_top_p(&self, scores: &mut [f32]) {
+    /// From the least likely on, tokens go as long as together they have at most `1 - top_p`; the `fewest` likeliest stay.
+    fn keep_top_p(&self, scores: &mut [f32], fewest: usize) {
         let log_probabilities = normalized(scores);
         let mut order: Vec<usize> = (0..scores.len()).collect();
         order.sort_by(|&a, &b| scores[a].total_cmp(&scores[b]));
         let mut sum = 0.0_f64;
-        order.pop();
+        order.truncate(order.len().saturating_sub(fewest));
         for token in order {
             sum += f64::from(log_probabilities[token]).exp();
             if sum > f64::from(1.0 - self.top_p) {
@@ -69,7 +69,7 @@ impl Sampling {
     }
 
     /// From the one whose surprise is nearest to the expected on, tokens stay until together they have `typical_p`.
-    fn keep_typical(&self, scores: &mut [f32]) {
+    fn keep_typical(&self, scores: &mut [f32], fewest: usize) {
         let log_probabilities = normalized(scores);
         let expected = entropy(&log_probabilities);
         let distances: Vec<f32> = log_probabilities.iter().map(|log| (-log - expected).abs()).collect();
@@ -81,19 +81,30 @@ impl Sampling {
             sum >= f64::from(self.typical_p)
         });
         let bound = distances[order[reached.unwrap_or(order.len() - 1)]];
-        keep(scores, |token, _| distances[token] <= bound || token == order[0]);
+        let first = &order[..fewest.min(order.len())];
+        keep(scores, |token, _| distances[token] <= bound || first.contains(&token));
     }
 }
 
 impl Generator {
+    /// Keys of scores: the tokens of the largest keys, largest first, are those that drawing without putting back would draw one
+    /// after another by the probabilities that the scores are the logits of (Gumbel-top-k; Kool et al. 2019, section 2.3).
+    pub(crate) fn keys(&mut self, scores: &[f32]) -> Vec<f32> {
+        let key = |&score: &f32| if score.is_finite() { score - (-self.uniform().ln()).ln() as f32 } else { score };
+        scores.iter().map(key).collect()
+    }
+
+    /// A number of the 53 bits of an f64 from 0 to below 1.
+    fn uniform(&mut self) -> f64 {
+        (self.0.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
     /// A token of the distribution that the scores `[vocab]` are the logits of.
     pub(crate) fn draw(&mut self, scores: &[f32]) -> i64 {
         let largest = largest(scores);
         let weight = |score: f32| f64::from(score - largest).exp();
         let total: f64 = scores.iter().map(|&score| weight(score)).sum();
-        // The 53 bits of an f64 below 1.
-        let uniform = (self.0.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
-        let mut rest = uniform * total;
+        let mut rest = self.uniform() * total;
         let mut drawn = 0;
         for (token, &score) in scores.iter().enumerate().filter(|(_, score)| **score > f32::NEG_INFINITY) {
             drawn = token;
@@ -108,6 +119,14 @@ impl Generator {
 
 fn descending(a: &f32, b: &f32) -> Ordering {
     b.total_cmp(a)
+}
+
+/// The score of the `n`-th likeliest token; of fewer tokens minus infinity.
+fn nth_largest(scores: &[f32], n: usize) -> f32 {
+    if !(1..=scores.len()).contains(&n) {
+        return f32::NEG_INFINITY;
+    }
+    *scores.to_vec().select_nth_unstable_by(n - 1, descending).1
 }
 
 fn largest(scores: &[f32]) -> f32 {
@@ -134,11 +153,11 @@ fn keep(scores: &mut [f32], stays: impl Fn(usize, f32) -> bool) {
     }
 }
 
-/// Keeps tokens of at least a probability that may depend on the entropy, and the likeliest anyway.
-fn keep_probable(scores: &mut [f32], bound: impl Fn(f32) -> f32) {
+/// Keeps tokens of at least a probability that may depend on the entropy, and the `fewest` likeliest anyway.
+fn keep_probable(scores: &mut [f32], fewest: usize, bound: impl Fn(f32) -> f32) {
     let log_probabilities = normalized(scores);
-    let (bound, largest) = (bound(entropy(&log_probabilities)), largest(scores));
-    keep(scores, |token, score| log_probabilities[token].exp() >= bound || score >= largest);
+    let (bound, least) = (bound(entropy(&log_probabilities)), nth_largest(scores, fewest));
+    keep(scores, |token, score| log_probabilities[token].exp() >= bound || score >= least);
 }
 
 #[cfg(test)]
@@ -147,8 +166,8 @@ mod tests {
     use super::*;
     use serde_json::Value;
 
-    /// transformers' warpers on recorded logits: options, logits, probabilities.
-    fn recorded() -> Vec<(Sampling, Vec<f32>, Vec<f64>)> {
+    /// transformers' warpers on recorded logits: options, how many stay in any case, logits, probabilities.
+    fn recorded() -> Vec<(Sampling, usize, Vec<f32>, Vec<f64>)> {
         let text = std::fs::read_to_string(cognate_testing::testdata("golden/decoding/warpers.json")).unwrap();
         let file: Value = serde_json::from_str(&text).unwrap();
         let numbers = |value: &Value| value.as_array().unwrap().iter().map(Value::as_f64).collect::<Vec<_>>();
@@ -166,7 +185,8 @@ mod tests {
                 eta_cutoff: option("eta_cutoff", 0.0),
                 seed: 0,
             };
-            (sampling, logits.clone(), numbers(&row["probabilities"]).into_iter().flatten().collect())
+            let fewest = row["fewest"].as_u64().unwrap() as usize;
+            (sampling, fewest, logits.clone(), numbers(&row["probabilities"]).into_iter().flatten().collect())
         };
         file["warped"].as_array().unwrap().iter().map(row).collect()
     }
@@ -174,14 +194,14 @@ mod tests {
     #[test]
     fn warped_probabilities_equal_transformers() {
         let rows = recorded();
-        assert!(rows.len() > 15);
+        assert!(rows.len() > 45);
         let mut failures = Vec::new();
-        for (sampling, mut logits, expected) in rows {
-            sampling.warp(&mut logits);
+        for (sampling, fewest, mut logits, expected) in rows {
+            sampling.warp(&mut logits, fewest);
             let found: Vec<_> = normalized(&logits).into_iter().map(|log| f64::from(log).exp()).collect();
             let worst = found.iter().zip(&expected).map(|(found, expected)| (found - expected).abs()).fold(0.0, f64::max);
             if worst > 1e-6 || found.len() != expected.len() {
-                failures.push(format!("{sampling:?}: {worst:e}"));
+                failures.push(format!("{sampling:?}, at least {fewest}: {worst:e}"));
             }
         }
         assert!(failures.is_empty(), "{}", failures.join("\n"));
@@ -197,8 +217,8 @@ mod tests {
     #[test]
     fn frequencies_are_those_of_the_probabilities() {
         const DRAWS: u32 = 20_000;
-        for (sampling, mut logits, probabilities) in recorded() {
-            sampling.warp(&mut logits);
+        for (sampling, fewest, mut logits, probabilities) in recorded() {
+            sampling.warp(&mut logits, fewest);
             let mut generator = Sampling { seed: 11, ..sampling }.generator(5, 2);
             let mut counts = vec![0; logits.len()];
             (0..DRAWS).for_each(|_| counts[generator.draw(&logits) as usize] += 1);

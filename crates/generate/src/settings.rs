@@ -27,7 +27,8 @@ pub struct Settings {
     pub suppressed_first_tokens: Vec<i64>,
     /// Above 1, tokens that the target has already, the start token included, are less likely to come again; above 0.
     pub repetition_penalty: f32,
-    /// Above 1, tokens of the source are more likely; above 0.
+    /// Above 1, tokens of the source are more likely; above 0. In every beam: transformers 4.57.6 reaches only as many beams of a
+    /// batch as it has sentences.
     pub encoder_repetition_penalty: f32,
     /// No run of so many tokens comes twice in a target; 0 allows all.
     pub no_repeat_ngram_size: usize,
@@ -43,13 +44,13 @@ pub struct Settings {
     pub max_length: usize,
     /// The most tokens that are generated, the end token included; at least 1.
     pub max_new_tokens: usize,
-    /// Hypotheses kept in beam search; 1 decodes greedily, or samples.
+    /// Hypotheses kept in beam search, which draws with sampling; 1 decodes greedily, or samples.
     pub num_beams: usize,
     /// The power of the length by which beam search divides log-probabilities.
     pub length_penalty: f32,
     /// When beam search stops.
     pub early_stopping: EarlyStopping,
-    /// Hypotheses returned for each sentence: at most as many as beams, or any number of samples.
+    /// Hypotheses returned for each sentence: at most as many as beams; with sampling and one beam, any number of samples.
     pub num_return_sequences: usize,
     /// Whether tokens are drawn instead of the likeliest taken, and how.
     pub sampling: Option<Sampling>,
@@ -107,12 +108,10 @@ impl Settings {
     pub fn check(&self) -> Result<()> {
         let Self { num_beams, num_return_sequences, .. } = *self;
         let refuse = |message: String| Err(Cause::Contradiction(message).into());
-        if self.sampling.is_some() && num_beams > 1 {
-            return refuse(format!("sampling and beam search with {num_beams} beams exclude each other; sample with 1 beam"));
-        }
-        if self.sampling.is_none() && num_return_sequences > num_beams.max(1) {
+        if (self.sampling.is_none() || num_beams > 1) && num_return_sequences > num_beams.max(1) {
             return refuse(format!(
-                "num_return_sequences: expected at most {}, the beams, found {num_return_sequences}; search with more beams, or sample",
+                "num_return_sequences: expected at most {}, the beams, found {num_return_sequences}; search with more beams, or sample \
+                 with one",
                 num_beams.max(1)
             ));
         }

@@ -119,3 +119,15 @@ WARPERS = [
     {"temperature": 0.8, "top_k": 12, "top_p": 0.8},
     {"temperature": 1.3, "top_k": 20, "top_p": 0.95, "min_p": 0.02, "typical_p": 0.9, "epsilon_cutoff": 0.001, "eta_cutoff": 0.002},
 ]
+
+
+def beam_samples(facts):
+    """Rows of beam search that draws: few enough tokens that sequences come often."""
+    eos = cases(facts)["beam"]["eos_token_id"]
+    often = cases(facts)["beam-half-way"]["eos_token_id"]
+    return {
+        "few": {"eos_token_id": eos, "num_beams": 2, "top_k": 3, "max_new_tokens": 3},
+        "cool": {"eos_token_id": eos, "num_beams": 3, "top_k": 0, "temperature": 0.4, "max_new_tokens": 3},
+        "ends": {"eos_token_id": facts["greedy"][0][1], "num_beams": 2, "top_k": 4, "max_new_tokens": 4, "early_stopping": True},
+        "long": {"eos_token_id": [often, facts["greedy"][0][2]], "num_beams": 3, "top_k": 5, "top_p": 0.9, "max_new_tokens": 5, "length_penalty": 2.0},
+    }

@@ -25,6 +25,9 @@ MODELS = ["bart", "m2m100", "marian", "mbart", "mt5", "pegasus", "t5", "t5-gated
 MARGIN = 1e-4
 ALIGNMENT_MARGIN = 1e-3
 
+BEAM_SAMPLED = ["marian", "t5"]
+BEAM_DRAWS = 40_000
+
 
 class Margins:
     """The smallest distance between two scores of which beam search preferred one."""
@@ -153,23 +156,50 @@ def warped():
     logits = torch.tensor([round(value, 4) for value in logits.tolist()])
     mixin = utils.GenerationMixin()
     rows = []
-    for options in cases.WARPERS:
-        config = transformers.GenerationConfig(do_sample=True, **options)
-        config._eos_token_tensor = None
-        warpers = mixin._get_logits_processor(config, device="cpu")
-        probabilities = warpers(torch.zeros(1, 1, dtype=torch.long), logits[None].clone())[0].softmax(-1)
-        rows.append({"options": options, "probabilities": [round(value, 7) for value in probabilities.tolist()]})
+    # With beams as many stay as there are ends, and one more; at least two.
+    for fewest, beams, ends in ((1, 1, None), (2, 2, None), (4, 2, torch.tensor([1, 2, 3]))):
+        for options in cases.WARPERS:
+            config = transformers.GenerationConfig(do_sample=True, num_beams=beams, **options)
+            config._eos_token_tensor = ends
+            warpers = mixin._get_logits_processor(config, device="cpu")
+            probabilities = warpers(torch.zeros(1, 1, dtype=torch.long), logits[None].clone())[0].softmax(-1)
+            probabilities = [round(value, 7) for value in probabilities.tolist()]
+            rows.append({"options": options, "fewest": fewest, "probabilities": probabilities})
     finite = [value if value > -1e9 else None for value in logits.tolist()]
     return {"logits": [value and round(value, 4) for value in finite], "warped": rows}
+
+
+def beam_sampled(model, folder):
+    """How often each sequence is the best of beam search that draws, for the first source."""
+    inputs, _ = sources(folder)
+    greedy = [decode(model, source, {"max_new_tokens": cases.MAX_NEW_TOKENS})[0][0]["tokens"] for source in inputs]
+    facts = {"greedy": greedy, "eos": model.generation_config.eos_token_id}
+    table = {}
+    for name, options in cases.beam_samples(facts).items():
+        ends = options["eos_token_id"] if isinstance(options["eos_token_id"], list) else [options["eos_token_id"]]
+        counts = {}
+        torch.manual_seed(17)
+        for _ in range(BEAM_DRAWS // 2000):
+            for row in model.generate(inputs[0].repeat(2000, 1), do_sample=True, **options).tolist():
+                end = next((place for place, token in enumerate(row) if place > 0 and token in ends), None)
+                key = (tuple(row[1:end]), end is not None)
+                counts[key] = counts.get(key, 0) + 1
+        often = sorted((item for item in counts.items() if item[1] >= BEAM_DRAWS // 400), key=lambda item: -item[1])
+        rows = [{"tokens": list(tokens), "complete": complete, "count": count} for (tokens, complete), count in often]
+        print(f"{folder.name:9} {name:30} {len(counts)} sequences, {len(rows)} often")
+        table[name] = {"options": options, "draws": BEAM_DRAWS, "often": rows}
+    return table
 
 
 @torch.no_grad()
 def answers():
     """Contents by file name."""
-    files = {"warpers.json": warped()}
+    files = {"warpers.json": warped(), "beam_samples.json": {}}
     for name in MODELS:
         folder = HERE.parent / name
         model = AutoModelForSeq2SeqLM.from_pretrained(folder, attn_implementation="eager").eval()
+        if name in BEAM_SAMPLED:
+            files["beam_samples.json"][name] = beam_sampled(model, folder)
         table = decoded(model, folder)
         files[f"{name}.json"] = {"decoded": table, "scored": scored(model, folder), "aligned": aligned(model, folder, table)}
     return files

@@ -106,6 +106,9 @@ fn draws_depend_on_the_seed_and_the_line_alone() {
         run_with(&[&["translate", "--engine", "tract", "--sample", "--temperature", "1.3", "--top-k", "0"], args].concat(), text).ok()
     };
     let text = "A dog.\nTwo young girls are sitting on a bench in a park.\n\nA man in a blue shirt is standing on a ladder.\n";
+    let beams = |args: &[&str]| draw(&[&["--beams", "3", "--n-best", "2"], args].concat(), text);
+    assert_eq!(beams(&["--seed", "7"]), beams(&["--seed", "7", "--window", "1"]));
+    assert_ne!(beams(&["--seed", "7"]), beams(&["--seed", "8"]));
     let expected = draw(&["--seed", "7"], text);
     for args in [["--window", "1"], ["--batch-tokens", "1"]] {
         assert_eq!(draw(&[&["--seed", "7"], &args[..]].concat(), text), expected, "{args:?}");
@@ -121,7 +124,7 @@ fn draws_depend_on_the_seed_and_the_line_alone() {
 fn contradictions_are_refused() {
     let refused = |args: &[&str]| run(&[&["translate", "--engine", "tract"], args, &["Hello."]].concat()).failed(1);
     assert_snapshot!(refused(&["--n-best", "3"]), @"cognate: error: --n-best 3: expected at most 1, the beams; add --beams 3, or --sample");
-    assert_snapshot!(refused(&["--sample", "--beams", "4"]), @"cognate: error: --sample and --beams 4: a beam search draws nothing; leave one of them out");
+    assert_snapshot!(refused(&["--sample", "--beams", "2", "--n-best", "3"]), @"cognate: error: --n-best 3: expected at most 2, the beams; add --beams 3, or leave --beams out");
     assert_snapshot!(refused(&["--min-new-tokens", "9", "--max-new-tokens", "5"]), @"cognate: error: --min-new-tokens 9: expected at most 5, the most tokens (--max-new-tokens)");
     assert_snapshot!(refused(&["--target-prefix", "Zwei Hunde spielen", "--max-new-tokens", "3"]), @"cognate: error: --target-prefix: has 3 tokens; expected at most 2, for which the model has room");
     let wrong = |args: &[&str]| {

@@ -68,8 +68,8 @@ fn what_contradicts_itself_is_refused() {
         change(&mut settings);
         settings.check().unwrap_err().to_string()
     };
-    assert_snapshot!(contradiction(|settings| settings.num_return_sequences = 2), @"num_return_sequences: expected at most 1, the beams, found 2; search with more beams, or sample");
-    assert_snapshot!(contradiction(|settings| (settings.num_beams, settings.sampling) = (4, Some(Sampling::default()))), @"sampling and beam search with 4 beams exclude each other; sample with 1 beam");
+    assert_snapshot!(contradiction(|settings| settings.num_return_sequences = 2), @"num_return_sequences: expected at most 1, the beams, found 2; search with more beams, or sample with one");
+    assert_snapshot!(contradiction(|settings| (settings.num_beams, settings.sampling, settings.num_return_sequences) = (4, Some(Sampling::default()), 5)), @"num_return_sequences: expected at most 4, the beams, found 5; search with more beams, or sample with one");
     assert_snapshot!(contradiction(|settings| settings.repetition_penalty = f32::NAN), @"repetition_penalty: expected a number above 0, found NaN");
     assert_snapshot!(contradiction(|settings| settings.sampling = Some(Sampling { temperature: 0.0, ..Sampling::default() })), @"temperature: expected a number above 0, found 0");
     assert_snapshot!(contradiction(|settings| settings.sampling = Some(Sampling { min_p: 2.0, ..Sampling::default() })), @"min_p: expected a number from 0 to 1, found 2");

@@ -13,46 +13,46 @@ const MODELS: [&str; 8] = ["bart", "m2m100", "marian", "mbart", "mt5", "pegasus"
 const BOUND: f32 = 1e-4;
 
 /// A golden model with what transformers answers for it.
-struct Subject {
-    name: &'static str,
+pub(crate) struct Subject {
+    name: String,
     model: Model,
-    sources: Vec<Vec<i64>>,
-    answers: Value,
+    pub(crate) sources: Vec<Vec<i64>>,
+    pub(crate) answers: Value,
 }
 
 impl Subject {
-    fn open(name: &'static str) -> Self {
+    pub(crate) fn open(name: &str) -> Self {
         let path = testdata("golden/decoding").join(format!("{name}.json"));
         let answers = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
         let expected = Golden::open(name);
         let (ids, mask) = (expected.ids("input_ids"), expected.ids("attention_mask"));
         let rows = ids.data.chunks(ids.shape[1]).zip(mask.data.chunks(ids.shape[1]));
         let unpadded = rows.map(|(ids, mask)| ids.iter().zip(mask).filter(|(_, mask)| **mask == 1).map(|(id, _)| *id).collect());
-        Self { name, model: Model::open(&golden(name)).unwrap(), sources: unpadded.collect(), answers }
+        Self { name: name.to_owned(), model: Model::open(&golden(name)).unwrap(), sources: unpadded.collect(), answers }
     }
 
     /// The model's settings with some fields of `generation_config.json` changed, `null` taking one away.
-    fn settings(&self, options: &Map<String, Value>) -> Settings {
-        let text = std::fs::read_to_string(golden(self.name).join("generation_config.json")).unwrap();
+    pub(crate) fn settings(&self, options: &Map<String, Value>) -> Settings {
+        let text = std::fs::read_to_string(golden(&self.name).join("generation_config.json")).unwrap();
         let mut fields: Map<String, Value> = serde_json::from_str(&text).unwrap();
         fields.extend(options.clone());
         fields.remove("prefix");
         Settings::from_json(self.model.config_json(), Some(&Value::Object(fields).to_string()), self.model.config()).unwrap()
     }
 
-    fn decoders(&self) -> Vec<SessionDecoder> {
+    pub(crate) fn decoders(&self) -> Vec<SessionDecoder> {
         let (encoders, steps) = (everywhere(&self.model.encode().unwrap()), everywhere(&self.model.step(Attentions::Output).unwrap()));
         let pad_token = self.settings(&Map::new()).pad_token;
         encoders.into_iter().zip(steps).map(|(encoder, step)| SessionDecoder::new(encoder, step, pad_token).unwrap()).collect()
     }
 }
 
-fn ids(value: &Value) -> Vec<i64> {
+pub(crate) fn ids(value: &Value) -> Vec<i64> {
     value.as_array().unwrap().iter().map(|id| id.as_i64().unwrap()).collect()
 }
 
 /// What a row of the table asks for: settings, and the prefix of every target.
-fn asked(subject: &Subject, row: &Value) -> (Settings, Vec<Vec<i64>>) {
+pub(crate) fn asked(subject: &Subject, row: &Value) -> (Settings, Vec<Vec<i64>>) {
     let options = row["options"].as_object().unwrap();
     let prefix = options.get("prefix").map(|prefix| vec![ids(prefix); subject.sources.len()]);
     (subject.settings(options), prefix.unwrap_or_default())
@@ -79,7 +79,7 @@ fn difference(found: &[Hypothesis], expected: &Value, settings: &Settings, prefi
     })
 }
 
-fn silent(_: Event) -> ControlFlow<()> {
+pub(crate) fn silent(_: Event) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 

@@ -3,6 +3,7 @@
 
 mod activations;
 mod agreement;
+mod beam_sampling;
 mod decoding;
 mod engines;
 mod fast;

@@ -5,12 +5,16 @@
 """
 
 import json
+import os
 import random
 from pathlib import Path
 
 import sacrebleu
-from sacrebleu.metrics import BLEU
+from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.significance import PairedTest
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+from sacrebleu.tokenizers.tokenizer_char import TokenizerChar
+from sacrebleu.tokenizers.tokenizer_intl import TokenizerV14International
 
 assert sacrebleu.__version__ == "2.6.0", sacrebleu.__version__
 
@@ -85,6 +89,73 @@ def random_corpora(count: int):
         yield f"random {index}", hypotheses, references
 
 
+BLEUS = [
+    {},
+    *({"tokenize": way, "lowercase": lowercase} for way in ("13a", "intl", "char", "none") for lowercase in (False, True)),
+    *({"smooth_method": method} for method in ("none", "floor", "add-k")),
+    {"smooth_method": "floor", "smooth_value": 0.37},
+    {"smooth_method": "add-k", "smooth_value": 2.5},
+    {"smooth_method": "floor", "effective_order": True},
+    {"effective_order": True},
+]
+CHRFS = [
+    {},
+    {"word_order": 2},
+    {"lowercase": True},
+    {"whitespace": True, "word_order": 1},
+    {"char_order": 4, "beta": 3, "word_order": 2, "lowercase": True},
+]
+
+
+def systems():
+    """Three systems of different quality for hard lines with two references; and two that differ little, for resampling."""
+    rng = random.Random(20260702)
+    words = (
+        "a b the The Hund HUND . , - 5 5, 5. 1.5 2-3 x-y &amp; &quot; ( ) „ “ ' don't % \u00a0 😀 ß ẞ İ ... / : ½ 日本語。 ١٫٥ €5 5€ (hi) .5 5.% a+b «x»"
+        " — ‑ Σας ΣΑΣ e\u0301 \u200b straße STRASSE No. U.S. $ ^ ` \x1f"
+    ).split(" ")
+    sentence = lambda: [rng.choice(words) for _ in range(rng.choice([0, 1, 2, 3, 8, 8, 12, 20]))]
+    changed = lambda line, share: [rng.choice(words) if rng.random() < share else word for word in line if rng.random() > share / 3]
+    joined = lambda line: "".join(word + rng.choice(["", " ", " ", " ", " "]) for word in line).rstrip()
+    lines = [sentence() for _ in range(60)]
+    references = [[joined(changed(line, share)) for line in lines] for share in (0.1, 0.4)]
+    hypotheses = [[joined(changed(line, share)) for line in lines] for share in (0.2, 0.3, 0.8)]
+    scores = []
+    for kind, options in [*(("bleu", options) for options in BLEUS), *(("chrf", options) for options in CHRFS)]:
+        metric = (BLEU if kind == "bleu" else CHRF)(**options)
+        for n_references in (1, 2):
+            found = [metric.corpus_score(system, references[:n_references]) for system in hypotheses]
+            signature = str(metric.get_signature())
+            sentences = [metric.sentence_score(line, [reference[index] for reference in references[:n_references]]).score
+                         for index, line in enumerate(hypotheses[0])]
+            scores.append({
+                "metric": kind, "options": options, "references": n_references, "signature": signature,
+                "scores": [score.score for score in found],
+                "lines": [score.format(signature=signature) for score in found],
+                "sentences": sentences,
+            })
+    paired = []
+    # Short and long enough for all branches of numpy's sums.
+    for n_samples, seed, n_references in ((1000, 12345, 1), (300, 12345, 2), (100, 987654321987654321, 1), (7, 5, 1)):
+        os.environ["SACREBLEU_SEED"] = str(seed)
+        metrics = {"BLEU": BLEU(), "BLEU-add": BLEU(smooth_method="add-k", lowercase=True), "CHRF": CHRF(), "CHRF++": CHRF(word_order=2)}
+        for metric in metrics.values():
+            # One name for two metrics would leave one of them out.
+            named = [(f"system {index}", system) for index, system in enumerate([*hypotheses, hypotheses[0]])]
+            signatures, results = PairedTest(named, {"one": metric}, references[:n_references], "bs", n_samples)()
+            (name, signature), = signatures.items()
+            paired.append({
+                "samples": n_samples, "seed": seed, "references": n_references, "name": name, "signature": str(signature),
+                "options": {"smooth_method": "add-k", "lowercase": True} if metric is metrics["BLEU-add"]
+                else {"word_order": 2} if metric is metrics["CHRF++"] else {},
+                "results": [[result.score, result.mean, result.ci, result.p_value] for result in results[name]],
+            })
+    to_float = lambda value: None if value is None else float(value)
+    for row in paired:
+        row["results"] = [[to_float(value) for value in result] for result in row["results"]]
+    return {"references": references, "hypotheses": hypotheses, "scores": scores, "paired": paired}
+
+
 def main():
     words = Tokenizer13a()
     metric = BLEU()
@@ -104,13 +175,17 @@ def main():
         })
     random_sentences = [s for corpus in corpora if corpus["name"].startswith("random") for s in corpus["hypotheses"]]
     sentences = [*SENTENCES, *random_sentences]
+    ways = {"13a": words, "intl": TokenizerV14International(), "char": TokenizerChar()}
     cases = {
         "signature": str(metric.get_signature()),
-        "words": [[sentence, words(sentence.rstrip())] for sentence in sentences],
+        # As BLEU counts words: divided at white space.
+        "words": {
+            name: [[sentence, " ".join(way(sentence.rstrip()).split())] for sentence in sentences] for name, way in ways.items()
+        },
         "corpora": corpora,
     }
-    text = json.dumps(cases, ensure_ascii=True, indent=1)
-    Path(__file__).with_name("cases.json").write_text(text + "\n")
+    for name, content in (("cases.json", cases), ("systems.json", systems())):
+        Path(__file__).with_name(name).write_text(json.dumps(content, ensure_ascii=True, indent=1) + "\n")
 
 
 main()

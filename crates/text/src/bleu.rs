@@ -1,9 +1,9 @@
-//! BLEU of a corpus, one reference a sentence.
+//! BLEU of a corpus.
 //!
 //! `BLEU = BP · exp(1/4 · Σ_{n=1..4} ln p_n)`, `BP = exp(min(0, 1 - r/c))`   (Papineni et al. 2002, section 2.3)
 //!
-//! `p_n` is the clipped precision of word n-grams over the whole corpus, `c` and `r` the words of hypotheses and
-//! references. As sacreBLEU 2.6 (Post 2018) by default: `13a` words, case kept, orders without a match smoothed
+//! `p_n` is the clipped precision of word n-grams over the whole corpus, `c` the words of the hypotheses and `r` those of each
+//! one's nearest reference. As sacreBLEU 2.6 (Post 2018); by default `13a` words, case kept, orders without a match smoothed
 //! exponentially (Chen and Cherry 2014, method 3), all four orders counted.
 //!
 //! Score and precisions lie in `0..=100`, the brevity penalty in `0..=1`.
@@ -13,16 +13,53 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::error::{Cause, Result};
-use crate::mteval::{tokenize_13a, words};
+use crate::error::Result;
+use crate::metric::{Arithmetic, Metric};
+use crate::words::{Words, words};
 
 /// The longest n-gram that counts.
-const MAX_ORDER: usize = 4;
+pub(crate) const MAX_ORDER: usize = 4;
 
 /// sacreBLEU's floor of `ln 0`: `exp` of it is 0.
 const LN_ZERO: f64 = -9_999_999_999.0;
 
-const SIGNATURE: &str = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0";
+/// How BLEU is computed; by default as sacreBLEU does.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct BleuSettings {
+    /// What is a word.
+    pub words: Words,
+    /// Whether case does not count.
+    pub lowercase: bool,
+    /// What orders without a match count.
+    pub smoothing: Smoothing,
+    /// Whether only orders count that a text is long enough for, as it should be for single sentences.
+    pub effective_order: bool,
+}
+
+/// What an order of n-grams without a match counts (Chen and Cherry 2014).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Smoothing {
+    /// The k-th of them as `1 / 2^k` matches (method 3).
+    #[default]
+    Exponential,
+    /// As so many matches, usually 0.1 (method 1).
+    Floor(f64),
+    /// All orders but the first have so many matches and n-grams more, usually 1 (method 2).
+    AddK(f64),
+    /// Nothing, and BLEU is 0.
+    None,
+}
+
+impl Smoothing {
+    fn signature(self) -> String {
+        match self {
+            Self::Exponential => "exp".into(),
+            Self::Floor(value) => format!("floor[{value:.2}]"),
+            Self::AddK(value) => format!("add-k[{value:.2}]"),
+            Self::None => "none".into(),
+        }
+    }
+}
 
 /// The BLEU of a corpus and what it is made of. `Display` writes sacreBLEU's line:
 /// `BLEU = 36.24 66.2/42.1/29.6/20.9 (BP = 1.000 ratio = 1.001 hyp_len = 12116 ref_len = 12106)`.
@@ -40,10 +77,10 @@ pub struct Bleu {
     /// Words of the references.
     pub ref_len: usize,
     /// The settings, as the signature of the sacreBLEU version whose score this is.
-    pub signature: &'static str,
+    pub signature: String,
 }
 
-/// The BLEU of translations against one reference each.
+/// The BLEU of translations against one reference each, as sacreBLEU computes it by default.
 ///
 /// Fails if the counts differ or are 0.
 ///
@@ -55,111 +92,114 @@ pub struct Bleu {
 /// # }
 /// ```
 pub fn corpus_bleu(hypotheses: &[impl AsRef<str>], references: &[impl AsRef<str>]) -> Result<Bleu> {
-    if hypotheses.len() != references.len() {
-        Err(Cause::Counts { hypotheses: hypotheses.len(), references: references.len() })?;
+    let settings = BleuSettings::default();
+    let metric = Metric::Bleu(settings);
+    let statistics = metric.statistics(hypotheses, &[references])?;
+    Ok(Bleu { signature: metric.signature(1, None), ..settings.bleu(&statistics.sums(), Arithmetic::Double) })
+}
+
+impl Bleu {
+    /// What sacreBLEU writes after the score: `66.2/42.1/29.6/20.9 (BP = 1.000 ratio = 1.001 hyp_len = 12116 ref_len = 12106)`.
+    pub fn parts(&self) -> String {
+        let Self { precisions, brevity_penalty, sys_len, ref_len, .. } = self;
+        let precisions = precisions.map(|precision| format!("{precision:.1}")).join("/");
+        let ratio = if *ref_len == 0 { 0.0 } else { *sys_len as f64 / *ref_len as f64 };
+        format!("{precisions} (BP = {brevity_penalty:.3} ratio = {ratio:.3} hyp_len = {sys_len} ref_len = {ref_len})")
     }
-    if hypotheses.is_empty() {
-        Err(Cause::NoSentences)?;
-    }
-    let mut counts = Counts::default();
-    for (hypothesis, reference) in hypotheses.iter().zip(references) {
-        counts.add(hypothesis.as_ref(), reference.as_ref());
-    }
-    Ok(counts.bleu())
 }
 
 impl fmt::Display for Bleu {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let precisions = self.precisions.map(|precision| format!("{precision:.1}")).join("/");
-        let ratio = match self.ref_len {
-            0 => 0.0,
-            ref_len => self.sys_len as f64 / ref_len as f64,
+        write!(formatter, "BLEU = {:.2} {}", self.score, self.parts())
+    }
+}
+
+impl BleuSettings {
+    /// What of the settings a signature tells, in sacreBLEU's order.
+    pub(crate) fn signature(&self) -> String {
+        let case = if self.lowercase { "lc" } else { "mixed" };
+        let effective = if self.effective_order { "yes" } else { "no" };
+        format!("case:{case}|eff:{effective}|tok:{}|smooth:{}", self.words.name(), self.smoothing.signature())
+    }
+
+    /// What BLEU needs of a sentence: words of the hypothesis, of the reference nearest in length, and for each order n-grams that
+    /// match, then n-grams of the hypothesis. Sentences only add.
+    pub(crate) fn count(&self, hypothesis: &str, references: &[&str]) -> Vec<u32> {
+        let divided = |sentence: &str| match self.lowercase {
+            true => self.words.divide(&sentence.to_lowercase()),
+            false => self.words.divide(sentence),
         };
-        write!(
-            formatter,
-            "BLEU = {:.2} {precisions} (BP = {:.3} ratio = {ratio:.3} hyp_len = {} ref_len = {})",
-            self.score, self.brevity_penalty, self.sys_len, self.ref_len
-        )
-    }
-}
-
-/// What BLEU needs of a corpus; sentences only add.
-#[derive(Default)]
-struct Counts {
-    /// n-grams of the hypotheses that their references have too, by order.
-    matches: [usize; MAX_ORDER],
-    /// n-grams of the hypotheses, by order.
-    totals: [usize; MAX_ORDER],
-    sys_len: usize,
-    ref_len: usize,
-}
-
-impl Counts {
-    fn add(&mut self, hypothesis: &str, reference: &str) {
-        let (hypothesis, reference) = (tokenize_13a(hypothesis), tokenize_13a(reference));
+        let (hypothesis, references) = (divided(hypothesis), references.iter().map(|reference| divided(reference)).collect::<Vec<_>>());
         let hypothesis: Vec<&str> = words(&hypothesis).collect();
-        let reference: Vec<&str> = words(&reference).collect();
-        self.sys_len += hypothesis.len();
-        self.ref_len += reference.len();
+        let references: Vec<Vec<&str>> = references.iter().map(|reference| words(reference).collect()).collect();
+        let distance = |length: &usize| (length.abs_diff(hypothesis.len()), *length);
+        let ref_len = references.iter().map(Vec::len).min_by_key(distance).unwrap_or(0);
+        let (mut matches, mut totals) = (Vec::new(), Vec::new());
         for order in 1..=MAX_ORDER {
-            let in_reference = ngrams(&reference, order);
-            for (ngram, count) in ngrams(&hypothesis, order) {
-                self.totals[order - 1] += count;
-                self.matches[order - 1] += count.min(*in_reference.get(ngram).unwrap_or(&0));
-            }
+            let in_references: Vec<_> = references.iter().map(|reference| ngrams(reference, order)).collect();
+            let allowed = |ngram: &[&str]| in_references.iter().filter_map(|counts| counts.get(ngram)).max().copied().unwrap_or(0);
+            matches.push(ngrams(&hypothesis, order).into_iter().map(|(ngram, count)| count.min(allowed(ngram))).sum());
+            totals.push((hypothesis.len() + 1).saturating_sub(order) as u32);
         }
+        [&[hypothesis.len() as u32, ref_len as u32], &matches[..], &totals[..]].concat()
     }
 
-    fn bleu(&self) -> Bleu {
-        let brevity_penalty = match (self.sys_len, self.ref_len) {
+    /// BLEU by the sums of what sentences count, without its signature.
+    pub(crate) fn bleu(&self, sums: &[u64], arithmetic: Arithmetic) -> Bleu {
+        let (sys_len, ref_len) = (sums[0] as usize, sums[1] as usize);
+        let (matches, totals) = sums[2..].split_at(MAX_ORDER);
+        let brevity_penalty = match (sys_len, ref_len) {
             (sys_len, ref_len) if sys_len >= ref_len => 1.0,
             (0, _) => 0.0,
             (sys_len, ref_len) => (1.0 - ref_len as f64 / sys_len as f64).exp(),
         };
-        let precisions = self.precisions();
-        let score = match precisions {
-            // Without one matching word there is nothing to smooth.
-            None => 0.0,
-            Some(precisions) => {
-                let ln = |p: f64| if p == 0.0 { LN_ZERO } else { p.ln() };
-                let sum: f64 = precisions.into_iter().map(ln).sum();
-                brevity_penalty * (sum / MAX_ORDER as f64).exp()
-            }
-        };
-        Bleu {
-            score,
-            precisions: precisions.unwrap_or_default(),
-            brevity_penalty,
-            sys_len: self.sys_len,
-            ref_len: self.ref_len,
-            signature: SIGNATURE,
-        }
+        let found = self.precisions(matches, totals, arithmetic);
+        let score = found.map_or(0.0, |(precisions, orders)| {
+            let ln = |p: f64| if p == 0.0 { LN_ZERO } else { p.ln() };
+            let sum: f64 = precisions[..orders].iter().copied().map(ln).sum();
+            brevity_penalty * (sum / orders as f64).exp()
+        });
+        let precisions = found.map(|(precisions, _)| precisions).unwrap_or_default();
+        Bleu { score, precisions, brevity_penalty, sys_len, ref_len, signature: String::new() }
     }
 
-    /// Precisions in percent; the k-th order without a match counts as `1 / 2^k` matches. Orders longer than every
-    /// hypothesis stay 0. `None` if no order has a match.
-    fn precisions(&self) -> Option<[f64; MAX_ORDER]> {
-        if self.matches == [0; MAX_ORDER] {
+    /// Precisions in percent, and how many of them count. Orders longer than every hypothesis stay 0. `None` if no order has a
+    /// match: then there is nothing to smooth.
+    fn precisions(&self, matches: &[u64], totals: &[u64], arithmetic: Arithmetic) -> Option<([f64; MAX_ORDER], usize)> {
+        if matches.iter().all(|&matches| matches == 0) {
             return None;
         }
+        let round = |number: f64| arithmetic.round(number);
         let mut precisions = [0.0; MAX_ORDER];
-        let mut smoothing = 1.0;
-        for (precision, (&matches, &total)) in precisions.iter_mut().zip(self.matches.iter().zip(&self.totals)) {
-            *precision = match (matches, total) {
-                (_, 0) => break,
-                (0, total) => {
-                    smoothing *= 2.0;
-                    100.0 / (smoothing * total as f64)
+        let (mut halves, mut orders) = (1.0, MAX_ORDER);
+        for (index, (&matches, &total)) in matches.iter().zip(totals).enumerate() {
+            let more = match self.smoothing {
+                Smoothing::AddK(value) if index > 0 => value,
+                _ => 0.0,
+            };
+            let (matches, total) = (round(matches as f64 + more), round(total as f64 + more));
+            if total == 0.0 {
+                break;
+            }
+            if self.effective_order {
+                orders = index + 1;
+            }
+            precisions[index] = match self.smoothing {
+                _ if matches > 0.0 => round(round(100.0 * matches) / total),
+                Smoothing::Exponential => {
+                    halves *= 2.0;
+                    round(100.0 / round(halves * total))
                 }
-                (matches, total) => 100.0 * matches as f64 / total as f64,
+                Smoothing::Floor(value) => round(round(100.0 * value) / total),
+                Smoothing::AddK(_) | Smoothing::None => 0.0,
             };
         }
-        Some(precisions)
+        Some((precisions, orders))
     }
 }
 
 /// How often each n-gram of one order occurs.
-fn ngrams<'a, 'b>(words: &'a [&'b str], order: usize) -> HashMap<&'a [&'b str], usize> {
+fn ngrams<'a, 'b>(words: &'a [&'b str], order: usize) -> HashMap<&'a [&'b str], u32> {
     let mut counts = HashMap::new();
     for ngram in words.windows(order) {
         *counts.entry(ngram).or_insert(0) += 1;
@@ -171,11 +211,11 @@ fn ngrams<'a, 'b>(words: &'a [&'b str], order: usize) -> HashMap<&'a [&'b str], 
 mod tests {
     use super::*;
 
-    /// Papineni et al. 2002, section 2.1: "the" seven times matches two of the reference's.
+    /// Papineni et al. 2002, section 2.1: "the" seven times matches two of one reference's; n-grams of any reference count.
     #[test]
     fn matches_are_clipped() {
-        let mut counts = Counts::default();
-        counts.add("the the the the the the the", "The cat is on the mat, the end");
-        assert_eq!((counts.matches, counts.totals), ([2, 0, 0, 0], [7, 6, 5, 4]));
+        let count = |references: &[&str]| BleuSettings::default().count("the the the the the the the", references);
+        assert_eq!(count(&["The cat is on the mat, the end"]), [7, 9, 2, 0, 0, 0, 7, 6, 5, 4]);
+        assert_eq!(count(&["the cat", "the the the cat sat"]), [7, 5, 3, 2, 1, 0, 7, 6, 5, 4]);
     }
 }

@@ -113,10 +113,10 @@ pub(crate) enum Cause {
     #[error("{file}: line {line}: cannot read: {reason}")]
     UnreadableLine { file: String, line: usize, reason: String },
 
-    // bleu
-    #[error("BLEU: {hypotheses} hypotheses for {references} references; expected one reference a hypothesis")]
+    // metric
+    #[error("{hypotheses} hypotheses for {references} references; expected one reference a hypothesis")]
     Counts { hypotheses: usize, references: usize },
-    #[error("BLEU: no sentences; expected at least one hypothesis and its reference")]
+    #[error("no sentences; expected at least one hypothesis and its reference")]
     NoSentences,
 }
 

@@ -8,7 +8,7 @@
 //! - [`TargetLanguage`]: what the decoder must know where a tokenizer has several languages.
 //! - [`GrowingText`]: the words of ids that come one by one.
 //! - [`Lines`], [`read_lines`]: UTF-8 text, one sentence a line, with errors that name the line.
-//! - [`corpus_bleu`]: BLEU as sacreBLEU 2.6 computes it.
+//! - [`corpus_bleu`], [`Metric`], [`paired_bootstrap`]: BLEU, chrF and chrF++, and what they are worth, as sacreBLEU 2.6 computes them.
 //!
 //! ```
 //! use cognate_text::{Tokenizer, corpus_bleu};
@@ -30,6 +30,8 @@
 //! transformers runs on the `tokenizers` library; `classic` runs the others, on `sentencepiece`.
 
 mod bleu;
+mod bootstrap;
+mod chrf;
 mod classic;
 mod codes;
 mod converted;
@@ -38,14 +40,20 @@ mod folder;
 mod growing;
 mod language;
 mod lines;
-mod mteval;
+mod metric;
+mod pcg;
 mod sentencepiece;
 mod tokenizer;
 mod tokenizer_file;
+mod words;
 
-pub use bleu::{Bleu, corpus_bleu};
+pub use bleu::{Bleu, BleuSettings, Smoothing, corpus_bleu};
+pub use bootstrap::{Resampled, paired_bootstrap};
+pub use chrf::ChrfSettings;
 pub use error::{Error, ErrorKind, Result};
 pub use growing::GrowingText;
 pub use language::TargetLanguage;
 pub use lines::{Lines, read_lines};
+pub use metric::{Metric, Resampling, Score, Statistics};
 pub use tokenizer::Tokenizer;
+pub use words::Words;

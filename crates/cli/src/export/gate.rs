@@ -166,7 +166,7 @@ impl<'a> Gate<'a> {
             Text::Own => None,
             Text::Given { names: [source, reference], references, .. } => {
                 let (single, lower) = (corpus_bleu(&in_single, references)?, corpus_bleu(&texts(&lower, &lines, &found)?, references)?);
-                let (source, reference, signature) = (source.clone(), reference.clone(), single.signature.into());
+                let (source, reference, signature) = (source.clone(), reference.clone(), single.signature);
                 Some(BleuAccount { source, reference, f32: single.score, exported: lower.score, signature })
             }
         };

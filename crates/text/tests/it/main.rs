@@ -6,6 +6,7 @@ mod damaged;
 mod errors;
 mod families;
 mod lines;
+mod metrics;
 mod tokenizer;
 
 use cognate_testing::testdata;

@@ -1,0 +1,116 @@
+//! How sure a score is, and whether two systems differ: paired bootstrap resampling (Koehn 2004).
+//!
+//! Corpora of as many sentences are drawn from the sentences, each with all systems' translations, and scored. The interval holds
+//! the middle 95% of a system's scores. The p-value is the share of corpora on which two systems differ by so much more than
+//! they do on average, as they differ in truth (one more is counted in numerator and denominator).
+//!
+//! As sacreBLEU 2.6, draws and rounding included: numpy's PCG64 draws, and scores are computed in f32.
+
+use crate::metric::{Arithmetic, Metric, Resampling, Statistics};
+use crate::pcg::Pcg64;
+
+/// What resampling finds about a system.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Resampled {
+    /// The mean of the scores of all samples.
+    pub mean: f64,
+    /// Half the width of the interval that has the middle 95% of them.
+    pub confidence: f64,
+    /// How likely a difference from the first system as large as the one found is by chance; `None` for the first.
+    pub p_value: Option<f64>,
+}
+
+/// Resamples systems that translated the same sentences, as counted by one metric; all are compared with the first.
+///
+/// # Panics
+/// If the systems do not have the same number of sentences.
+///
+/// ```
+/// # fn main() -> cognate_text::Result<()> {
+/// use cognate_text::{BleuSettings, Metric, Resampling, paired_bootstrap};
+///
+/// let references = ["Zwei Hunde spielen im Gras.", "Ein Mann fährt Fahrrad."];
+/// let systems = [["Zwei Hunde spielen.", "Ein Mann fährt."], ["Zwei Hunde spielen im Gras.", "Ein Mann fährt Fahrrad."]];
+/// let metric = Metric::Bleu(BleuSettings::default());
+/// let systems = systems.map(|system| metric.statistics(&system, &[&references]));
+/// let systems = systems.into_iter().collect::<Result<Vec<_>, _>>()?;
+/// let found = paired_bootstrap(&systems, Resampling::default());
+/// assert_eq!((found[0].p_value, found[1].mean > 99.9), (None, true));
+/// # Ok(())
+/// # }
+/// ```
+pub fn paired_bootstrap(systems: &[Statistics], resampling: Resampling) -> Vec<Resampled> {
+    let Some(first) = systems.first() else { return Vec::new() };
+    let n_sentences = first.len();
+    assert!(systems.iter().all(|system| system.len() == n_sentences), "systems have the same sentences");
+    let mut generator = Pcg64::seeded(resampling.seed);
+    let mut samples = vec![Vec::with_capacity(resampling.samples); systems.len()];
+    let mut drawn = vec![0; n_sentences];
+    for _ in 0..resampling.samples {
+        drawn.iter_mut().for_each(|sentence| *sentence = generator.below(n_sentences as u32) as usize);
+        for (system, scores) in systems.iter().zip(&mut samples) {
+            let sums = system.sums_of(drawn.iter().copied());
+            scores.push(system.metric().score(&sums, Arithmetic::Single).value());
+        }
+    }
+    let (base, base_scores) = (first.score().value(), &samples[0]);
+    let resampled = |(index, (system, scores)): (usize, (&Statistics, &Vec<f64>))| {
+        let p_value = (index > 0).then(|| {
+            let difference = (system.score().value() - base).abs();
+            p_value(scores, base_scores, difference, arithmetic(system.metric(), &[scores, base_scores]))
+        });
+        let (mean, confidence) = interval(scores, arithmetic(system.metric(), &[scores]));
+        Resampled { mean, confidence, p_value }
+    };
+    systems.iter().zip(&samples).enumerate().map(resampled).collect()
+}
+
+/// The type that numpy gives an array of such scores: chrF's are f32, unless one is 0, BLEU's f64.
+fn arithmetic(metric: Metric, scores: &[&[f64]]) -> Arithmetic {
+    match metric {
+        Metric::Chrf(_) if scores.iter().all(|scores| scores.iter().all(|&score| score != 0.0)) => Arithmetic::Single,
+        Metric::Chrf(_) | Metric::Bleu(_) => Arithmetic::Double,
+    }
+}
+
+fn p_value(scores: &[f64], base: &[f64], difference: f64, arithmetic: Arithmetic) -> f64 {
+    let round = |number: f64| arithmetic.round(number);
+    let distances: Vec<f64> = scores.iter().zip(base).map(|(score, base)| round(score - base).abs()).collect();
+    let mean = mean(&distances, arithmetic);
+    let above = distances.iter().filter(|&&distance| round(distance - mean) > round(difference)).count();
+    (above + 1) as f64 / (distances.len() + 1) as f64
+}
+
+/// The mean, and half the distance between the 2.5th and the 97.5th percent.
+fn interval(scores: &[f64], arithmetic: Arithmetic) -> (f64, f64) {
+    let mut ordered = scores.to_vec();
+    ordered.sort_by(f64::total_cmp);
+    let lowest = ordered.len() / 40;
+    let width = ordered[ordered.len() - lowest - 1] - ordered[lowest];
+    (mean(&ordered, arithmetic), arithmetic.round(0.5 * arithmetic.round(width)))
+}
+
+fn mean(numbers: &[f64], arithmetic: Arithmetic) -> f64 {
+    arithmetic.round(sum(numbers, arithmetic) / numbers.len() as f64)
+}
+
+/// numpy's order of additions, by which the last bits of a sum of f32 are found again.
+fn sum(numbers: &[f64], arithmetic: Arithmetic) -> f64 {
+    const LANES: usize = 8;
+    const BLOCK: usize = 128;
+    let add = |a: f64, b: f64| arithmetic.round(a + b);
+    if numbers.len() > BLOCK {
+        let half = numbers.len() / 2;
+        let (first, second) = numbers.split_at(half - half % LANES);
+        return add(sum(first, arithmetic), sum(second, arithmetic));
+    }
+    let (whole, rest) = numbers.as_chunks::<LANES>();
+    let Some((first, others)) = whole.split_first() else { return rest.iter().copied().fold(0.0, add) };
+    let lanes = others.iter().fold(*first, |mut lanes, numbers| {
+        lanes.iter_mut().zip(numbers).for_each(|(lane, &number)| *lane = add(*lane, number));
+        lanes
+    });
+    let [a, b, c, d, e, f, g, h] = lanes;
+    let total = add(add(add(a, b), add(c, d)), add(add(e, f), add(g, h)));
+    rest.iter().copied().fold(total, add)
+}

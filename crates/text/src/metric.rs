@@ -1,0 +1,185 @@
+//! Scores of translations against references: what sentences count, sums of that, and a score of the sums.
+//!
+//! Names, signatures and numbers are those of sacreBLEU 2.6.
+
+use crate::bleu::{Bleu, BleuSettings, MAX_ORDER};
+use crate::chrf::ChrfSettings;
+use crate::error::{Cause, Result};
+
+/// The version of sacreBLEU whose scores these are.
+const VERSION: &str = "2.6.0";
+
+/// A score for translations, with its settings.
+///
+/// ```
+/// # fn main() -> cognate_text::Result<()> {
+/// use cognate_text::{ChrfSettings, Metric};
+///
+/// let metric = Metric::Chrf(ChrfSettings::plus_plus());
+/// let found = metric.statistics(&["Zwei Hunde spielen im Schnee."], &[&["Zwei Hunde spielen im Gras."]])?;
+/// assert_eq!(format!("{} = {:.2}", metric.name(), found.score().value()), "chrF2++ = 69.26");
+/// assert_eq!(metric.signature(1, None), "nrefs:1|case:mixed|eff:yes|nc:6|nw:2|space:no|version:2.6.0");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Metric {
+    /// BLEU: n-grams of words that are found in references.
+    Bleu(BleuSettings),
+    /// chrF: n-grams of characters, and of words in chrF++, that hypotheses and references share.
+    Chrf(ChrfSettings),
+}
+
+/// How a confidence interval or a comparison is found by resampling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resampling {
+    /// How many corpora are drawn, of as many sentences as there are.
+    pub samples: usize,
+    /// What the draws follow from.
+    pub seed: u64,
+}
+
+impl Default for Resampling {
+    /// sacreBLEU's.
+    fn default() -> Self {
+        Self { samples: 1000, seed: 12345 }
+    }
+}
+
+/// A corpus's score.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Score {
+    /// With its parts; the signature is left empty.
+    Bleu(Bleu),
+    /// chrF, `0..=100`.
+    Chrf(f64),
+}
+
+impl Score {
+    /// The number itself, `0..=100`.
+    pub fn value(&self) -> f64 {
+        match self {
+            Self::Bleu(bleu) => bleu.score,
+            Self::Chrf(score) => *score,
+        }
+    }
+}
+
+/// In which type a score is computed of its counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arithmetic {
+    Double,
+    /// Every step is rounded to f32, as in sacreBLEU's resampling. In f64 and then rounded is the same for one step.
+    Single,
+}
+
+impl Arithmetic {
+    pub(crate) fn round(self, number: f64) -> f64 {
+        match self {
+            Self::Double => number,
+            Self::Single => f64::from(number as f32),
+        }
+    }
+}
+
+/// What the sentences of a corpus count for a metric.
+#[derive(Clone, Debug)]
+pub struct Statistics {
+    metric: Metric,
+    /// `[sentences, width]`
+    counts: Vec<u32>,
+    width: usize,
+}
+
+impl Metric {
+    /// sacreBLEU's name: `BLEU`, `chrF2`, `chrF2++`.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Bleu(_) => "BLEU".into(),
+            Self::Chrf(settings) => settings.name(),
+        }
+    }
+
+    /// sacreBLEU's signature: with it anyone can compute the same score.
+    pub fn signature(&self, n_references: usize, resampling: Option<Resampling>) -> String {
+        let resampled = resampling.map_or(String::new(), |Resampling { samples, seed }| format!("bs:{samples}|seed:{seed}|"));
+        let settings = match self {
+            Self::Bleu(settings) => settings.signature(),
+            Self::Chrf(settings) => settings.signature(),
+        };
+        format!("nrefs:{n_references}|{resampled}{settings}|version:{VERSION}")
+    }
+
+    /// Counts what the score needs of each hypothesis beside the same line of every reference.
+    ///
+    /// Fails if there is no reference, or the numbers of lines differ or are 0.
+    pub fn statistics<R: AsRef<str>>(&self, hypotheses: &[impl AsRef<str>], references: &[&[R]]) -> Result<Statistics> {
+        let n_sentences = hypotheses.len();
+        if n_sentences == 0 || references.is_empty() {
+            Err(Cause::NoSentences)?;
+        }
+        if let Some(reference) = references.iter().find(|reference| reference.len() != n_sentences) {
+            Err(Cause::Counts { hypotheses: n_sentences, references: reference.len() })?;
+        }
+        let count = |(line, hypothesis): (usize, &_)| {
+            let hypothesis = AsRef::<str>::as_ref(hypothesis);
+            let references: Vec<&str> = references.iter().map(|reference| reference[line].as_ref()).collect();
+            match self {
+                Self::Bleu(settings) => settings.count(hypothesis, &references),
+                Self::Chrf(settings) => settings.count(hypothesis, &references),
+            }
+        };
+        let counts = hypotheses.iter().enumerate().flat_map(count).collect();
+        Ok(Statistics { metric: *self, counts, width: self.width() })
+    }
+
+    fn width(&self) -> usize {
+        match self {
+            Self::Bleu(_) => 2 + 2 * MAX_ORDER,
+            Self::Chrf(settings) => settings.width(),
+        }
+    }
+
+    pub(crate) fn score(&self, sums: &[u64], arithmetic: Arithmetic) -> Score {
+        match self {
+            Self::Bleu(settings) => Score::Bleu(settings.bleu(sums, arithmetic)),
+            Self::Chrf(settings) => Score::Chrf(settings.score(sums, arithmetic)),
+        }
+    }
+}
+
+impl Statistics {
+    /// The score of the whole corpus.
+    pub fn score(&self) -> Score {
+        self.metric.score(&self.sums(), Arithmetic::Double)
+    }
+
+    /// The score of each sentence by itself.
+    pub fn sentence_scores(&self) -> impl Iterator<Item = Score> {
+        (0..self.len()).map(|sentence| self.metric.score(&self.sums_of([sentence].into_iter()), Arithmetic::Double))
+    }
+
+    /// How many sentences there are.
+    pub(crate) fn len(&self) -> usize {
+        self.counts.len() / self.width
+    }
+
+    pub(crate) fn metric(&self) -> Metric {
+        self.metric
+    }
+
+    /// The sums over all sentences.
+    pub(crate) fn sums(&self) -> Vec<u64> {
+        self.sums_of(0..self.len())
+    }
+
+    /// The sums over some sentences, which may come several times.
+    pub(crate) fn sums_of(&self, sentences: impl Iterator<Item = usize>) -> Vec<u64> {
+        let mut sums = vec![0; self.width];
+        for sentence in sentences {
+            let counts = &self.counts[sentence * self.width..][..self.width];
+            sums.iter_mut().zip(counts).for_each(|(sum, &count)| *sum += u64::from(count));
+        }
+        sums
+    }
+}

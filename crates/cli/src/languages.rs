@@ -12,7 +12,7 @@ use cognate_text::{TargetLanguage, Tokenizer};
 use std::path::Path;
 
 /// The languages of a run.
-#[derive(Debug, Default, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Languages {
     /// The language of the sentences, for a multilingual model: en_XX (mBART), eng_Latn (NLLB), en (M2M100) [default: the
     /// tokenizer's]

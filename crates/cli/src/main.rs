@@ -1,4 +1,4 @@
-//! The `cognate` command: translate and score with, export, show and verify encoder-decoder Transformers.
+//! The `cognate` command: translate, score and evaluate with, export, show and verify encoder-decoder Transformers.
 //!
 //! One module a command. Results go to standard output, all that is said to people to standard error. An error ends the
 //! program with status 1, a wrong command line with 2. A reader that closes standard output ends it quietly.
@@ -7,6 +7,7 @@ mod account;
 mod amounts;
 mod bench;
 mod decoding;
+mod evaluate;
 mod export;
 mod languages;
 mod layout;
@@ -41,6 +42,7 @@ Examples:
   cognate export CHECKPOINT OUT                   a Hugging Face checkpoint becomes ONNX
   cognate translate --model OUT --input text.en   a file, line by line
   cognate score --input pairs.tsv                 how likely given translations are
+  cognate evaluate --reference text.de output.de  how good translations are
   cognate show OUT                                what is in there
   cognate verify OUT                              every runtime against the f64 reference
 
@@ -50,6 +52,7 @@ Examples:
 enum Command {
     Translate(translate::Options),
     Score(score::Options),
+    Evaluate(evaluate::Options),
     Export(export::Options),
     Show(show::Options),
     Verify(verify::Options),
@@ -87,6 +90,7 @@ fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     match command {
         Command::Translate(options) => translate::run(options, out),
         Command::Score(options) => score::run(options, out),
+        Command::Evaluate(options) => evaluate::run(options, out),
         Command::Export(options) => export::run(options, out),
         Command::Show(options) => show::run(options, out),
         Command::Verify(options) => verify::run(options, out),

@@ -8,7 +8,7 @@ use cognate_runtime::{Device, Engine};
 use std::path::PathBuf;
 
 /// Which model, and where it runs.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub(crate) struct ModelOptions {
     /// An exported folder, or a checkpoint's folder, which is exported to a temporary one [default: $COGNATE_MODEL, else the
     /// checkpoint that comes with the repository]
@@ -25,6 +25,11 @@ pub(crate) struct ModelOptions {
 }
 
 impl ModelOptions {
+    /// Whether the command line names a model.
+    pub(crate) fn is_named(&self) -> bool {
+        self.model.is_some()
+    }
+
     /// Where the model comes from.
     ///
     /// # Errors

@@ -20,14 +20,15 @@ use self::output::Output;
 use self::translator::Translator;
 use crate::amounts::at_most;
 use crate::decoding::Decoding;
+use crate::evaluate::Translating;
 use crate::messages;
 use crate::model_options::ModelOptions;
 use crate::unused::Unused;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use cognate_runtime::Device;
 use std::io::Write;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
 
@@ -154,4 +155,31 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     pipeline::run(translator, input, crew.workers.get(), budget, &mut output)?;
     output.finish()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The translations of the lines of a file.
+///
+/// # Errors
+/// As for the command.
+pub(crate) fn lines(input: &Path, model: &ModelOptions, translating: Translating, unused: Unused) -> Result<Vec<String>> {
+    let Translating { beams, max_new_tokens, workers, threads, batch_tokens } = translating;
+    let options = Options {
+        text: Vec::new(),
+        input: Some(input.to_path_buf()),
+        output: None,
+        model: model.clone(),
+        workers,
+        threads,
+        batch_tokens,
+        beams,
+        max_new_tokens,
+        stream: false,
+        window: None,
+        unused,
+        decoding: Decoding::default(),
+    };
+    let mut out = Vec::new();
+    run(&options, &mut out)?;
+    let text = String::from_utf8(out).context("the translations")?;
+    Ok(text.lines().map(str::to_owned).collect())
 }

@@ -5,6 +5,7 @@
 mod bench;
 mod decoding;
 mod errors;
+mod evaluate;
 mod export;
 mod families;
 mod help;

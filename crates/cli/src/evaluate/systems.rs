@@ -1,0 +1,85 @@
+//! The translations of each system: files, or what a model makes of a source; and the references that go with them.
+
+use super::Translating;
+use crate::model_options::ModelOptions;
+use crate::translate;
+use crate::unused::Unused;
+use anyhow::{Context, Result, bail};
+use cognate_text::{Lines, read_lines};
+use std::io;
+use std::path::Path;
+
+/// One system's translations.
+pub(super) struct System {
+    pub(super) name: String,
+    pub(super) lines: Vec<String>,
+}
+
+/// The references, by file.
+///
+/// # Errors
+/// If one cannot be read, is empty, or has not as many lines as the first.
+pub(super) fn references(paths: &[impl AsRef<Path>]) -> Result<Vec<(String, Vec<String>)>> {
+    let mut references: Vec<(String, Vec<String>)> = Vec::new();
+    for path in paths {
+        let System { name, lines } = System::read(path.as_ref()).context("--reference")?;
+        let system = System { name, lines };
+        system.check(&references).context("--reference")?;
+        references.push((system.name, system.lines));
+    }
+    Ok(references)
+}
+
+impl System {
+    /// Reads a file, or standard input.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is empty.
+    pub(super) fn read(path: &Path) -> Result<Self> {
+        let (name, lines) = match path == Path::new("-") {
+            true => ("stdin".into(), Lines::new(io::stdin().lock(), "stdin").collect::<Result<_, _>>()?),
+            false => (path.display().to_string(), read_lines(path)?),
+        };
+        let system = Self { name, lines };
+        if system.lines.is_empty() {
+            bail!("{}: is empty; expected one sentence a line", system.name);
+        }
+        Ok(system)
+    }
+
+    /// Whether there is a line for each of the references'.
+    ///
+    /// # Errors
+    /// If there is not.
+    pub(super) fn check(&self, references: &[(String, Vec<String>)]) -> Result<()> {
+        match references.first() {
+            Some((reference, lines)) if lines.len() != self.lines.len() => {
+                bail!("{}: has {} lines, expected {}, as many as {reference} has", self.name, self.lines.len(), lines.len())
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// What a model makes of the lines of `source`.
+    ///
+    /// # Errors
+    /// If there are not as many as in the references, or the model cannot translate them.
+    pub(super) fn translate(
+        source: &Path,
+        model: &ModelOptions,
+        translating: Translating,
+        unused: Unused,
+        references: &[(String, Vec<String>)],
+    ) -> Result<Self> {
+        if source == Path::new("-") {
+            bail!("--source: expected a file, whose lines are counted before they are translated");
+        }
+        // Counted before minutes go by.
+        Self::read(source).and_then(|lines| lines.check(references)).context("--source")?;
+        let name = model.source()?.to_string();
+        let lines = translate::lines(source, model, translating, unused)?;
+        let system = Self { name, lines };
+        system.check(references)?;
+        Ok(system)
+    }
+}

@@ -8,8 +8,9 @@ use cognate_text::Tokenizer;
 use std::path::Path;
 
 /// Files beside a checkpoint that its tokenizer is made of, as families and versions of transformers name them.
-pub(crate) const NAMES: [&str; 12] = [
+pub(crate) const NAMES: [&str; 13] = [
     "tokenizer.json",
+    "target_tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
     "added_tokens.json",

@@ -18,7 +18,7 @@ pub enum ErrorKind {
     Format,
     /// Arguments without a meaning: counts that differ, ids below 0.
     Argument,
-    /// The tokenizer fails on a text.
+    /// The tokenizer fails on a text, or in training.
     Tokenizer,
 }
 
@@ -105,6 +105,23 @@ pub(crate) enum Cause {
     #[error("{file}: id {id} at position {position} is negative; expected ids from 0 on")]
     NegativeId { file: String, id: i64, position: usize },
 
+    // training
+    #[error("{name} is {found}; a tokenizer's training expects {expected}")]
+    BadTraining { name: &'static str, found: String, expected: &'static str },
+    #[error("no text to train a tokenizer on: there is no word in it")]
+    NoText,
+    #[error("more than {limit} characters to train a tokenizer on; train it on a sample of the lines")]
+    MuchText { limit: u64 },
+    #[error(
+        "vocab_size is {vocab_size}, expected at least {needed}: the text has {n_characters} characters, and there are {n_special} \
+         special tokens; raise it, or lower the coverage of characters"
+    )]
+    SmallVocabulary { vocab_size: usize, n_characters: usize, n_special: usize, needed: usize },
+    #[error("the tokenizers library cannot train: {reason}")]
+    Training { reason: String },
+    #[error("{file}: cannot write: {reason}")]
+    Unwritable { file: String, reason: String },
+
     // lines
     #[error("{file}: line {line}: not UTF-8 at byte {byte}; convert the file to UTF-8")]
     NotUtf8 { file: String, line: usize, byte: usize },
@@ -131,6 +148,7 @@ impl Error {
             | Cause::NoClass { .. }
             | Cause::UnknownClass { .. }
             | Cause::Folder { .. }
+            | Cause::Unwritable { .. }
             | Cause::UnreadableLine { .. } => ErrorKind::File,
             Cause::TooLarge { .. }
             | Cause::LfsPointer { .. }
@@ -153,8 +171,12 @@ impl Error {
             | Cause::NoLanguages { .. }
             | Cause::NoSourceLanguage { .. }
             | Cause::Counts { .. }
+            | Cause::BadTraining { .. }
+            | Cause::NoText
+            | Cause::MuchText { .. }
+            | Cause::SmallVocabulary { .. }
             | Cause::NoSentences => ErrorKind::Argument,
-            Cause::Encode { .. } | Cause::Decode { .. } => ErrorKind::Tokenizer,
+            Cause::Encode { .. } | Cause::Decode { .. } | Cause::Training { .. } => ErrorKind::Tokenizer,
         }
     }
 }

@@ -5,6 +5,7 @@
 //! - [`Tokenizer`]: text to ids and back, as transformers' `AutoTokenizer` does it. Reads `tokenizer.json`, and the own
 //!   files of every encoder-decoder family: SentencePiece models (Marian, M2M100, mBART, NLLB, PLBart, T5, Pegasus) and
 //!   byte pair vocabularies (BART, Blenderbot).
+//! - [`TokenizerTrainer`]: a tokenizer made of a text, unigram or byte pair merges, the same for the same text.
 //! - [`TargetLanguage`]: what the decoder must know where a tokenizer has several languages.
 //! - [`GrowingText`]: the words of ids that come one by one.
 //! - [`Lines`], [`read_lines`]: UTF-8 text, one sentence a line, with errors that name the line.
@@ -45,6 +46,7 @@ mod pcg;
 mod sentencepiece;
 mod tokenizer;
 mod tokenizer_file;
+mod training;
 mod words;
 
 pub use bleu::{Bleu, BleuSettings, Smoothing, corpus_bleu};
@@ -56,4 +58,5 @@ pub use language::TargetLanguage;
 pub use lines::{Lines, read_lines};
 pub use metric::{Metric, Resampling, Score, Statistics};
 pub use tokenizer::Tokenizer;
+pub use training::{Algorithm, TokenizerTrainer, TrainedTokenizer, TrainingSettings};
 pub use words::Words;

@@ -34,6 +34,8 @@ use crate::tokenizer_file;
 #[derive(Clone)]
 pub struct Tokenizer {
     pub(crate) engine: Engine,
+    /// What cuts and joins text of the target language, where it has a vocabulary of its own in a `tokenizer.json`.
+    pub(crate) target_engine: Option<Engine>,
     /// The name in errors.
     pub(crate) file: String,
     pub(crate) spaces: Spaces,
@@ -74,10 +76,15 @@ impl Tokenizer {
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let file = path.display().to_string();
-        let json = tokenizer_file::read(path, tokenizer_file::TOKENIZER)?;
-        tokenizer_file::check(&file, &json)?;
+        Self::from_json(&tokenizer_file::read(path, tokenizer_file::TOKENIZER)?, &file)
+    }
+
+    /// Reads the bytes of a `tokenizer.json`, which errors call `file`.
+    pub(crate) fn from_json(json: &[u8], file: &str) -> Result<Self> {
+        let file = file.to_owned();
+        tokenizer_file::check(&file, json)?;
         let load = || {
-            let mut inner = tokenizers::Tokenizer::from_bytes(&json)?;
+            let mut inner = tokenizers::Tokenizer::from_bytes(json)?;
             inner.with_padding(None).with_truncation(None)?;
             // Rules that contradict each other (a template without its tokens, a charsmap without nodes) panic on any
             // text, so they do here. An error is no verdict: `a` may have no piece.
@@ -86,7 +93,7 @@ impl Tokenizer {
         };
         let inner = guarded(load).map_err(|reason| Cause::Refused { file: file.clone(), reason })?;
         let engine = Engine::Library(Box::new(inner));
-        Ok(Self { engine, file, spaces: Spaces::Keep, template: None, languages: None, target: None, before: None })
+        Ok(Self { engine, target_engine: None, file, spaces: Spaces::Keep, template: None, languages: None, target: None, before: None })
     }
 
     /// Reads the tokenizer of a checkpoint's folder: `tokenizer.json` if it is there, or else the files of the family
@@ -100,7 +107,8 @@ impl Tokenizer {
     /// | T5, mT5, UMT5, Pegasus | `spiece.model` |
     /// | BART, LED, MVP, Blenderbot, Blenderbot-small | `vocab.json`, `merges.txt` |
     ///
-    /// `tokenizer_config.json`, `special_tokens_map.json` and `added_tokens.json` are followed where they are there.
+    /// A `target_tokenizer.json` beside `tokenizer.json`, as [`crate::TrainedTokenizer::files`] writes it, is that of the
+    /// target language. `tokenizer_config.json`, `special_tokens_map.json` and `added_tokens.json` are followed where they are there.
     ///
     /// Fails if a file is missing or is not what it should be, never panics.
     pub fn from_folder(folder: impl AsRef<Path>) -> Result<Self> {
@@ -176,7 +184,7 @@ impl Tokenizer {
     ///
     /// Fails where [`Tokenizer::encode`] does.
     pub fn encode_target(&self, text: &str) -> Result<Vec<i64>> {
-        let ids = match &self.engine {
+        let ids = match self.target_engine() {
             Engine::Classic(classic) => classic.encode_target(text),
             Engine::Library(library) => {
                 let encoding = guarded(|| library.encode_fast(text, false));
@@ -199,7 +207,7 @@ impl Tokenizer {
             }
             known.extend(u32::try_from(id));
         }
-        let text = match &self.engine {
+        let text = match self.target_engine() {
             Engine::Classic(classic) => classic.decode(&known),
             Engine::Library(library) => {
                 let failed = |reason| Cause::Decode { file: self.file.clone(), n_ids: ids.len(), reason };
@@ -223,16 +231,27 @@ impl Tokenizer {
     /// The rows that a model's table of embeddings needs at least: the largest id and one. A model with fewer belongs
     /// to another tokenizer.
     pub fn required_vocab(&self) -> usize {
-        match &self.engine {
-            Engine::Library(library) => library.get_vocab(true).into_values().max().map_or(0, |id| id as usize + 1),
-            Engine::Classic(classic) => classic.largest_id() as usize + 1,
-        }
+        self.source_vocab().max(self.target_vocab())
     }
 
-    /// The piece of an id as the vocabulary spells it (`▁man`), if there is one.
+    /// The rows that the encoder's table needs at least, where languages have a vocabulary each in a `tokenizer.json`.
+    pub fn source_vocab(&self) -> usize {
+        self.engine.required_vocab()
+    }
+
+    /// The rows that the decoder's table needs at least, where languages have a vocabulary each in a `tokenizer.json`.
+    pub fn target_vocab(&self) -> usize {
+        self.target_engine().required_vocab()
+    }
+
+    fn target_engine(&self) -> &Engine {
+        self.target_engine.as_ref().unwrap_or(&self.engine)
+    }
+
+    /// The piece of an id as the target's vocabulary spells it (`▁man`), if there is one.
     pub fn piece(&self, id: i64) -> Option<String> {
         let id = u32::try_from(id).ok()?;
-        match &self.engine {
+        match self.target_engine() {
             Engine::Library(library) => library.id_to_token(id),
             Engine::Classic(classic) => classic.piece(id).map(str::to_owned),
         }
@@ -256,6 +275,16 @@ impl Tokenizer {
         match &self.engine {
             Engine::Library(library) => library.get_vocab(true).iter().filter_map(|(piece, id)| found((piece, *id))).collect(),
             Engine::Classic(classic) => classic.vocabulary().filter_map(found).collect(),
+        }
+    }
+}
+
+impl Engine {
+    /// The largest id and one.
+    fn required_vocab(&self) -> usize {
+        match self {
+            Engine::Library(library) => library.get_vocab(true).into_values().max().map_or(0, |id| id as usize + 1),
+            Engine::Classic(classic) => classic.largest_id() as usize + 1,
         }
     }
 }

@@ -21,6 +21,7 @@ use crate::language::{Languages, SourcePlace, TargetPlace};
 use crate::sentencepiece;
 use crate::tokenizer::{Engine, Spaces, Template, Tokenizer};
 use crate::tokenizer_file;
+use crate::training::TARGET;
 
 use settings::{Settings, Specials};
 
@@ -110,6 +111,10 @@ pub(crate) fn open(folder: &Path) -> Result<Tokenizer> {
     if file.exists() {
         let mut tokenizer = Tokenizer::from_file(&file)?;
         tokenizer.spaces = spaces(&settings, None)?;
+        let target = folder.join(TARGET);
+        if target.exists() {
+            tokenizer.target_engine = Some(Tokenizer::from_file(&target)?.engine);
+        }
         if let Some(family) = family(folder, &settings)? {
             add_languages(&mut tokenizer, family, &settings)?;
         }
@@ -181,7 +186,8 @@ fn read(folder: &Path, family: Family, settings: &Settings) -> Result<Tokenizer>
         Family::Bart => library(byte_level::open(folder, settings, true)?),
         Family::Blenderbot => library(byte_level::open(folder, settings, false)?),
     };
-    let mut tokenizer = Tokenizer { engine, file, spaces, template: None, languages: None, target: None, before: None };
+    let mut tokenizer =
+        Tokenizer { engine, target_engine: None, file, spaces, template: None, languages: None, target: None, before: None };
     let id = |token: Option<&str>| {
         let token = token.unwrap_or("</s>");
         let missing = || Cause::MissingToken { file: tokenizer.file.clone(), token: token.to_owned() };

@@ -8,6 +8,7 @@ mod families;
 mod lines;
 mod metrics;
 mod tokenizer;
+mod training;
 
 use cognate_testing::testdata;
 

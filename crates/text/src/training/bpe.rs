@@ -1,0 +1,25 @@
+//! The library's trainer of merges.
+//!
+//! It orders pairs by count and then by ids, and ids come from the sorted alphabet, so its hash maps do not show.
+
+use tokenizers::AddedToken;
+use tokenizers::models::bpe::{BPE, BpeTrainer};
+
+/// The least occurrences of a pair that is merged: what occurs once is no pattern.
+const MIN_FREQUENCY: u64 = 2;
+
+/// The model as `tokenizer.json` has it.
+pub(super) fn train(words: &[(String, u32)], special: &[String], vocab_size: u32) -> tokenizers::Result<serde_json::Value> {
+    let trainer = BpeTrainer::builder()
+        .show_progress(false)
+        .vocab_size(vocab_size as usize)
+        .min_frequency(MIN_FREQUENCY)
+        .special_tokens(special.iter().map(|token| AddedToken::from(token.as_str(), true)).collect())
+        .build();
+    let counts = words.iter().map(|(word, count)| (word.as_str().into(), u64::from(*count))).collect();
+    let mut model = BPE::default();
+    trainer.do_train(&counts, &mut model)?;
+    model.unk_token = Some(super::SPECIAL[1].to_owned());
+    model.fuse_unk = true;
+    Ok(serde_json::to_value(&model)?)
+}

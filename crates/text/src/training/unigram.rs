@@ -1,0 +1,83 @@
+//! The library's unigram trainer, its ties broken.
+
+use tokenizers::AddedToken;
+use tokenizers::models::unigram::{Unigram, UnigramTrainer};
+
+/// What the trainer adds from one to the next of the characters that it took out and must put back.
+const STEP: f64 = 0.0001;
+
+/// The model as `tokenizer.json` has it. `words` come sorted.
+pub(super) fn train(words: Vec<(String, u32)>, special: &[String], vocab_size: u32) -> tokenizers::Result<serde_json::Value> {
+    let trainer = UnigramTrainer::builder()
+        .show_progress(false)
+        .vocab_size(vocab_size)
+        .special_tokens(special.iter().map(|token| AddedToken::from(token.as_str(), true)).collect())
+        .unk_token(Some(super::SPECIAL[1].to_owned()))
+        .build()?;
+    let mut model = Unigram::default();
+    trainer.do_train(words, &mut model)?;
+    let mut vocabulary: Vec<(String, f64)> = model.iter().cloned().collect();
+    order(&mut vocabulary[special.len()..]);
+    let model = Unigram::from(vocabulary, Some(1), false)?;
+    Ok(serde_json::to_value(&model)?)
+}
+
+/// Puts pieces in an order of their own.
+///
+/// Characters that fell out of the model come back with the scores `least`, `least + STEP`, ..., handed out in the order of
+/// a hash map: these scores are dealt again in the order of the alphabet, the best first. Characters that never left may
+/// have one of them by themselves; they are dealt with the others. Equal scores are ordered by piece.
+fn order(pieces: &mut [(String, f64)]) {
+    let least = pieces.iter().map(|(_, score)| *score).fold(f64::INFINITY, f64::min);
+    let (mut returned, mut penalty): (Vec<usize>, f64) = (Vec::new(), 0.0);
+    loop {
+        let is_returned = |(piece, score): &(String, f64)| *score == least + penalty && piece.chars().nth(1).is_none();
+        let before = returned.len();
+        returned.extend(pieces.iter().enumerate().filter(|(_, piece)| is_returned(piece)).map(|(index, _)| index));
+        if returned.len() == before {
+            break;
+        }
+        penalty += STEP;
+    }
+    let mut scores: Vec<f64> = returned.iter().map(|index| pieces[*index].1).collect();
+    scores.sort_by(|a, b| b.total_cmp(a));
+    returned.sort_by(|a, b| pieces[*a].0.cmp(&pieces[*b].0));
+    for (index, score) in returned.into_iter().zip(scores) {
+        pieces[index].1 = score;
+    }
+    pieces.sort_by(|(left, a), (right, b)| b.total_cmp(a).then_with(|| left.cmp(right)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ordered(pieces: &[(&str, f64)]) -> Vec<(String, f64)> {
+        let mut pieces: Vec<(String, f64)> = pieces.iter().map(|(piece, score)| ((*piece).to_owned(), *score)).collect();
+        order(&mut pieces);
+        pieces
+    }
+
+    #[test]
+    fn the_order_does_not_depend_on_who_came_first() {
+        let scores: Vec<f64> = (0..3).scan(0.0, |sum, _| Some(std::mem::replace(sum, *sum + STEP))).map(|step| -9.0 + step).collect();
+        let one = ordered(&[("▁a", -2.0), ("b", -2.0), ("z", scores[2]), ("x", scores[1]), ("y", scores[0])]);
+        let other = ordered(&[("b", -2.0), ("▁a", -2.0), ("x", scores[2]), ("y", scores[1]), ("z", scores[0])]);
+        assert_eq!(one, other);
+        let pieces: Vec<&str> = one.iter().map(|(piece, _)| piece.as_str()).collect();
+        assert_eq!(pieces, ["b", "▁a", "x", "y", "z"]);
+        assert_eq!(one[4].1, -9.0);
+        // `r` never left, and has the least score by itself: it and the first to come back change places with the order.
+        let one = ordered(&[("r", -9.0), ("z", scores[0]), ("q", scores[1])]);
+        let other = ordered(&[("q", scores[0]), ("r", -9.0), ("z", scores[1])]);
+        assert_eq!(one, other);
+    }
+
+    #[test]
+    fn a_model_that_kept_its_characters_is_sorted_only() {
+        assert_eq!(
+            ordered(&[("b", -3.0), ("ab", -4.0), ("a", -1.0)]).iter().map(|(_, score)| *score).collect::<Vec<_>>(),
+            [-1.0, -3.0, -4.0]
+        );
+    }
+}

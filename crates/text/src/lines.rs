@@ -33,6 +33,8 @@ pub struct Lines<R> {
     name: String,
     /// Lines begun so far.
     number: usize,
+    /// Bytes read so far.
+    position: u64,
     finished: bool,
 }
 
@@ -52,7 +54,12 @@ impl Lines<BufReader<File>> {
 impl<R: BufRead> Lines<R> {
     /// The lines of a reader; `name` is the text's name in errors: a path, `stdin`.
     pub fn new(reader: R, name: impl Into<String>) -> Self {
-        Self { reader, name: name.into(), number: 0, finished: false }
+        Self { reader, name: name.into(), number: 0, position: 0, finished: false }
+    }
+
+    /// The bytes read so far: where the next line begins.
+    pub fn position(&self) -> u64 {
+        self.position
     }
 
     /// The next line, `None` after the last.
@@ -65,7 +72,7 @@ impl<R: BufRead> Lines<R> {
         let result = self.reader.by_ref().take(room).read_until(b'\n', &mut bytes);
         match result {
             Ok(0) => return Ok(None),
-            Ok(_) => {}
+            Ok(n_bytes) => self.position += n_bytes as u64,
             Err(error) => {
                 Err(Cause::UnreadableLine { file: file(), line, reason: error.to_string() })?;
             }
@@ -150,6 +157,14 @@ mod tests {
                 "text: line 2: longer than 1048576 bytes; expected text with one sentence a line"
             );
         }
+    }
+
+    #[test]
+    fn the_position_is_where_the_next_line_begins() {
+        let text = "\u{feff}a\r\n\nü";
+        let mut lines = Lines::new(text.as_bytes(), "text");
+        let positions: Vec<u64> = std::iter::from_fn(|| lines.next().map(|_| lines.position())).collect();
+        assert_eq!(positions, [6, 7, 9]);
     }
 
     #[test]

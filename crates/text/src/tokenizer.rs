@@ -149,6 +149,13 @@ impl Tokenizer {
         Ok(self)
     }
 
+    /// This tokenizer for sources, and another for targets.
+    #[must_use]
+    pub fn with_target(mut self, target: &Tokenizer) -> Self {
+        self.target_engine = Some(target.target_engine().clone());
+        self
+    }
+
     /// What the decoder must be told of the target language that [`Tokenizer::with_languages`] has chosen; `None`
     /// without one, and for Marian, whose source says it.
     pub fn target_language(&self) -> Option<TargetLanguage> {

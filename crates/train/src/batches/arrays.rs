@@ -1,0 +1,167 @@
+//! A batch: its sentences, and the arrays that a teacher-forced model reads.
+//!
+//! `input_ids`, `attention_mask`: `[batch, src]`; `decoder_input_ids`, `labels`, `label_mask`: `[batch, tgt]`; i64
+//!
+//! The decoder reads its target shifted by one: `labels = w_1 .. w_n </s>`, `decoder_input_ids = <start> w_1 .. w_n`.
+
+use std::sync::Arc;
+
+use ndarray::Array2;
+
+use super::encode::{Encoded, LeftOut};
+use super::{BatchSettings, Position};
+use crate::corpus::Place;
+
+/// The label of padding in PyTorch and transformers.
+pub const IGNORED: i64 = -100;
+
+/// What stands around a target, and what fills rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Framing {
+    /// What the decoder reads first, and is not asked to predict.
+    pub start: i64,
+    /// Predicted before the sentence: a language's code (mBART-50, M2M100), `<s>` (BART).
+    pub prefix: Vec<i64>,
+    /// Predicted after the sentence: `</s>`.
+    pub suffix: Vec<i64>,
+    /// Fills short rows of ids.
+    pub pad: i64,
+    /// Fills short rows of labels: [`IGNORED`], or what the loss takes.
+    pub label_padding: i64,
+}
+
+impl Default for Framing {
+    /// Marian's, with the ids of a tokenizer that is trained here: `</s>` 0, `<pad>` 2, which also starts.
+    fn default() -> Self {
+        Self { start: 2, prefix: Vec::new(), suffix: vec![0], pad: 2, label_padding: IGNORED }
+    }
+}
+
+/// Sentences that are trained on together.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    pairs: Vec<Arc<Encoded>>,
+    settings: Arc<BatchSettings>,
+    position: Position,
+    next: Position,
+    pub(super) left_out: LeftOut,
+}
+
+/// What a model reads, and what it shall predict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arrays {
+    /// `[batch, src]`: sources, filled up with padding.
+    pub input_ids: Array2<i64>,
+    /// `[batch, src]`: 1 for tokens, 0 for padding.
+    pub attention_mask: Array2<i64>,
+    /// `[batch, tgt]`: the start token and the labels save for the last, filled up with padding.
+    pub decoder_input_ids: Array2<i64>,
+    /// `[batch, tgt]`: what shall be predicted, filled up with [`Framing::label_padding`].
+    pub labels: Array2<i64>,
+    /// `[batch, tgt]`: 1 for labels, 0 for padding.
+    pub label_mask: Array2<i64>,
+}
+
+impl Batch {
+    pub(super) fn new(pairs: Vec<Arc<Encoded>>, settings: Arc<BatchSettings>, position: Position, next: Position) -> Self {
+        Self { pairs, settings, position, next, left_out: LeftOut::default() }
+    }
+
+    /// Sentences.
+    pub fn n_sentences(&self) -> usize {
+        self.pairs.len()
+    }
+
+    /// Tokens of the sources, without padding.
+    pub fn source_tokens(&self) -> usize {
+        self.pairs.iter().map(|pair| pair.source.len()).sum()
+    }
+
+    /// Tokens of the targets, without padding: what the loss is summed over.
+    pub fn target_tokens(&self) -> usize {
+        self.pairs.iter().map(|pair| pair.labels.len()).sum()
+    }
+
+    /// Tokens of both sides, padding included.
+    pub fn padded_tokens(&self) -> usize {
+        let (source, target) = self.longest();
+        self.n_sentences() * (source + target)
+    }
+
+    /// Where the batch stands in the order.
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    /// Where to go on after it.
+    pub fn next_position(&self) -> Position {
+        self.next
+    }
+
+    /// What was left out since the batch before.
+    pub fn left_out(&self) -> LeftOut {
+        self.left_out
+    }
+
+    /// Where its sentences stand in the corpus, row by row.
+    pub fn places(&self) -> impl Iterator<Item = Place> + '_ {
+        self.pairs.iter().map(|pair| pair.place)
+    }
+
+    /// One rank's share: the sentences [`shard`] gives it. It may have none, where there are fewer sentences than ranks.
+    ///
+    /// Every rank makes the same batches and knows [`Batch::target_tokens`] of the whole, by which all divide their sums.
+    #[must_use]
+    pub fn shard(&self, rank: usize, n_ranks: usize) -> Batch {
+        let pairs = shard(self.n_sentences(), rank, n_ranks).map(|index| Arc::clone(&self.pairs[index])).collect();
+        Batch { pairs, ..self.clone() }
+    }
+
+    /// The arrays, padded to the longest sentence of each side.
+    pub fn arrays(&self) -> Arrays {
+        let (source, target) = self.longest();
+        let framing = &self.settings.framing;
+        let rows = self.pairs.len();
+        let mut arrays = Arrays {
+            input_ids: Array2::from_elem((rows, source), framing.pad),
+            attention_mask: Array2::zeros((rows, source)),
+            decoder_input_ids: Array2::from_elem((rows, target), framing.pad),
+            labels: Array2::from_elem((rows, target), framing.label_padding),
+            label_mask: Array2::zeros((rows, target)),
+        };
+        for (row, pair) in self.pairs.iter().enumerate() {
+            for (column, &id) in pair.source.iter().enumerate() {
+                arrays.input_ids[[row, column]] = id.into();
+                arrays.attention_mask[[row, column]] = 1;
+            }
+            let mut before = framing.start;
+            for (column, &id) in pair.labels.iter().enumerate() {
+                arrays.decoder_input_ids[[row, column]] = before;
+                arrays.labels[[row, column]] = id.into();
+                arrays.label_mask[[row, column]] = 1;
+                before = id.into();
+            }
+        }
+        arrays
+    }
+
+    /// Tokens of the longest source and the longest target.
+    fn longest(&self) -> (usize, usize) {
+        let longest = |length: fn(&Encoded) -> usize| self.pairs.iter().map(|pair| length(pair)).max().unwrap_or(0);
+        (longest(|pair| pair.source.len()), longest(|pair| pair.labels.len()))
+    }
+}
+
+/// The rows of `n` that `rank` of `n_ranks` takes: every `n_ranks`-th. Rows are sorted by length, so ranks get like shares.
+///
+/// ```
+/// let rows: Vec<Vec<usize>> = (0..3).map(|rank| cognate_train::shard(5, rank, 3).collect()).collect();
+/// assert_eq!(rows, [vec![0, 3], vec![1, 4], vec![2]]);
+/// ```
+///
+/// # Panics
+/// If `rank` is not below `n_ranks`.
+pub fn shard(n: usize, rank: usize, n_ranks: usize) -> impl Iterator<Item = usize> {
+    assert!(rank < n_ranks, "rank {rank} of {n_ranks}");
+    (rank..n).step_by(n_ranks)
+}

@@ -1,0 +1,117 @@
+//! Windows: as many sentences as are sorted by length together, as ids.
+
+use std::sync::Arc;
+
+use cognate_text::Tokenizer;
+
+use super::encode::{Encoded, LeftOut, encode};
+use super::order::{Purpose, shuffle};
+use super::{BatchSettings, Position};
+use crate::corpus::{BlockReader, Corpus};
+use crate::error::Result;
+use crate::prefetch::Stop;
+
+/// Blocks of a window: 65,536 lines, some 20 MB of ids in sentences of 30 tokens a side.
+const WINDOW_BLOCKS: usize = 1 << 10;
+
+/// The pairs of some blocks, in the corpus's order.
+#[derive(Clone, Debug)]
+pub(super) struct Window {
+    pub(super) epoch: u64,
+    pub(super) index: u64,
+    /// Whether the epoch ends with it.
+    pub(super) is_last: bool,
+    pub(super) pairs: Arc<Vec<Arc<Encoded>>>,
+    pub(super) left_out: LeftOut,
+}
+
+/// Windows without end, epoch after epoch.
+pub(super) struct Windows {
+    corpus: Arc<Corpus>,
+    tokenizer: Arc<Tokenizer>,
+    settings: Arc<BatchSettings>,
+    reader: BlockReader,
+    stop: Stop,
+    /// The next window.
+    epoch: u64,
+    index: u64,
+    /// The epoch's blocks in their order.
+    blocks: Vec<u32>,
+    /// What a corpus of one window has in every epoch.
+    only: Option<(Arc<Vec<Arc<Encoded>>>, LeftOut)>,
+}
+
+impl Windows {
+    pub(super) fn new(
+        corpus: Arc<Corpus>,
+        tokenizer: Arc<Tokenizer>,
+        settings: Arc<BatchSettings>,
+        position: Position,
+        stop: Stop,
+    ) -> Result<Self> {
+        let reader = BlockReader::open(&corpus)?;
+        let (epoch, index) = (position.epoch, position.window);
+        let mut windows = Self { corpus, tokenizer, settings, reader, stop, epoch, index, blocks: Vec::new(), only: None };
+        windows.order_blocks();
+        Ok(windows)
+    }
+
+    fn order_blocks(&mut self) {
+        // 2^32 blocks are 270 billion lines.
+        self.blocks = (0..self.corpus.n_blocks() as u32).collect();
+        shuffle(&mut self.blocks, Purpose::Blocks, self.settings.seed, self.epoch, 0);
+    }
+
+    /// `None` where it is told to stop.
+    fn read(&mut self) -> Result<Option<Window>> {
+        let n_windows = self.blocks.len().div_ceil(WINDOW_BLOCKS) as u64;
+        // A position past the end, of a corpus that was larger, begins the next epoch.
+        if self.index >= n_windows {
+            self.epoch += 1;
+            self.index = 0;
+            self.order_blocks();
+        }
+        let (epoch, index) = (self.epoch, self.index);
+        let (pairs, left_out) = match &self.only {
+            Some((pairs, left_out)) => (Arc::clone(pairs), *left_out),
+            None => {
+                let Some((pairs, left_out)) = self.encode(index as usize * WINDOW_BLOCKS)? else { return Ok(None) };
+                let pairs = Arc::new(pairs);
+                if n_windows == 1 {
+                    self.only = Some((Arc::clone(&pairs), left_out));
+                }
+                (pairs, left_out)
+            }
+        };
+        self.index += 1;
+        Ok(Some(Window { epoch, index, is_last: index + 1 == n_windows, pairs, left_out }))
+    }
+
+    fn encode(&mut self, first: usize) -> Result<Option<(Vec<Arc<Encoded>>, LeftOut)>> {
+        let mut blocks = self.blocks[first..self.blocks.len().min(first + WINDOW_BLOCKS)].to_vec();
+        // Their order has done its work; this one is the disk's, and the same in every epoch of a corpus of one window.
+        blocks.sort_unstable();
+        let (mut pairs, mut left_out) = (Vec::new(), LeftOut::default());
+        for block in blocks {
+            if self.stop.is_set() {
+                return Ok(None);
+            }
+            for pair in self.reader.read(&self.corpus, block.into())? {
+                let encoded = encode(&pair, &self.tokenizer, &self.settings, &self.corpus, &mut left_out)?;
+                pairs.extend(encoded.map(Arc::new));
+            }
+        }
+        Ok(Some((pairs, left_out)))
+    }
+}
+
+impl Iterator for Windows {
+    type Item = Result<Window>;
+
+    fn next(&mut self) -> Option<Result<Window>> {
+        if self.stop.is_set() {
+            return None;
+        }
+        self.read().transpose()
+    }
+}

@@ -1,0 +1,86 @@
+//! What can go wrong in training.
+
+use crate::batches::LeftOut;
+
+/// The result of this crate's calls.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An error that names the file, the line or the setting where it lies.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error(transparent)]
+pub struct Error(#[from] Cause);
+
+/// What an [`Error`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A file that is missing, cannot be read, or changed meanwhile.
+    File,
+    /// Text that is not what it should be.
+    Corpus,
+    /// The tokenizer cannot be trained, or fails on a text.
+    Tokenizer,
+    /// Settings without a meaning.
+    Settings,
+}
+
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum Cause {
+    // corpus
+    #[error("{file}: cannot read: {reason}")]
+    Unreadable { file: String, reason: String },
+    #[error("{file}: changed since it was opened (line {line} is not where it was); start again")]
+    Changed { file: String, line: u64 },
+    #[error(
+        "{source_file} has {n_source} lines, {target_file} has {n_target}; expected as many: line n of one is the translation of line n \
+         of the other"
+    )]
+    LineCounts { source_file: String, n_source: u64, target_file: String, n_target: u64 },
+    #[error("{file}: line {line}: has {found} columns, expected at least {expected}, divided by tabs")]
+    Columns { file: String, line: u64, found: usize, expected: usize },
+    #[error("{file}: columns are counted from 1, found 0")]
+    ColumnZero { file: String },
+    #[error("{file}: is empty; expected one sentence a line")]
+    NoLines { file: String },
+    #[error("no corpus is named; expected at least one pair of files")]
+    NoCorpus,
+    #[error("no pair of sentences is left of {n_lines}: {dropped}")]
+    NothingLeft { n_lines: u64, dropped: String },
+    #[error(transparent)]
+    Text(#[from] cognate_text::Error),
+
+    // batches
+    #[error("{field} is {found}, expected {expected}")]
+    Setting { field: &'static str, found: String, expected: String },
+    #[error("no pair of sentences fits into a batch: {0}; raise max_source_tokens, max_target_tokens or max_ratio")]
+    NothingFits(LeftOut),
+    #[error("{place}: {error}")]
+    Encode { place: String, error: cognate_text::Error },
+}
+
+impl Error {
+    /// What the error is about.
+    pub fn kind(&self) -> ErrorKind {
+        match &self.0 {
+            Cause::Unreadable { .. } | Cause::Changed { .. } => ErrorKind::File,
+            Cause::LineCounts { .. }
+            | Cause::Columns { .. }
+            | Cause::NoLines { .. }
+            | Cause::NothingLeft { .. }
+            | Cause::NothingFits(_) => ErrorKind::Corpus,
+            Cause::Text(error) => match error.kind() {
+                cognate_text::ErrorKind::File => ErrorKind::File,
+                cognate_text::ErrorKind::Format => ErrorKind::Corpus,
+                _ => ErrorKind::Tokenizer,
+            },
+            Cause::Encode { .. } => ErrorKind::Tokenizer,
+            Cause::NoCorpus | Cause::ColumnZero { .. } | Cause::Setting { .. } => ErrorKind::Settings,
+        }
+    }
+}
+
+impl From<cognate_text::Error> for Error {
+    fn from(error: cognate_text::Error) -> Self {
+        Self(Cause::Text(error))
+    }
+}

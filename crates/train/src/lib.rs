@@ -1,0 +1,17 @@
+//! Training: from parallel text to batches of ids.
+//!
+//! - [`Corpus`]: parallel files, checked, cleaned and indexed; memory does not grow with the text.
+//! - [`train_tokenizers`]: the tokenizers of a corpus, made on the spot.
+//! - [`Batches`]: token-budget batches in seeded order, [`Prefetch`]ed by a thread, resumed at any [`Position`].
+
+mod batches;
+mod corpus;
+mod error;
+mod prefetch;
+mod tokenizers;
+
+pub use batches::{Arrays, Batch, BatchSettings, Batches, Framing, IGNORED, LeftOut, Position, Survey, shard, survey};
+pub use corpus::{Cleaning, Corpus, Dropped, Files, Pair, Place};
+pub use error::{Error, ErrorKind, Result};
+pub use prefetch::Prefetch;
+pub use tokenizers::{TokenizerChoice, Tokenizers, train_tokenizers};

@@ -1,0 +1,113 @@
+//! A thread that works ahead.
+
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread::JoinHandle;
+
+/// An iterator whose items are made by a thread, up to `depth` of them before they are asked for.
+///
+/// They come in the order of the iterator inside, whatever the timing. Dropping it ends the thread and waits for it; a
+/// panic in the thread is one of the caller's, at the item that is missing.
+///
+/// ```
+/// let squares = cognate_train::Prefetch::new((0..).map(|n| n * n), 2);
+/// assert_eq!(squares.take(4).collect::<Vec<u64>>(), [0, 1, 4, 9]);
+/// ```
+#[derive(Debug)]
+pub struct Prefetch<T> {
+    /// `None` once dropped.
+    items: Option<Receiver<T>>,
+    thread: Option<JoinHandle<()>>,
+    stop: Stop,
+}
+
+/// Tells a thread to end in the middle of an item.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl<T: Send + 'static> Prefetch<T> {
+    /// Starts the thread.
+    pub fn new(items: impl Iterator<Item = T> + Send + 'static, depth: usize) -> Self {
+        Self::stopping(items, depth, Stop::default())
+    }
+
+    /// As [`Prefetch::new`], with a flag that the iterator itself looks at.
+    pub(crate) fn stopping(items: impl Iterator<Item = T> + Send + 'static, depth: usize, stop: Stop) -> Self {
+        let (sender, receiver) = sync_channel(depth);
+        // The iterator lives and dies in the thread, with threads of its own.
+        let work = move || {
+            for item in items {
+                if sender.send(item).is_err() {
+                    break;
+                }
+            }
+        };
+        Self { items: Some(receiver), thread: Some(std::thread::spawn(work)), stop }
+    }
+}
+
+impl<T> Iterator for Prefetch<T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        let item = self.items.as_ref()?.recv().ok();
+        if item.is_none()
+            && let Some(thread) = self.thread.take()
+            && let Err(panic) = thread.join()
+        {
+            resume_unwind(panic);
+        }
+        item
+    }
+}
+
+impl<T> Drop for Prefetch<T> {
+    fn drop(&mut self) {
+        self.stop.0.store(true, Ordering::Relaxed);
+        // A thread that waits for room finds nobody listening.
+        self.items = None;
+        if let Some(thread) = self.thread.take() {
+            // Its panic, if any, is of no more interest.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn the_order_does_not_depend_on_timing() {
+        let slow_producer = (0..40).inspect(|n| std::thread::sleep(Duration::from_micros(n % 7 * 100)));
+        assert!(Prefetch::new(slow_producer, 3).eq(0..40));
+        let slow_consumer = Prefetch::new(0..40, 3).inspect(|n| std::thread::sleep(Duration::from_micros(n % 7 * 100)));
+        assert!(slow_consumer.eq(0..40));
+    }
+
+    #[test]
+    fn dropping_ends_the_thread() {
+        let alive = Arc::new(());
+        let held = Arc::clone(&alive);
+        let mut numbers = Prefetch::new((0_u64..).inspect(move |_| assert_eq!(*held, ())), 2);
+        assert_eq!(numbers.next(), Some(0));
+        drop(numbers);
+        assert_eq!(Arc::strong_count(&alive), 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "item 2")]
+    fn a_panic_reaches_the_caller() {
+        let items = Prefetch::new((0..4).inspect(|n| assert!(*n < 2, "item {n}")), 1);
+        assert_eq!(items.count(), 4);
+    }
+}

@@ -49,6 +49,11 @@ pub(crate) enum Cause {
     #[error(transparent)]
     Text(#[from] cognate_text::Error),
 
+    // config
+    /// A line for each problem.
+    #[error("{0}")]
+    Config(String),
+
     // batches
     #[error("{field} is {found}, expected {expected}")]
     Setting { field: &'static str, found: String, expected: String },
@@ -74,7 +79,7 @@ impl Error {
                 _ => ErrorKind::Tokenizer,
             },
             Cause::Encode { .. } => ErrorKind::Tokenizer,
-            Cause::NoCorpus | Cause::ColumnZero { .. } | Cause::Setting { .. } => ErrorKind::Settings,
+            Cause::Config(_) | Cause::NoCorpus | Cause::ColumnZero { .. } | Cause::Setting { .. } => ErrorKind::Settings,
         }
     }
 }

@@ -1,10 +1,12 @@
-//! Training: from parallel text to batches of ids.
+//! Training: from parallel text to batches of ids, and the settings of a run.
 //!
 //! - [`Corpus`]: parallel files, checked, cleaned and indexed; memory does not grow with the text.
 //! - [`train_tokenizers`]: the tokenizers of a corpus, made on the spot.
 //! - [`Batches`]: token-budget batches in seeded order, [`Prefetch`]ed by a thread, resumed at any [`Position`].
+//! - [`config::TrainingConfig`]: what a training file says, with every problem of it in one error.
 
 mod batches;
+pub mod config;
 mod corpus;
 mod error;
 mod prefetch;

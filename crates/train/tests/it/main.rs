@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod batches;
+mod config;
 mod corpus;
 mod tokenizers;
 

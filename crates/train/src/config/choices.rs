@@ -1,0 +1,156 @@
+//! Fields that take one of a few words.
+
+use cognate_model::Preset;
+use serde::{Deserialize, Serialize};
+
+macro_rules! choice {
+    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident),* $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum $name { $($(#[$doc])* $variant),* }
+    };
+}
+
+choice! {
+    /// `tokenizer.algorithm`
+    PieceAlgorithm {
+        /// A unigram language model (Kudo 2018).
+        Unigram,
+        /// Byte pair encoding (Sennrich et al. 2016).
+        Bpe,
+    }
+}
+
+impl From<PieceAlgorithm> for cognate_text::Algorithm {
+    fn from(algorithm: PieceAlgorithm) -> Self {
+        match algorithm {
+            PieceAlgorithm::Unigram => Self::Unigram,
+            PieceAlgorithm::Bpe => Self::Bpe,
+        }
+    }
+}
+
+choice! {
+    /// `tokenizer.vocabularies`
+    Vocabularies {
+        /// One for both languages.
+        Joint,
+        /// One each.
+        Separate,
+    }
+}
+
+choice! {
+    /// `model.preset`: where sizes come from that the file does not name.
+    PresetName {
+        /// 4 + 4 layers, d_model 128, 4 heads, d_ff 256.
+        Tiny,
+        /// 6 + 6 layers, d_model 512, 8 heads, d_ff 2,048 (Vaswani et al. 2017, table 3).
+        Base,
+        /// 6 + 6 layers, d_model 1,024, 16 heads, d_ff 4,096 (the same table).
+        Big,
+    }
+}
+
+impl From<PresetName> for Preset {
+    fn from(name: PresetName) -> Self {
+        match name {
+            PresetName::Tiny => Self::Tiny,
+            PresetName::Base => Self::Base,
+            PresetName::Big => Self::Big,
+        }
+    }
+}
+
+choice! {
+    /// `model.norm`
+    NormKind {
+        /// Mean and variance, with scale and bias (Ba et al. 2016).
+        Layer,
+        /// Root of the mean square, with a scale (Zhang & Sennrich 2019).
+        Rms,
+    }
+}
+
+choice! {
+    /// `model.norm_placement`
+    NormPlacement {
+        /// `Norm(x + Sublayer(x))` (Vaswani et al. 2017, section 3.1).
+        Post,
+        /// `x + Sublayer(Norm(x))`, and once more after the stack (Xiong et al. 2020).
+        Pre,
+    }
+}
+
+choice! {
+    /// `model.positions`
+    PositionKind {
+        /// Sines and cosines added to the embeddings (Vaswani et al. 2017, section 3.5).
+        Sinusoidal,
+        /// A learned row for each position.
+        Learned,
+        /// A learned number for each head and range of distances (Raffel et al. 2020).
+        Relative,
+        /// Queries and keys turned by an angle for each position (Su et al. 2021).
+        Rotary,
+        /// Scores lowered in proportion to the distance (Press et al. 2022).
+        Alibi,
+    }
+}
+
+choice! {
+    /// `model.attention_score`
+    AttentionScore {
+        /// `q k / √d_k` (Vaswani et al. 2017, eq. 1).
+        ScaledDot,
+        /// `q k` (Luong et al. 2015).
+        Dot,
+        /// `v tanh(W q + U k)` (Bahdanau et al. 2015).
+        Additive,
+    }
+}
+
+choice! {
+    /// `optimiser.algorithm`
+    OptimiserAlgorithm {
+        /// Adam (Kingma & Ba 2015).
+        Adam,
+        /// Adam with decoupled weight decay (Loshchilov & Hutter 2019).
+        Adamw,
+    }
+}
+
+choice! {
+    /// `optimiser.decay`: what the rate does after the warm-up.
+    Decay {
+        /// Falls with the inverse square root of the updates (Vaswani et al. 2017, eq. 3).
+        InverseSqrt,
+        /// Falls to zero at `schedule.max_updates`.
+        Linear,
+        /// Stays.
+        Constant,
+    }
+}
+
+choice! {
+    /// `optimiser.precision`: the type that the forward and backward passes compute in.
+    Precision {
+        /// 32 bits.
+        F32,
+        /// 16 bits, with a scaled loss.
+        F16,
+        /// 16 bits with the range of 32.
+        Bf16,
+    }
+}
+
+choice! {
+    /// `schedule.metric`: what says which checkpoint is best.
+    Metric {
+        /// BLEU of the validation set, decoded with `schedule.beams`; more is better.
+        Bleu,
+        /// Loss a token of the validation set; less is better.
+        Loss,
+    }
+}

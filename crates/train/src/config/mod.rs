@@ -1,0 +1,164 @@
+//! The training file: TOML, in sections, each field with a default.
+//!
+//! ```toml
+//! seed = 1
+//!
+//! [data]
+//! train = [{ source = "train.en", target = "train.de" }]
+//! valid = [{ source = "val.en", target = "val.de" }]
+//!
+//! [model]
+//! preset = "tiny"
+//! positions = "rotary"
+//!
+//! [schedule]
+//! max_updates = 8000
+//! ```
+//!
+//! Reading reports every problem of a file at once: unknown fields, wrong types and values that do not go together, each
+//! with its line.
+
+mod check;
+mod choices;
+mod read;
+mod sections;
+
+use std::path::{Path, PathBuf};
+
+use cognate_model::Preset;
+use serde::{Deserialize, Serialize};
+
+use crate::batches::{BatchSettings, Framing};
+use crate::corpus::{Cleaning, Files};
+use crate::error::{Cause, Result};
+use crate::tokenizers::TokenizerChoice;
+
+pub use choices::{
+    AttentionScore, Decay, Metric, NormKind, NormPlacement, OptimiserAlgorithm, PieceAlgorithm, PositionKind, Precision, PresetName,
+    Vocabularies,
+};
+pub use sections::{Data, Dropout, Model, Optimiser, Schedule, Text, Tokenizer, TrainingConfig};
+
+/// Tokens of a sentence at most, where the file does not say.
+const LONGEST: usize = 256;
+
+impl TrainingConfig {
+    /// Reads a file; paths in it that are relative begin at the file's folder.
+    ///
+    /// # Errors
+    /// If it cannot be read, and as [`TrainingConfig::from_toml`].
+    pub fn read(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let file = path.display().to_string();
+        let unreadable = |error: std::io::Error| Cause::Unreadable { file: file.clone(), reason: error.to_string() };
+        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        let mut config = Self::from_toml(&text, &file)?;
+        if let Some(folder) = path.parent() {
+            config.paths().for_each(|path| *path = folder.join(&path));
+        }
+        Ok(config)
+    }
+
+    /// Reads the text of a file, which errors call `file`.
+    ///
+    /// # Errors
+    /// All that is wrong with it, a line each: where, what was found, what is expected.
+    pub fn from_toml(text: &str, file: &str) -> Result<Self> {
+        read::read(text, file)
+    }
+
+    /// Checks all values together, as reading does: for settings that other means have changed since.
+    ///
+    /// # Errors
+    /// All that is wrong, a line each.
+    pub fn check(&self) -> Result<()> {
+        let problems = check::problems(self);
+        let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        match lines.is_empty() {
+            true => Ok(()),
+            false => Err(Cause::Config(lines.join("\n")).into()),
+        }
+    }
+
+    /// The text of a file that says the same, defaults written out.
+    ///
+    /// # Errors
+    /// If a path is not UTF-8.
+    pub fn to_toml(&self) -> Result<String> {
+        toml::to_string(self).map_err(|error| Cause::Config(format!("these settings cannot be written: {error}")).into())
+    }
+
+    /// The corpora to train on.
+    pub fn train_files(&self) -> Vec<Files> {
+        self.data.train.iter().filter_map(Text::files).collect()
+    }
+
+    /// The corpora to validate on; none where none are named.
+    pub fn valid_files(&self) -> Vec<Files> {
+        self.data.valid.iter().filter_map(Text::files).collect()
+    }
+
+    /// How corpora are cleaned.
+    pub fn cleaning(&self) -> Cleaning {
+        Cleaning { max_words: self.data.max_words }
+    }
+
+    /// How batches are made for a model whose targets stand in `framing`.
+    pub fn batch_settings(&self, framing: Framing) -> BatchSettings {
+        let longest = |named: Option<usize>| named.unwrap_or(LONGEST.min(self.data.max_tokens).min(self.model.max_positions));
+        BatchSettings {
+            max_tokens: self.data.max_tokens,
+            max_sentences: self.data.max_sentences,
+            max_source_tokens: longest(self.data.max_source_tokens),
+            max_target_tokens: longest(self.data.max_target_tokens),
+            max_ratio: self.data.max_ratio,
+            seed: self.seed,
+            framing,
+        }
+    }
+
+    /// Which tokenizers are trained.
+    pub fn tokenizer_choice(&self) -> TokenizerChoice {
+        let Tokenizer { algorithm, vocab_size, coverage, additional_special_tokens, .. } = self.tokenizer.clone();
+        let training = cognate_text::TrainingSettings { algorithm: algorithm.into(), vocab_size, coverage, additional_special_tokens };
+        let separate = self.tokenizer.vocabularies == Vocabularies::Separate;
+        TokenizerChoice { training, separate, sample: self.tokenizer.sample, seed: self.seed }
+    }
+
+    /// The preset's configuration with the sizes that the file changes.
+    pub fn sizes(&self) -> Sizes {
+        let preset = Preset::from(self.model.preset).config();
+        let model = &self.model;
+        let d_model = model.d_model.unwrap_or(preset.d_model);
+        Sizes {
+            d_model,
+            heads: model.heads.unwrap_or(preset.encoder.heads),
+            d_ff: model.d_ff.unwrap_or(preset.encoder.d_ff),
+            encoder_layers: model.encoder_layers.unwrap_or(preset.encoder.n_layers),
+            decoder_layers: model.decoder_layers.unwrap_or(preset.decoder.n_layers),
+            max_positions: model.max_positions,
+        }
+    }
+
+    fn paths(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        let data = self.data.train.iter_mut().chain(&mut self.data.valid).flat_map(Text::paths);
+        data.chain(&mut self.tokenizer.from).chain(&mut self.model.init)
+    }
+}
+
+/// The sizes of a model, the preset's filled in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sizes {
+    /// Width of the hidden states.
+    pub d_model: usize,
+    /// Attention heads of a layer.
+    pub heads: usize,
+    /// Width inside the feed-forward.
+    pub d_ff: usize,
+    /// The encoder's layers.
+    pub encoder_layers: usize,
+    /// The decoder's layers.
+    pub decoder_layers: usize,
+    /// The longest source and target in tokens.
+    pub max_positions: usize,
+}

@@ -1,0 +1,134 @@
+//! Reading a training file field by field, so that all its problems are told together.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, Error, ValueDeserializer};
+
+use super::check;
+use super::sections::{Section, TrainingConfig};
+use crate::error::{Cause, Result};
+
+/// Reads and checks a file's text.
+pub(super) fn read(text: &str, file: &str) -> Result<TrainingConfig> {
+    let (table, errors) = DeTable::parse_recoverable(text);
+    let mut reader = Reader { text, problems: Vec::new(), lines: BTreeMap::new(), refused: BTreeSet::new() };
+    for error in &errors {
+        reader.fail(error, None, "TOML");
+    }
+    let mut config = TrainingConfig::default();
+    // A text that is no TOML may have lost fields: what is missing or unknown then says nothing.
+    if errors.is_empty() {
+        reader.top(&mut config, table.into_inner());
+        for problem in check::problems(&config) {
+            let line = reader.lines.get(&problem.field).copied();
+            // A field whose own value was refused has its default here, of which there is nothing to say.
+            if !reader.refused.contains(&problem.field) {
+                reader.problems.push((line.unwrap_or(0), problem.to_string()));
+            }
+        }
+    }
+    if reader.problems.is_empty() {
+        return Ok(config);
+    }
+    reader.problems.sort_by_key(|(line, _)| *line);
+    let place = |line: usize| if line == 0 { format!("{file}: ") } else { format!("{file}: line {line}: ") };
+    let lines: Vec<String> = reader.problems.into_iter().map(|(line, problem)| place(line) + &problem).collect();
+    Err(Cause::Config(lines.join("\n")))?
+}
+
+struct Reader<'t> {
+    text: &'t str,
+    /// With their lines, 0 where there is none.
+    problems: Vec<(usize, String)>,
+    /// The lines of the fields that were set: `model.heads`.
+    lines: BTreeMap<String, usize>,
+    /// The fields that could not be set.
+    refused: BTreeSet<String>,
+}
+
+impl Reader<'_> {
+    fn top(&mut self, config: &mut TrainingConfig, table: DeTable<'_>) {
+        const SECTIONS: [&str; 6] = ["data", "tokenizer", "model", "dropout", "optimiser", "schedule"];
+        let (mut sections, mut fields) = (Vec::new(), DeTable::new());
+        for (key, value) in table {
+            match SECTIONS.contains(&key.get_ref().as_ref()) {
+                true => sections.push((key, value)),
+                false => {
+                    fields.insert(key, value);
+                }
+            }
+        }
+        for (key, value) in sections {
+            let line = self.line(key.span().start);
+            let DeValue::Table(table) = value.into_inner() else {
+                self.problems.push((line, format!("{} is no section; expected [{0}] and its fields below", key.get_ref())));
+                continue;
+            };
+            match key.get_ref().as_ref() {
+                "data" => self.section("data.", &mut config.data, table),
+                "tokenizer" => self.section("tokenizer.", &mut config.tokenizer, table),
+                "model" => self.section("model.", &mut config.model, table),
+                "dropout" => self.section("dropout.", &mut config.dropout, table),
+                "optimiser" => self.section("optimiser.", &mut config.optimiser, table),
+                "schedule" => self.section("schedule.", &mut config.schedule, table),
+                _ => unreachable!("it is one of the sections"),
+            }
+        }
+        self.section("", config, fields);
+    }
+
+    fn section<S: Section>(&mut self, prefix: &str, section: &mut S, table: DeTable<'_>) {
+        for (key, value) in table {
+            let name = key.get_ref().to_string();
+            let (field, line) = (format!("{prefix}{name}"), self.line(key.span().start));
+            if !S::FIELDS.contains(&name.as_str()) {
+                let mut known = S::FIELDS.join(", ");
+                if prefix.is_empty() {
+                    known += ", and the sections data, tokenizer, model, dropout, optimiser, schedule";
+                }
+                self.problems.push((line, format!("{field} is unknown; expected one of {known}")));
+                continue;
+            }
+            let span = value.span();
+            match section.set(&name, ValueDeserializer::from(Spanned::new(span.clone(), value.into_inner()))) {
+                Ok(()) => {
+                    self.lines.insert(field, line);
+                }
+                Err(error) => {
+                    self.fail(&error, Some(span), &field);
+                    self.refused.insert(field);
+                }
+            }
+        }
+    }
+
+    fn fail(&mut self, error: &Error, span: Option<std::ops::Range<usize>>, field: &str) {
+        let start = error.span().or(span).map_or(0, |span| span.start);
+        self.problems.push((self.line(start), format!("{field}: {}", plain(error.message()))));
+    }
+
+    /// The line of a byte, counted from 1.
+    fn line(&self, byte: usize) -> usize {
+        1 + self.text.bytes().take(byte).filter(|byte| *byte == b'\n').count()
+    }
+}
+
+/// A message of serde in words that do not name Rust's types.
+fn plain(message: &str) -> String {
+    let types = [
+        ("expected usize", "expected a whole number, 0 or more"),
+        ("expected u64", "expected a whole number, 0 or more"),
+        ("expected f64", "expected a number"),
+        ("expected a boolean", "expected true or false"),
+        ("expected path string", "expected text with a path"),
+        ("expected a string", "expected text"),
+        ("expected a sequence", "expected a list in [ ]"),
+        ("expected struct Text", "expected a corpus in { }"),
+        ("invalid type: ", "found "),
+        ("invalid value: ", "found "),
+        ("unknown variant ", "found "),
+        ("unknown field ", "found the unknown field "),
+    ];
+    types.iter().fold(message.trim().replace('\n', " "), |message, (from, to)| message.replace(from, to))
+}

@@ -1,7 +1,7 @@
 //! The walk over a graph's nodes.
 
 use crate::error::Cause;
-use crate::{Error, Float, Value, cache, ops, quantized};
+use crate::{Error, Float, Value, cache, ops, quantized, sums};
 use cognate_graph::{Bindings, Dim, Graph, Node, Op, Program};
 use ndarray::{ArcArray, Array, IxDyn};
 
@@ -136,8 +136,20 @@ fn compute<F: Float>(node: &Node, inputs: &[&Value<F>], bindings: &Bindings) -> 
             ops::slice(inputs[0], *axis, start, end)
         }
         Op::CumSum => ops::cumulative_sum(inputs[0]),
+        Op::Sum(axes) => sums::sum(axes, inputs[0]),
+        Op::Expand(shape) => {
+            let sizes = shape.dims().iter().map(size).collect::<Result<Vec<_>, _>>()?;
+            sums::expand(inputs[0], &sizes).ok_or_else(|| Cause::Size { node: node.name.clone(), dim: shape.to_string() })?
+        }
+        Op::ScatterAdd => {
+            let out_of_range = |(id, rows)| Cause::Id { node: node.name.clone(), id, rows };
+            sums::scatter_add(inputs[0], inputs[1], inputs[2]).map_err(out_of_range)?
+        }
+        Op::Gemm { transposed } => sums::gemm(*transposed, inputs[0], inputs[1]),
         Op::Softmax => ops::softmax(inputs[0]),
+        Op::LogSumExp => sums::log_sum_exp(inputs[0]),
         Op::LayerNorm { epsilon } => ops::layer_norm(inputs[0], inputs[1], inputs[2], *epsilon),
+        Op::LayerNormStatistic { statistic, epsilon } => sums::layer_norm_statistic(*statistic, inputs[0], *epsilon),
         Op::RmsNorm { epsilon } => ops::rms_norm(inputs[0], inputs[1], *epsilon),
         Op::QuantizedLinear(steps) => quantized::linear(*steps, inputs[0], inputs[1], inputs[2], inputs.get(3).copied()),
         Op::LargestMagnitude => quantized::largest_magnitude(inputs[0]),

@@ -27,6 +27,7 @@ mod error;
 mod evaluator;
 mod ops;
 mod quantized;
+mod sums;
 mod value;
 
 pub use error::{Error, ErrorKind};

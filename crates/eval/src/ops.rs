@@ -48,6 +48,9 @@ pub(crate) fn unary<F: Float>(function: Unary, x: &Value<F>) -> Value<F> {
         Unary::Sigmoid => one / (one + (-x).exp()),
         Unary::Tanh => x.tanh(),
         Unary::Erf => x.erf(),
+        Unary::Exp => x.exp(),
+        Unary::Sqrt => x.sqrt(),
+        Unary::Floor => x.floor(),
     };
     Value::Float(float(x).mapv(function).into_shared())
 }

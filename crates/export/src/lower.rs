@@ -12,6 +12,7 @@ mod emit;
 mod forms;
 mod quantized;
 mod sizes;
+mod sums;
 
 use crate::Error;
 use crate::proto::{DataType, GraphProto};
@@ -20,6 +21,7 @@ use contrib::Pending;
 use emit::{Attribute, Names, value_info};
 use forms::Form;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use sums::Statistics;
 
 /// The version of ONNX's operator set that lowering speaks.
 pub const OPSET: i64 = 18;
@@ -78,6 +80,8 @@ struct Lowering<'g> {
     integers: HashMap<Vec<i64>, String>,
     /// The largest magnitude of each row, by the index of the elements, and whether zero is made a little larger.
     magnitudes: HashMap<(usize, bool), String>,
+    /// What normalisations find out beside their results.
+    statistics: Statistics,
     /// What caches become, and what attention to them reads beside.
     caches: Pending,
     /// By bits.
@@ -110,6 +114,7 @@ impl<'g> Lowering<'g> {
             integers: HashMap::new(),
             numbers: HashMap::new(),
             magnitudes: HashMap::new(),
+            statistics: Statistics::of(graph),
             caches: Pending::default(),
             node_names: Names::default(),
             tensor_names: Names::of_interface(graph)?,
@@ -154,6 +159,9 @@ impl<'g> Lowering<'g> {
                     Unary::Sigmoid => "Sigmoid",
                     Unary::Tanh => "Tanh",
                     Unary::Erf => "Erf",
+                    Unary::Exp => "Exp",
+                    Unary::Sqrt => "Sqrt",
+                    Unary::Floor => "Floor",
                 };
                 self.by_rows(id, operator, &[])?;
             }
@@ -172,8 +180,23 @@ impl<'g> Lowering<'g> {
             Op::Cast(dtype) => self.by_rows(id, "Cast", &[Attribute::Int("to", data_type(*dtype) as i64)])?,
             Op::Softmax => self.by_rows(id, "Softmax", &[axis(-1)])?,
             Op::LayerNorm { epsilon } => {
-                self.by_rows(id, "LayerNormalization", &[axis(-1), Attribute::Float("epsilon", *epsilon)])?;
+                let (shape, inputs) = self.rows_of_inputs(id)?;
+                self.define(id, &shape, "LayerNormalization", inputs, &[axis(-1), Attribute::Float("epsilon", *epsilon)]);
+                self.give_statistics(node, *epsilon, &shape);
             }
+            Op::LayerNormStatistic { statistic, epsilon } => self.layer_norm_statistic(id, node, *statistic, *epsilon)?,
+            Op::Sum(axes) => self.sum(id, node, axes)?,
+            Op::Expand(shape) => {
+                let inputs = vec![self.value(node.inputs[0])?, self.shape(shape)];
+                self.define(id, shape, "Expand", inputs, &[]);
+            }
+            Op::ScatterAdd => self.scatter_add(id, node)?,
+            Op::Gemm { transposed } => {
+                let turns = ["transA", "transB"].into_iter().zip(transposed).filter(|(_, turned)| **turned);
+                let attributes: Vec<_> = turns.map(|(name, _)| Attribute::Int(name, 1)).collect();
+                self.whole(id, "Gemm", &attributes)?;
+            }
+            Op::LogSumExp => self.log_sum_exp(id, node)?,
             Op::RmsNorm { epsilon } => self.rms_norm(id, node, *epsilon)?,
             Op::Slice { axis, start, end } => {
                 let x = node.inputs[0];
@@ -242,12 +265,15 @@ impl<'g> Lowering<'g> {
         let own = &node.ty.shape;
         let shape_of = |input: &NodeId| &graph.node(*input).ty.shape;
         let flat = rows(own);
-        let allowed = own.rank() > 2 && node.inputs.iter().all(|input| shape_of(input) == own || is_row(shape_of(input)));
+        let is_flexible = |shape: &Shape| shape == own || is_column_of(shape, own);
+        let allowed = own.rank() > 2 && node.inputs.iter().all(|input| is_flexible(shape_of(input)) || is_row(shape_of(input)));
         let wanted = node.inputs.iter().any(|&input| self.has(input, &flat) && !self.has(input, own));
         let shape = if allowed && wanted { &flat } else { own };
         let mut inputs = Vec::new();
         for input in &node.inputs {
-            inputs.push(if shape_of(input) == own { self.form(*input, shape)? } else { self.value(*input)? });
+            let given = shape_of(input);
+            let as_rows = shape == &flat && is_flexible(given);
+            inputs.push(if as_rows { self.form(*input, &rows(given))? } else { self.value(*input)? });
         }
         Ok((shape.clone(), inputs))
     }
@@ -341,6 +367,14 @@ fn rows(shape: &Shape) -> Shape {
     match shape.dims() {
         [] => [1, 1].into(),
         [leading @ .., width] => [leading.iter().collect::<Shape>().elements(), width.clone()].into(),
+    }
+}
+
+/// Whether each row of `full` meets one value: `[..., 1]`.
+fn is_column_of(shape: &Shape, full: &Shape) -> bool {
+    match (shape.dims(), full.dims()) {
+        ([leading @ .., last], [full_leading @ .., _]) => leading == full_leading && *last == Dim::from(1),
+        _ => false,
     }
 }
 

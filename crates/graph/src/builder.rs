@@ -4,7 +4,9 @@
 //! [`Builder::finish`] returns it.
 
 use crate::infer::infer;
-use crate::{Binary, CachedAttention, DType, Dim, Error, ErrorKind, Graph, Node, NodeId, Op, Output, Scalar, Shape, Type, Unary};
+use crate::{
+    Binary, CachedAttention, DType, Dim, Error, ErrorKind, Graph, Node, NodeId, Op, Output, Scalar, Shape, Statistic, Type, Unary,
+};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
@@ -283,6 +285,11 @@ impl<'g> Tensor<'g> {
         self.builder
     }
 
+    /// Which value of the builder's it is: equal for one node only.
+    pub fn id(self) -> NodeId {
+        self.id
+    }
+
     /// The size of `axis`, counted from the front; 0 after an error.
     pub fn dim(self, axis: usize) -> Dim {
         self.ty().shape.dims().get(axis).cloned().unwrap_or_default()
@@ -329,6 +336,36 @@ impl<'g> Tensor<'g> {
     /// Softmax along the last axis.
     pub fn softmax(self) -> Tensor<'g> {
         self.builder.push(Op::Softmax, &[self])
+    }
+
+    /// `ln Σ exp(x)` along the last axis, which keeps size 1.
+    pub fn log_sum_exp(self) -> Tensor<'g> {
+        self.builder.push(Op::LogSumExp, &[self])
+    }
+
+    /// Sums along axes, given in increasing order, each of which keeps size 1.
+    pub fn sum(self, axes: &[usize]) -> Tensor<'g> {
+        self.builder.push(Op::Sum(axes.to_vec()), &[self])
+    }
+
+    /// Repeated to `shape`, to which this broadcasts.
+    pub fn expand(self, shape: impl Into<Shape>) -> Tensor<'g> {
+        self.builder.push(Op::Expand(shape.into()), &[self])
+    }
+
+    /// This table with `updates` added to the rows `ids`.
+    pub fn scatter_add(self, ids: Tensor<'g>, updates: Tensor<'g>) -> Tensor<'g> {
+        self.builder.push(Op::ScatterAdd, &[self, ids, updates])
+    }
+
+    /// Product of two matrices, each given as it is or transposed; see [`Op::Gemm`].
+    pub fn gemm(self, right: Tensor<'g>, transposed: [bool; 2]) -> Tensor<'g> {
+        self.builder.push(Op::Gemm { transposed }, &[self, right])
+    }
+
+    /// What a layer normalisation of this finds out about each row.
+    pub fn layer_norm_statistic(self, statistic: Statistic, epsilon: f32) -> Tensor<'g> {
+        self.builder.push(Op::LayerNormStatistic { statistic, epsilon }, &[self])
     }
 
     /// Layer normalisation along the last axis.

@@ -1,5 +1,7 @@
 //! Shape inference: the type of a node from its operation and the types of its inputs.
 
+mod sums;
+
 use crate::op::{CachedAttention, Steps};
 use crate::{DType, Dim, Op, Shape, Type};
 
@@ -107,15 +109,28 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
             }
             Ok(x.clone())
         }
+        Op::Sum(axes) => sums::sum(axes, take(inputs)?),
+        Op::Expand(shape) => sums::expand(shape, take(inputs)?),
+        Op::ScatterAdd => sums::scatter_add(take(inputs)?),
+        Op::Gemm { transposed } => sums::gemm(*transposed, take(inputs)?),
         Op::Softmax => {
             let [x] = take(inputs)?;
             float("input", x)?;
             last(x)?;
             Ok(x.clone())
         }
+        Op::LogSumExp => {
+            let [x] = take(inputs)?;
+            sums::of_rows(x)
+        }
         Op::LayerNorm { epsilon } => {
             let [x, scale, bias] = take(inputs)?;
             normalised(x, *epsilon, &[("scale", scale), ("bias", bias)])
+        }
+        Op::LayerNormStatistic { epsilon, .. } => {
+            let [x] = take(inputs)?;
+            normalised(x, *epsilon, &[])?;
+            sums::of_rows(x)
         }
         Op::RmsNorm { epsilon } => {
             let [x, scale] = take(inputs)?;
@@ -125,11 +140,7 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
         Op::LargestMagnitude => {
             let [x] = take(inputs)?;
             expect_dtype("input", x, DType::F32)?;
-            last(x)?;
-            let mut dims = x.shape.dims().to_vec();
-            dims.pop();
-            dims.push(Dim::from(1));
-            Ok(Type::new(DType::F32, dims))
+            sums::of_rows(x)
         }
         Op::CacheWrite { .. } => {
             let [cache, new] = take(inputs)?;

@@ -62,10 +62,32 @@ pub enum Op {
     },
     /// Sums of the elements up to each one, itself included, along the last axis; numbers of any type.
     CumSum,
+    /// Sums along axes, given in increasing order, each of which keeps size 1; numbers of any type.
+    Sum(Vec<usize>),
+    /// The same elements repeated, so that `x` has this shape, to which its own broadcasts.
+    Expand(Shape),
+    /// A table `[rows, ...]` to whose rows others are added: i64 ids `[a, b]` and `updates: [a, b, ...]`; ids may
+    /// repeat; f32.
+    ScatterAdd,
+    /// Product of two matrices, `[m, k] x [k, n]`, each given as it is or transposed; f32 or f16.
+    Gemm {
+        /// Whether the left and the right matrix are given transposed, as `[k, m]` and `[n, k]`.
+        transposed: [bool; 2],
+    },
     /// `exp(x) / Σ exp(x)` along the last axis.
     Softmax,
+    /// `ln Σ exp(x)` along the last axis, which keeps size 1.
+    LogSumExp,
     /// `(x - mean) / sqrt(variance + epsilon) · scale + bias` along the last axis (Ba et al. 2016).
     LayerNorm {
+        /// Added to the variance.
+        epsilon: f32,
+    },
+    /// What [`Op::LayerNorm`] finds out about each row of `x: [..., n]`: `[..., 1]`. Beside a normalisation of the same value it
+    /// costs nothing.
+    LayerNormStatistic {
+        /// Which.
+        statistic: Statistic,
         /// Added to the variance.
         epsilon: f32,
     },
@@ -86,6 +108,15 @@ pub enum Op {
     },
     /// Attention of one query for each row to the `past + 1` first places of caches; see [`CachedAttention`].
     CachedAttention(CachedAttention),
+}
+
+/// What a normalisation finds out about a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Statistic {
+    /// The mean.
+    Mean,
+    /// `1 / sqrt(variance + epsilon)`
+    InverseDeviation,
 }
 
 /// The least that [`Op::LargestMagnitude`] gives, so that a row of zeros can be divided by it.
@@ -152,6 +183,12 @@ pub enum Unary {
     Tanh,
     /// The error function.
     Erf,
+    /// `eˣ`
+    Exp,
+    /// The square root.
+    Sqrt,
+    /// The largest integer that is not greater.
+    Floor,
 }
 
 /// Functions of two elements.
@@ -180,6 +217,9 @@ impl Op {
             Op::Unary(Unary::Sigmoid) => "Sigmoid",
             Op::Unary(Unary::Tanh) => "Tanh",
             Op::Unary(Unary::Erf) => "Erf",
+            Op::Unary(Unary::Exp) => "Exp",
+            Op::Unary(Unary::Sqrt) => "Sqrt",
+            Op::Unary(Unary::Floor) => "Floor",
             Op::Binary(Binary::Add) => "Add",
             Op::Binary(Binary::Sub) => "Sub",
             Op::Binary(Binary::Mul) => "Mul",
@@ -196,8 +236,15 @@ impl Op {
             Op::Concat { .. } => "Concat",
             Op::Slice { .. } => "Slice",
             Op::CumSum => "CumSum",
+            Op::Sum(_) => "Sum",
+            Op::Expand(_) => "Expand",
+            Op::ScatterAdd => "ScatterAdd",
+            Op::Gemm { .. } => "Gemm",
             Op::Softmax => "Softmax",
+            Op::LogSumExp => "LogSumExp",
             Op::LayerNorm { .. } => "LayerNormalization",
+            Op::LayerNormStatistic { statistic: Statistic::Mean, .. } => "LayerNormMean",
+            Op::LayerNormStatistic { statistic: Statistic::InverseDeviation, .. } => "LayerNormInverseDeviation",
             Op::RmsNorm { .. } => "RMSNormalization",
             Op::QuantizedLinear(_) => "QuantizedLinear",
             Op::LargestMagnitude => "LargestMagnitude",

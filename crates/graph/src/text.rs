@@ -61,7 +61,12 @@ fn attributes(op: &Op, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Op::Transpose(order) => write!(f, " order={order:?}"),
         Op::Concat { axis } => write!(f, " axis={axis}"),
         Op::Slice { axis, start, end } => write!(f, " axis={axis} start={start} end={end}"),
-        Op::LayerNorm { epsilon } | Op::RmsNorm { epsilon } => write!(f, " epsilon={epsilon:e}"),
+        Op::Sum(axes) => write!(f, " axes={axes:?}"),
+        Op::Gemm { transposed: [left, right] } => {
+            f.write_str(if *left { " left=transposed" } else { "" })?;
+            f.write_str(if *right { " right=transposed" } else { "" })
+        }
+        Op::LayerNorm { epsilon } | Op::LayerNormStatistic { epsilon, .. } | Op::RmsNorm { epsilon } => write!(f, " epsilon={epsilon:e}"),
         Op::QuantizedLinear(steps) => write!(f, " steps={steps:?}"),
         Op::CacheWrite { at } => write!(f, " at={at}"),
         Op::CachedAttention(attention) => write!(f, " heads={} scale={}", attention.heads, attention.scale),
@@ -79,7 +84,10 @@ fn attributes(op: &Op, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         | Op::Linear
         | Op::Reshape(_)
         | Op::CumSum
+        | Op::Expand(_)
+        | Op::ScatterAdd
         | Op::LargestMagnitude
+        | Op::LogSumExp
         | Op::Softmax => Ok(()),
     }
 }

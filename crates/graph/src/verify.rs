@@ -41,7 +41,7 @@ impl Graph {
             let op_dims = match &node.op {
                 Op::Range { start, end } | Op::Slice { start, end, .. } => vec![start, end],
                 Op::CacheWrite { at } => vec![at],
-                Op::Reshape(shape) => shape.dims().iter().collect(),
+                Op::Reshape(shape) | Op::Expand(shape) => shape.dims().iter().collect(),
                 Op::Input
                 | Op::Parameter
                 | Op::Scalar(_)
@@ -58,8 +58,13 @@ impl Graph {
                 | Op::Transpose(_)
                 | Op::Concat { .. }
                 | Op::CumSum
+                | Op::Sum(_)
+                | Op::ScatterAdd
+                | Op::Gemm { .. }
                 | Op::Softmax
+                | Op::LogSumExp
                 | Op::LayerNorm { .. }
+                | Op::LayerNormStatistic { .. }
                 | Op::RmsNorm { .. }
                 | Op::QuantizedLinear(_)
                 | Op::LargestMagnitude

@@ -1,11 +1,19 @@
 //! Passes: graphs to graphs of the same meaning, or of a nearby one that is measured.
 //!
+//! - [`gradient`]: reverse mode differentiation; [`feed`] makes inputs of the parameters that are learned.
+//! - [`fold`]: equal values once, and nothing that changes nothing.
 //! - [`fuse`]: layers that read one value as one product.
 //! - [`half`]: f16 where values fit into it, f32 where they do not, and the reasons.
 //! - [`quantize`]: layers in 8-bit integers.
 //!
 //! A pass reads programs and gives programs; weights stay lazy recipes. This crate knows no evaluator, no ONNX and no Transformer.
 
+mod error;
+pub mod feed;
+pub mod fold;
 pub mod fuse;
+pub mod gradient;
 pub mod half;
 pub mod quantize;
+
+pub use error::{Error, ErrorKind};

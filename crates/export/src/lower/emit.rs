@@ -15,6 +15,7 @@ pub(super) enum Attribute {
     Int(&'static str, i64),
     Float(&'static str, f32),
     Ints(&'static str, Vec<i64>),
+    Text(&'static str, &'static str),
 }
 
 impl Attribute {
@@ -24,6 +25,7 @@ impl Attribute {
             Attribute::Int(name, value) => AttributeProto { i: Some(*value), ..of(name, AttributeType::Int) },
             Attribute::Float(name, value) => AttributeProto { f: Some(*value), ..of(name, AttributeType::Float) },
             Attribute::Ints(name, values) => AttributeProto { ints: values.clone(), ..of(name, AttributeType::Ints) },
+            Attribute::Text(name, text) => AttributeProto { s: Some(text.as_bytes().into()), ..of(name, AttributeType::String) },
         }
     }
 }

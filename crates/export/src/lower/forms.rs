@@ -20,15 +20,19 @@ pub(super) struct Form {
 impl Lowering<'_> {
     /// Makes `tensor` the next node's value.
     pub(super) fn declare(&mut self, node: &Node, tensor: String) {
+        self.declare_form(node.ty.shape.clone(), tensor);
+    }
+
+    /// Makes `tensor`, of the given shape, the next node's value.
+    pub(super) fn declare_form(&mut self, shape: Shape, tensor: String) {
         self.elements_of.push(self.elements.len());
-        self.elements.push(vec![Form { shape: node.ty.shape.clone(), tensor }]);
+        self.elements.push(vec![Form { shape, tensor }]);
     }
 
     /// Emits the operation that computes the next node's value, under its own shape or as rows.
     pub(super) fn define(&mut self, id: NodeId, shape: &Shape, operator: &str, inputs: Vec<String>, attributes: &[Attribute]) {
         let tensor = self.emit_form(id, shape, operator, inputs, attributes);
-        self.elements_of.push(self.elements.len());
-        self.elements.push(vec![Form { shape: shape.clone(), tensor }]);
+        self.declare_form(shape.clone(), tensor);
     }
 
     /// The tensor that holds a node's value in the graph's shape.

@@ -60,7 +60,7 @@ pub(super) fn ranges(program: &Program, seen: impl Fn(&str) -> Option<f32>, weig
                 Range { largest: Some(value), fits: value == 0.0 || (SMALLEST..=LARGEST).contains(&value), is_mask: value > LARGEST }
             }
             // The same elements as before.
-            Op::Reshape(_) | Op::Transpose(_) | Op::Slice { .. } | Op::Gather => ranges[node.inputs[0].index()],
+            Op::Reshape(_) | Op::Expand(_) | Op::Transpose(_) | Op::Slice { .. } | Op::Gather => ranges[node.inputs[0].index()],
             Op::Concat { .. } => Range {
                 largest: inputs().filter_map(|input| input.largest).reduce(f32::max),
                 fits: inputs().all(|input| input.fits),
@@ -79,8 +79,13 @@ pub(super) fn ranges(program: &Program, seen: impl Fn(&str) -> Option<f32>, weig
             | Op::MatMul
             | Op::Linear
             | Op::CumSum
+            | Op::Sum(_)
+            | Op::ScatterAdd
+            | Op::Gemm { .. }
             | Op::Softmax
+            | Op::LogSumExp
             | Op::LayerNorm { .. }
+            | Op::LayerNormStatistic { .. }
             | Op::RmsNorm { .. }
             | Op::QuantizedLinear(_)
             | Op::LargestMagnitude
@@ -98,9 +103,17 @@ pub(super) fn ranges(program: &Program, seen: impl Fn(&str) -> Option<f32>, weig
 /// Whether a constant beyond the limit is still to be expected in what the operation gives.
 fn passes_masks_on(op: &Op) -> bool {
     match op {
-        Op::Binary(_) | Op::Select | Op::Concat { .. } | Op::Reshape(_) | Op::Transpose(_) | Op::Slice { .. } | Op::Gather | Op::CumSum => {
-            true
-        }
+        Op::Binary(_)
+        | Op::Select
+        | Op::Concat { .. }
+        | Op::Reshape(_)
+        | Op::Expand(_)
+        | Op::Transpose(_)
+        | Op::Slice { .. }
+        | Op::Gather
+        | Op::CumSum
+        | Op::Sum(_)
+        | Op::ScatterAdd => true,
         Op::Input
         | Op::Parameter
         | Op::Scalar(_)
@@ -112,8 +125,11 @@ fn passes_masks_on(op: &Op) -> bool {
         | Op::Cast(_)
         | Op::MatMul
         | Op::Linear
+        | Op::Gemm { .. }
         | Op::Softmax
+        | Op::LogSumExp
         | Op::LayerNorm { .. }
+        | Op::LayerNormStatistic { .. }
         | Op::RmsNorm { .. }
         | Op::QuantizedLinear(_)
         | Op::LargestMagnitude
@@ -159,11 +175,11 @@ impl Plan {
                     continue;
                 }
                 Op::Input => node.ty.dtype == DType::F32 && may(&node.name),
-                Op::MatMul | Op::Linear => fit() && fits,
+                Op::MatMul | Op::Linear | Op::Gemm { .. } => fit() && fits,
                 // What is f32 by itself, as a normalisation's result, is summed in f32: no more casts, and fewer roundings.
                 Op::Unary(_) | Op::Binary(_) | Op::Select | Op::CumSum => fit() && fits && any_half() && !any_full(),
                 Op::LessOrEqual | Op::Equal | Op::Concat { .. } => fit() && any_half(),
-                Op::Gather | Op::Reshape(_) | Op::Transpose(_) | Op::Slice { .. } | Op::Cast(_) => {
+                Op::Gather | Op::Reshape(_) | Op::Expand(_) | Op::Transpose(_) | Op::Slice { .. } | Op::Cast(_) => {
                     let source = node.inputs[0].index();
                     match precisions[source] {
                         Precision::Half => true,
@@ -173,8 +189,12 @@ impl Plan {
                 }
                 Op::Integers(_)
                 | Op::Range { .. }
+                | Op::Sum(_)
+                | Op::ScatterAdd
                 | Op::Softmax
+                | Op::LogSumExp
                 | Op::LayerNorm { .. }
+                | Op::LayerNormStatistic { .. }
                 | Op::RmsNorm { .. }
                 | Op::QuantizedLinear(_)
                 | Op::LargestMagnitude
@@ -232,11 +252,11 @@ impl Plan {
             return Some(Why::Precision);
         }
         match &node.op {
-            Op::Softmax => Some(Why::Softmax),
-            Op::LayerNorm { .. } | Op::RmsNorm { .. } => Some(Why::Normalisation),
+            Op::Softmax | Op::LogSumExp => Some(Why::Softmax),
+            Op::LayerNorm { .. } | Op::LayerNormStatistic { .. } | Op::RmsNorm { .. } => Some(Why::Normalisation),
             Op::Parameter => (!range.fits).then_some(Why::Weight),
             Op::Input => refused(&node.name).then(|| range.why().unwrap_or(Why::Reads)),
-            Op::Unary(_) | Op::Binary(_) | Op::Select | Op::MatMul | Op::Linear | Op::CumSum => {
+            Op::Unary(_) | Op::Binary(_) | Op::Select | Op::MatMul | Op::Linear | Op::Gemm { .. } | Op::CumSum => {
                 let reads_too_large = || node.inputs.iter().any(|&input| is_float(graph, input) && !ranges[input.index()].fits);
                 range.why().or_else(|| reads_too_large().then_some(Why::Reads))
             }
@@ -248,9 +268,12 @@ impl Plan {
             | Op::Cast(_)
             | Op::Gather
             | Op::Reshape(_)
+            | Op::Expand(_)
             | Op::Transpose(_)
             | Op::Concat { .. }
             | Op::Slice { .. }
+            | Op::Sum(_)
+            | Op::ScatterAdd
             | Op::QuantizedLinear(_)
             | Op::LargestMagnitude
             | Op::CacheWrite { .. }

@@ -1,6 +1,8 @@
 //! The passes: graphs before and after, and the numbers of both.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod gradient;
+
 use cognate_eval::{Evaluator, Value};
 use cognate_graph::{Builder, DType, Dim, Generator, Graph, Program, Recipe, Type, Weights};
 use cognate_passes::half::{Facts, Half, LARGEST, half};

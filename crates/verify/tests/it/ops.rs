@@ -2,7 +2,7 @@
 
 use crate::engines::{assert_close, everywhere, output};
 use crate::fast;
-use cognate_graph::{Builder, CachedAttention, DType, Dim, Op, Program, Steps, Tensor, Unary, Weights, concat};
+use cognate_graph::{Builder, CachedAttention, DType, Dim, Op, Program, Statistic, Steps, Tensor, Unary, Weights, concat};
 use cognate_runtime::{Value, Values};
 use ndarray::{ArrayD, IxDyn};
 
@@ -47,7 +47,42 @@ const TABLE: &[(&str, Row)] = &[
     ("Transpose", |given| given.square.gather(given.ids).transpose(&[2, 0, 1])),
     ("Concat", |given| concat(1, &[given.x, given.x * 2.0])),
     ("Softmax", |given| given.x.softmax()),
+    ("LogSumExp", |given| (given.x * 3.0).log_sum_exp()),
+    ("LogSumExp", |given| given.square.gather(given.ids).linear(given.square, None).log_sum_exp()),
+    // A value that is far from the largest stands first.
+    ("LogSumExp", |given| concat(1, &[given.x.slice(1, 0, 1) - 1e4, given.x]).log_sum_exp()),
+    ("Exp", |given| given.x.map(Unary::Exp)),
+    ("Sqrt", |given| (given.x * given.x).map(Unary::Sqrt)),
+    ("Floor", |given| (given.x * 3.0).map(Unary::Floor)),
+    ("Sum", |given| given.x.sum(&[0])),
+    ("Sum", |given| given.square.gather(given.ids).sum(&[0, 2])),
+    ("Sum", |given| given.square.gather(given.ids).linear(given.square, None).sum(&[2])),
+    ("Sum", |given| given.ids.sum(&[1]).cast(DType::F32)),
+    ("Expand", |given| given.x.reshape([Dim::from("rows"), 1.into(), 6.into()]).expand([Dim::from("rows"), 2.into(), 6.into()])),
+    ("Expand", |given| given.x.number(0.5).expand([Dim::from("rows"), 3.into()])),
+    ("ScatterAdd", |given| added_rows(given, given.square)),
+    ("ScatterAdd", |given| added_rows(given, given.row)),
+    ("Gemm", |given| given.x.gemm(given.square, [false, false])),
+    ("Gemm", |given| given.x.gemm(given.square, [false, true])),
+    ("Gemm", |given| given.x.gemm(given.x, [true, false])),
+    ("Gemm", |given| given.square.gemm(given.x, [true, true])),
+    ("LayerNormMean", |given| normalised(given, Statistic::Mean)),
+    ("LayerNormInverseDeviation", |given| normalised(given, Statistic::InverseDeviation)),
+    ("LayerNormMean", |given| given.x.layer_norm_statistic(Statistic::Mean, 1e-5)),
+    ("LayerNormInverseDeviation", |given| given.x.layer_norm_statistic(Statistic::InverseDeviation, 1e-5)),
 ];
+
+/// A table with some of its rows added once more.
+fn added_rows<'g>(given: &Given<'g>, table: Tensor<'g>) -> Tensor<'g> {
+    let table = table.cast(DType::F32);
+    table.scatter_add(given.ids, table.gather(given.ids))
+}
+
+/// A normalisation of rows and what it finds out about them, which are one node of ONNX.
+fn normalised<'g>(given: &Given<'g>, statistic: Statistic) -> Tensor<'g> {
+    let x = given.square.gather(given.ids).linear(given.square, None);
+    x.layer_norm(given.row, given.row, 1e-5) + x.layer_norm_statistic(statistic, 1e-5)
+}
 
 fn wave(shape: &[usize], phase: f32) -> ArrayD<f32> {
     let mut place = 0.0;
@@ -111,7 +146,7 @@ fn agree(dtype: DType, bound: f64) {
 fn all() -> Vec<Op> {
     use cognate_graph::{Binary, Scalar, Shape};
     let binary = [Binary::Add, Binary::Sub, Binary::Mul, Binary::Div].map(Op::Binary);
-    let unary = [Unary::Relu, Unary::Sigmoid, Unary::Tanh, Unary::Erf].map(Op::Unary);
+    let unary = [Unary::Relu, Unary::Sigmoid, Unary::Tanh, Unary::Erf, Unary::Exp, Unary::Sqrt, Unary::Floor].map(Op::Unary);
     let mut all = vec![Op::Input];
     while let Some(next) = match all.last().unwrap() {
         Op::Input => Some(Op::Parameter),
@@ -130,9 +165,18 @@ fn all() -> Vec<Op> {
         Op::Transpose(_) => Some(Op::Concat { axis: 0 }),
         Op::Concat { .. } => Some(Op::Slice { axis: 0, start: 0.into(), end: 1.into() }),
         Op::Slice { .. } => Some(Op::CumSum),
-        Op::CumSum => Some(Op::Softmax),
-        Op::Softmax => Some(Op::LayerNorm { epsilon: 0.0 }),
-        Op::LayerNorm { .. } => Some(Op::RmsNorm { epsilon: 0.0 }),
+        Op::CumSum => Some(Op::Sum(Vec::new())),
+        Op::Sum(_) => Some(Op::Expand(Shape::default())),
+        Op::Expand(_) => Some(Op::ScatterAdd),
+        Op::ScatterAdd => Some(Op::Gemm { transposed: [false; 2] }),
+        Op::Gemm { .. } => Some(Op::Softmax),
+        Op::Softmax => Some(Op::LogSumExp),
+        Op::LogSumExp => Some(Op::LayerNorm { epsilon: 0.0 }),
+        Op::LayerNorm { .. } => Some(Op::LayerNormStatistic { statistic: Statistic::Mean, epsilon: 0.0 }),
+        Op::LayerNormStatistic { statistic: Statistic::Mean, epsilon } => {
+            Some(Op::LayerNormStatistic { statistic: Statistic::InverseDeviation, epsilon: *epsilon })
+        }
+        Op::LayerNormStatistic { .. } => Some(Op::RmsNorm { epsilon: 0.0 }),
         Op::RmsNorm { .. } => Some(Op::QuantizedLinear(Steps::Row)),
         Op::QuantizedLinear(_) => Some(Op::LargestMagnitude),
         Op::LargestMagnitude => Some(Op::CacheWrite { at: 0.into() }),

@@ -1,0 +1,53 @@
+//! What a pass can refuse.
+
+use cognate_graph::Type;
+
+/// An error that names the output, the parameter or the node where it lies.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(transparent)]
+pub struct Error(#[from] Cause);
+
+/// What an [`Error`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A name that the graph lacks, or something of the wrong type under it.
+    Request,
+    /// An operation that has no gradient.
+    NoGradient,
+    /// The graph that a pass has made is not legal.
+    Graph,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Cause {
+    #[error("{graph}: no output {name}; there are {}", known.join(", "))]
+    Output { graph: String, name: String, known: Vec<String> },
+    #[error("{graph}: no parameter or input {}", names.join(", "))]
+    Unknown { graph: String, names: Vec<String> },
+    #[error("{name}: a gradient is that of one floating point number, found {ty}")]
+    Loss { name: String, ty: Type },
+    #[error("{name}: only floating point numbers have gradients, found {ty}")]
+    Integer { name: String, ty: Type },
+    #[error("{node}: {operation} has no gradient, and {of} is wanted through it; train the graph that exports start from")]
+    NoGradient { node: String, operation: &'static str, of: String },
+    #[error(transparent)]
+    Graph(#[from] cognate_graph::Error),
+}
+
+impl Error {
+    /// What the error is about.
+    pub fn kind(&self) -> ErrorKind {
+        match self.0 {
+            Cause::Output { .. } | Cause::Unknown { .. } | Cause::Loss { .. } | Cause::Integer { .. } => ErrorKind::Request,
+            Cause::NoGradient { .. } => ErrorKind::NoGradient,
+            Cause::Graph(_) => ErrorKind::Graph,
+        }
+    }
+}
+
+impl From<cognate_graph::Error> for Error {
+    fn from(error: cognate_graph::Error) -> Self {
+        Self(Cause::Graph(error))
+    }
+}

@@ -1,0 +1,93 @@
+//! What has come back to a node: `∂loss/∂y`, as far as its readers have said.
+
+use cognate_graph::{Dim, Shape, Tensor};
+
+/// The sum of what the readers of a value gave back.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cotangent<'b> {
+    /// Of a shape that broadcasts to the value's: what is equal along an axis may have size 1 there.
+    dense: Option<Tensor<'b>>,
+    rows: Vec<Rows<'b>>,
+}
+
+/// Something added to rows of the value under the shape `table`, of as many elements: zeros are never made for the others.
+#[derive(Clone, Debug)]
+pub(super) struct Rows<'b> {
+    table: Shape,
+    /// i64 `[n]`
+    ids: Tensor<'b>,
+    /// `[n, ...]`
+    updates: Tensor<'b>,
+}
+
+/// What one reader gives back.
+pub(super) enum Part<'b> {
+    Dense(Tensor<'b>),
+    Rows(Rows<'b>),
+}
+
+impl<'b> Rows<'b> {
+    /// `updates: [a, b, ...]` at the rows `ids: [a, b]` of `table`.
+    pub(super) fn new(table: &Shape, ids: Tensor<'b>, updates: Tensor<'b>) -> Self {
+        let count = ids.ty().shape.elements();
+        let row = table.dims()[1..].iter();
+        Self {
+            table: table.clone(),
+            ids: ids.reshape([&count]),
+            updates: updates.reshape([&count].into_iter().chain(row).collect::<Shape>()),
+        }
+    }
+}
+
+impl<'b> Cotangent<'b> {
+    pub(super) fn is_zero(&self) -> bool {
+        self.dense.is_none() && self.rows.is_empty()
+    }
+
+    pub(super) fn add(&mut self, part: Tensor<'b>) {
+        self.dense = Some(self.dense.map_or(part, |sum| sum + part));
+    }
+
+    pub(super) fn take_in(&mut self, part: Part<'b>) {
+        match part {
+            Part::Dense(part) => self.add(part),
+            Part::Rows(rows) => self.rows.push(rows),
+        }
+    }
+
+    /// The sum, of a shape that broadcasts to that of `value`.
+    pub(super) fn tensor(&self, value: Tensor<'b>) -> Tensor<'b> {
+        let shape = value.ty().shape;
+        let dense = self.dense.unwrap_or_else(|| value.number(0.0));
+        if self.rows.is_empty() {
+            return dense;
+        }
+        let add = |sum: Tensor<'b>, rows: &Rows<'b>| sum.reshape(rows.table.clone()).scatter_add(rows.ids, rows.updates);
+        self.rows.iter().fold(full(dense, &shape), add).reshape(shape)
+    }
+
+    /// For the operand of a Reshape: the same elements under `shape`, added to rows as before.
+    pub(super) fn reshaped(self, value: Tensor<'b>, shape: &Shape) -> Vec<Part<'b>> {
+        let dense = self.dense.map(|dense| Part::Dense(full(dense, &value.ty().shape).reshape(shape.clone())));
+        dense.into_iter().chain(self.rows.into_iter().map(Part::Rows)).collect()
+    }
+}
+
+/// `x` repeated to `shape`.
+pub(super) fn full<'b>(x: Tensor<'b>, shape: &Shape) -> Tensor<'b> {
+    if x.ty().shape == *shape { x } else { x.expand(shape.clone()) }
+}
+
+/// What an operand of shape `to` gets of `x`, which belongs to a value of shape `from` that the operand was broadcast to: the sum
+/// over all its copies.
+pub(super) fn summed<'b>(x: Tensor<'b>, from: &Shape, to: &Shape) -> Tensor<'b> {
+    let extra = from.rank() - to.rank();
+    let one = Dim::from(1);
+    let is_repeated = |axis: usize| axis < extra || (to.dims()[axis - extra] == one && from.dims()[axis] != one);
+    let axes: Vec<_> = (0..from.rank()).filter(|&axis| is_repeated(axis)).collect();
+    if axes.is_empty() {
+        return x;
+    }
+    let sum = full(x, from).sum(&axes);
+    if extra == 0 { sum } else { sum.reshape(to.clone()) }
+}

@@ -1,91 +1,254 @@
-"""Writes text.txt and expected.json: what the Python package tokenizers makes of the text. See README.md.
+"""Asks PyTorch for gradients and for the losses of twelve steps of training.
 
-    python generate.py
+A developer's tool; building and testing Cognate need neither Python nor this file.
+
+    pip install torch==2.15.0 transformers==4.57.6 safetensors
+    python generate.py             write the answers again, from the stored weights and tokens
+    python generate.py --check     recompute and compare, changing nothing
+    python generate.py --new-weights   draw the paper's model and all tokens anew first
+
+What the answers are is written in README.md beside this file.
 """
 
+import argparse
 import json
-import os
+import math
 import pathlib
-import random
 
-os.environ["RAYON_NUM_THREADS"] = "1"
-from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers  # noqa: E402
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
 
-FOLDER = pathlib.Path(__file__).parent
-SPECIAL = ["</s>", "<unk>", "<pad>"]
-VOCAB_SIZE = 200
-SYLLABLES = "ba be bi do du fa fe ga gu ha hi ka ke ko la le li ma me mi na no nu pa po ra re ri sa se so ta te ti to va ve wa wo za".split()
-ENDINGS = ["", "", "", "n", "s", "t", "ung", "ing", "st", "ß", "ü"]
+HERE = pathlib.Path(__file__).resolve().parent
+GOLDEN = HERE.parent / "golden"
+TRANSFORMERS = "4.57.6"
+
+SMOOTHING = 0.1
+STEPS = 12
+# The optimiser of the twelve steps: rate, betas, epsilon, decay, largest norm of the gradient.
+OPTIMISERS = {
+    "adam": dict(learning_rate=1e-3, betas=[0.9, 0.98], epsilon=1e-9, weight_decay=0.0, clip_norm=None),
+    "adamw": dict(learning_rate=2e-3, betas=[0.9, 0.999], epsilon=1e-8, weight_decay=0.05, clip_norm=1.0),
+}
+IGNORED = -100
+
+PAPER = {
+    "model_type": "cognate",
+    "vocab_size": 40,
+    "d_model": 16,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 24,
+    "decoder_ffn_dim": 24,
+    "max_position_embeddings": 16,
+    "activation_function": "relu",
+    "scale_embedding": True,
+    "decoder_start_token_id": 2,
+    "eos_token_id": 0,
+    "pad_token_id": 2,
+    "position_embedding_type": "sinusoidal",
+    "is_encoder_decoder": True,
+}
+CASES = ["paper", "marian", "bart", "t5-gated"]
 
 
-def text(random_numbers):
-    """600 lines of words of its own making; frequent words come first, so that counts differ."""
-    words = sorted({"".join(random_numbers.choices(SYLLABLES, k=random_numbers.randint(1, 4))) + random_numbers.choice(ENDINGS) for _ in range(400)})
-    random_numbers.shuffle(words)
-    weights = [1 / (rank + 2) for rank in range(len(words))]
-    lines = []
-    for _ in range(600):
-        chosen = random_numbers.choices(words, weights, k=random_numbers.randint(1, 14))
-        line = " ".join(chosen)
-        lines.append(line[0].upper() + line[1:] + random_numbers.choice([".", "!", "?", " ,  " + chosen[0] + "."]))
-    return lines
+def folder_of(case):
+    return HERE / "paper" if case == "paper" else GOLDEN / case
 
 
-def trained(model, trainer, lines):
-    tokenizer = Tokenizer(model)
-    tokenizer.normalizer = normalizers.Sequence(
-        [normalizers.Nmt(), normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip()]
+def sinusoids(rows, width):
+    """The table of Vaswani et al. 2017, section 3.5: sines and cosines alternate."""
+    row = torch.arange(rows, dtype=torch.float64)[:, None]
+    angle = row / 10000.0 ** (torch.arange(0, width, 2, dtype=torch.float64) / width)
+    # As the checkpoint's table would be: rounded to f32.
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).reshape(rows, width).float()
+
+
+def paper_model(weights):
+    """MarianMT is the paper's model but for the order of sines and cosines and for the bias of the logits, zero here."""
+    config = {key: value for key, value in PAPER.items() if key not in ("model_type", "position_embedding_type")}
+    model = transformers.MarianMTModel(transformers.MarianConfig(**config, decoder_vocab_size=config["vocab_size"]))
+    if weights is not None:
+        missing, unexpected = model.load_state_dict({name if name == "final_logits_bias" else f"model.{name}": value for name, value in weights.items()}, strict=False)
+        assert not unexpected, unexpected
+        assert all("embed" in name or name in ("lm_head.weight", "final_logits_bias") for name in missing), missing
+    model.tie_weights()
+    table = sinusoids(PAPER["max_position_embeddings"], PAPER["d_model"])
+    for stack in (model.model.encoder, model.model.decoder):
+        stack.embed_positions.weight = torch.nn.Parameter(table.clone(), requires_grad=False)
+    return model
+
+
+def load(case, dtype):
+    folder = folder_of(case)
+    if case == "paper":
+        model = paper_model(load_file(folder / "model.safetensors"))
+    else:
+        model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
+    model.config._attn_implementation = "eager"
+    # transformers holds the padding token's row still where it is looked up. Where decoding starts from that token, it would
+    # never learn to start a sentence; nothing else changes, as no loss flows from padding.
+    for module in model.modules():
+        if isinstance(module, torch.nn.Embedding):
+            module.padding_idx = None
+    return model.to(dtype).eval()
+
+
+def draw_paper():
+    torch.manual_seed(1)
+    model = paper_model(None)
+    weights = {}
+    for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        value = parameter.data
+        if "layer_norm" in name or name.endswith("bias"):
+            value = value + 0.2 * torch.randn_like(value)
+        else:
+            value = torch.randn_like(value) * (2.0 / sum(value.shape)) ** 0.5
+        weights[name.removeprefix("model.")] = value.contiguous()
+    (HERE / "paper").mkdir(exist_ok=True)
+    (HERE / "paper" / "config.json").write_text(json.dumps(PAPER, indent=2) + "\n")
+    save_file(weights, HERE / "paper" / "model.safetensors", metadata={"format": "pt"})
+
+
+def draw_tokens(case):
+    """Sources of 7, 5 and 3 tokens and targets of 6, 6 and 2, padded."""
+    config = json.loads((folder_of(case) / "config.json").read_text())
+    generator = torch.Generator().manual_seed(7)
+    pad, start = config["pad_token_id"], config["decoder_start_token_id"]
+    token = lambda: int(torch.randint(4, config["vocab_size"] - 2, [], generator=generator))
+    sources = [[token() for _ in range(length)] for length in (7, 5, 3)]
+    targets = [[token() for _ in range(length)] for length in (6, 6, 2)]
+    padded = lambda rows, length, fill: [row + [fill] * (length - len(row)) for row in rows]
+    return {
+        "input_ids": padded(sources, 7, pad),
+        "attention_mask": padded([[1] * len(row) for row in sources], 7, 0),
+        "decoder_input_ids": padded([[start] + row[:-1] for row in targets], 6, pad),
+        "labels": padded(targets, 6, IGNORED),
+    }
+
+
+def loss_of(model, tokens):
+    """The mean over all labels that are not ignored."""
+    tokens = {name: torch.tensor(rows) for name, rows in tokens.items()}
+    labels = tokens.pop("labels")
+    logits = model(**tokens, use_cache=False).logits
+    criterion = torch.nn.CrossEntropyLoss(label_smoothing=SMOOTHING, ignore_index=IGNORED)
+    return criterion(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1))
+
+
+def gradients(case, tokens):
+    """By the names of the checkpoint's tensors; tied ones once. f32 of what float64 gives."""
+    model = load(case, torch.float64)
+    loss = loss_of(model, tokens)
+    loss.backward()
+    found = {}
+    for name, parameter in model.named_parameters():
+        if parameter.grad is None:
+            assert "embed_positions" in name, name
+            continue
+        found[name.removeprefix("model.") if case == "paper" else name] = parameter.grad.float().contiguous()
+    return loss.item(), found
+
+
+def train(case, tokens, dtype, settings):
+    model = load(case, dtype)
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    # Sinusoids are never learned; transformers may load them as parameters.
+    for name, parameter in model.named_parameters():
+        if "embed_positions" in name and case in ("paper", "marian"):
+            parameter.requires_grad_(False)
+    optimiser = torch.optim.AdamW(
+        [parameter for parameter in parameters if parameter.requires_grad],
+        lr=settings["learning_rate"],
+        betas=settings["betas"],
+        eps=settings["epsilon"],
+        weight_decay=settings["weight_decay"],
     )
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always", split=True)
-    tokenizer.train_from_iterator(lines, trainer)
-    return tokenizer
+    losses, norms = [], []
+    for _ in range(STEPS):
+        optimiser.zero_grad()
+        loss = loss_of(model, tokens)
+        loss.backward()
+        learned = [parameter for parameter in parameters if parameter.grad is not None]
+        norms.append(math.sqrt(sum(float((parameter.grad.double() ** 2).sum()) for parameter in learned)))
+        if settings["clip_norm"] is not None:
+            torch.nn.utils.clip_grad_norm_(learned, settings["clip_norm"])
+        optimiser.step()
+        losses.append(loss.item())
+    losses.append(loss_of(model, tokens).item())
+    return losses, norms
 
 
-def dealt(vocabulary):
-    """Characters that the trainer took out come back with the scores least, least + 0.0001, ... in the order of a hash map: here in that
-    of the alphabet, the best first, with characters that have such a score by themselves. Equal scores are in the order of the pieces."""
-    special, pieces = vocabulary[: len(SPECIAL)], dict(vocabulary[len(SPECIAL) :])
-    least, step, scores = min(pieces.values()), 0.0, []
-    returned = []
-    while found := [piece for piece, score in pieces.items() if score == least + step and len(piece) == 1]:
-        returned += found
-        scores += [least + step] * len(found)
-        step += 0.0001
-    pieces |= dict(zip(sorted(returned), sorted(scores, reverse=True)))
-    return special + sorted(pieces.items(), key=lambda item: (-item[1], item[0]))
+def answers(case, tokens):
+    loss, found = gradients(case, tokens)
+    steps = {}
+    for name, settings in OPTIMISERS.items():
+        double, norms = train(case, tokens, torch.float64, settings)
+        single, _ = train(case, tokens, torch.float32, settings)
+        steps[name] = settings | {"losses_float64": double, "gradient_norms": norms}
+        if case == "paper":
+            # The others' large random weights magnify rounding: two f32 runs part within twelve steps.
+            steps[name]["losses_float32"] = single
+    return {"tokens": tokens, "loss": loss, "label_smoothing": SMOOTHING, "steps": steps}, found
+
+
+def written(tree, indent=""):
+    """JSON with lists of numbers on one line."""
+    if isinstance(tree, dict):
+        inner = indent + "  "
+        lines = [f"{inner}{json.dumps(name)}: {written(value, inner)}" for name, value in tree.items()]
+        return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
+    return json.dumps(tree)
+
+
+def differences(expected, found):
+    """The largest difference between two trees of numbers, relative where they are above 1."""
+    if isinstance(expected, dict):
+        assert expected.keys() == found.keys(), (expected.keys(), found.keys())
+        return max((differences(expected[key], found[key]) for key in expected), default=0.0)
+    if isinstance(expected, list):
+        assert len(expected) == len(found)
+        return max((differences(*pair) for pair in zip(expected, found)), default=0.0)
+    if expected is None or isinstance(expected, str):
+        assert expected == found, (expected, found)
+        return 0.0
+    return abs(expected - found) / max(1.0, abs(expected))
 
 
 def main():
-    random_numbers = random.Random(5)
-    lines = text(random_numbers)
-    (FOLDER / "text.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    special = [AddedToken(token, normalized=False, special=True) for token in SPECIAL]
-    hard = json.loads((FOLDER.parent / "tokenizers/cases.json").read_text(encoding="utf-8"))["hard"]
-    texts = hard + lines[::20] + text(random.Random(6))[::20]
-
-    bpe = trained(
-        models.BPE(unk_token="<unk>", fuse_unk=True),
-        trainers.BpeTrainer(vocab_size=VOCAB_SIZE, min_frequency=2, special_tokens=special, show_progress=False),
-        lines,
-    )
-    unigram = trained(
-        models.Unigram(),
-        trainers.UnigramTrainer(vocab_size=VOCAB_SIZE, special_tokens=special, unk_token="<unk>", show_progress=False),
-        lines,
-    )
-    vocabulary = dealt([tuple(item) for item in json.loads(unigram.to_str())["model"]["vocab"]])
-    unigram.model = models.Unigram(vocabulary, 1, False)
-    expected = {
-        "vocab_size": VOCAB_SIZE,
-        "texts": texts,
-        "bpe": {"merges": json.loads(bpe.to_str())["model"]["merges"], "ids": [bpe.encode(text).ids for text in texts]},
-        # Pieces with like scores have no order of their own there, so ids are not compared, but the pieces they mean.
-        "unigram": {
-            "scores": dict(sorted((piece, round(score, 9)) for piece, score in vocabulary)),
-            "pieces": [[unigram.id_to_token(id) for id in unigram.encode(text).ids] for text in texts],
-        },
-    }
-    (FOLDER / "expected.json").write_text(json.dumps(expected, ensure_ascii=False) + "\n", encoding="utf-8")
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--new-weights", action="store_true")
+    options = parser.parse_args()
+    assert transformers.__version__ == TRANSFORMERS, transformers.__version__
+    torch.use_deterministic_algorithms(True)
+    if options.new_weights:
+        draw_paper()
+    for case in CASES:
+        folder = HERE / case
+        folder.mkdir(exist_ok=True)
+        known = folder / "answers.json"
+        tokens = draw_tokens(case) if options.new_weights or not known.exists() else json.loads(known.read_text())["tokens"]
+        made, found = answers(case, tokens)
+        stored = folder / "gradients.safetensors"
+        if options.check:
+            print(case, "answers", differences(json.loads(known.read_text()), made))
+            before = load_file(stored)
+            assert before.keys() == found.keys(), before.keys() ^ found.keys()
+            print(case, "gradients", max(float((before[name] - value).norm() / max(1e-12, value.norm())) for name, value in found.items() if float(value.norm()) > 1e-9))
+            continue
+        known.write_text(written(made) + "\n")
+        save_file(found, stored, metadata={"format": "pt"})
+        norm = lambda value: float(value.double().norm())
+        total = math.sqrt(sum(norm(value) ** 2 for value in found.values()))
+        small = [f"{name} {norm(value):.1e}" for name, value in found.items() if norm(value) < 1e-9 * total]
+        print(case, "loss", made["loss"], "norm", total, "zero:", small)
+        for name, steps in made["steps"].items():
+            print(case, name, steps["losses_float64"][0], steps["losses_float64"][-1], max(abs(a - b) for a, b in zip(steps["losses_float64"], steps.get("losses_float32", []))) if case == "paper" else "")
 
 
 if __name__ == "__main__":

@@ -129,6 +129,8 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
         }
         Op::LayerNormStatistic { epsilon, .. } => {
             let [x] = take(inputs)?;
+            // tract 0.23.9 reads the statistics of an f16 normalisation as f32, and then refuses it.
+            expect_dtype("input", x, DType::F32)?;
             normalised(x, *epsilon, &[])?;
             sums::of_rows(x)
         }

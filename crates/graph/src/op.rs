@@ -83,8 +83,8 @@ pub enum Op {
         /// Added to the variance.
         epsilon: f32,
     },
-    /// What [`Op::LayerNorm`] finds out about each row of `x: [..., n]`: `[..., 1]`. Beside a normalisation of the same value it
-    /// costs nothing.
+    /// What [`Op::LayerNorm`] finds out about each row of `x: [..., n]`: `[..., 1]`; f32. Beside a normalisation of the same value
+    /// it costs nothing.
     LayerNormStatistic {
         /// Which.
         statistic: Statistic,

@@ -6,6 +6,7 @@
 //! `q: [..., heads, tgt, d_k]`, `k, v: [..., heads, src, d_k]`, `mask: [..., tgt, src]`
 //! returns `[..., heads, tgt, d_k]`
 
+use crate::dropout::Dropout;
 use crate::layers::linear;
 use crate::{Config, Stack};
 use cognate_graph::{CachedAttention, DType, Dim, Scope, Tensor};
@@ -55,6 +56,7 @@ pub(crate) fn self_attention<'g>(
     x: Tensor<'g>,
     past: Memory<'g>,
     mask: Option<Tensor<'g>>,
+    dropout: &Dropout<'g>,
 ) -> (Tensor<'g>, KeyValue<'g>) {
     let _scope = scope.enter();
     let past = match past {
@@ -65,7 +67,7 @@ pub(crate) fn self_attention<'g>(
     let query = project_query(scope, config, stack, x);
     let new = KeyValue::project(scope, config, stack, x);
     let seen = past.map_or(new, |past| new.after(past));
-    let (context, _) = attend(query, seen, mask, config.scale_attention);
+    let (context, _) = attend(query, seen, mask, config.scale_attention, dropout);
     (linear(&scope.at("out_proj"), config, merge_heads(context), config.d_model), seen)
 }
 
@@ -103,12 +105,13 @@ pub(crate) fn cross_attention<'g>(
     x: Tensor<'g>,
     source: KeyValue<'g>,
     mask: Tensor<'g>,
+    dropout: &Dropout<'g>,
 ) -> (Tensor<'g>, Tensor<'g>) {
     let _scope = scope.enter();
     let shape = x.ty().shape;
     let [batch, beams, tgt, _] = shape.dims() else {
         let query = project_query(scope, config, stack, x);
-        let (context, weights) = attend(query, source, Some(mask), config.scale_attention);
+        let (context, weights) = attend(query, source, Some(mask), config.scale_attention, dropout);
         return (linear(&scope.at("out_proj"), config, merge_heads(context), config.d_model), weights);
     };
     let width = Dim::from(stack.heads * stack.d_k);
@@ -119,7 +122,7 @@ pub(crate) fn cross_attention<'g>(
         query = query * scale(config, stack);
     }
     let query = query.reshape([batch, &(beams * tgt), &width]);
-    let (context, weights) = attend(split_heads(query, stack.heads), source, Some(mask), config.scale_attention && !is_single);
+    let (context, weights) = attend(split_heads(query, stack.heads), source, Some(mask), config.scale_attention && !is_single, dropout);
     let context = merge_heads(context).reshape([batch, beams, tgt, &width]);
     let weights = weights.reshape([batch, &stack.heads.into(), beams, tgt, &source.key.dim(2)]).transpose(&[0, 2, 1, 3, 4]);
     (linear(&scope.at("out_proj"), config, context, config.d_model), weights)
@@ -135,7 +138,13 @@ fn scale(config: &Config, stack: Stack) -> f32 {
 }
 
 /// Scaled dot-product attention; returns the context and the weights `[..., heads, tgt, src]`, whose rows sum to 1.
-fn attend<'g>(q: Tensor<'g>, memory: KeyValue<'g>, mask: Option<Tensor<'g>>, is_scaled: bool) -> (Tensor<'g>, Tensor<'g>) {
+fn attend<'g>(
+    q: Tensor<'g>,
+    memory: KeyValue<'g>,
+    mask: Option<Tensor<'g>>,
+    is_scaled: bool,
+    dropout: &Dropout<'g>,
+) -> (Tensor<'g>, Tensor<'g>) {
     let d_k = last(q).as_constant().unwrap_or(1) as f32;
     // Half of the scale on each side, as PyTorch does: products stay in the range of f16. ONNX Runtime fuses both into
     // the product.
@@ -146,7 +155,7 @@ fn attend<'g>(q: Tensor<'g>, memory: KeyValue<'g>, mask: Option<Tensor<'g>>, is_
         q.matmul(memory.key.t())
     };
     let weights = mask.map_or(scores, |mask| scores + mask).softmax();
-    (weights.matmul(memory.value), weights)
+    (dropout.attention(weights).matmul(memory.value), weights)
 }
 
 /// `[..., len, heads * d_k]` -> `[..., heads, len, d_k]`

@@ -5,6 +5,7 @@
 //! sentence are query positions of one attention.
 
 use crate::attention::{KeyValue, Memory, causal_mask, cross_attention, padding_mask, self_attention};
+use crate::dropout::Dropout;
 use crate::embedding::{Side, embed, table};
 use crate::layers::{after_stack, feed_forward, residual};
 use crate::relative::self_attention_masks;
@@ -21,6 +22,8 @@ pub(crate) struct DecoderInputs<'g> {
     pub(crate) cross: Vec<KeyValue<'g>>,
     /// What came before.
     pub(crate) past: Past<'g>,
+    /// What is left out in training.
+    pub(crate) dropout: Dropout<'g>,
 }
 
 /// What came before the tokens that the decoder reads.
@@ -77,7 +80,8 @@ pub(crate) fn decoder<'g>(root: &Scope<'g>, config: &Config, inputs: &DecoderInp
     let mask = if matches!(inputs.past, Past::Cached { .. }) { None } else { Some(causal_mask(root, &past_len, &tgt)) };
     let masks = self_attention_masks(root, config, Side::Decoder, mask, &past_len, &tgt);
     let padding = padding_mask(inputs.attention_mask);
-    let mut x = embed(root, config, Side::Decoder, inputs.ids, &past_len);
+    let dropout = &inputs.dropout;
+    let mut x = dropout.embedding(embed(root, config, Side::Decoder, inputs.ids, &past_len));
     let (mut present, mut cross_attentions) = (Vec::new(), Vec::new());
     for (layer_index, (&cross, mask)) in inputs.cross.iter().zip(masks).enumerate() {
         let layer = stack.at("layers").at(layer_index);
@@ -86,14 +90,15 @@ pub(crate) fn decoder<'g>(root: &Scope<'g>, config: &Config, inputs: &DecoderInp
             Past::Joined(past) => Memory::Joined(past[layer_index]),
             Past::Cached { caches, beams } => Memory::Cached { cache: caches[layer_index], beams: *beams },
         };
-        let (attended, seen) = residual(&layer.at("self_attn_layer_norm"), config, x, |x| {
-            self_attention(&layer.at("self_attn"), config, config.decoder, x, past, mask)
+        let (attended, seen) = residual(&layer.at("self_attn_layer_norm"), config, x, dropout, |x| {
+            self_attention(&layer.at("self_attn"), config, config.decoder, x, past, mask, dropout)
         });
-        let (attended, weights) = residual(&layer.at("encoder_attn_layer_norm"), config, attended, |x| {
-            cross_attention(&layer.at("encoder_attn"), config, config.decoder, x, cross, padding)
+        let (attended, weights) = residual(&layer.at("encoder_attn_layer_norm"), config, attended, dropout, |x| {
+            cross_attention(&layer.at("encoder_attn"), config, config.decoder, x, cross, padding, dropout)
         });
-        let (transformed, ()) =
-            residual(&layer.at("final_layer_norm"), config, attended, |x| (feed_forward(&layer, config, config.decoder.d_ff, x), ()));
+        let (transformed, ()) = residual(&layer.at("final_layer_norm"), config, attended, dropout, |x| {
+            (feed_forward(&layer, config, config.decoder.d_ff, x, dropout), ())
+        });
         x = transformed;
         present.push(seen);
         cross_attentions.push(weights);

@@ -2,27 +2,35 @@
 
 use crate::Config;
 use crate::attention::{Memory, padding_mask, self_attention};
+use crate::dropout::Dropout;
 use crate::embedding::{Side, embed};
 use crate::layers::{after_stack, feed_forward, residual};
 use crate::relative::self_attention_masks;
 use cognate_graph::{Dim, Scope, Tensor};
 
 /// The encoder stack (Vaswani et al. 2017, section 3.1): `ids, attention_mask: i64 [batch, src]`.
-pub(crate) fn encoder<'g>(root: &Scope<'g>, config: &Config, ids: Tensor<'g>, attention_mask: Tensor<'g>) -> Tensor<'g> {
+pub(crate) fn encoder<'g>(
+    root: &Scope<'g>,
+    config: &Config,
+    ids: Tensor<'g>,
+    attention_mask: Tensor<'g>,
+    dropout: &Dropout<'g>,
+) -> Tensor<'g> {
     let stack = Side::Encoder.at(root);
     let (start, src) = (Dim::from(0), ids.dim(1));
     let masks = self_attention_masks(root, config, Side::Encoder, Some(padding_mask(attention_mask)), &start, &src);
-    let mut x = embed(root, config, Side::Encoder, ids, &start);
+    let mut x = dropout.embedding(embed(root, config, Side::Encoder, ids, &start));
     for (layer_index, mask) in masks.into_iter().enumerate() {
-        x = layer(&stack.at("layers").at(layer_index), config, x, mask);
+        x = layer(&stack.at("layers").at(layer_index), config, x, mask, dropout);
     }
     after_stack(&stack, config, x)
 }
 
-fn layer<'g>(scope: &Scope<'g>, config: &Config, x: Tensor<'g>, mask: Option<Tensor<'g>>) -> Tensor<'g> {
-    let (x, _) = residual(&scope.at("self_attn_layer_norm"), config, x, |x| {
-        self_attention(&scope.at("self_attn"), config, config.encoder, x, Memory::None, mask)
+fn layer<'g>(scope: &Scope<'g>, config: &Config, x: Tensor<'g>, mask: Option<Tensor<'g>>, dropout: &Dropout<'g>) -> Tensor<'g> {
+    let (x, _) = residual(&scope.at("self_attn_layer_norm"), config, x, dropout, |x| {
+        self_attention(&scope.at("self_attn"), config, config.encoder, x, Memory::None, mask, dropout)
     });
-    let (x, ()) = residual(&scope.at("final_layer_norm"), config, x, |x| (feed_forward(scope, config, config.encoder.d_ff, x), ()));
+    let (x, ()) =
+        residual(&scope.at("final_layer_norm"), config, x, dropout, |x| (feed_forward(scope, config, config.encoder.d_ff, x, dropout), ()));
     x
 }

@@ -1,12 +1,16 @@
 //! Entry graphs: what a model offers to engines, all from the same `encoder()` and `decoder()`.
 
 mod hugging_face;
+mod loss;
 mod shared_cache;
 
 pub use hugging_face::HuggingFaceNames;
+pub(crate) use loss::loss;
+pub use loss::{Loss, LossNames};
 
 use crate::attention::KeyValue;
 use crate::decoder::{DecoderInputs, Past, cross_key_values, decoder};
+use crate::dropout::Dropout;
 use crate::encoder::encoder;
 use crate::{Config, Layout};
 use cognate_graph::{Builder, DType, Dim, Error, Graph};
@@ -72,7 +76,7 @@ pub(crate) fn encode(config: &Config) -> Result<Graph, Error> {
     let builder = Builder::new("encoder");
     let ids = builder.input("input_ids", DType::I64, ["batch", "src"]);
     let attention_mask = builder.input("attention_mask", DType::I64, ["batch", "src"]);
-    let hidden = encoder(&builder.root(), config, ids, attention_mask);
+    let hidden = encoder(&builder.root(), config, ids, attention_mask, &Dropout::none());
     builder.output("encoder_hidden_states", hidden);
     for (layer_index, cross) in cross_key_values(&builder.root(), config, hidden).into_iter().enumerate() {
         output(&builder, Names::cross(layer_index), cross);
@@ -96,7 +100,8 @@ pub(crate) fn step(config: &Config, attentions: Attentions) -> Result<Graph, Err
     let cross = layers.clone().map(|layer_index| input(Names::cross(layer_index), &cross_shape)).collect();
     let past_shape = ["batch".into(), "beams".into(), heads, "past".into(), d_k];
     let past = layers.map(|layer_index| input(Names::past(layer_index), &past_shape)).collect();
-    let outputs = decoder(&builder.root(), config, &DecoderInputs { ids, attention_mask, cross, past: Past::Joined(past) });
+    let outputs =
+        decoder(&builder.root(), config, &DecoderInputs { ids, attention_mask, cross, past: Past::Joined(past), dropout: Dropout::none() });
     builder.output("logits", outputs.logits);
     for (layer_index, present) in outputs.present.into_iter().enumerate() {
         output(&builder, Names::present(layer_index), present);
@@ -116,9 +121,10 @@ pub(crate) fn teacher_forced(config: &Config) -> Result<Graph, Error> {
     let ids = builder.input("input_ids", DType::I64, ["batch", "src"]);
     let attention_mask = builder.input("attention_mask", DType::I64, ["batch", "src"]);
     let target = builder.input("decoder_input_ids", DType::I64, ["batch", "tgt"]);
-    let hidden = encoder(&builder.root(), config, ids, attention_mask);
+    let hidden = encoder(&builder.root(), config, ids, attention_mask, &Dropout::none());
     let cross = cross_key_values(&builder.root(), config, hidden);
-    let outputs = decoder(&builder.root(), config, &DecoderInputs { ids: target, attention_mask, cross, past: Past::None });
+    let outputs =
+        decoder(&builder.root(), config, &DecoderInputs { ids: target, attention_mask, cross, past: Past::None, dropout: Dropout::none() });
     builder.output("encoder_hidden_states", hidden);
     builder.output("logits", outputs.logits);
     for (layer_index, weights) in outputs.cross_attentions.into_iter().enumerate() {

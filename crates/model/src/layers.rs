@@ -1,5 +1,6 @@
 //! Linear layers, feed-forward, residuals and normalisation.
 
+use crate::dropout::Dropout;
 use crate::{Config, Norm, NormPlacement};
 use cognate_graph::{Dim, Scope, Tensor};
 
@@ -28,6 +29,7 @@ pub(crate) fn residual<'g, T>(
     norm: &Scope<'g>,
     config: &Config,
     x: Tensor<'g>,
+    dropout: &Dropout<'g>,
     sublayer: impl FnOnce(Tensor<'g>) -> (Tensor<'g>, T),
 ) -> (Tensor<'g>, T) {
     let input = match config.placement {
@@ -37,7 +39,7 @@ pub(crate) fn residual<'g, T>(
     let (changed, rest) = sublayer(input);
     // The sum belongs to the normalisation that it is made for.
     let _scope = norm.enter();
-    let sum = x + changed;
+    let sum = x + dropout.sublayer(changed);
     match config.placement {
         NormPlacement::Post => (normalise(norm, config, sum), rest),
         NormPlacement::Pre => (sum, rest),
@@ -54,12 +56,12 @@ pub(crate) fn after_stack<'g>(stack: &Scope<'g>, config: &Config, x: Tensor<'g>)
 
 /// `FFN(x) = act(x W_1 + b_1) W_2 + b_2`   (Vaswani et al. 2017, eq. 2), or with a gate
 /// `FFN(x) = (act(x W_1) ⊙ x V) W_2`   (Shazeer 2020): `[..., d_model]` -> `[..., d_model]`
-pub(crate) fn feed_forward<'g>(layer: &Scope<'g>, config: &Config, d_ff: usize, x: Tensor<'g>) -> Tensor<'g> {
+pub(crate) fn feed_forward<'g>(layer: &Scope<'g>, config: &Config, d_ff: usize, x: Tensor<'g>, dropout: &Dropout<'g>) -> Tensor<'g> {
     let hidden = linear(&layer.at("fc1"), config, x, d_ff);
     let _scope = layer.at("activation_fn").enter();
     let mut hidden = config.activation.apply(hidden);
     if config.gated {
         hidden = hidden * linear(&layer.at("fc_gate"), config, x, d_ff);
     }
-    linear(&layer.at("fc2"), config, hidden, config.d_model)
+    linear(&layer.at("fc2"), config, dropout.activation(hidden), config.d_model)
 }

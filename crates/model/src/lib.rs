@@ -1,7 +1,7 @@
 //! The definition of the Transformer (Vaswani et al. 2017) and of its descendants.
 //!
 //! [`Model::open`] maps a checkpoint in Hugging Face form, [`Model::preset`] makes a fresh model; both give the entry
-//! graphs [`Model::encode`], [`Model::step`] and [`Model::teacher_forced`], which are built by the same functions.
+//! graphs [`Model::encode`], [`Model::step`], [`Model::teacher_forced`] and [`Model::loss`], which are built by the same functions.
 //!
 //! This crate knows no evaluator, no engine and no ONNX.
 //!
@@ -20,6 +20,7 @@ mod attention;
 mod checkpoint;
 mod config;
 mod decoder;
+mod dropout;
 mod embedding;
 mod encoder;
 mod entry;
@@ -34,8 +35,9 @@ mod relative;
 pub use activation::Activation;
 pub use checkpoint::weights_file;
 pub use config::{Config, EmbeddingNorm, Embeddings, Norm, NormPlacement, OutputProjection, Positions, RelativeLayers, Sinusoids, Stack};
+pub use dropout::DropoutRates;
 pub use embedding::sinusoid;
-pub use entry::{Attentions, HuggingFaceNames, Names};
+pub use entry::{Attentions, HuggingFaceNames, Loss, LossNames, Names};
 pub use error::{Error, ErrorKind};
 pub use layout::Layout;
 pub use model::{Model, Preset};

@@ -2,7 +2,7 @@
 
 use crate::checkpoint::{Checkpoint, Unused};
 use crate::embedding::SinusoidTable;
-use crate::entry::{self, Attentions};
+use crate::entry::{self, Attentions, Loss};
 use crate::family::{self, Naming};
 use crate::initialise::initial;
 use crate::{
@@ -168,9 +168,7 @@ impl Model {
     /// The number of learned values, as PyTorch counts them: tied ones once, sinusoids and the bias of the logits (which
     /// training leaves alone) not at all.
     pub fn parameters(&self) -> usize {
-        let generated = generated(&self.config);
-        let is_learned = |path: &str| !generated.contains_key(path) && path != "final_logits_bias";
-        self.weights.iter().filter(|(path, _)| is_learned(path)).map(|(_, recipe)| recipe.elements()).sum()
+        self.learned().filter_map(|path| self.weights.get(path)).map(Recipe::elements).sum()
     }
 
     /// `input_ids, attention_mask: i64 [batch, src]` -> `encoder_hidden_states: [batch, src, d_model]` and, for each
@@ -208,6 +206,21 @@ impl Model {
     /// None that a caller can cause.
     pub fn teacher_forced(&self) -> Result<Program, Error> {
         self.program(entry::teacher_forced(&self.config)?)
+    }
+
+    /// The loss of given targets, for training; see [`Loss`] for its inputs and outputs.
+    ///
+    /// # Errors
+    /// If a rate of `loss` is not in its range, or dropout is wanted of a model that cannot have it.
+    pub fn loss(&self, loss: &Loss) -> Result<Program, Error> {
+        self.program(entry::loss(&self.config, loss)?)
+    }
+
+    /// The paths of the weights that training changes: all but sinusoids and the bias of the logits.
+    pub fn learned(&self) -> impl Iterator<Item = &str> {
+        let generated = generated(&self.config);
+        let is_learned = move |path: &&str| !generated.contains_key(*path) && *path != "final_logits_bias";
+        self.weights.iter().map(|(path, _)| path).filter(is_learned)
     }
 
     fn program(&self, graph: Graph) -> Result<Program, Error> {

@@ -1,19 +1,26 @@
-//! Training: from parallel text to batches of ids, and the settings of a run.
+//! Training: from parallel text to batches of ids, and the step as two graphs that any engine executes.
 //!
 //! - [`Corpus`]: parallel files, checked, cleaned and indexed; memory does not grow with the text.
 //! - [`train_tokenizers`]: the tokenizers of a corpus, made on the spot.
 //! - [`Batches`]: token-budget batches in seeded order, [`Prefetch`]ed by a thread, resumed at any [`Position`].
 //! - [`config::TrainingConfig`]: what a training file says, with every problem of it in one error.
+//! - [`gradients`] makes of a loss graph one that gives `loss` and `gradient.PATH` of every learned weight; [`Adam::update`] is the
+//!   graph that takes gradients and state and gives the new state. Between the two, gradients may be summed: over batches, over
+//!   processes.
 
 mod batches;
 pub mod config;
 mod corpus;
 mod error;
+mod gradients;
+mod optimiser;
 mod prefetch;
 mod tokenizers;
 
 pub use batches::{Arrays, Batch, BatchSettings, Batches, Framing, IGNORED, LeftOut, Position, Survey, shard, survey};
 pub use corpus::{Cleaning, Corpus, Dropped, Files, Pair, Place};
 pub use error::{Error, ErrorKind, Result};
+pub use gradients::gradients;
+pub use optimiser::{Adam, UpdateNames, inverse_square_root, paper_rate};
 pub use prefetch::Prefetch;
 pub use tokenizers::{TokenizerChoice, Tokenizers, train_tokenizers};

@@ -10,6 +10,7 @@
 use crate::Config;
 use crate::attention::KeyValue;
 use crate::decoder::{DecoderInputs, Past, decoder};
+use crate::dropout::Dropout;
 use crate::embedding::Side;
 use crate::encoder::encoder;
 use crate::entry::Attentions;
@@ -47,7 +48,7 @@ pub(crate) fn encode(config: &Config) -> Result<Graph, Error> {
     let builder = Builder::new("encoder_model");
     let ids = builder.input("input_ids", DType::I64, [BATCH, SOURCE]);
     let attention_mask = builder.input("attention_mask", DType::I64, [BATCH, SOURCE]);
-    builder.output("last_hidden_state", encoder(&builder.root(), config, ids, attention_mask));
+    builder.output("last_hidden_state", encoder(&builder.root(), config, ids, attention_mask, &Dropout::none()));
     builder.finish()
 }
 
@@ -71,7 +72,11 @@ pub(crate) fn step(config: &Config, attentions: Attentions) -> Result<Graph, Err
         let _scope = scope.enter();
         cross.push(KeyValue::project(&scope, config, config.decoder, uncovered).after(covered));
     }
-    let outputs = decoder(&root, config, &DecoderInputs { ids, attention_mask, cross: cross.clone(), past: Past::Joined(past) });
+    let outputs = decoder(
+        &root,
+        config,
+        &DecoderInputs { ids, attention_mask, cross: cross.clone(), past: Past::Joined(past), dropout: Dropout::none() },
+    );
     builder.output("logits", outputs.logits);
     for (layer_index, (present, cross)) in outputs.present.into_iter().zip(cross).enumerate() {
         let tensors = [present.key, present.value, cross.key, cross.value];

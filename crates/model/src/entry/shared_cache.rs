@@ -9,6 +9,7 @@ use super::Names;
 use crate::Config;
 use crate::attention::KeyValue;
 use crate::decoder::{DecoderInputs, Past, decoder};
+use crate::dropout::Dropout;
 use cognate_graph::{Builder, DType, Dim, Error, Graph};
 
 /// `input_ids: i64 [batch, beams]`, `attention_mask: i64 [batch, src]`, `cross.{l}.*`, `past.{l}.*: [batch · beams, heads,
@@ -36,6 +37,7 @@ pub(crate) fn step(config: &Config, attentions: Attentions) -> Result<Graph, Err
         attention_mask,
         cross,
         past: Past::Cached { caches, beams: holders },
+        dropout: Dropout::none(),
     };
     let outputs = decoder(&builder.root(), config, &inputs);
     builder.output("logits", outputs.logits.reshape([rows, Dim::from(config.vocab)]));

@@ -1,4 +1,4 @@
-//! Tokenizers that are trained here (`testdata/training/README.md`), against another build of the trainers and transformers.
+//! Tokenizers that are trained here (`testdata/trained-tokenizers/README.md`), against another build of the trainers and transformers.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -45,7 +45,7 @@ fn train<'l>(settings: TrainingSettings, lines: impl IntoIterator<Item = &'l str
 }
 
 fn text() -> Vec<String> {
-    read_lines(testdata("training/text.txt")).unwrap()
+    read_lines(testdata("trained-tokenizers/text.txt")).unwrap()
 }
 
 fn model(trained: &TrainedTokenizer) -> Value {
@@ -54,7 +54,7 @@ fn model(trained: &TrainedTokenizer) -> Value {
 
 #[test]
 fn merges_are_those_of_another_build() {
-    let (expected, lines) = (json::<Expected>("training/expected.json"), text());
+    let (expected, lines) = (json::<Expected>("trained-tokenizers/expected.json"), text());
     let trained = train(settings(Algorithm::Bpe, expected.vocab_size), lines.iter().map(String::as_str)).unwrap();
     let merges: Vec<[String; 2]> = serde_json::from_value(model(&trained)["merges"].take()).unwrap();
     assert_eq!(merges, expected.bpe.merges);
@@ -65,7 +65,7 @@ fn merges_are_those_of_another_build() {
 
 #[test]
 fn unigram_pieces_and_scores_are_those_of_another_build() {
-    let (expected, lines) = (json::<Expected>("training/expected.json"), text());
+    let (expected, lines) = (json::<Expected>("trained-tokenizers/expected.json"), text());
     let trained = train(settings(Algorithm::Unigram, expected.vocab_size), lines.iter().map(String::as_str)).unwrap();
     let found: Vec<(String, f64)> = serde_json::from_value(model(&trained)["vocab"].take()).unwrap();
     assert_eq!(found.len(), expected.unigram.scores.len());
@@ -117,7 +117,7 @@ fn special_tokens_have_marians_ids_and_are_never_learnt() {
 
 #[test]
 fn saved_tokenizers_read_back() {
-    let (expected, lines) = (json::<Expected>("training/expected.json"), text());
+    let (expected, lines) = (json::<Expected>("trained-tokenizers/expected.json"), text());
     for algorithm in ALGORITHMS {
         let trained = train(settings(algorithm, 200), lines.iter().map(String::as_str)).unwrap();
         let folder = tempfile::tempdir().unwrap();
@@ -174,7 +174,7 @@ fn training_that_cannot_be_is_refused() {
 /// Text that is hard to cut is no harder to train on.
 #[test]
 fn hostile_text_trains() {
-    let expected: Expected = json("training/expected.json");
+    let expected: Expected = json("trained-tokenizers/expected.json");
     let long = "x".repeat(100_000);
     let texts: Vec<&str> = expected.texts.iter().map(String::as_str).chain([long.as_str(), "\0\0 \0a", "\u{202e}\u{feff}"]).collect();
     for algorithm in ALGORITHMS {
@@ -194,7 +194,7 @@ fn transformers_reads_what_is_saved() {
         eprintln!("transformers_reads_what_is_saved: skipped: COGNATE_PYTHON has no transformers");
         return;
     }
-    let (expected, mut lines) = (json::<Expected>("training/expected.json"), text());
+    let (expected, mut lines) = (json::<Expected>("trained-tokenizers/expected.json"), text());
     if let Some(folder) = shared_multi30k() {
         lines = ["train.en", "train.de"].iter().flat_map(|name| read_lines(folder.join(name)).unwrap().into_iter().take(200)).collect();
     }

@@ -1,9 +1,13 @@
 //! The public behaviour of `cognate-train`.
 #![allow(clippy::unwrap_used)]
 
+mod answers;
 mod batches;
 mod config;
 mod corpus;
+mod dropout;
+mod gradients;
+mod steps;
 mod tokenizers;
 
 use std::path::{Path, PathBuf};

@@ -68,8 +68,8 @@ const TABLE: &[(&str, Row)] = &[
     ("Gemm", |given| given.square.gemm(given.x, [true, true])),
     ("LayerNormMean", |given| normalised(given, Statistic::Mean)),
     ("LayerNormInverseDeviation", |given| normalised(given, Statistic::InverseDeviation)),
-    ("LayerNormMean", |given| given.x.layer_norm_statistic(Statistic::Mean, 1e-5)),
-    ("LayerNormInverseDeviation", |given| given.x.layer_norm_statistic(Statistic::InverseDeviation, 1e-5)),
+    ("LayerNormMean", |given| given.x.cast(DType::F32).layer_norm_statistic(Statistic::Mean, 1e-5)),
+    ("LayerNormInverseDeviation", |given| given.x.cast(DType::F32).layer_norm_statistic(Statistic::InverseDeviation, 1e-5)),
 ];
 
 /// A table with some of its rows added once more.
@@ -80,8 +80,9 @@ fn added_rows<'g>(given: &Given<'g>, table: Tensor<'g>) -> Tensor<'g> {
 
 /// A normalisation of rows and what it finds out about them, which are one node of ONNX.
 fn normalised<'g>(given: &Given<'g>, statistic: Statistic) -> Tensor<'g> {
-    let x = given.square.gather(given.ids).linear(given.square, None);
-    x.layer_norm(given.row, given.row, 1e-5) + x.layer_norm_statistic(statistic, 1e-5)
+    let [square, row] = [given.square, given.row].map(|given| given.cast(DType::F32));
+    let x = square.gather(given.ids).linear(square, None);
+    x.layer_norm(row, row, 1e-5) + x.layer_norm_statistic(statistic, 1e-5)
 }
 
 fn wave(shape: &[usize], phase: f32) -> ArrayD<f32> {

@@ -1,0 +1,127 @@
+//! Twelve steps: losses and norms of gradients against PyTorch's.
+
+use crate::answers::{Case, as_in, gradient_program, learned, weight};
+use cognate_export::{Existing, Export, Metadata, write_folder};
+use cognate_graph::{Program, Weights};
+use cognate_model::{Loss, LossNames};
+use cognate_runtime::{Device, Options, Reference, Runtime, Session, Source, Values, available};
+use cognate_train::{Adam, UpdateNames};
+use cognate_verify::CLOSE;
+use ndarray::{ArrayD, IxDyn, arr0};
+use serde_json::Value;
+
+/// Both sessions of training.
+struct Engine {
+    gradients: Box<dyn Session>,
+    update: Box<dyn Session>,
+}
+
+fn adam(settings: &Value) -> Adam {
+    let number = |name: &str| settings[name].as_f64();
+    Adam {
+        betas: [0, 1].map(|index| settings["betas"][index].as_f64().unwrap()),
+        epsilon: number("epsilon").unwrap(),
+        weight_decay: number("weight_decay").unwrap(),
+        clip_norm: number("clip_norm"),
+        average: Some(0.75),
+    }
+}
+
+/// The reference in f64; with `exported` tract and ONNX Runtime, where its library is found, too.
+fn engines(gradients: &Program, update: &Program, exported: bool) -> Vec<Engine> {
+    let load = |program: &Program| Reference::F64.load(&Source::Graph(program.clone()), &Options::default()).unwrap();
+    let mut engines = vec![Engine { gradients: load(gradients), update: load(update) }];
+    if exported {
+        let folder = tempfile::tempdir().unwrap();
+        let (metadata, graphs) = (Metadata::default(), [("gradients.onnx", gradients), ("update.onnx", update)]);
+        write_folder(folder.path(), &Export::new(&graphs, "weights.onnx_data", &metadata), &[], Existing::Replace).unwrap();
+        for engine in available(Device::Cpu).unwrap() {
+            let load = |file| engine.load(&Source::Onnx(folder.path().join(file)), &Options::default()).unwrap();
+            engines.push(Engine { gradients: load("gradients.onnx"), update: load("update.onnx") });
+        }
+    }
+    engines
+}
+
+/// The losses of each token before each step and after the last, the norms of gradients, and the mean of the weights' moving averages.
+fn train(case: &Case, engine: &mut Engine, adam: &Adam, rate: f64, steps: usize) -> (Vec<f64>, Vec<f64>) {
+    let mut state = Values::new();
+    state.insert(UpdateNames::STEP, ArrayD::from_shape_vec(IxDyn(&[]), vec![0i64]).unwrap());
+    for path in case.model.learned() {
+        let start = as_in(&*engine.update, weight(&case.model, path));
+        let zeros = as_in(&*engine.update, ArrayD::zeros(start.shape()));
+        state.insert(path, start.clone());
+        state.insert(UpdateNames::first_moment(path), zeros.clone());
+        state.insert(UpdateNames::second_moment(path), zeros);
+        state.insert(UpdateNames::average(path), start);
+    }
+    let names = UpdateNames::state(adam, case.model.learned());
+    let (mut losses, mut norms) = (Vec::new(), Vec::new());
+    loop {
+        let mut inputs = case.tokens();
+        case.model.learned().for_each(|path| inputs.insert(path, state.get(path).unwrap().clone()));
+        let mut outputs = engine.gradients.run(&inputs).unwrap();
+        let number = |outputs: &Values, name: &str| outputs.get(name).unwrap().to_f64().unwrap().first().copied().unwrap();
+        let tokens = number(&outputs, LossNames::TOKENS);
+        losses.push(number(&outputs, LossNames::LOSS) / tokens);
+        if losses.len() > steps {
+            return (losses, norms);
+        }
+        let mut inputs = Values::new();
+        inputs.insert(UpdateNames::LEARNING_RATE, as_in(&*engine.update, arr0(rate).into_dyn()));
+        inputs.insert(UpdateNames::GRADIENT_SCALE, as_in(&*engine.update, arr0(1.0 / tokens).into_dyn()));
+        for path in case.model.learned() {
+            let name = UpdateNames::gradient(path);
+            let gradient = outputs.remove(&name).unwrap();
+            inputs.insert(name, gradient);
+        }
+        names.iter().for_each(|name| inputs.insert(name, state.get(name).unwrap().clone()));
+        let mut outputs = engine.update.run(&inputs).unwrap();
+        norms.push(number(&outputs, UpdateNames::GRADIENT_NORM));
+        for name in &names {
+            let next = outputs.remove(&UpdateNames::next(name)).unwrap();
+            state.insert(name, next);
+        }
+    }
+}
+
+fn differences(case: &Case, optimiser: &str, exported: bool) -> Vec<String> {
+    let pointer = |name: &str| format!("/steps/{optimiser}/{name}");
+    let settings = &case.answers["steps"][optimiser];
+    let (adam, rate) = (adam(settings), case.number(&pointer("learning_rate")));
+    let loss = Loss { label_smoothing: case.number("/label_smoothing") as f32, ..Loss::default() };
+    let gradients = gradient_program(&case.model, &loss);
+    let update = Program::new(adam.update(&learned(&case.model)).unwrap(), Weights::default()).unwrap();
+    let expected = [case.numbers(&pointer("losses_float64")), case.numbers(&pointer("gradient_norms"))];
+    let mut failures = Vec::new();
+    for mut engine in engines(&gradients, &update, exported) {
+        let (losses, norms) = train(case, &mut engine, &adam, rate, expected[1].len());
+        let name = engine.gradients.engine().to_string();
+        // Norms of the large random weights' gradients follow rounding.
+        let compared = if case.name == "paper" { 2 } else { 1 };
+        for (what, found, wanted) in [("losses", losses, &expected[0]), ("norms", norms, &expected[1])].into_iter().take(compared) {
+            let errors = found.iter().zip(wanted).map(|(found, wanted)| (found / wanted - 1.0).abs());
+            let worst = errors.fold(0f64, |worst, error| if error.is_nan() || worst.is_nan() { f64::NAN } else { worst.max(error) });
+            eprintln!("{}, {optimiser}, {name}: {what} {worst:.1e}", case.name);
+            if !(worst <= CLOSE.relative_l2) || found.len() != wanted.len() {
+                failures.push(format!("{}, {optimiser}, {name}: {what}: {worst:.1e}\n  {found:?}\n  {wanted:?}", case.name));
+            }
+        }
+    }
+    failures
+}
+
+/// On the reference and, exported, on tract and ONNX Runtime: forgetting nothing, in f32, of what twelve steps need.
+#[test]
+fn twelve_steps_of_the_paper_agree_everywhere() {
+    let case = Case::open("paper");
+    let failures: Vec<_> = ["adam", "adamw"].into_iter().flat_map(|optimiser| differences(&case, optimiser, true)).collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn twelve_steps_of_families_agree() {
+    let cases = ["marian", "bart", "t5-gated"].map(Case::open);
+    let failures: Vec<_> = cases.iter().flat_map(|case| differences(case, "adam", false)).collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}

@@ -62,12 +62,17 @@ pub(crate) fn binary<F: Float>(function: Binary, left: &Value<F>, right: &Value<
             Binary::Sub => zip(left, right, |x, y| x - y),
             Binary::Mul => zip(left, right, |x, y| x * y),
             Binary::Div => zip(left, right, |x, y| x / y),
+            Binary::Rem => unreachable!("{INFERRED}"),
         }),
         (Value::Int(left), Value::Int(right)) => Value::Int(match function {
             Binary::Add => zip(left, right, i64::wrapping_add),
             Binary::Sub => zip(left, right, i64::wrapping_sub),
             Binary::Mul => zip(left, right, i64::wrapping_mul),
             Binary::Div => zip(left, right, |x, y| x.checked_div(y).unwrap_or(0)),
+            Binary::Rem => zip(left, right, |x, y| {
+                let rest = x.checked_rem(y).unwrap_or(0);
+                if rest != 0 && (rest < 0) != (y < 0) { rest + y } else { rest }
+            }),
         }),
         _ => unreachable!("{INFERRED}"),
     }

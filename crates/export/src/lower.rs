@@ -171,6 +171,7 @@ impl<'g> Lowering<'g> {
                     Binary::Sub => "Sub",
                     Binary::Mul => "Mul",
                     Binary::Div => "Div",
+                    Binary::Rem => "Mod",
                 };
                 self.by_rows(id, operator, &[])?;
             }

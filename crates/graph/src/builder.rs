@@ -10,7 +10,7 @@ use crate::{
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
-use std::ops::{Add, Div, Mul, Sub};
+use std::ops::{Add, Div, Mul, Rem, Sub};
 
 /// Collects nodes; see [the crate's example](crate).
 #[derive(Debug)]
@@ -464,3 +464,10 @@ macro_rules! arithmetic {
     )*};
 }
 arithmetic!(Add add, Sub sub, Mul mul, Div div);
+
+impl<'g> Rem for Tensor<'g> {
+    type Output = Tensor<'g>;
+    fn rem(self, right: Tensor<'g>) -> Tensor<'g> {
+        self.builder.push(Op::Binary(Binary::Rem), &[self, right])
+    }
+}

@@ -3,7 +3,7 @@
 mod sums;
 
 use crate::op::{CachedAttention, Steps};
-use crate::{DType, Dim, Op, Shape, Type};
+use crate::{Binary, DType, Dim, Op, Shape, Type};
 
 /// The type that `op` gives for `inputs`; the error says what was expected and what was found.
 ///
@@ -28,9 +28,12 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
             float("input", x)?;
             Ok(x.clone())
         }
-        Op::Binary(_) => {
+        Op::Binary(function) => {
             let [left, right] = take(inputs)?;
             same_dtype(left, right)?;
+            if *function == Binary::Rem {
+                expect_dtype("left", left, DType::I64)?;
+            }
             if matches!(left.dtype, DType::Bool | DType::I8) {
                 return Err(format!("arithmetic wants numbers, found {}", left.dtype));
             }

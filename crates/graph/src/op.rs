@@ -202,6 +202,8 @@ pub enum Binary {
     Mul,
     /// `left / right`
     Div,
+    /// The remainder of `left / right`, with the sign of `right`; i64.
+    Rem,
 }
 
 impl Op {
@@ -224,6 +226,7 @@ impl Op {
             Op::Binary(Binary::Sub) => "Sub",
             Op::Binary(Binary::Mul) => "Mul",
             Op::Binary(Binary::Div) => "Div",
+            Op::Binary(Binary::Rem) => "Mod",
             Op::LessOrEqual => "LessOrEqual",
             Op::Equal => "Equal",
             Op::Select => "Where",

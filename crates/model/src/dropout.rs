@@ -64,7 +64,8 @@ const KEYS: i64 = 4;
 /// A prime whose squares fit into 64 bits twice.
 const PRIME: i64 = (1 << 31) - 1;
 /// What tells places apart, and rounds of the hash.
-const STEPS: [i64; 4] = [1_640_531_527, 1_013_904_223, 1_779_033_703, 1_150_833_019];
+const STEPS: [i64; 3] = [1_640_531_527, 1_013_904_223, 1_779_033_703];
+const SHIFT: i64 = 40_503;
 
 /// The elements that a graph leaves out.
 pub(crate) struct Dropout<'g>(Option<Active<'g>>);
@@ -149,13 +150,14 @@ impl<'g> Active<'g> {
     fn residues(&self, count: &Dim, place: i64) -> Tensor<'g> {
         let builder = self.seed.builder();
         let integer = |value| builder.integer(value);
-        let remainder = |x: Tensor<'g>, divisor| x - x / integer(divisor) * integer(divisor);
-        // By way of f32, exact up to 2^24: tract 0.23.9 takes integers that come from a size for a size, and squares of them overflow.
-        let indices = builder.range(0, count * KEYS).cast(DType::F32).cast(DType::I64);
+        let remainder = |x: Tensor<'g>, divisor| x % integer(divisor);
+        // Not a range: tract 0.23.9 follows the formula of a range's elements through all that is done to them, until it overflows.
+        let indices = integer(1).expand([count * KEYS]).cumulative_sum();
         let key = remainder(remainder(self.seed, PRIME) * integer(STEPS[0]) + integer((place + 2) * STEPS[1] % PRIME), PRIME);
-        // Squares modulo a prime, with a step for each element beside, so that no two stay equal.
+        // Almost squares modulo a prime (tract 0.23.9 has no squares of integers), with a step for each element beside, so that no
+        // two stay equal.
         let steps = indices * integer(STEPS[2]) + key;
-        let hashed = (0..3).fold(remainder(steps, PRIME), |x, _| remainder(x * x + steps + integer(STEPS[3]), PRIME));
+        let hashed = (0..3).fold(remainder(steps, PRIME), |x, _| remainder(x * (x + integer(SHIFT)) + steps, PRIME));
         remainder(hashed, RESIDUES).cast(DType::F32).reshape([count, &KEYS.into()])
     }
 }

@@ -87,6 +87,7 @@ impl<'b> Made<'b> {
                     Binary::Sub => (0.0, false),
                     Binary::Mul => (1.0, true),
                     Binary::Div => (1.0, false),
+                    Binary::Rem => return None,
                 };
                 let keeps = |kept: Tensor<'b>, other: Tensor<'b>| {
                     self.is_number(other, unit) && kept.ty().shape.broadcast(&other.ty().shape).as_ref() == Some(&kept.ty().shape)

@@ -30,6 +30,8 @@ pub(super) fn parts<'b>(op: &Op, inputs: &[Tensor<'b>], y: Tensor<'b>, cotangent
                 Binary::Sub => [dy, dy * -1.0],
                 Binary::Mul => [dy * right, dy * left],
                 Binary::Div => [dy / right, dy * y / right * -1.0],
+                // Of integers, through which nothing flows.
+                Binary::Rem => return Some(vec![]),
             };
             vec![summed(to_left, &shape, &left.ty().shape), summed(to_right, &shape, &right.ty().shape)]
         }

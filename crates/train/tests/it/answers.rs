@@ -4,6 +4,7 @@ use cognate_graph::{Program, Shape};
 use cognate_model::{LossNames, Model};
 use cognate_runtime::{Session, Values};
 use cognate_testing::{golden, testdata};
+use cognate_verify::CLOSE;
 use ndarray::{ArrayD, IxDyn};
 use serde_json::Value;
 use std::fs;
@@ -70,6 +71,11 @@ pub(crate) fn gradient_program(model: &Model, loss: &cognate_model::Loss) -> Pro
 /// A value as a session computes: the reference in double precision, engines in single.
 pub(crate) fn as_in(session: &dyn Session, array: ArrayD<f64>) -> cognate_runtime::Value {
     if session.engine().ends_with("f64") { array.into() } else { array.mapv(|value| value as f32).into() }
+}
+
+/// Whether a relative error is within [`CLOSE`]; never if it is not a number.
+pub(crate) fn is_close(error: f64) -> bool {
+    error <= CLOSE.relative_l2
 }
 
 pub(crate) fn norm(array: &ArrayD<f64>) -> f64 {

@@ -96,6 +96,13 @@ fn gradients_agree_with_differences() {
     assert!((along / difference - 1.0).abs() < 1e-6, "{along} against {difference}");
 }
 
+/// What another element than the one in this row and column is, if there is one.
+type Neighbour = fn(&Array2<f64>, usize, usize) -> Option<f64>;
+
+fn at(mask: &Array2<f64>, row: usize, column: usize) -> Option<f64> {
+    mask.get((row, column)).copied()
+}
+
 /// Which elements are kept, for each place in the model, as matrices of rows.
 fn masks(program: &Program, inputs: &Values) -> Vec<Array2<f64>> {
     let mut masks = Vec::new();
@@ -149,21 +156,19 @@ fn masks_have_the_right_share_and_no_pattern() {
         }
     };
     check("one", dropped.iter().flatten().copied().collect(), rate);
-    let pairs = |next: &dyn Fn(&Array2<f64>, usize, usize) -> Option<f64>| -> Vec<f64> {
+    let pairs = |next: Neighbour| -> Vec<f64> {
         let of = |mask: &Array2<f64>| {
             mask.indexed_iter().filter_map(|((row, column), &here)| Some(here * next(mask, row, column)?)).collect::<Vec<_>>()
         };
         dropped.iter().flat_map(of).collect()
     };
-    let at = |mask: &Array2<f64>, row: usize, column: usize| mask.get((row, column)).copied();
-    check("two columns", pairs(&|mask, row, column| at(mask, row, column + 1)), rate * rate);
-    check("two rows", pairs(&|mask, row, column| at(mask, row + 1, column)), rate * rate);
-    check("two far rows", pairs(&|mask, row, column| at(mask, row + 97, column)), rate * rate);
-    check("diagonal", pairs(&|mask, row, column| at(mask, row + 1, column + 1)), rate * rate);
-    let rectangle = |mask: &Array2<f64>, row: usize, column: usize| {
-        Some(at(mask, row + 1, column)? * at(mask, row, column + 1)? * at(mask, row + 1, column + 1)?)
-    };
-    check("four corners", pairs(&rectangle), rate.powi(4));
+    check("two columns", pairs(|mask, row, column| at(mask, row, column + 1)), rate * rate);
+    check("two rows", pairs(|mask, row, column| at(mask, row + 1, column)), rate * rate);
+    check("two far rows", pairs(|mask, row, column| at(mask, row + 97, column)), rate * rate);
+    check("diagonal", pairs(|mask, row, column| at(mask, row + 1, column + 1)), rate * rate);
+    let rectangle: Neighbour =
+        |mask, row, column| Some(at(mask, row + 1, column)? * at(mask, row, column + 1)? * at(mask, row + 1, column + 1)?);
+    check("four corners", pairs(rectangle), rate.powi(4));
     // The same element at two places of the model, and under two seeds.
     let both = |left: &Array2<f64>, right: &Array2<f64>| left.iter().zip(right).map(|(left, right)| left * right).collect::<Vec<_>>();
     let same_shape = |left: usize, right: usize| dropped[left].dim() == dropped[right].dim();

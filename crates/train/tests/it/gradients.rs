@@ -1,9 +1,8 @@
 //! Gradients of whole models against PyTorch's in float64.
 
-use crate::answers::{CASES, Case, gradient_program, norm, weight};
+use crate::answers::{CASES, Case, gradient_program, is_close, norm, weight};
 use cognate_model::{Loss, LossNames};
 use cognate_runtime::{Options, Reference, Runtime, Source};
-use cognate_verify::CLOSE;
 
 /// A gradient that is smaller than this share of all gradients together is compared with that share: its own digits are rounding.
 const NEGLIGIBLE: f64 = 1e-4;
@@ -30,7 +29,7 @@ fn differences(case: &Case) -> Vec<String> {
     let tokens = number(LossNames::TOKENS);
     let mut failures = Vec::new();
     let loss_error = (number(LossNames::LOSS) / tokens / case.number("/loss") - 1.0).abs();
-    if !(loss_error <= CLOSE.relative_l2) {
+    if !is_close(loss_error) {
         failures.push(format!(
             "{}: loss {} of {tokens} tokens, PyTorch says {} for each",
             case.name,
@@ -43,7 +42,7 @@ fn differences(case: &Case) -> Vec<String> {
     for path in model.learned() {
         let (found, wanted) = (output(&format!("gradient.{path}")) / tokens, weight(&expected, path));
         let error = norm(&(&found - &wanted)) / norm(&wanted).max(NEGLIGIBLE * all);
-        if !(error <= CLOSE.relative_l2) {
+        if !is_close(error) {
             failures.push(format!("{}: {path}: {error:.1e}, norms {:e} and {:e}", case.name, norm(&found), norm(&wanted)));
         }
         if norm(&wanted) < ZERO * all {

@@ -1,12 +1,11 @@
 //! Twelve steps: losses and norms of gradients against PyTorch's.
 
-use crate::answers::{Case, as_in, gradient_program, learned, weight};
+use crate::answers::{Case, as_in, gradient_program, is_close, learned, weight};
 use cognate_export::{Existing, Export, Metadata, write_folder};
 use cognate_graph::{Program, Weights};
 use cognate_model::{Loss, LossNames};
 use cognate_runtime::{Device, Options, Reference, Runtime, Session, Source, Values, available};
 use cognate_train::{Adam, UpdateNames};
-use cognate_verify::CLOSE;
 use ndarray::{ArrayD, IxDyn, arr0};
 use serde_json::Value;
 
@@ -103,7 +102,7 @@ fn differences(case: &Case, optimiser: &str, exported: bool) -> Vec<String> {
             let errors = found.iter().zip(wanted).map(|(found, wanted)| (found / wanted - 1.0).abs());
             let worst = errors.fold(0f64, |worst, error| if error.is_nan() || worst.is_nan() { f64::NAN } else { worst.max(error) });
             eprintln!("{}, {optimiser}, {name}: {what} {worst:.1e}", case.name);
-            if !(worst <= CLOSE.relative_l2) || found.len() != wanted.len() {
+            if !is_close(worst) || found.len() != wanted.len() {
                 failures.push(format!("{}, {optimiser}, {name}: {what}: {worst:.1e}\n  {found:?}\n  {wanted:?}", case.name));
             }
         }

@@ -30,6 +30,7 @@ const TABLE: &[(&str, Row)] = &[
     ("Sub", |given| given.x - given.row),
     ("Mul", |given| given.x * given.row),
     ("Div", |given| given.x / (given.row * given.row + 0.5)),
+    ("Mod", |given| ((given.ids - given.builder.integer(3)) % given.builder.integer(4)).cast(DType::F32)),
     ("LessOrEqual", |given| given.x.less_or_equal(given.row).cast(DType::F32)),
     ("Equal", |given| given.ids.equal(given.builder.integer(5)).cast(DType::F32)),
     ("Where", |given| given.x.less_or_equal(given.row).select(given.x, given.x.number(-1e4))),
@@ -146,7 +147,7 @@ fn agree(dtype: DType, bound: f64) {
 /// One of each operation. The match makes the compiler ask for a new one here, and the test then for its row.
 fn all() -> Vec<Op> {
     use cognate_graph::{Binary, Scalar, Shape};
-    let binary = [Binary::Add, Binary::Sub, Binary::Mul, Binary::Div].map(Op::Binary);
+    let binary = [Binary::Add, Binary::Sub, Binary::Mul, Binary::Div, Binary::Rem].map(Op::Binary);
     let unary = [Unary::Relu, Unary::Sigmoid, Unary::Tanh, Unary::Erf, Unary::Exp, Unary::Sqrt, Unary::Floor].map(Op::Unary);
     let mut all = vec![Op::Input];
     while let Some(next) = match all.last().unwrap() {

@@ -16,6 +16,7 @@ use std::path::Path;
 use crate::error::{Cause, Result};
 use crate::tokenizer::{Tokenizer, guarded};
 
+pub(crate) use files::TARGET;
 use words::Words;
 
 /// `</s>`, `<unk>` and `<pad>`, with the ids 0, 1 and 2, as Marian has them.
@@ -57,7 +58,8 @@ pub struct TrainingSettings {
     pub algorithm: Algorithm,
     /// Pieces at most, special tokens included. Little text may not have as many.
     pub vocab_size: usize,
-    /// The share of the text's characters that have pieces, in (0, 1]; the rarest ones become `<unk>`.
+    /// The share of the text's characters that have pieces, in (0, 1]; the rarest ones become `<unk>`. The default leaves out
+    /// one character in 100,000: what an alphabet uses stays, and web text's strays do not take the vocabulary.
     pub coverage: f64,
     /// Tokens beside `</s>`, `<unk>` and `<pad>` that text may spell and that are never cut; their ids follow those.
     pub additional_special_tokens: Vec<String>,
@@ -65,7 +67,7 @@ pub struct TrainingSettings {
 
 impl Default for TrainingSettings {
     fn default() -> Self {
-        Self { algorithm: Algorithm::Unigram, vocab_size: 8_000, coverage: 0.9999, additional_special_tokens: Vec::new() }
+        Self { algorithm: Algorithm::Unigram, vocab_size: 8_000, coverage: 0.99999, additional_special_tokens: Vec::new() }
     }
 }
 
@@ -138,12 +140,12 @@ impl TokenizerTrainer {
         let vocab_size = self.settings.vocab_size as u32;
         let train = || match self.settings.algorithm {
             Algorithm::Unigram => unigram::train(words, &special, vocab_size),
-            Algorithm::Bpe => bpe::train(&words, &special, vocab_size),
+            Algorithm::Bpe => guarded(|| bpe::train(&words, &special, vocab_size)),
         };
         // One thread sums in one order.
         let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build();
         let failed = |reason: String| Cause::Training { reason };
-        let model = pool.map_err(|error| failed(error.to_string()))?.install(|| guarded(train)).map_err(failed)?;
+        let model = pool.map_err(|error| failed(error.to_string()))?.install(train).map_err(failed)?;
         TrainedTokenizer::assemble(&special, model)
     }
 }
@@ -201,5 +203,3 @@ impl TrainedTokenizer {
         Ok(())
     }
 }
-
-pub(crate) use files::TARGET;

@@ -185,6 +185,16 @@ fn hostile_text_trains() {
     }
 }
 
+/// In the order of the alphabet, the words of each make the library's suffix array run past its end.
+#[test]
+fn texts_that_break_the_suffix_array_train() {
+    for text in ["cacacdc cc ccaddba", "bbbbaba bbbb acac", "aab baaaaabb ab b abab aabbbb a", "c caacb b accacbcb bcbab"] {
+        let trained = train(settings(Algorithm::Unigram, 60), [text]).unwrap();
+        let tokenizer = trained.tokenizer();
+        assert_eq!(tokenizer.decode(&tokenizer.encode(text).unwrap()).unwrap(), text);
+    }
+}
+
 /// Ids and texts of `AutoTokenizer` for the saved folder.
 #[test]
 fn transformers_reads_what_is_saved() {

@@ -111,7 +111,7 @@ section! {
         /// Pieces of a vocabulary at most, special tokens included; 4 to 1,000,000.
         vocab_size: usize = 8_000,
         /// The share of the text's characters that have pieces, above 0 and at most 1.
-        coverage: f64 = 0.9999,
+        coverage: f64 = 0.99999,
         /// Pairs to train on at most, chosen by `seed`; at least 1.
         sample: u64 = 2_000_000,
         /// Tokens beside `</s>`, `<unk>` and `<pad>` that are never cut.

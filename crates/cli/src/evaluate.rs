@@ -220,9 +220,8 @@ impl Options {
             Name::Chrf => Metric::Chrf(ChrfSettings { lowercase, ..ChrfSettings::default() }),
             Name::ChrfPlusPlus => Metric::Chrf(ChrfSettings { lowercase, ..ChrfSettings::plus_plus() }),
         };
-        let mut names = self.metrics.clone();
-        names.dedup();
-        Ok(names.iter().map(metric).collect())
+        let is_first = |(index, name): &(usize, &Name)| !self.metrics[..*index].contains(name);
+        Ok(self.metrics.iter().enumerate().filter(is_first).map(|(_, name)| metric(name)).collect())
     }
 
     fn systems(&self, references: &[(String, Vec<String>)]) -> Result<Vec<System>> {

@@ -4,7 +4,8 @@
 //! the middle 95% of a system's scores. The p-value is the share of corpora on which two systems differ by so much more than
 //! they do on average, as they differ in truth (one more is counted in numerator and denominator).
 //!
-//! As sacreBLEU 2.6, draws and rounding included: numpy's PCG64 draws, and scores are computed in f32.
+//! As sacreBLEU 2.6, draws and rounding included: numpy's PCG64 draws, and scores are computed in f32. Only sums of counts above
+//! 2^24, of some 200,000 sentences, are exact here and rounded one by one there.
 
 use crate::metric::{Arithmetic, Metric, Resampling, Statistics};
 use crate::pcg::Pcg64;

@@ -35,6 +35,10 @@ pub(crate) struct Options {
     /// Read their translations from FILE, one a line
     #[arg(long, value_name = "FILE", requires = "source")]
     target: Option<PathBuf>,
+    /// Count nothing of what each translation begins with by a line of FILE, which has as many as there are pairs; a line may be
+    /// empty
+    #[arg(long, value_name = "FILE")]
+    target_prefixes: Option<PathBuf>,
     #[command(flatten)]
     model: ModelOptions,
     /// Threads that ONNX Runtime uses [default: its own choice]
@@ -51,6 +55,7 @@ const EXAMPLES: &str = "\
 Examples:
   printf 'A dog.\\tEin Hund.\\n' | cognate score
   cognate score --source text.en --target text.de | cut -f 1
+  cognate score --input pairs.tsv --target-prefixes beginnings.de
   cognate score --model nllb --source-language eng_Latn --target-language deu_Latn --input pairs.tsv";
 
 /// Lines of a window: memory does not grow with the input.
@@ -99,23 +104,21 @@ impl Scorer {
 
     /// An output line for each pair.
     fn score(&mut self, pairs: &[Pair], budget: usize) -> Result<Vec<String>> {
-        let (mut sources, mut targets) = (Vec::new(), Vec::new());
+        let (mut sources, mut targets, mut prefixes) = (Vec::new(), Vec::new(), Vec::new());
         for pair in pairs {
             let (source, target) = self.ids(pair).with_context(|| pair.place.clone())?;
+            prefixes.push(self.prefix(pair, &target).with_context(|| pair.place.clone())?);
             sources.push(source);
             targets.push(target);
         }
-        // What is forced to come first is no choice of the model.
-        let prefix: Vec<_> = self.settings.forced_bos_token.into_iter().collect();
         let mut lines = vec![String::new(); pairs.len()];
         let lengths: Vec<_> = sources.iter().zip(&targets).map(|(source, target)| source.len().max(target.len() + 1)).collect();
         for chosen in batches(&lengths, budget) {
             let take = |all: &mut Vec<Vec<i64>>| chosen.iter().map(|&index| std::mem::take(&mut all[index])).collect::<Vec<_>>();
-            let (sources, targets) = (take(&mut sources), take(&mut targets));
-            let prefixes = vec![prefix.clone(); sources.len()];
+            let (sources, targets, prefixes) = (take(&mut sources), take(&mut targets), take(&mut prefixes));
             let batch = Batch { sources: &sources, prefixes: &prefixes, numbers: &[] };
             let scored = score(self.decoder.as_mut(), &batch, &targets, &self.settings)?;
-            for ((index, scored), target) in chosen.into_iter().zip(scored).zip(&targets) {
+            for (((index, scored), target), prefix) in chosen.into_iter().zip(scored).zip(&targets).zip(&prefixes) {
                 let end = self.settings.eos_tokens.first();
                 let piece = |&id: &i64| self.tokenizer.piece(id).unwrap_or_else(|| format!("<{id}>"));
                 let pieces: Vec<_> = target[prefix.len()..].iter().chain(end).map(piece).collect();
@@ -124,6 +127,18 @@ impl Scorer {
             }
         }
         Ok(lines)
+    }
+
+    /// The tokens at the beginning of a translation that are given: what is forced to come first is no choice of the model, nor is
+    /// the prefix.
+    fn prefix(&self, pair: &Pair, target: &[i64]) -> Result<Vec<i64>> {
+        let forced = self.settings.forced_bos_token;
+        let ids = if pair.prefix.is_empty() { Vec::new() } else { self.tokenizer.encode_target(&pair.prefix)? };
+        let prefix: Vec<_> = forced.into_iter().chain(ids).collect();
+        if !target.starts_with(&prefix) {
+            bail!("the translation does not begin with the tokens of its prefix {:?}; expected a prefix of whole words", pair.prefix);
+        }
+        Ok(prefix)
     }
 
     /// The tokens of a source with its end, and those of its translation without.
@@ -156,12 +171,20 @@ struct Pair {
     place: String,
     source: String,
     target: String,
+    /// What of the translation is given.
+    prefix: String,
 }
 
 type Reading = Box<dyn Iterator<Item = cognate_text::Result<String>>>;
 
-/// Where pairs come from.
-enum Pairs {
+/// Where pairs come from, and what their translations begin with.
+struct Pairs {
+    texts: Texts,
+    /// With their file's name.
+    prefixes: Option<(Reading, String)>,
+}
+
+enum Texts {
     Together { lines: Reading, name: String, number: usize },
     Apart { sources: Reading, targets: Reading, names: [String; 2], number: usize },
 }
@@ -177,19 +200,22 @@ impl Pairs {
             let name = if path == Path::new("-") { "stdin".to_owned() } else { name };
             Ok((Box::new(Lines::new(reader, name.clone())), name))
         };
-        Ok(match (&options.source, &options.target) {
+        let prefixes = options.target_prefixes.as_deref().map(|path| file("--target-prefixes", path)).transpose()?;
+        let texts = match (&options.source, &options.target) {
             (Some(source), Some(target)) => {
-                if source == Path::new("-") && target == Path::new("-") {
-                    bail!("--source and --target: both are standard input; give pairs by --input instead");
-                }
                 let ((sources, first), (targets, second)) = (file("--source", source)?, file("--target", target)?);
-                Self::Apart { sources, targets, names: [first, second], number: 0 }
+                Texts::Apart { sources, targets, names: [first, second], number: 0 }
             }
             _ => {
                 let (lines, name) = file("--input", options.input.as_deref().unwrap_or(Path::new("-")))?;
-                Self::Together { lines, name, number: 0 }
+                Texts::Together { lines, name, number: 0 }
             }
-        })
+        };
+        let n_standard = prefixes.iter().map(|(_, name)| name).chain(texts.names()).filter(|name| *name == "stdin").count();
+        if n_standard > 1 {
+            bail!("standard input cannot be several texts; give files for the others");
+        }
+        Ok(Self { texts, prefixes })
     }
 
     /// The next pairs, at most a window full, and what kept others from being read.
@@ -206,6 +232,26 @@ impl Pairs {
     }
 
     fn next(&mut self) -> Result<Option<Pair>> {
+        let pair = self.texts.next()?;
+        let Some((lines, name)) = &mut self.prefixes else { return Ok(pair) };
+        match (pair, lines.next().transpose()?) {
+            (None, None) => Ok(None),
+            (Some(pair), Some(prefix)) => Ok(Some(Pair { prefix, ..pair })),
+            (Some(pair), None) => bail!("{name}: has no line for {}; expected one for each pair", pair.place),
+            (None, Some(_)) => bail!("{name}: has more lines than there are pairs; expected one for each"),
+        }
+    }
+}
+
+impl Texts {
+    fn names(&self) -> impl Iterator<Item = &String> {
+        match self {
+            Self::Together { name, .. } => std::slice::from_ref(name).iter(),
+            Self::Apart { names, .. } => names.iter(),
+        }
+    }
+
+    fn next(&mut self) -> Result<Option<Pair>> {
         match self {
             Self::Together { lines, name, number } => {
                 let Some(line) = lines.next().transpose()? else { return Ok(None) };
@@ -214,13 +260,16 @@ impl Pairs {
                 let Some((source, target)) = line.split_once('\t').filter(|(_, target)| !target.contains('\t')) else {
                     bail!("{place}: expected a source, one tab and a translation, found {} tabs", line.matches('\t').count());
                 };
-                Ok(Some(Pair { source: source.into(), target: target.into(), place }))
+                Ok(Some(Pair { source: source.into(), target: target.into(), prefix: String::new(), place }))
             }
             Self::Apart { sources, targets, names, number } => {
                 *number += 1;
                 match (sources.next().transpose()?, targets.next().transpose()?) {
                     (None, None) => Ok(None),
-                    (Some(source), Some(target)) => Ok(Some(Pair { source, target, place: format!("{}: line {number}", names[0]) })),
+                    (Some(source), Some(target)) => {
+                        let place = format!("{}: line {number}", names[0]);
+                        Ok(Some(Pair { source, target, prefix: String::new(), place }))
+                    }
                     (found, _) => {
                         let short = if found.is_some() { &names[1] } else { &names[0] };
                         bail!("{short}: ends before line {number}; expected as many lines in {} as in {}", names[0], names[1])

@@ -169,6 +169,37 @@ fn targets_have_the_log_probabilities_of_pytorch() {
     assert_snapshot!(said, @"cognate: error: DIR/de: ends before line 2; expected as many lines in DIR/en as in DIR/de");
 }
 
+/// What is given counts for nothing; the others count as they did.
+#[test]
+fn targets_may_begin_with_what_is_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("prefixes");
+    let scored = |prefixes: &str| {
+        fs::write(&file, prefixes).unwrap();
+        run_with(&["score", "--engine", "tract", "--target-prefixes", file.to_str().unwrap()], PAIRS)
+    };
+    let whole = run_with(&["score", "--engine", "tract"], PAIRS).ok();
+    for (line, (expected, given)) in scored("Ein\nZwei Hunde\n\n").ok().lines().zip(whole.lines().zip([1, 2, 0])) {
+        let columns = |line: &str| {
+            line.split('\t').skip(1).map(|column| column.split(' ').map(str::to_owned).collect::<Vec<_>>()).collect::<Vec<_>>()
+        };
+        let expected: Vec<_> = columns(expected).into_iter().map(|column| column[given..].to_vec()).collect();
+        assert_eq!(columns(line), expected);
+        let sum: f64 = expected[0].iter().map(|log| log.parse::<f64>().unwrap()).sum();
+        assert!((line.split('\t').next().unwrap().parse::<f64>().unwrap() - sum).abs() < 1e-5, "{line}");
+    }
+    let refused = |prefixes: &str| {
+        let ended = scored(prefixes);
+        assert_eq!(ended.status, Some(1));
+        crate::with_dir(ended.err.lines().last().unwrap(), folder.path())
+    };
+    assert_snapshot!(refused("Ein\nZwei Katzen\n\n"), @r#"cognate: error: stdin: line 2: the translation does not begin with the tokens of its prefix "Zwei Katzen"; expected a prefix of whole words"#);
+    assert_snapshot!(refused("Ein\n"), @"cognate: error: DIR/prefixes: has no line for stdin: line 2; expected one for each pair");
+    assert_snapshot!(refused("\n\n\n\n"), @"cognate: error: DIR/prefixes: has more lines than there are pairs; expected one for each");
+    let both = run(&["score", "--target-prefixes", "-"]).failed(1);
+    assert_snapshot!(both, @"cognate: error: standard input cannot be several texts; give files for the others");
+}
+
 #[test]
 fn pairs_that_are_none_are_refused() {
     let refused = |text: &str| run_with(&["score", "--engine", "tract"], text).failed(1).lines().last().unwrap().to_owned();

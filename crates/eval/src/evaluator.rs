@@ -148,6 +148,7 @@ fn compute<F: Float>(node: &Node, inputs: &[&Value<F>], bindings: &Bindings) -> 
         Op::Gemm { transposed } => sums::gemm(*transposed, inputs[0], inputs[1]),
         Op::Softmax => ops::softmax(inputs[0]),
         Op::LogSumExp => sums::log_sum_exp(inputs[0]),
+        Op::ShiftedExp => sums::shifted_exp(inputs[0]),
         Op::LayerNorm { epsilon } => ops::layer_norm(inputs[0], inputs[1], inputs[2], *epsilon),
         Op::LayerNormStatistic { statistic, epsilon } => sums::layer_norm_statistic(*statistic, inputs[0], *epsilon),
         Op::RmsNorm { epsilon } => ops::rms_norm(inputs[0], inputs[1], *epsilon),

@@ -63,6 +63,16 @@ pub(crate) fn log_sum_exp<F: Float>(x: &Value<F>) -> Value<F> {
     })
 }
 
+/// `exp(x - max(x))` along the last axis.
+pub(crate) fn shifted_exp<F: Float>(x: &Value<F>) -> Value<F> {
+    let mut out = float(x).to_owned();
+    for mut row in out.rows_mut() {
+        let largest = row.fold(F::neg_infinity(), |largest, &x| largest.max(x));
+        row.mapv_inplace(|x| (x - largest).exp());
+    }
+    Value::Float(out.into_shared())
+}
+
 /// The mean of each row, or `1 / sqrt(variance + epsilon)`: `[..., n]` -> `[..., 1]`
 pub(crate) fn layer_norm_statistic<F: Float>(statistic: Statistic, x: &Value<F>, epsilon: f32) -> Value<F> {
     of_rows(x, |row| {

@@ -82,6 +82,8 @@ struct Lowering<'g> {
     magnitudes: HashMap<(usize, bool), String>,
     /// What normalisations find out beside their results.
     statistics: Statistics,
+    /// `exp(x - max(x))`, its shape and `max(x)`, by the index of the elements.
+    exponentials: HashMap<usize, (String, Shape, String)>,
     /// What caches become, and what attention to them reads beside.
     caches: Pending,
     /// By bits.
@@ -115,6 +117,7 @@ impl<'g> Lowering<'g> {
             numbers: HashMap::new(),
             magnitudes: HashMap::new(),
             statistics: Statistics::of(graph),
+            exponentials: HashMap::new(),
             caches: Pending::default(),
             node_names: Names::default(),
             tensor_names: Names::of_interface(graph)?,
@@ -198,6 +201,10 @@ impl<'g> Lowering<'g> {
                 self.whole(id, "Gemm", &attributes)?;
             }
             Op::LogSumExp => self.log_sum_exp(id, node)?,
+            Op::ShiftedExp => {
+                let (tensor, shape, _) = self.exponentials(node)?;
+                self.declare_form(shape, tensor);
+            }
             Op::RmsNorm { epsilon } => self.rms_norm(id, node, *epsilon)?,
             Op::Slice { axis, start, end } => {
                 let x = node.inputs[0];

@@ -343,6 +343,11 @@ impl<'g> Tensor<'g> {
         self.builder.push(Op::LogSumExp, &[self])
     }
 
+    /// `exp(x - max(x))` along the last axis; see [`Op::ShiftedExp`].
+    pub fn shifted_exp(self) -> Tensor<'g> {
+        self.builder.push(Op::ShiftedExp, &[self])
+    }
+
     /// Sums along axes, given in increasing order, each of which keeps size 1.
     pub fn sum(self, axes: &[usize]) -> Tensor<'g> {
         self.builder.push(Op::Sum(axes.to_vec()), &[self])

@@ -116,7 +116,7 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
         Op::Expand(shape) => sums::expand(shape, take(inputs)?),
         Op::ScatterAdd => sums::scatter_add(take(inputs)?),
         Op::Gemm { transposed } => sums::gemm(*transposed, take(inputs)?),
-        Op::Softmax => {
+        Op::Softmax | Op::ShiftedExp => {
             let [x] = take(inputs)?;
             float("input", x)?;
             last(x)?;

@@ -78,6 +78,9 @@ pub enum Op {
     Softmax,
     /// `ln Σ exp(x)` along the last axis, which keeps size 1.
     LogSumExp,
+    /// `exp(x - max(x))` along the last axis: a softmax before its division. Beside an [`Op::LogSumExp`] of the same value it costs
+    /// nothing.
+    ShiftedExp,
     /// `(x - mean) / sqrt(variance + epsilon) · scale + bias` along the last axis (Ba et al. 2016).
     LayerNorm {
         /// Added to the variance.
@@ -245,6 +248,7 @@ impl Op {
             Op::Gemm { .. } => "Gemm",
             Op::Softmax => "Softmax",
             Op::LogSumExp => "LogSumExp",
+            Op::ShiftedExp => "ShiftedExp",
             Op::LayerNorm { .. } => "LayerNormalization",
             Op::LayerNormStatistic { statistic: Statistic::Mean, .. } => "LayerNormMean",
             Op::LayerNormStatistic { statistic: Statistic::InverseDeviation, .. } => "LayerNormInverseDeviation",

@@ -88,6 +88,7 @@ fn attributes(op: &Op, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         | Op::ScatterAdd
         | Op::LargestMagnitude
         | Op::LogSumExp
+        | Op::ShiftedExp
         | Op::Softmax => Ok(()),
     }
 }

@@ -63,6 +63,7 @@ impl Graph {
                 | Op::Gemm { .. }
                 | Op::Softmax
                 | Op::LogSumExp
+                | Op::ShiftedExp
                 | Op::LayerNorm { .. }
                 | Op::LayerNormStatistic { .. }
                 | Op::RmsNorm { .. }

@@ -52,6 +52,8 @@ impl Past<'_> {
 
 /// What the decoder gives.
 pub(crate) struct DecoderOutputs<'g> {
+    /// What the output projection reads: `[batch, (beams,) tgt, d_model]`
+    pub(crate) hidden: Tensor<'g>,
     /// `[batch, (beams,) tgt, vocab]`
     pub(crate) logits: Tensor<'g>,
     /// For each layer `[batch, (beams,) heads, past + tgt, d_k]`.
@@ -103,18 +105,28 @@ pub(crate) fn decoder<'g>(root: &Scope<'g>, config: &Config, inputs: &DecoderInp
         present.push(seen);
         cross_attentions.push(weights);
     }
-    DecoderOutputs { logits: project(root, config, after_stack(&stack, config, x)), present, cross_attentions }
+    let hidden = after_stack(&stack, config, x);
+    let projection = Projection::of(root, config);
+    let _scope = root.at("lm_head").enter();
+    let hidden = if config.scale_output { hidden * (config.d_model as f32).powf(-0.5) } else { hidden };
+    DecoderOutputs { hidden, logits: hidden.linear(projection.weight, projection.bias), present, cross_attentions }
 }
 
 /// The output projection: `[..., d_model]` -> `[..., vocab]`
-fn project<'g>(root: &Scope<'g>, config: &Config, x: Tensor<'g>) -> Tensor<'g> {
-    let scope = root.at("lm_head");
-    let _scope = scope.enter();
-    let weight = match config.output {
-        OutputProjection::Tied => table(root, config, Side::Decoder),
-        OutputProjection::Own => scope.parameter("weight", [config.vocab, config.d_model]),
-    };
-    let bias = config.output_bias.then(|| root.parameter("final_logits_bias", [config.vocab]));
-    let x = if config.scale_output { x * (config.d_model as f32).powf(-0.5) } else { x };
-    x.linear(weight, bias)
+#[derive(Clone, Copy)]
+pub(crate) struct Projection<'g> {
+    /// `[vocab, d_model]`
+    pub(crate) weight: Tensor<'g>,
+    /// `[vocab]`
+    pub(crate) bias: Option<Tensor<'g>>,
+}
+
+impl<'g> Projection<'g> {
+    pub(crate) fn of(root: &Scope<'g>, config: &Config) -> Self {
+        let weight = match config.output {
+            OutputProjection::Tied => table(root, config, Side::Decoder),
+            OutputProjection::Own => root.at("lm_head").parameter("weight", [config.vocab, config.d_model]),
+        };
+        Self { weight, bias: config.output_bias.then(|| root.parameter("final_logits_bias", [config.vocab])) }
+    }
 }

@@ -113,6 +113,7 @@ impl<'b> Made<'b> {
             | Op::Gemm { .. }
             | Op::Softmax
             | Op::LogSumExp
+            | Op::ShiftedExp
             | Op::LayerNorm { .. }
             | Op::LayerNormStatistic { .. }
             | Op::RmsNorm { .. }

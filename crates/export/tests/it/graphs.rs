@@ -1,6 +1,6 @@
 //! Small graphs that the tests share, with weights that a formula gives.
 
-use cognate_graph::{Builder, DType, Dim, Generator, Program, Recipe, Scope, Tensor, Unary, Weights, concat};
+use cognate_graph::{Builder, DType, Dim, Generator, Program, Recipe, Scope, Statistic, Tensor, Unary, Weights, concat};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -34,6 +34,7 @@ pub(crate) fn all() -> Vec<(&'static str, Program)> {
         ("embeddings", embeddings),
         ("reshapes", reshapes),
         ("elementwise", elementwise),
+        ("learning", learning),
         ("names", names),
     ])
 }
@@ -175,6 +176,23 @@ pub(crate) fn elementwise(builder: &Builder) {
     builder.output("as_number", is_small.cast(DType::F32) * 0.5 + ids.cast(DType::F32));
     builder.output("as_integer", x.cast(DType::I64));
     builder.output("chosen", x.less_or_equal(builder.scalar(0.0)).select(x, sum.softmax()));
+}
+
+/// What gradients are made of: statistics of a normalisation, exponentials of a softmax, sums, rows added to a table.
+pub(crate) fn learning(builder: &Builder) {
+    let x = builder.input("x", DType::F32, ["batch".into(), "tgt".into(), Dim::from(8)]);
+    let ids = builder.input("ids", DType::I64, ["batch", "tgt"]);
+    let y = linear(&builder.root().at("fc"), x, 8);
+    let normal = layer_norm(&builder.root().at("norm"), y);
+    let unit = (y - y.layer_norm_statistic(Statistic::Mean, 1e-5)) * y.layer_norm_statistic(Statistic::InverseDeviation, 1e-5);
+    builder.output("normal", normal);
+    builder.output("unit", unit);
+    builder.output("total", y.log_sum_exp());
+    builder.output("shares", y.shifted_exp() / y.shifted_exp().sum(&[2]));
+    let rows = y.reshape([y.dim(0) * y.dim(1), 8.into()]);
+    let table = rows.gemm(rows, [true, false]);
+    builder.output("table", (table * table).map(Unary::Sqrt).scatter_add(ids % builder.integer(5), y));
+    builder.output("wide", y.sum(&[0, 2]).expand([y.dim(0), y.dim(1), 3.into()]).map(Unary::Exp).map(Unary::Floor));
 }
 
 /// Outputs that share a value, or are an input, a weight or a number; nodes whose names are taken.

@@ -18,9 +18,10 @@ fn nodes(define: fn(&Builder)) -> String {
     let mut text = String::new();
     for node in &graph.node {
         let output = &node.output[0];
+        let outputs = node.output.join(", ");
         let name = if *output == node.name { String::new() } else { format!("  # {}", node.name) };
         let attributes: String = node.attribute.iter().map(attribute).collect();
-        text.push_str(&format!("{output} = {}({}){attributes}{name}\n", node.op_type, node.input.join(", ")));
+        text.push_str(&format!("{outputs} = {}({}){attributes}{name}\n", node.op_type, node.input.join(", ")));
     }
     text
 }
@@ -30,6 +31,7 @@ fn attribute(attribute: &AttributeProto) -> String {
         AttributeType::Int => attribute.i.unwrap().to_string(),
         AttributeType::Float => attribute.f.unwrap().to_string(),
         AttributeType::Ints => format!("{:?}", attribute.ints),
+        AttributeType::String => String::from_utf8(attribute.s.as_ref().unwrap().to_vec()).unwrap(),
         other => panic!("{}: lowering writes no {other:?}", attribute.name),
     };
     format!(" {}={value}", attribute.name)
@@ -60,6 +62,11 @@ fn a_tied_table_is_one_initializer() {
 #[test]
 fn reshapes_say_sizes_without_ambiguity() {
     assert_snapshot!("reshapes", nodes(graphs::reshapes));
+}
+
+#[test]
+fn a_normalisation_gives_its_statistics_and_a_sum_its_exponentials() {
+    assert_snapshot!("learning", nodes(graphs::learning));
 }
 
 #[test]

@@ -101,6 +101,22 @@ def elementwise(w, x, ids):
     }
 
 
+def learning(w, x, ids):
+    y = linear(w, "fc", x)
+    ones = {"norm.weight": 1.0, "norm.bias": 0.0}
+    rows = y.reshape(-1, 8)
+    table = np.abs(rows.T @ rows)
+    np.add.at(table, ids % 5, y)
+    return {
+        "normal": layer_norm(w, "norm", y),
+        "unit": layer_norm(ones, "norm", y),
+        "total": np.log(np.exp(y).sum(axis=-1, keepdims=True)),
+        "shares": softmax(y),
+        "table": table,
+        "wide": np.floor(np.exp(np.broadcast_to(y.sum(axis=(0, 2), keepdims=True), (*y.shape[:2], 3)))),
+    }
+
+
 def names(w, x):
     left, right = x + 0.25, x - 0.25
     return {
@@ -138,6 +154,7 @@ RUNS = {
     ],
     "reshapes": [(reshapes, {"x": normal(a, b, 6), "padded": normal(2 * a - b + 1, 3)}) for a, b in [(4, 2), (1, 1), (2, 5), (0, 1)]],
     "elementwise": [(elementwise, {"x": normal(n, 4), "ids": random.integers(0, 9, n)}) for n in [5, 1]],
+    "learning": [(learning, {"x": normal(b, t, 8), "ids": random.integers(-9, 9, (b, t))}) for b, t in [(2, 3), (1, 1)]],
     "names": [(names, {"x": normal(n, 8)}) for n in [5, 1]],
 }
 

@@ -6,7 +6,7 @@
 
 use crate::Config;
 use crate::Error;
-use crate::decoder::{DecoderInputs, Past, cross_key_values, decoder};
+use crate::decoder::{DecoderInputs, DecoderOutputs, Past, Projection, cross_key_values, decoder};
 use crate::dropout::{Dropout, DropoutRates, SEED};
 use crate::encoder::encoder;
 use cognate_graph::{Builder, DType, Graph, Shape, Tensor};
@@ -69,7 +69,7 @@ pub(crate) fn loss(config: &Config, options: &Loss) -> Result<Graph, Error> {
     let outputs = decoder(&root, config, &DecoderInputs { ids: target, attention_mask, cross, past: Past::None, dropout });
     {
         let _scope = root.at("cross_entropy").enter();
-        let [smoothed, plain] = cross_entropy(outputs.logits, labels, smoothing);
+        let [smoothed, plain] = cross_entropy(&outputs, &Projection::of(&root, config), labels, smoothing);
         builder.output(LossNames::LOSS, smoothed);
         builder.output(LossNames::NEGATIVE_LOG_LIKELIHOOD, plain);
         builder.output(LossNames::TOKENS, counts(labels).cast(DType::I64).sum(&[0, 1]).reshape(Shape::default()));
@@ -82,27 +82,27 @@ fn counts(labels: Tensor<'_>) -> Tensor<'_> {
     labels.builder().integer(0).less_or_equal(labels)
 }
 
-/// `logits: [batch, tgt, vocab]`, `labels: i64 [batch, tgt]` -> the sums with and without smoothing, `[]`.
+/// The sums with and without smoothing, `[]`; `labels: i64 [batch, tgt]`.
 ///
-/// With `ln p(v) = x_v - ln Σ eˣ` the smoothed loss is `ln Σ eˣ - (1 - ε) x_label - ε mean(x)`: no table of `vocab` numbers a label
-/// is made beside the logits, and none but the softmax on the way back.
-fn cross_entropy<'g>(logits: Tensor<'g>, labels: Tensor<'g>, smoothing: f32) -> [Tensor<'g>; 2] {
-    let builder = logits.builder();
-    let (shape, rows) = (labels.ty().shape, labels.ty().shape.elements());
-    let vocab = logits.dim(2);
+/// With logits `x = W h + b` it is `-ln p(v) = ln Σ eˣ - x_v`, so the smoothed loss is `ln Σ eˣ - (1 - ε) x_label - ε mean(x)`. The
+/// logit of the label and the mean of all are products with `h` again: of the `vocab` numbers a label nothing is read but for the sum of
+/// exponentials, and nothing is written on the way back but their shares.
+fn cross_entropy<'g>(outputs: &DecoderOutputs<'g>, projection: &Projection<'g>, labels: Tensor<'g>, smoothing: f32) -> [Tensor<'g>; 2] {
+    let (hidden, Projection { weight, bias }) = (outputs.hidden, *projection);
+    let builder = hidden.builder();
+    let shape = labels.ty().shape;
     let counted = counts(labels);
     let label = counted.select(labels, builder.integer(0));
-    // The place of each row's label among all logits.
-    let width = builder.integer(vocab.as_constant().unwrap_or(1));
-    let places = builder.range(0, &rows).reshape(shape.clone()) * width + label;
-    let labelled = logits.reshape([rows * &vocab]).gather(places);
-    let total = logits.log_sum_exp().reshape(shape.clone());
+    let one_each = |x: Tensor<'g>| x.reshape(shape.clone());
+    let of_label = one_each((hidden * weight.gather(label)).sum(&[2]));
+    let of_label = bias.map_or(of_label, |bias| of_label + bias.gather(label));
+    let total = one_each(outputs.logits.log_sum_exp());
     let sum = |losses: Tensor<'g>| (losses * counted.cast(DType::F32)).sum(&[0, 1]).reshape(Shape::default());
-    let plain = sum(total - labelled);
+    let plain = sum(total - of_label);
     if smoothing == 0.0 {
         return [plain, plain];
     }
-    let share = smoothing / vocab.as_constant().unwrap_or(1) as f32;
-    let everywhere = logits.sum(&[2]).reshape(shape) * share;
-    [sum(total - labelled * (1.0 - smoothing) - everywhere), plain]
+    let of_all = one_each(hidden.linear(weight.sum(&[0]), bias.map(|bias| bias.sum(&[0]))));
+    let vocab = weight.dim(0).as_constant().unwrap_or(1) as f32;
+    [sum(total - of_label * (1.0 - smoothing) - of_all * (smoothing / vocab)), plain]
 }

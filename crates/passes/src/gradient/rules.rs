@@ -78,7 +78,10 @@ pub(super) fn parts<'b>(op: &Op, inputs: &[Tensor<'b>], y: Tensor<'b>, cotangent
             let weighted = dy * y;
             vec![weighted - weighted.sum(&[shape.rank() - 1]) * y]
         }
-        Op::LogSumExp => vec![inputs[0].softmax() * dy],
+        Op::LogSumExp => {
+            let exponentials = inputs[0].shifted_exp();
+            vec![exponentials * (dy / exponentials.sum(&[shape.rank() - 1]))]
+        }
         Op::LayerNorm { epsilon } => layer_norm(inputs[0], inputs[1], *epsilon, whole()),
         Op::LayerNormStatistic { statistic, epsilon } => {
             let (x, axis) = (inputs[0], shape.rank() - 1);
@@ -92,7 +95,7 @@ pub(super) fn parts<'b>(op: &Op, inputs: &[Tensor<'b>], y: Tensor<'b>, cotangent
             }
         }
         Op::RmsNorm { epsilon } => rms_norm(inputs[0], inputs[1], *epsilon, whole()),
-        Op::QuantizedLinear(_) | Op::LargestMagnitude | Op::CacheWrite { .. } | Op::CachedAttention(_) => return None,
+        Op::ShiftedExp | Op::QuantizedLinear(_) | Op::LargestMagnitude | Op::CacheWrite { .. } | Op::CachedAttention(_) => return None,
     };
     Some(dense.into_iter().map(Part::Dense).enumerate().collect())
 }

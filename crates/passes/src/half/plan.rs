@@ -84,6 +84,7 @@ pub(super) fn ranges(program: &Program, seen: impl Fn(&str) -> Option<f32>, weig
             | Op::Gemm { .. }
             | Op::Softmax
             | Op::LogSumExp
+            | Op::ShiftedExp
             | Op::LayerNorm { .. }
             | Op::LayerNormStatistic { .. }
             | Op::RmsNorm { .. }
@@ -128,6 +129,7 @@ fn passes_masks_on(op: &Op) -> bool {
         | Op::Gemm { .. }
         | Op::Softmax
         | Op::LogSumExp
+        | Op::ShiftedExp
         | Op::LayerNorm { .. }
         | Op::LayerNormStatistic { .. }
         | Op::RmsNorm { .. }
@@ -193,6 +195,7 @@ impl Plan {
                 | Op::ScatterAdd
                 | Op::Softmax
                 | Op::LogSumExp
+                | Op::ShiftedExp
                 | Op::LayerNorm { .. }
                 | Op::LayerNormStatistic { .. }
                 | Op::RmsNorm { .. }
@@ -252,7 +255,7 @@ impl Plan {
             return Some(Why::Precision);
         }
         match &node.op {
-            Op::Softmax | Op::LogSumExp => Some(Why::Softmax),
+            Op::Softmax | Op::LogSumExp | Op::ShiftedExp => Some(Why::Softmax),
             Op::LayerNorm { .. } | Op::LayerNormStatistic { .. } | Op::RmsNorm { .. } => Some(Why::Normalisation),
             Op::Parameter => (!range.fits).then_some(Why::Weight),
             Op::Input => refused(&node.name).then(|| range.why().unwrap_or(Why::Reads)),

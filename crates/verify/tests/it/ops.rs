@@ -50,6 +50,11 @@ const TABLE: &[(&str, Row)] = &[
     ("Softmax", |given| given.x.softmax()),
     ("LogSumExp", |given| (given.x * 3.0).log_sum_exp()),
     ("LogSumExp", |given| given.square.gather(given.ids).linear(given.square, None).log_sum_exp()),
+    ("ShiftedExp", |given| given.x.shifted_exp()),
+    ("ShiftedExp", |given| {
+        let x = given.square.gather(given.ids).linear(given.square, None);
+        x.shifted_exp() / x.log_sum_exp()
+    }),
     // A value that is far from the largest stands first.
     ("LogSumExp", |given| concat(1, &[given.x.slice(1, 0, 1) - 1e4, given.x]).log_sum_exp()),
     ("Exp", |given| given.x.map(Unary::Exp)),
@@ -173,7 +178,8 @@ fn all() -> Vec<Op> {
         Op::ScatterAdd => Some(Op::Gemm { transposed: [false; 2] }),
         Op::Gemm { .. } => Some(Op::Softmax),
         Op::Softmax => Some(Op::LogSumExp),
-        Op::LogSumExp => Some(Op::LayerNorm { epsilon: 0.0 }),
+        Op::LogSumExp => Some(Op::ShiftedExp),
+        Op::ShiftedExp => Some(Op::LayerNorm { epsilon: 0.0 }),
         Op::LayerNorm { .. } => Some(Op::LayerNormStatistic { statistic: Statistic::Mean, epsilon: 0.0 }),
         Op::LayerNormStatistic { statistic: Statistic::Mean, epsilon } => {
             Some(Op::LayerNormStatistic { statistic: Statistic::InverseDeviation, epsilon: *epsilon })

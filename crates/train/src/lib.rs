@@ -21,6 +21,6 @@ pub use batches::{Arrays, Batch, BatchSettings, Batches, Framing, IGNORED, LeftO
 pub use corpus::{Cleaning, Corpus, Dropped, Files, Pair, Place};
 pub use error::{Error, ErrorKind, Result};
 pub use gradients::gradients;
-pub use optimiser::{Adam, UpdateNames, inverse_square_root, paper_rate};
+pub use optimiser::{Adam, UpdateNames, accumulate, inverse_square_root, paper_rate};
 pub use prefetch::Prefetch;
 pub use tokenizers::{TokenizerChoice, Tokenizers, train_tokenizers};

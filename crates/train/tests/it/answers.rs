@@ -1,7 +1,7 @@
 //! PyTorch's answers under `testdata/training`, and what they are the answers to.
 
 use cognate_graph::{Program, Shape};
-use cognate_model::{LossNames, Model};
+use cognate_model::{DropoutRates, LossNames, Model};
 use cognate_runtime::{Session, Values};
 use cognate_testing::{golden, testdata};
 use cognate_verify::CLOSE;
@@ -11,6 +11,9 @@ use std::fs;
 
 /// The models that PyTorch was asked about.
 pub(crate) const CASES: [&str; 4] = ["paper", "marian", "bart", "t5-gated"];
+
+/// Dropout at every place.
+pub(crate) const EVERYWHERE: DropoutRates = DropoutRates { embedding: 0.1, sublayer: 0.2, attention: 0.15, activation: 0.3 };
 
 pub(crate) struct Case {
     pub(crate) name: &'static str,

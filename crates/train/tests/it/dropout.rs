@@ -1,6 +1,6 @@
 //! Dropout: nothing at rate 0, the same elements for the same seed on every engine, the right share, no pattern.
 
-use crate::answers::{Case, as_in, gradient_program, norm, weight};
+use crate::answers::{Case, EVERYWHERE, as_in, gradient_program, norm, weight};
 use cognate_eval::{Evaluator, Value};
 use cognate_export::{Existing, Export, Metadata, write_folder};
 use cognate_graph::{DType, Op, Program};
@@ -8,8 +8,6 @@ use cognate_model::{DropoutRates, Loss, LossNames};
 use cognate_runtime::{Device, Options, Reference, Runtime, Session, Source, Values, available};
 use cognate_verify::{CLOSE, compare};
 use ndarray::{Array2, ArrayD, arr0};
-
-const EVERYWHERE: DropoutRates = DropoutRates { embedding: 0.1, sublayer: 0.2, attention: 0.15, activation: 0.3 };
 
 fn batch(case: &Case, session: &dyn Session, seed: i64) -> Values {
     let mut inputs = case.tokens();
@@ -60,40 +58,6 @@ fn every_engine_leaves_out_the_same() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     assert_eq!(losses[0], losses[2], "the same seed");
     assert!(losses[0] != losses[1] && losses[1] != losses[3] && losses[3] != losses[4], "other seeds: {losses:?}");
-}
-
-/// Along a direction in the space of all weights, with some elements left out.
-#[test]
-fn gradients_agree_with_differences() {
-    const STEP: f64 = 1e-6;
-    let case = Case::open("paper");
-    let program = gradient_program(&case.model, &Loss { label_smoothing: 0.1, dropout: EVERYWHERE });
-    let mut session = Reference::F64.load(&Source::Graph(program), &Options::default()).unwrap();
-    let start = batch(&case, &*session, 5);
-    let outputs = session.run(&start).unwrap();
-    let mut place = 0.0;
-    let directions: Vec<_> = case
-        .model
-        .learned()
-        .map(|path| {
-            let mut wave = || {
-                place += 1.0;
-                f64::sin(place * 0.37)
-            };
-            (path, ArrayD::from_shape_simple_fn(weight(&case.model, path).raw_dim(), &mut wave))
-        })
-        .collect();
-    let along: f64 = directions
-        .iter()
-        .map(|(path, direction)| (outputs.get(&format!("gradient.{path}")).unwrap().to_f64().unwrap() * direction).sum())
-        .sum();
-    let mut loss = |step: f64| {
-        let mut inputs = start.clone();
-        directions.iter().for_each(|(path, direction)| inputs.insert(*path, weight(&case.model, path) + direction * step));
-        session.run(&inputs).unwrap().get(LossNames::LOSS).unwrap().to_f64().unwrap().first().copied().unwrap()
-    };
-    let difference = (loss(STEP) - loss(-STEP)) / (2.0 * STEP);
-    assert!((along / difference - 1.0).abs() < 1e-6, "{along} against {difference}");
 }
 
 /// What another element than the one in this row and column is, if there is one.

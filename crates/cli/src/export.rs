@@ -67,6 +67,9 @@ pub(crate) struct Options {
     /// near its limit on translations and random batches, and what has to be precise
     #[arg(long, value_enum, default_value_t, value_name = "TYPE")]
     precision: Precision,
+    /// Weights of int8-block and int4 that share a scale: fewer are more precise, more are smaller and faster [default: 32]
+    #[arg(long, value_name = "N", value_parser = parse_block_size)]
+    block_size: Option<usize>,
     /// Translate the lines of SOURCE in f32 and in the lower precision, and tell BLEU against the lines of REFERENCE
     ///
     /// An export of a precision below f32 is compared with one of f32 on the same engine, ONNX Runtime if its library is found, else
@@ -111,6 +114,7 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     if options.data.is_some() && options.precision == Precision::F32 {
         bail!("--data: compares a lower precision with f32, and this export is in f32; add --precision, or leave it out");
     }
+    options.check_blocks()?;
     match &options.out {
         None if options.precision != Precision::F32 => {
             bail!(
@@ -177,6 +181,20 @@ enum Target {
 }
 
 impl Options {
+    /// Only ONNX Runtime has an operator for weights in blocks. Spelt out in standard ones they would be made f32 again, at a load
+    /// or at each step: slower than int8 and no smaller than f32 in memory.
+    fn check_blocks(&self) -> Result<()> {
+        let name = self.precision.name();
+        match (self.precision.block_bits(), self.target, self.block_size) {
+            (None, _, Some(_)) => bail!("--block-size: {name} has no blocks; leave it out, or add --precision int8-block or int4"),
+            (Some(_), Target::Portable, _) => {
+                let instead = if self.layout == Layout::Cognate { "add" } else { "instead of --layout hf pass" };
+                bail!("--precision {name}: ONNX Runtime alone multiplies weights in blocks; {instead} --target ort, or choose int8")
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// How the graphs divide the work, for the engines that are asked for.
     fn layout(&self) -> Result<Layout> {
         match (self.target, self.layout) {
@@ -185,6 +203,11 @@ impl Options {
             (Target::Ort, layout) => bail!("--target ort: has a layout of its own; leave out --layout {layout}"),
         }
     }
+}
+
+fn parse_block_size(text: &str) -> Result<usize, String> {
+    const SIZES: [usize; 4] = [16, 32, 64, 128];
+    SIZES.into_iter().find(|size| size.to_string() == text).ok_or_else(|| "expected 16, 32, 64 or 128".into())
 }
 
 fn parse_layout(text: &str) -> Result<Layout, String> {

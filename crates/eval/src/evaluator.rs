@@ -153,6 +153,7 @@ fn compute<F: Float>(node: &Node, inputs: &[&Value<F>], bindings: &Bindings) -> 
         Op::LayerNormStatistic { statistic, epsilon } => sums::layer_norm_statistic(*statistic, inputs[0], *epsilon),
         Op::RmsNorm { epsilon } => ops::rms_norm(inputs[0], inputs[1], *epsilon),
         Op::QuantizedLinear(steps) => quantized::linear(*steps, inputs[0], inputs[1], inputs[2], inputs.get(3).copied()),
+        Op::BlockLinear(blocks) => quantized::block_linear(*blocks, inputs[0], inputs[1], inputs[2], inputs.get(3).copied()),
         Op::LargestMagnitude => quantized::largest_magnitude(inputs[0]),
         Op::CacheWrite { at } => {
             let (at, len) = (size(at)?, inputs[0].shape()[2]);

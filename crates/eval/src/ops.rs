@@ -112,7 +112,7 @@ pub(crate) fn select<F: Float>(condition: &Value<F>, left: &Value<F>, right: &Va
 
 pub(crate) fn cast<F: Float>(dtype: DType, x: &Value<F>) -> Value<F> {
     match (x, dtype) {
-        (_, DType::I8) => unreachable!("{INFERRED}: only weights are i8"),
+        (_, DType::I8 | DType::U8) => unreachable!("{INFERRED}: only weights are bytes"),
         (Value::Float(_), DType::F32 | DType::F16) | (Value::Int(_), DType::I64) | (Value::Bool(_), DType::Bool) => x.clone(),
         (Value::Float(x), DType::I64) => Value::Int(x.mapv(|x| x.to_i64().unwrap_or(0)).into_shared()),
         (Value::Float(x), DType::Bool) => Value::Bool(x.mapv(|x| x != F::zero()).into_shared()),

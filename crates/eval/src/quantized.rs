@@ -1,11 +1,11 @@
-//! Products of 8-bit integers.
+//! Products of integers of 8 bits, or of 4.
 //!
 //! Values are rounded to their steps; the product itself is exact, as that of integers is.
 
 use crate::ops::{self, INFERRED, float};
 use crate::{Float, Value};
-use cognate_graph::{SMALLEST_MAGNITUDE, Steps};
-use ndarray::{Axis, Ix1, Ix2};
+use cognate_graph::{Bits, Blocks, SMALLEST_MAGNITUDE, Steps};
+use ndarray::{Array2, ArrayView1, Axis, Ix1, Ix2, Ix3, s};
 
 /// The steps of a row on either side of zero.
 const SIDE: f32 = 127.0;
@@ -49,6 +49,43 @@ pub(crate) fn linear<F: Float>(steps: Steps, x: &Value<F>, weight: &Value<F>, sc
         out += &float(bias).view();
     }
     Value::Float(out.into_shared())
+}
+
+/// `x: [..., in]`, `weight: [out, blocks, bytes]`, `scale: [out, blocks]`, `bias: [out]` -> `[..., out]`
+pub(crate) fn block_linear<F: Float>(
+    blocks: Blocks,
+    x: &Value<F>,
+    weight: &Value<F>,
+    scale: &Value<F>,
+    bias: Option<&Value<F>>,
+) -> Value<F> {
+    let mut rounded = float(x).to_owned();
+    for mut row in rounded.rows_mut() {
+        for mut block in row.axis_chunks_iter_mut(Axis(0), blocks.size) {
+            let largest = block.fold(number(SMALLEST_MAGNITUDE), |largest: F, &value| largest.max(value.abs()));
+            block.mapv_inplace(|x| round_ties_even(x / largest * number(SIDE)) / number(SIDE) * largest);
+        }
+    }
+    let bytes = float(weight).view().into_dimensionality::<Ix3>().expect(INFERRED);
+    let scale = float(scale).view().into_dimensionality::<Ix2>().expect(INFERRED);
+    let inputs = rounded.shape()[rounded.ndim() - 1];
+    let weight = Array2::from_shape_fn((bytes.shape()[0], inputs), |(output, input)| {
+        let (block, place) = (input / blocks.size, input % blocks.size);
+        integer(blocks.bits, bytes.slice(s![output, block, ..]), place) * scale[[output, block]]
+    });
+    ops::linear(&Value::Float(rounded.into_shared()), &Value::Float(weight.into_dyn().into_shared()), bias)
+}
+
+/// The integer at this place of a block, counted from the one that stands for zero.
+fn integer<F: Float>(bits: Bits, bytes: ArrayView1<'_, F>, place: usize) -> F {
+    let stored = match bits {
+        Bits::Eight => bytes[place],
+        Bits::Four => {
+            let (upper, lower) = ((bytes[place / 2] / number(16.0)).trunc(), bytes[place / 2] % number(16.0));
+            if place % 2 == 0 { lower } else { upper }
+        }
+    };
+    stored - number(bits.zero().into())
 }
 
 /// `[..., n]` -> `[..., 1]`

@@ -56,6 +56,7 @@ pub(crate) fn data_type(dtype: DType) -> DataType {
         DType::F32 => DataType::Float,
         DType::F16 => DataType::Float16,
         DType::I8 => DataType::Int8,
+        DType::U8 => DataType::Uint8,
         DType::I64 => DataType::Int64,
         DType::Bool => DataType::Bool,
     }
@@ -243,6 +244,7 @@ impl<'g> Lowering<'g> {
                 }
             }
             Op::QuantizedLinear(steps) => self.quantized_linear(id, node, *steps)?,
+            Op::BlockLinear(blocks) => self.block_linear(id, node, *blocks)?,
             Op::LargestMagnitude => self.largest_magnitude(id, node)?,
             Op::CacheWrite { .. } => self.cache_write(id, node)?,
             Op::CachedAttention(attention) => self.cached_attention(id, node, attention)?,

@@ -89,6 +89,7 @@ fn element_type(element: Element) -> DataType {
         Element::F16 => DataType::Float16,
         Element::Bf16 => DataType::Bfloat16,
         Element::I8 => DataType::Int8,
+        Element::U8 => DataType::Uint8,
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod sums;
 
-use crate::op::{CachedAttention, Steps};
+use crate::op::{Blocks, CachedAttention, Steps};
 use crate::{Binary, DType, Dim, Op, Shape, Type};
 
 /// The type that `op` gives for `inputs`; the error says what was expected and what was found.
@@ -34,7 +34,7 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
             if *function == Binary::Rem {
                 expect_dtype("left", left, DType::I64)?;
             }
-            if matches!(left.dtype, DType::Bool | DType::I8) {
+            if matches!(left.dtype, DType::Bool | DType::I8 | DType::U8) {
                 return Err(format!("arithmetic wants numbers, found {}", left.dtype));
             }
             Ok(Type::new(left.dtype, broadcast(&left.shape, &right.shape)?))
@@ -107,7 +107,7 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
         Op::CumSum => {
             let [x] = take(inputs)?;
             last(x)?;
-            if matches!(x.dtype, DType::Bool | DType::I8) {
+            if matches!(x.dtype, DType::Bool | DType::I8 | DType::U8) {
                 return Err(format!("sums want numbers, found {}", x.dtype));
             }
             Ok(x.clone())
@@ -142,6 +142,7 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
             normalised(x, *epsilon, &[("scale", scale)])
         }
         Op::QuantizedLinear(steps) => quantized_linear(*steps, inputs),
+        Op::BlockLinear(blocks) => block_linear(*blocks, inputs),
         Op::LargestMagnitude => {
             let [x] = take(inputs)?;
             expect_dtype("input", x, DType::F32)?;
@@ -180,6 +181,27 @@ fn quantized_linear(steps: Steps, inputs: &[&Type]) -> Result<Type, String> {
     let leading = &x.shape.dims()[..x.shape.rank() - 1];
     let shape: Shape = leading.iter().chain([out_features]).collect();
     Ok(Type::new(DType::F32, shape))
+}
+
+fn block_linear(blocks: Blocks, inputs: &[&Type]) -> Result<Type, String> {
+    let (x, weight, scale, bias) = match inputs {
+        [x, weight, scale] => (x, weight, scale, None),
+        [x, weight, scale, bias] => (x, weight, scale, Some(bias)),
+        _ => return Err(format!("wants 3 or 4 inputs, found {}", inputs.len())),
+    };
+    expect_dtype("input", x, DType::F32)?;
+    let [out_features, ..] = weight.shape.dims() else { return Err("weight wants [out, blocks, bytes], found a scalar".into()) };
+    let Some(in_features) = last(x)?.as_constant().and_then(|size| usize::try_from(size).ok()) else {
+        return Err(format!("wants inputs of constant width, found {}", x.shape));
+    };
+    let (count, bytes) = (Dim::from(blocks.count(in_features)), Dim::from(blocks.bytes()));
+    expect_type("weight", weight, &Type::new(DType::U8, [out_features, &count, &bytes]))?;
+    expect_type("scale", scale, &Type::new(DType::F32, [out_features, &count]))?;
+    if let Some(bias) = bias {
+        expect_type("bias", bias, &Type::new(DType::F32, [out_features]))?;
+    }
+    let leading = &x.shape.dims()[..x.shape.rank() - 1];
+    Ok(Type::new(DType::F32, leading.iter().chain([out_features]).collect::<Shape>()))
 }
 
 fn cached_attention(attention: &CachedAttention, inputs: &[&Type]) -> Result<Type, String> {

@@ -102,6 +102,8 @@ pub enum Op {
     /// `x W (+ b)` in 8-bit integers: `x: [..., in]` rounded to steps, `W: i8 [in, out]` whose column `j` counts steps of
     /// `s_j`, `s: [out]`, `b: [out]`; f32.
     QuantizedLinear(Steps),
+    /// `x W (+ b)` with weights and activations in blocks along the input axis; see [`Blocks`].
+    BlockLinear(Blocks),
     /// The largest magnitude along the last axis: `[..., n]` -> `[..., 1]`, at least [`SMALLEST_MAGNITUDE`]; f32.
     LargestMagnitude,
     /// A cache `[rows, heads, capacity, d_k]` with `new: [rows, 1, heads · d_k]` at one place of its third axis.
@@ -136,6 +138,59 @@ pub enum Steps {
     /// One for all rows, from the smallest to the largest value of the tensor in 255 steps, 0 among them (ONNX's
     /// DynamicQuantizeLinear).
     Tensor,
+}
+
+/// Blocks of weights and activations, each counted in steps of its own.
+///
+/// Inputs: `x: f32 [..., in]`, `weight: u8 [out, blocks, bytes]`, `scale: f32 [out, blocks]`, if there is one `bias: [out]`. The input
+/// axis is cut into `⌈in / size⌉` blocks, the last of them filled up with zeros. Weight `q` of block `c` stands for
+/// `(q - zero) · scale[j, c]`, and of activations `x` are counted `round(127 x / m)` steps with the largest magnitude `m` of a row's
+/// block: what one row gives depends on no other. This is what ONNX Runtime's MatMulNBits computes at its accuracy level 4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Blocks {
+    /// Of each weight.
+    pub bits: Bits,
+    /// Weights of a block: 16, 32, 64, 128 or 256.
+    pub size: usize,
+}
+
+/// Bits of one weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Bits {
+    /// Two in each byte, the first in its lower half.
+    Four,
+    /// One in each byte.
+    Eight,
+}
+
+impl Bits {
+    /// How many.
+    pub fn count(self) -> usize {
+        match self {
+            Bits::Four => 4,
+            Bits::Eight => 8,
+        }
+    }
+
+    /// The integer that stands for zero: there are as many steps below it, and one less above.
+    pub fn zero(self) -> u8 {
+        match self {
+            Bits::Four => 8,
+            Bits::Eight => 128,
+        }
+    }
+}
+
+impl Blocks {
+    /// Blocks in a row of so many inputs.
+    pub fn count(self, inputs: usize) -> usize {
+        inputs.div_ceil(self.size)
+    }
+
+    /// Bytes of one block.
+    pub fn bytes(self) -> usize {
+        self.size * self.bits.count() / 8
+    }
 }
 
 /// Multi-head attention over caches that several beams share.
@@ -254,6 +309,7 @@ impl Op {
             Op::LayerNormStatistic { statistic: Statistic::InverseDeviation, .. } => "LayerNormInverseDeviation",
             Op::RmsNorm { .. } => "RMSNormalization",
             Op::QuantizedLinear(_) => "QuantizedLinear",
+            Op::BlockLinear(_) => "BlockLinear",
             Op::LargestMagnitude => "LargestMagnitude",
             Op::CacheWrite { .. } => "CacheWrite",
             Op::CachedAttention(_) => "CachedAttention",

@@ -13,6 +13,8 @@ pub enum DType {
     F16,
     /// Signed 8-bit integers: weights of [`QuantizedLinear`](crate::Op::QuantizedLinear).
     I8,
+    /// Bytes: weights of [`BlockLinear`](crate::Op::BlockLinear).
+    U8,
     /// Signed 64-bit integers: token ids, positions, masks.
     I64,
     /// Truth values.
@@ -25,7 +27,7 @@ impl DType {
         match self {
             DType::F32 => 4,
             DType::F16 => 2,
-            DType::I8 => 1,
+            DType::I8 | DType::U8 => 1,
             DType::I64 => 8,
             DType::Bool => 1,
         }
@@ -35,7 +37,7 @@ impl DType {
     pub fn is_float(self) -> bool {
         match self {
             DType::F32 | DType::F16 => true,
-            DType::I8 | DType::I64 | DType::Bool => false,
+            DType::I8 | DType::U8 | DType::I64 | DType::Bool => false,
         }
     }
 }
@@ -46,6 +48,7 @@ impl fmt::Display for DType {
             DType::F32 => "f32",
             DType::F16 => "f16",
             DType::I8 => "i8",
+            DType::U8 => "u8",
             DType::I64 => "i64",
             DType::Bool => "bool",
         })

@@ -68,6 +68,7 @@ fn attributes(op: &Op, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         }
         Op::LayerNorm { epsilon } | Op::LayerNormStatistic { epsilon, .. } | Op::RmsNorm { epsilon } => write!(f, " epsilon={epsilon:e}"),
         Op::QuantizedLinear(steps) => write!(f, " steps={steps:?}"),
+        Op::BlockLinear(blocks) => write!(f, " bits={} size={}", blocks.bits.count(), blocks.size),
         Op::CacheWrite { at } => write!(f, " at={at}"),
         Op::CachedAttention(attention) => write!(f, " heads={} scale={}", attention.heads, attention.scale),
         // The type at the end of the line says the rest.

@@ -68,6 +68,7 @@ impl Graph {
                 | Op::LayerNormStatistic { .. }
                 | Op::RmsNorm { .. }
                 | Op::QuantizedLinear(_)
+                | Op::BlockLinear(_)
                 | Op::LargestMagnitude
                 | Op::CachedAttention(_) => vec![],
             };

@@ -1,9 +1,11 @@
 //! Weights as lazy recipes: nothing is read or copied until it is streamed.
 
+mod blocks;
 mod element;
 mod quantized;
 mod recipe;
 
+pub use blocks::QuantizedBlocks;
 pub use element::Element;
 pub use quantized::Quantized;
 pub use recipe::{Generator, Place, Recipe, Storage};
@@ -86,6 +88,7 @@ fn dtype(element: Element) -> Option<DType> {
         Element::F32 => Some(DType::F32),
         Element::F16 => Some(DType::F16),
         Element::I8 => Some(DType::I8),
+        Element::U8 => Some(DType::U8),
         Element::Bf16 => None,
     }
 }

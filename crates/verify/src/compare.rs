@@ -30,6 +30,11 @@ pub const HALF: Tolerance = Tolerance { name: "HALF", relative_l2: 2e-2, equal_s
 /// dozens of them.
 pub const QUANTISED: Tolerance = Tolerance { name: "QUANTISED", relative_l2: 1e-1, equal_steps: 0.9 };
 
+/// 4-bit integers in blocks on any runtime against the f64 reference of the f32 model: weights are rounded to a fifteenth of their
+/// block's range, 16 times as coarsely as in 8 bits.
+/// On a real model logits moved by 5e-2 and 0.957 of 15,591 choices were equal; of the few dozens that a verification sees, 0.82.
+pub const QUANTISED_4: Tolerance = Tolerance { name: "QUANTISED_4", relative_l2: 2e-1, equal_steps: 0.7 };
+
 /// The distance between two tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measured {

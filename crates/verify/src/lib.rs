@@ -12,7 +12,7 @@ mod half;
 mod report;
 
 pub use agreement::{Subject, verify};
-pub use compare::{CLOSE, EXACT, HALF, Measured, QUANTISED, Summary, Tolerance, compare};
+pub use compare::{CLOSE, EXACT, HALF, Measured, QUANTISED, QUANTISED_4, Summary, Tolerance, compare};
 pub use error::{Error, ErrorKind, Result};
 pub use exported::open_exported;
 pub use half::{Form, InHalf, Sample, in_half};

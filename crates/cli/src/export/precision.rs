@@ -7,12 +7,17 @@ use crate::{messages, verify};
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use cognate_generate::{SCALE, Settings};
-use cognate_graph::{Program, Steps};
+use cognate_graph::{Bits, Blocks, Program, Steps};
 use cognate_model::{Attentions, Layout, Model};
 use cognate_passes::fuse::fuse;
 use cognate_passes::quantize::{self, quantize};
-use cognate_verify::{CLOSE, Form, HALF, QUANTISED, Sample, Tolerance, in_half};
+use cognate_verify::{CLOSE, Form, HALF, QUANTISED, QUANTISED_4, Sample, Tolerance, in_half};
 use std::io::{self, IsTerminal, Write};
+
+/// Weights that share a scale, unless another size is asked for.
+pub(super) const BLOCK_SIZE: usize = 32;
+/// The output whose layer has 8 bits in any case.
+const LOGITS: &str = "logits";
 
 /// The type of weights and values; in the Cognate layout also of keys and values that pass from step to step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -26,11 +31,17 @@ pub(crate) enum Precision {
     Int8,
     /// Layers in 8-bit integers, activations rounded batch by batch: faster, and a translation depends on others in its batch
     Int8Tensor,
+    /// Layers in 8-bit integers, a scale for each block of weights and of activations; for --target ort, to translate sentences
+    /// one by one
+    Int8Block,
+    /// As int8-block, with layers in 4 bits but for the output's: half the size, and the fastest on one sentence
+    Int4,
 }
 
 impl Precision {
     /// All of them.
-    const ALL: [Precision; 4] = [Precision::F32, Precision::F16, Precision::Int8, Precision::Int8Tensor];
+    const ALL: [Precision; 6] =
+        [Precision::F32, Precision::F16, Precision::Int8, Precision::Int8Tensor, Precision::Int8Block, Precision::Int4];
 
     /// The precision of this name.
     pub(crate) fn named(name: &str) -> Option<Self> {
@@ -39,7 +50,19 @@ impl Precision {
 
     /// Whether weights are integers.
     pub(crate) fn is_quantised(self) -> bool {
-        matches!(self, Precision::Int8 | Precision::Int8Tensor)
+        match self {
+            Precision::F32 | Precision::F16 => false,
+            Precision::Int8 | Precision::Int8Tensor | Precision::Int8Block | Precision::Int4 => true,
+        }
+    }
+
+    /// The bits of layers whose weights are rounded block by block.
+    pub(crate) fn block_bits(self) -> Option<Bits> {
+        match self {
+            Precision::Int8Block => Some(Bits::Eight),
+            Precision::Int4 => Some(Bits::Four),
+            Precision::F32 | Precision::F16 | Precision::Int8 | Precision::Int8Tensor => None,
+        }
     }
 
     /// The bound on errors in this precision.
@@ -47,7 +70,8 @@ impl Precision {
         match self {
             Precision::F32 => CLOSE,
             Precision::F16 => HALF,
-            Precision::Int8 | Precision::Int8Tensor => QUANTISED,
+            Precision::Int8 | Precision::Int8Tensor | Precision::Int8Block => QUANTISED,
+            Precision::Int4 => QUANTISED_4,
         }
     }
 
@@ -58,6 +82,8 @@ impl Precision {
             Precision::F16 => "f16",
             Precision::Int8 => "int8",
             Precision::Int8Tensor => "int8-tensor",
+            Precision::Int8Block => "int8-block",
+            Precision::Int4 => "int4",
         }
     }
 }
@@ -80,15 +106,24 @@ pub(super) fn graphs(options: &Options, source: &ModelSource, model: &Model, lay
             bail!("--precision f16: ONNX Runtime's attention to shared caches computes in f32; leave out --target ort")
         }
         Precision::F16 => half(options, source, model, layout, attentions),
-        Precision::Int8 => in_8_bits(model, layout, attentions, Steps::Row),
-        Precision::Int8Tensor => in_8_bits(model, layout, attentions, Steps::Tensor),
+        Precision::Int8 => in_integers(model, layout, attentions, columns(layout, Steps::Row)),
+        Precision::Int8Tensor => in_integers(model, layout, attentions, columns(layout, Steps::Tensor)),
+        Precision::Int8Block => in_integers(model, layout, attentions, blocks(options, Bits::Eight)),
+        Precision::Int4 => in_integers(model, layout, attentions, blocks(options, Bits::Four)),
     }
 }
 
-fn in_8_bits(model: &Model, layout: Layout, attentions: Attentions, steps: Steps) -> Result<Graphs> {
+fn columns(layout: Layout, steps: Steps) -> quantize::Options<'static> {
+    quantize::Options::Columns { steps, unscaled: (layout == Layout::SharedCache).then_some([LOGITS, SCALE]) }
+}
+
+fn blocks(options: &Options, bits: Bits) -> quantize::Options<'static> {
+    quantize::Options::Blocks { blocks: Blocks { bits, size: options.block_size.unwrap_or(BLOCK_SIZE) }, output: LOGITS }
+}
+
+fn in_integers(model: &Model, layout: Layout, attentions: Attentions, options: quantize::Options<'_>) -> Result<Graphs> {
     let [encoder, decoder] = model.graphs(layout, attentions)?;
-    let unscaled = (layout == Layout::SharedCache).then_some(["logits", SCALE]);
-    let programs = quantize(&[&fuse(&encoder)?, &fuse(&decoder)?], quantize::Options { steps, unscaled })?;
+    let programs = quantize(&[&fuse(&encoder)?, &fuse(&decoder)?], options)?;
     let [encoder, decoder] = <[Program; 2]>::try_from(programs).expect("as many programs as were given");
     Ok(Graphs { encoder, decoder, kept_in_f32: Vec::new() })
 }

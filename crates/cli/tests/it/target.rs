@@ -34,13 +34,30 @@ fn contradictions_are_refused() {
     assert_snapshot!(refused(&["--in-place", "--precision", "int8"]), @"cognate: error: --precision int8: graphs in place read weights in the type in which they are stored, f32; leave out --in-place and name a folder to write");
 }
 
+#[test]
+fn blocks_are_for_onnx_runtime_alone() {
+    let refused = |args: &[&str], status| run(&[&["export", "testdata/multi30k-en-de", "out"], args].concat()).failed(status);
+    assert_snapshot!(refused(&["--precision", "int4"], 1), @"cognate: error: --precision int4: ONNX Runtime alone multiplies weights in blocks; add --target ort, or choose int8");
+    assert_snapshot!(refused(&["--precision", "int8-block", "--layout", "hf"], 1), @"cognate: error: --precision int8-block: ONNX Runtime alone multiplies weights in blocks; instead of --layout hf pass --target ort, or choose int8");
+    assert_snapshot!(refused(&["--precision", "int8", "--block-size", "32"], 1), @"cognate: error: --block-size: int8 has no blocks; leave it out, or add --precision int8-block or int4");
+    assert_snapshot!(refused(&["--target", "ort", "--precision", "int4", "--block-size", "48"], 2), @"
+    error: invalid value '48' for '--block-size <N>': expected 16, 32, 64 or 128
+
+    For more information, try '--help'.
+    ");
+}
+
 /// Sentences together, alone, with beams and by several workers: what one becomes does not depend on others.
 #[test]
-fn a_translation_in_8_bits_does_not_depend_on_its_batch() {
+fn a_translation_in_integers_does_not_depend_on_its_batch() {
     let folder = tempfile::tempdir().unwrap();
     let mut forms = vec![("tract", exported(&folder, "portable", &["--precision", "int8"]))];
     match Engine::Ort.open(Device::Cpu) {
-        Ok(_) => forms.push(("ort", exported(&folder, "ort", &["--precision", "int8", "--target", "ort"]))),
+        Ok(_) => {
+            let precisions = [&["int8"][..], &["int8-block", "--block-size", "128"], &["int4"]];
+            let export = |args: &[&str]| exported(&folder, &args.concat(), &[&["--target", "ort", "--precision"], args].concat());
+            forms.extend(precisions.map(|args| ("ort", export(args))));
+        }
         Err(error) => eprintln!("skipped on ONNX Runtime: {error}"),
     }
     for (engine, model) in &forms {

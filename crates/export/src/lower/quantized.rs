@@ -1,4 +1,4 @@
-//! Products of 8-bit integers.
+//! Products of integers of 8 bits, or of 4.
 //!
 //! Activations become unsigned bytes with 128 for zero, weights stay signed: the pair for which processors have instructions.
 //! Standard operators multiply to 32-bit integers, and scale them in further passes; ONNX Runtime's own do it at once.
@@ -6,9 +6,10 @@
 use super::emit::Attribute;
 use super::{Lowering, data_type, rows};
 use crate::Error;
+use crate::error::Problem;
 use crate::lower::Target;
 use crate::proto::DataType;
-use cognate_graph::{DType, Dim, Node, NodeId, SMALLEST_MAGNITUDE, Shape, Steps, Type};
+use cognate_graph::{Blocks, DType, Dim, Node, NodeId, SMALLEST_MAGNITUDE, Shape, Steps, Type};
 
 /// The steps of a row on either side of zero.
 const SIDE: f32 = 127.0;
@@ -68,6 +69,32 @@ impl Lowering<'_> {
             }
         };
         self.last(id, &shape, scaled, magnitude, bias);
+        Ok(())
+    }
+
+    /// Accuracy level 4 rounds activations as [`Blocks`] says. Others read them as they are, and take 3 (in 4 bits) or 50 times (in 8)
+    /// as long for one row.
+    pub(super) fn block_linear(&mut self, id: NodeId, node: &Node, blocks: Blocks) -> Result<(), Error> {
+        let (x, shape) = (node.inputs[0], rows(&node.ty.shape));
+        let flat = rows(&self.graph.node(x).ty.shape);
+        let [Some(width), Some(outputs)] = [&flat, &shape].map(|shape| shape.dims()[1].as_constant()) else {
+            unreachable!("verified: constant widths")
+        };
+        if self.target == Target::Portable {
+            return Err(Problem::Contrib { place: node.name.clone(), operation: node.op.name() }.into());
+        }
+        let mut inputs = vec![self.form(x, &flat)?, self.value(node.inputs[1])?, self.value(node.inputs[2])?];
+        if let Some(&bias) = node.inputs.get(3) {
+            inputs.extend([String::new(), String::new(), self.value(bias)?]);
+        }
+        let attributes = [
+            Attribute::Int("K", width),
+            Attribute::Int("N", outputs),
+            Attribute::Int("bits", blocks.bits.count() as i64),
+            Attribute::Int("block_size", blocks.size as i64),
+            Attribute::Int("accuracy_level", 4),
+        ];
+        self.define(id, &shape, "com.microsoft.MatMulNBits", inputs, &attributes);
         Ok(())
     }
 

@@ -15,6 +15,8 @@ pub enum Element {
     Bf16,
     /// Integers from -128 to 127.
     I8,
+    /// Integers from 0 to 255.
+    U8,
 }
 
 impl Element {
@@ -23,7 +25,7 @@ impl Element {
         match self {
             Element::F32 => 4,
             Element::F16 | Element::Bf16 => 2,
-            Element::I8 => 1,
+            Element::I8 | Element::U8 => 1,
         }
     }
 
@@ -34,6 +36,7 @@ impl Element {
             Element::F16 => each(bytes, values, |pair| f16::from_le_bytes(pair).to_f32()),
             Element::Bf16 => each(bytes, values, |pair| bf16::from_le_bytes(pair).to_f32()),
             Element::I8 => each(bytes, values, |byte| i8::from_le_bytes(byte).into()),
+            Element::U8 => each(bytes, values, |byte| u8::from_le_bytes(byte).into()),
         }
     }
 
@@ -47,8 +50,9 @@ impl Element {
                 bytes.extend(rounded.iter().flat_map(|value| value.to_le_bytes()));
             }
             Element::Bf16 => bytes.extend(values.iter().flat_map(|&value| bf16::from_f32(value).to_le_bytes())),
-            // The conversion saturates.
+            // The conversions saturate.
             Element::I8 => bytes.extend(values.iter().map(|value| value.round_ties_even() as i8 as u8)),
+            Element::U8 => bytes.extend(values.iter().map(|value| value.round_ties_even() as u8)),
         }
     }
 
@@ -59,6 +63,7 @@ impl Element {
             Element::F16 => values.iter_mut().for_each(|value| *value = f16::from_f32(*value).to_f32()),
             Element::Bf16 => values.iter_mut().for_each(|value| *value = bf16::from_f32(*value).to_f32()),
             Element::I8 => values.iter_mut().for_each(|value| *value = (value.round_ties_even() as i8).into()),
+            Element::U8 => values.iter_mut().for_each(|value| *value = (value.round_ties_even() as u8).into()),
         }
     }
 }
@@ -77,6 +82,7 @@ impl fmt::Display for Element {
             Element::F16 => "f16",
             Element::Bf16 => "bf16",
             Element::I8 => "i8",
+            Element::U8 => "u8",
         })
     }
 }

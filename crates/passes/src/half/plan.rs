@@ -89,6 +89,7 @@ pub(super) fn ranges(program: &Program, seen: impl Fn(&str) -> Option<f32>, weig
             | Op::LayerNormStatistic { .. }
             | Op::RmsNorm { .. }
             | Op::QuantizedLinear(_)
+            | Op::BlockLinear(_)
             | Op::LargestMagnitude
             | Op::CacheWrite { .. }
             | Op::CachedAttention(_) => {
@@ -134,6 +135,7 @@ fn passes_masks_on(op: &Op) -> bool {
         | Op::LayerNormStatistic { .. }
         | Op::RmsNorm { .. }
         | Op::QuantizedLinear(_)
+        | Op::BlockLinear(_)
         | Op::LargestMagnitude
         | Op::CacheWrite { .. }
         | Op::CachedAttention(_) => false,
@@ -200,6 +202,7 @@ impl Plan {
                 | Op::LayerNormStatistic { .. }
                 | Op::RmsNorm { .. }
                 | Op::QuantizedLinear(_)
+                | Op::BlockLinear(_)
                 | Op::LargestMagnitude
                 | Op::CacheWrite { .. }
                 | Op::CachedAttention(_) => false,
@@ -278,6 +281,7 @@ impl Plan {
             | Op::Sum(_)
             | Op::ScatterAdd
             | Op::QuantizedLinear(_)
+            | Op::BlockLinear(_)
             | Op::LargestMagnitude
             | Op::CacheWrite { .. }
             | Op::CachedAttention(_) => None,

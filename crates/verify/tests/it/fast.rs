@@ -8,13 +8,13 @@ use cognate_runtime::{Session, Value, Values};
 use ndarray::{ArrayD, IxDyn};
 use std::sync::Arc;
 
-/// The operations that this file compares.
-pub(crate) const OPERATIONS: [&str; 4] = ["QuantizedLinear", "LargestMagnitude", "CacheWrite", "CachedAttention"];
+/// The operations that this file and `blocks.rs` compare.
+pub(crate) const OPERATIONS: [&str; 5] = ["QuantizedLinear", "BlockLinear", "LargestMagnitude", "CacheWrite", "CachedAttention"];
 
 const BOUND: f64 = 1e-5;
 
 #[derive(Debug)]
-struct Wave(f32);
+pub(crate) struct Wave(pub(crate) f32);
 
 impl Generator for Wave {
     fn fill(&self, first: usize, values: &mut [f32]) {
@@ -22,7 +22,7 @@ impl Generator for Wave {
     }
 }
 
-fn wave(shape: &[usize], step: f32) -> ArrayD<f32> {
+pub(crate) fn wave(shape: &[usize], step: f32) -> ArrayD<f32> {
     let mut values = ArrayD::zeros(IxDyn(shape));
     Wave(step).fill(1, values.as_slice_mut().unwrap());
     values

@@ -4,6 +4,7 @@
 mod activations;
 mod agreement;
 mod beam_sampling;
+mod blocks;
 mod decoding;
 mod engines;
 mod fast;

@@ -151,7 +151,7 @@ fn agree(dtype: DType, bound: f64) {
 
 /// One of each operation. The match makes the compiler ask for a new one here, and the test then for its row.
 fn all() -> Vec<Op> {
-    use cognate_graph::{Binary, Scalar, Shape};
+    use cognate_graph::{Binary, Bits, Blocks, Scalar, Shape};
     let binary = [Binary::Add, Binary::Sub, Binary::Mul, Binary::Div, Binary::Rem].map(Op::Binary);
     let unary = [Unary::Relu, Unary::Sigmoid, Unary::Tanh, Unary::Erf, Unary::Exp, Unary::Sqrt, Unary::Floor].map(Op::Unary);
     let mut all = vec![Op::Input];
@@ -186,7 +186,8 @@ fn all() -> Vec<Op> {
         }
         Op::LayerNormStatistic { .. } => Some(Op::RmsNorm { epsilon: 0.0 }),
         Op::RmsNorm { .. } => Some(Op::QuantizedLinear(Steps::Row)),
-        Op::QuantizedLinear(_) => Some(Op::LargestMagnitude),
+        Op::QuantizedLinear(_) => Some(Op::BlockLinear(Blocks { bits: Bits::Four, size: 32 })),
+        Op::BlockLinear(_) => Some(Op::LargestMagnitude),
         Op::LargestMagnitude => Some(Op::CacheWrite { at: 0.into() }),
         Op::CacheWrite { .. } => Some(Op::CachedAttention(CachedAttention { heads: 1, scale: 1.0 })),
         Op::CachedAttention(_) | Op::Unary(_) | Op::Binary(_) => None,

@@ -36,4 +36,4 @@ pub use graph::{Graph, Node, NodeId, Output};
 pub use half::f16;
 pub use op::{Binary, Bits, Blocks, CachedAttention, Op, SMALLEST_MAGNITUDE, Scalar, Statistic, Steps, Unary};
 pub use shape::{DType, Shape, Type};
-pub use weights::{Element, Generator, Place, Program, Quantized, QuantizedBlocks, Recipe, Storage, Weights};
+pub use weights::{Element, Generator, Place, Program, Quantized, QuantizedBlocks, QuantizedTable, Recipe, Storage, Weights};

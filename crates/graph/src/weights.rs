@@ -7,7 +7,7 @@ mod recipe;
 
 pub use blocks::QuantizedBlocks;
 pub use element::Element;
-pub use quantized::Quantized;
+pub use quantized::{Quantized, QuantizedTable};
 pub use recipe::{Generator, Place, Recipe, Storage};
 
 use crate::{DType, Error, ErrorKind, Graph, Shape};

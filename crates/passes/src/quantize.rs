@@ -1,11 +1,12 @@
 //! Layers in integers: of 8 bits with steps of their own for each column (Jacob et al. 2018, section 2), or of 4 or 8 bits with
 //! steps for each block of inputs; activations are rounded at run time.
 //!
-//! Every layer whose weight is a parameter is converted; tables, attention, normalisations and biases stay f32. Weights stay lazy
-//! recipes.
+//! Every layer whose weight is a parameter is converted, and every table of tokens, to 8 bits; other tables, attention,
+//! normalisations and biases stay f32. Weights stay lazy recipes.
 
 use cognate_graph::{
-    Bits, Blocks, Builder, DType, Error, Graph, NodeId, Op, Program, Quantized, QuantizedBlocks, Recipe, Steps, Tensor, Type,
+    Binary, Bits, Blocks, Builder, DType, Dim, Error, Graph, Node, NodeId, Op, Program, Quantized, QuantizedBlocks, QuantizedTable, Recipe,
+    Shape, Steps, Tensor, Type,
 };
 use std::collections::BTreeMap;
 
@@ -30,8 +31,31 @@ pub enum Options<'a> {
     },
 }
 
-/// What a weight becomes: names that follow its own, types and recipes.
-type Made = [(&'static str, DType, Recipe); 2];
+/// Integers, and their steps.
+type Made = [Part; 2];
+
+/// A part of what a weight becomes.
+struct Part {
+    /// Follows the weight's own.
+    name: &'static str,
+    dtype: DType,
+    recipe: Recipe,
+}
+
+impl Part {
+    fn parameter<'b>(&self, builder: &'b Builder, weight: &str, weights: &mut BTreeMap<String, Recipe>) -> Tensor<'b> {
+        let path = format!("{weight}.{}", self.name);
+        weights.insert(path.clone(), self.recipe.clone());
+        builder.parameter(&path, Type::new(self.dtype, self.recipe.shape()))
+    }
+}
+
+/// For what a weight is read; in blocks both want the same integers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Use {
+    Layer,
+    Table,
+}
 
 /// Converts programs that work together. A weight of several programs is one in all.
 ///
@@ -42,7 +66,7 @@ pub fn quantize(programs: &[&Program], options: Options<'_>) -> Result<Vec<Progr
     programs.iter().map(|program| convert(program, options, &mut made)).collect()
 }
 
-fn convert(program: &Program, options: Options<'_>, made: &mut BTreeMap<String, Made>) -> Result<Program, Error> {
+fn convert(program: &Program, options: Options<'_>, made: &mut BTreeMap<(String, Use), Made>) -> Result<Program, Error> {
     let graph = program.graph();
     let (unscaled, precise) = match options {
         Options::Columns { steps: Steps::Row, unscaled: Some([name, _]) } => (unscaled_layer(graph, name), None),
@@ -72,11 +96,8 @@ fn convert(program: &Program, options: Options<'_>, made: &mut BTreeMap<String, 
                         (Op::BlockLinear(blocks), &move || in_blocks(recipe, blocks))
                     }
                 };
-                let parameters = made.entry(weight.clone()).or_insert_with(make).each_ref().map(|(name, dtype, recipe)| {
-                    let path = format!("{weight}.{name}");
-                    weights.insert(path.clone(), recipe.clone());
-                    builder.parameter(&path, Type::new(*dtype, recipe.shape()))
-                });
+                let made = made.entry((weight.clone(), Use::Layer)).or_insert_with(make);
+                let parameters = made.each_ref().map(|part| part.parameter(&builder, weight, &mut weights));
                 let given = inputs();
                 let (x, bias) = (given[0], given.get(2).copied());
                 if unscaled == Some(id) {
@@ -84,6 +105,24 @@ fn convert(program: &Program, options: Options<'_>, made: &mut BTreeMap<String, 
                 }
                 let inputs: Vec<_> = [x].into_iter().chain(parameters).chain(bias).collect();
                 builder.node(&node.name, op, &inputs)
+            }
+            Op::Gather if is_plain(graph, node.inputs[0]) && is_given(graph, node.inputs[1]) => {
+                let table = &graph.node(node.inputs[0]).name;
+                let recipe = program.weights().get(table).expect("a program has a weight for each parameter");
+                let ids = values[node.inputs[1].index()];
+                match options {
+                    Options::Columns { .. } => {
+                        let made = made.entry((table.clone(), Use::Table)).or_insert_with(|| in_rows(recipe));
+                        let parts = made.each_ref().map(|part| part.parameter(&builder, table, &mut weights));
+                        gather_rows(&builder, node, parts, ids)
+                    }
+                    Options::Blocks { blocks, .. } => {
+                        let blocks = Blocks { bits: Bits::Eight, ..blocks };
+                        let made = made.entry((table.clone(), Use::Layer)).or_insert_with(|| in_blocks(recipe, blocks));
+                        let parts = made.each_ref().map(|part| part.parameter(&builder, table, &mut weights));
+                        gather_blocks(&builder, node, blocks, parts, ids)
+                    }
+                }
             }
             op => builder.node(&node.name, op.clone(), &inputs()),
         };
@@ -101,7 +140,12 @@ fn convert(program: &Program, options: Options<'_>, made: &mut BTreeMap<String, 
 
 fn in_columns(weight: &Recipe) -> Made {
     let Quantized { values, scales } = Quantized::new(weight);
-    [("int8", DType::I8, values), ("scale", DType::F32, scales)]
+    [Part { name: "int8", dtype: DType::I8, recipe: values }, Part { name: "scale", dtype: DType::F32, recipe: scales }]
+}
+
+fn in_rows(table: &Recipe) -> Made {
+    let QuantizedTable { values, scales } = QuantizedTable::new(table);
+    [Part { name: "rows.int8", dtype: DType::I8, recipe: values }, Part { name: "rows.scale", dtype: DType::F32, recipe: scales }]
 }
 
 fn in_blocks(weight: &Recipe, blocks: Blocks) -> Made {
@@ -110,10 +154,48 @@ fn in_blocks(weight: &Recipe, blocks: Blocks) -> Made {
         Bits::Four => "int4",
         Bits::Eight => "int8",
     };
-    [(name, DType::U8, values), ("scale", DType::F32, scales)]
+    [Part { name, dtype: DType::U8, recipe: values }, Part { name: "scale", dtype: DType::F32, recipe: scales }]
 }
 
-/// Whether a layer's weight is a parameter in f32.
+/// Rows of a table `i8 [rows, width]` with steps `[rows, 1]`.
+fn gather_rows<'b>(builder: &'b Builder, node: &Node, [table, scales]: [Tensor<'_>; 2], ids: Tensor<'_>) -> Tensor<'b> {
+    let part = |what: &str| format!("{}.{what}", node.name);
+    let integers = builder.node(&part("integers"), Op::Gather, &[table, ids]);
+    let counts = builder.node(&part("counts"), Op::Cast(DType::F32), &[integers]);
+    let steps = builder.node(&part("steps"), Op::Gather, &[scales, ids]);
+    builder.node(&node.name, Op::Binary(Binary::Mul), &[counts, steps])
+}
+
+/// Rows of a table `u8 [rows, blocks, size]` with steps `[rows, blocks]`.
+fn gather_blocks<'b>(builder: &'b Builder, node: &Node, blocks: Blocks, [table, scales]: [Tensor<'_>; 2], ids: Tensor<'_>) -> Tensor<'b> {
+    let part = |what: &str| format!("{}.{what}", node.name);
+    let [leading @ .., width] = node.ty.shape.dims() else { unreachable!("verified: rows of a matrix") };
+    let bytes = builder.node(&part("bytes"), Op::Gather, &[table, ids]);
+    let numbers = builder.node(&part("numbers"), Op::Cast(DType::F32), &[bytes]);
+    let zero = builder.scalar(blocks.bits.zero().into());
+    let counts = builder.node(&part("counts"), Op::Binary(Binary::Sub), &[numbers, zero]);
+    let steps = builder.node(&part("steps"), Op::Gather, &[scales, ids]);
+    let column: Shape = steps.ty().shape.dims().iter().chain([&Dim::from(1)]).collect();
+    let steps = builder.node(&part("column"), Op::Reshape(column), &[steps]);
+    let filled = builder.node(&part("blocks"), Op::Binary(Binary::Mul), &[counts, steps]);
+    let whole = filled.ty().shape.dims()[leading.len()..].iter().fold(Dim::from(1), |product, dim| product * dim);
+    let row: Shape = leading.iter().chain([&whole]).collect();
+    if whole == *width {
+        return builder.node(&node.name, Op::Reshape(row), &[filled]);
+    }
+    let row = builder.node(&part("row"), Op::Reshape(row), &[filled]);
+    builder.node(&node.name, Op::Slice { axis: leading.len(), start: 0.into(), end: width.clone() }, &[row])
+}
+
+/// Whether ids are an input: tokens. Tables of positions and distances are small, and stay as they are.
+fn is_given(graph: &Graph, mut ids: NodeId) -> bool {
+    while let Op::Reshape(_) = graph.node(ids).op {
+        ids = graph.node(ids).inputs[0];
+    }
+    graph.node(ids).op == Op::Input
+}
+
+/// Whether a weight is a parameter in f32.
 fn is_plain(graph: &Graph, weight: NodeId) -> bool {
     let weight = graph.node(weight);
     weight.op == Op::Parameter && weight.ty.dtype == DType::F32

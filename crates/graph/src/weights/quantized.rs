@@ -2,7 +2,8 @@
 //!
 //! `W[j, i] ≈ q[i, j] · s[j]`, `s[j] = max_i |W[j, i]| / 127`, `q` rounded to the nearest, ties to even
 //!
-//! `W: [out, in]` as PyTorch keeps it, `q: i8 [in, out]` as ONNX multiplies it, `s: [out]`.
+//! `W: [out, in]` as PyTorch keeps it, `q: i8 [in, out]` as ONNX multiplies it, `s: [out]`; of a table, whose rows are gathered,
+//! `q: i8 [rows, width]`, `s: [rows, 1]`.
 
 use super::{Element, Generator, Recipe};
 use std::sync::{Arc, OnceLock};
@@ -30,6 +31,30 @@ impl Quantized {
         Self {
             values: Recipe::generated(Arc::new(Values { scales: scales.clone() }), &[inputs, outputs]).to(Element::I8),
             scales: Recipe::generated(scales, &[outputs]),
+        }
+    }
+}
+
+/// A table in 8 bits, each row with steps of its own.
+#[derive(Clone, Debug)]
+pub struct QuantizedTable {
+    /// `q: i8 [rows, width]`
+    pub values: Recipe,
+    /// `s: [rows, 1]`
+    pub scales: Recipe,
+}
+
+impl QuantizedTable {
+    /// Quantises `table: [rows, width]`; nothing is read before one of the recipes is.
+    ///
+    /// # Panics
+    /// If the table is no matrix.
+    pub fn new(table: &Recipe) -> Self {
+        let &[rows, width] = table.shape() else { panic!("a table is a matrix, found {:?}", table.shape()) };
+        let scales = Arc::new(Scales { weight: table.to(Element::F32), outputs: rows, inputs: width, values: OnceLock::new() });
+        Self {
+            values: Recipe::generated(Arc::new(Rows { scales: scales.clone() }), &[rows, width]).to(Element::I8),
+            scales: Recipe::generated(scales, &[rows, 1]),
         }
     }
 }
@@ -85,5 +110,19 @@ impl Generator for Values {
                 }
             }
         }
+    }
+}
+
+#[derive(Debug)]
+struct Rows {
+    scales: Arc<Scales>,
+}
+
+impl Generator for Rows {
+    fn fill(&self, first: usize, values: &mut [f32]) {
+        let Scales { weight, inputs, .. } = &*self.scales;
+        weight.read(first, values);
+        let scales = self.scales.get();
+        values.iter_mut().zip(first..).for_each(|(value, place)| *value = (*value / scales[place / inputs]).round_ties_even());
     }
 }

@@ -3,8 +3,11 @@
 
 use crate::engines::{assert_close, everywhere, on_ort, output};
 use cognate_export::{ErrorKind, Metadata, to_onnx_bytes};
-use cognate_graph::{Builder, CachedAttention, DType, Dim, Generator, Op, Program, Quantized, Recipe, Steps, Type, Weights};
-use cognate_runtime::{Session, Value, Values};
+use cognate_graph::{
+    Bits, Blocks, Builder, CachedAttention, DType, Dim, Generator, Op, Program, Quantized, QuantizedTable, Recipe, Steps, Type, Weights,
+};
+use cognate_passes::quantize::{Options, quantize};
+use cognate_runtime::{self as runtime, Reference, Runtime, Session, Source, Value, Values};
 use ndarray::{ArrayD, IxDyn};
 use std::sync::Arc;
 
@@ -88,6 +91,70 @@ fn weights_are_rounded_to_the_nearest_step() {
             let (value, steps) = (original[row * 70 + column], values[column * 300 + row]);
             assert!((value - steps * scale).abs() <= 0.5001 * scale && steps.abs() <= 127.0, "row {row}, column {column}");
         }
+    }
+}
+
+/// A table's rows likewise.
+#[test]
+fn tables_are_rounded_to_the_nearest_step() {
+    let table = Recipe::generated(Arc::new(Wave(0.37)), &[300, 70]);
+    let (original, quantized) = (table.values::<f32>(), QuantizedTable::new(&table));
+    let (values, scales) = (quantized.values.values::<f32>(), quantized.scales.values::<f32>());
+    assert_eq!((quantized.values.byte_len(), quantized.scales.shape()), (300 * 70, &[300, 1][..]));
+    for (row, (original, values)) in original.chunks(70).zip(values.chunks(70)).enumerate() {
+        let largest = original.iter().fold(0f32, |largest, value| largest.max(value.abs()));
+        assert_eq!(scales[row], largest / 127.0);
+        let worst = original.iter().zip(values).map(|(value, steps)| (value - steps * scales[row]).abs()).fold(0f32, f32::max);
+        assert!(worst <= 0.5001 * scales[row], "row {row}: {worst}");
+    }
+}
+
+/// Tokens are looked up in tables of 8 bits, by rows or in blocks that a layer shares; positions are not tokens.
+#[test]
+fn gathered_rows_agree() {
+    for (width, integers) in [
+        (24, Options::Columns { steps: Steps::Row, unscaled: None }),
+        (32, Options::Blocks { blocks: Blocks { bits: Bits::Four, size: 16 }, output: "y" }),
+        (24, Options::Blocks { blocks: Blocks { bits: Bits::Four, size: 16 }, output: "y" }),
+    ] {
+        let builder = Builder::new("embedding");
+        let ids = builder.input("ids", DType::I64, ["batch", "len"]);
+        let table = builder.parameter("table", Type::new(DType::F32, [50, width]));
+        let positions = builder.parameter("positions", Type::new(DType::F32, [20, width]));
+        let x = table.gather(ids) + positions.gather(builder.range(0, "len"));
+        builder.output("x", x);
+        builder.output("y", x.linear(table, None));
+        let recipes = [("table", 50, 0.37), ("positions", 20, 0.11)];
+        let recipes = recipes.map(|(name, rows, step)| (name.to_string(), Recipe::generated(Arc::new(Wave(step)), &[rows, width])));
+        let program = Program::new(builder.finish().unwrap(), recipes.into_iter().collect()).unwrap();
+        let converted = quantize(&[&program], integers).unwrap().remove(0);
+        let parameters: Vec<_> = converted.graph().parameters().map(|(_, node)| format!("{}: {}", node.name, node.ty)).collect();
+        let expected = match integers {
+            Options::Columns { .. } => vec![
+                "positions: f32 [20, 24]".to_owned(),
+                "table.int8: i8 [24, 50]".into(),
+                "table.rows.int8: i8 [50, 24]".into(),
+                "table.rows.scale: f32 [50, 1]".into(),
+                "table.scale: f32 [50]".into(),
+            ],
+            Options::Blocks { .. } => {
+                vec![format!("positions: f32 [20, {width}]"), "table.int8: u8 [50, 2, 16]".into(), "table.scale: f32 [50, 2]".into()]
+            }
+        };
+        let mut sorted = parameters.clone();
+        sorted.sort();
+        assert_eq!(sorted, expected);
+        let mut sessions = match integers {
+            Options::Columns { .. } => everywhere(&converted),
+            Options::Blocks { .. } => on_ort(&converted),
+        };
+        let ids = ArrayD::from_shape_vec(IxDyn(&[2, 3]), vec![0, 49, 7, 7, 31, 2]).unwrap();
+        let inputs: Values = [("ids", Value::I64(ids))].into_iter().collect();
+        compare(&mut sessions, &inputs, &["x", "y"], &format!("{integers:?}"));
+        // Beside the table as it was: off by no more than half of the largest step.
+        let mut original = Reference::F64.load(&Source::Graph(program), &runtime::Options::default()).unwrap();
+        let [found, expected] = [&mut sessions[0], &mut original].map(|session| output(&session.run(&inputs).unwrap(), "x"));
+        assert_close(&found, &expected, 0.5 / 127.0, &format!("{integers:?}"));
     }
 }
 

@@ -38,6 +38,8 @@ impl Limits {
         let (size, peak) = match weights {
             Weights::F32 => (4.0, self.f32),
             Weights::Int8 => (1.0, self.int8.unwrap_or(f64::INFINITY)),
+            // As if the layer of the output had 4 bits too, and scales none.
+            Weights::Int4 => (0.5, self.int8.unwrap_or(f64::INFINITY)),
         };
         let seconds = |weights: u64, rows: usize| {
             let (weights, rows) = (weights as f64, rows as f64);

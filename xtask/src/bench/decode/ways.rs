@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use Weights::{F32, Int8};
+use Weights::{F32, Int4, Int8};
 use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValuesParser;
 
@@ -18,6 +18,8 @@ use crate::workspace::capture;
 pub(crate) enum Weights {
     F32,
     Int8,
+    /// Layers in 4 bits, that of the output in 8.
+    Int4,
 }
 
 /// Who runs.
@@ -73,7 +75,7 @@ const fn ours(
 ) -> Way {
     let peer = match weights {
         Weights::F32 => CT2,
-        Weights::Int8 => CT2_INT8,
+        Weights::Int8 | Weights::Int4 => CT2_INT8,
     };
     Way { name, title, weights, program: Program::Ours { export, engine }, peer, floors }
 }
@@ -105,6 +107,8 @@ pub(crate) const WAYS: &[Way] = &[
         "ort",
         Some([[1.2, 1.4, 1.5], [1.2, 1.5, 2.0]]),
     ),
+    ours("cognate-int8-block", "Cognate int8-block", Int8, &["--target", "ort", "--precision", "int8-block"], "ort", None),
+    ours("cognate-int4", "Cognate int4", Int4, &["--target", "ort", "--precision", "int4"], "ort", None),
 ];
 
 /// The names, for the command line.
@@ -197,7 +201,8 @@ mod tests {
             assert_eq!(WAYS.iter().filter(|other| other.name == way.name).count(), 1, "{}", way.name);
             let Some(peer) = way.peer else { continue };
             let peer = WAYS.iter().find(|other| other.name == peer);
-            assert!(peer.is_some_and(|peer| peer.weights == way.weights), "{}", way.name);
+            let wanted = if way.weights == F32 { F32 } else { Int8 };
+            assert!(peer.is_some_and(|peer| peer.weights == wanted), "{}", way.name);
         }
     }
 }

@@ -118,6 +118,7 @@ impl<'b> Made<'b> {
             | Op::LayerNormStatistic { .. }
             | Op::RmsNorm { .. }
             | Op::QuantizedLinear(_)
+            | Op::BlockLinear(_)
             | Op::LargestMagnitude
             | Op::CacheWrite { .. }
             | Op::CachedAttention(_) => None,

@@ -95,7 +95,12 @@ pub(super) fn parts<'b>(op: &Op, inputs: &[Tensor<'b>], y: Tensor<'b>, cotangent
             }
         }
         Op::RmsNorm { epsilon } => rms_norm(inputs[0], inputs[1], *epsilon, whole()),
-        Op::ShiftedExp | Op::QuantizedLinear(_) | Op::LargestMagnitude | Op::CacheWrite { .. } | Op::CachedAttention(_) => return None,
+        Op::ShiftedExp
+        | Op::QuantizedLinear(_)
+        | Op::BlockLinear(_)
+        | Op::LargestMagnitude
+        | Op::CacheWrite { .. }
+        | Op::CachedAttention(_) => return None,
     };
     Some(dense.into_iter().map(Part::Dense).enumerate().collect())
 }
@@ -118,7 +123,7 @@ fn unary<'b>(function: Unary, x: Tensor<'b>, y: Tensor<'b>, dy: Tensor<'b>) -> O
 fn smallest(x: Tensor<'_>) -> Tensor<'_> {
     x.number(match x.ty().dtype {
         DType::F16 => cognate_graph::f16::MIN_POSITIVE_SUBNORMAL.to_f32(),
-        DType::F32 | DType::I8 | DType::I64 | DType::Bool => f32::MIN_POSITIVE,
+        DType::F32 | DType::I8 | DType::U8 | DType::I64 | DType::Bool => f32::MIN_POSITIVE,
     })
 }
 

@@ -82,7 +82,7 @@ fn integer<F: Float>(bits: Bits, bytes: ArrayView1<'_, F>, place: usize) -> F {
         Bits::Eight => bytes[place],
         Bits::Four => {
             let (upper, lower) = ((bytes[place / 2] / number(16.0)).trunc(), bytes[place / 2] % number(16.0));
-            if place % 2 == 0 { lower } else { upper }
+            if place.is_multiple_of(2) { lower } else { upper }
         }
     };
     stored - number(bits.zero().into())

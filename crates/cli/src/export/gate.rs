@@ -111,7 +111,7 @@ impl<'a> Gate<'a> {
             let advice = match precision {
                 Precision::Int8Tensor => "--precision int8 usually loses less",
                 Precision::Int8 | Precision::Int8Block => "--precision f16, for the portable target, usually loses less",
-                Precision::Int4 => "--precision int8-block usually loses less",
+                Precision::Int4 => "--block-size 16 or --precision int8-block usually loses less",
                 Precision::F16 | Precision::F32 => "f32 loses nothing",
             };
             let name = precision.name();

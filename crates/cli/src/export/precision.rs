@@ -31,10 +31,10 @@ pub(crate) enum Precision {
     Int8,
     /// Layers in 8-bit integers, activations rounded batch by batch: faster, and a translation depends on others in its batch
     Int8Tensor,
-    /// Layers in 8-bit integers, a scale for each block of weights and of activations; for --target ort, to translate sentences
-    /// one by one
+    /// Layers in 8-bit integers, weights and activations rounded block by block, for --target ort: nearer to f32 than int8, and slower
+    /// on batches
     Int8Block,
-    /// As int8-block, with layers in 4 bits but for the output's: half the size, and the fastest on one sentence
+    /// As int8-block, with weights of 4 bits but for the output's: the smallest, and the fastest on single sentences; slow on batches
     Int4,
 }
 

@@ -202,18 +202,19 @@ fn integers_lose_little_on_multi30k() {
     let out = folder.path().join("out");
     let args = ["export", BUNDLED, out.to_str().unwrap(), "--force", "--no-verify", "--data"];
     let args = [&args[..], &[source.to_str().unwrap(), reference.to_str().unwrap()]].concat();
-    // With the least share of equal choices.
-    let mut forms = vec![("portable", "int8", 0.985)];
+    // With the largest loss, and the least share of equal choices. Where one choice of 23 is another, as in 4 bits, BLEU goes up and down
+    // by 0.2 with details of rounding.
+    let mut forms = vec![("portable", "int8", 0.3, 0.985)];
     match Engine::Ort.open(Device::Cpu) {
-        Ok(_) => forms.extend([("ort", "int8", 0.985), ("ort", "int8-block", 0.985), ("ort", "int4", 0.95)]),
+        Ok(_) => forms.extend([("ort", "int8", 0.3, 0.985), ("ort", "int8-block", 0.3, 0.985), ("ort", "int4", 0.5, 0.95)]),
         Err(error) => eprintln!("skipped --target ort: {error}"),
     }
-    for (target, precision, equal) in forms {
+    for (target, precision, loss, equal) in forms {
         run(&[&args[..], &["--target", target, "--precision", precision]].concat()).ok();
         let quality = quality(&out);
         let [single, lower] = ["f32", "exported"].map(|name| quality["bleu"][name].as_f64().unwrap());
         assert_eq!(format!("{single:.2}"), "36.24", "{quality}");
-        assert!(single - lower <= 0.3, "{target}, {precision}: {quality}");
+        assert!(single - lower <= loss, "{target}, {precision}: {quality}");
         let [steps, found] = ["steps", "equal"].map(|name| quality["steps"][name].as_f64().unwrap());
         assert!(found >= equal * steps, "{target}, {precision}: {quality}");
     }

@@ -169,6 +169,14 @@ impl Config {
         crate::family::parse(text).map(|(_, config)| config)
     }
 
+    /// The text of a `config.json` that says the same: of a family that transformers has, wherever one says it.
+    ///
+    /// # Errors
+    /// If the configuration contradicts itself, with the field as `config.json` calls it, or no family says it.
+    pub fn to_json(&self) -> Result<String, Error> {
+        crate::family::render(self)
+    }
+
     /// Rows of a table of positions; 0 where there is none.
     pub(crate) fn position_rows(&self) -> usize {
         let positions = self.max_positions.unwrap_or(0);

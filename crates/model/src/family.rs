@@ -6,14 +6,15 @@
 mod bart;
 mod fields;
 mod names;
+mod render;
 mod t5;
 
 use crate::{Config, Error, ErrorKind};
 use fields::Fields;
 use serde_json::Value;
 
-pub(crate) use bart::render;
 pub(crate) use names::{Naming, Rows};
+pub(crate) use render::render;
 
 /// A family, told by `model_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

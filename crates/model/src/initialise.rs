@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// The initial values of the parameter at `path`; `stream` tells the model's parameters apart.
 pub(crate) fn initial(path: &str, shape: &[usize], seed: u64, stream: u64) -> Recipe {
     let distribution = match shape {
-        [_, width] if path.contains("shared.") || path.contains("embed_positions.") => {
+        [_, width] if path.contains("shared.") || path.contains(".embed_") => {
             Distribution::Normal { deviation: (*width as f32).powf(-0.5) }
         }
         [out, width] => Distribution::Uniform { bound: (6.0 / (out + width) as f32).sqrt() },

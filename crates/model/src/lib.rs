@@ -40,4 +40,4 @@ pub use embedding::sinusoid;
 pub use entry::{Attentions, HuggingFaceNames, Loss, LossNames, Names};
 pub use error::{Error, ErrorKind};
 pub use layout::Layout;
-pub use model::{Model, Preset};
+pub use model::{Model, Preset, StoredTensor};

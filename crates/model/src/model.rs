@@ -6,8 +6,7 @@ use crate::entry::{self, Attentions, Loss};
 use crate::family::{self, Naming};
 use crate::initialise::initial;
 use crate::{
-    Activation, Config, EmbeddingNorm, Embeddings, Error, ErrorKind, Layout, Norm, NormPlacement, OutputProjection, Positions, Sinusoids,
-    Stack,
+    Activation, Config, EmbeddingNorm, Embeddings, Error, Layout, Norm, NormPlacement, OutputProjection, Positions, Sinusoids, Stack,
 };
 use cognate_graph::{Graph, Program, Recipe, Weights};
 use std::collections::BTreeMap;
@@ -20,6 +19,17 @@ pub struct Model {
     config: Config,
     config_json: String,
     weights: Weights,
+}
+
+/// A tensor of a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredTensor {
+    /// What the family calls it.
+    pub name: String,
+    /// The path of the parameter that it is.
+    pub path: String,
+    /// Its shape.
+    pub shape: Vec<usize>,
 }
 
 /// Models of well-known sizes.
@@ -91,15 +101,12 @@ impl Model {
         Self::initial(preset.config(), seed)
     }
 
-    /// A model of the paper's kind, as the presets are, with initial weights that depend on `config` and `seed` alone.
+    /// A model with initial weights that depend on `config` and `seed` alone.
     ///
     /// # Errors
-    /// If the configuration contradicts itself, with the field as `config.json` calls it, or is of another kind.
+    /// As [`Config::to_json`].
     pub fn initial(config: Config, seed: u64) -> Result<Self, Error> {
-        let config_json = family::render(&config);
-        if Config::from_json(&config_json)? != config {
-            return Err(Error::new(ErrorKind::Config, "configuration", "not of the presets' kind: no config.json can say it"));
-        }
+        let config_json = config.to_json()?;
         let generated = generated(&config);
         let weights = entry::teacher_forced(&config)?
             .parameters()
@@ -221,6 +228,20 @@ impl Model {
         let generated = generated(&self.config);
         let is_learned = move |path: &&str| !generated.contains_key(*path) && *path != "final_logits_bias";
         self.weights.iter().map(|(path, _)| path).filter(is_learned)
+    }
+
+    /// The tensors that a checkpoint of this model holds, in its family's terms: all weights but those that a formula gives.
+    pub fn tensors(&self) -> impl Iterator<Item = StoredTensor> + '_ {
+        let (family, _) = family::parse(&self.config_json).expect("it was read before");
+        let generated = generated(&self.config);
+        let stored = self.weights.iter().filter(move |(path, _)| !generated.contains_key(*path));
+        stored.map(move |(path, recipe)| {
+            let naming = Naming { family, config: &self.config };
+            let name = naming.stored_names(path).swap_remove(0);
+            // transformers keeps it as a row.
+            let row = (path == "final_logits_bias").then_some(1);
+            StoredTensor { name, path: path.to_owned(), shape: row.into_iter().chain(recipe.shape().iter().copied()).collect() }
+        })
     }
 
     fn program(&self, graph: Graph) -> Result<Program, Error> {

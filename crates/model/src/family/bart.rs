@@ -3,8 +3,9 @@
 use super::Bart;
 use super::fields::{Fields, Tokens};
 use crate::config::{SizeNames, StackNames};
-use crate::{Activation, Config, EmbeddingNorm, Embeddings, Norm, NormPlacement, OutputProjection, Positions, Sinusoids, Stack};
-use serde_json::json;
+use crate::{
+    Activation, Config, EmbeddingNorm, Embeddings, Norm, NormPlacement, OutputProjection, Positions, RelativeLayers, Sinusoids, Stack,
+};
 
 /// What a family's `config.json` does not say.
 struct Implied {
@@ -74,15 +75,21 @@ pub(super) fn config(family: Bart, fields: &Fields) -> Config {
     let source_vocab = fields.size("vocab_size");
     let tied = fields.flag("tie_word_embeddings", true);
     let (embeddings, vocab) = match family {
-        Bart::Marian => marian_embeddings(fields, source_vocab),
+        Bart::Marian | Bart::Cognate => marian_embeddings(fields, source_vocab),
         Bart::Original | Bart::M2m100 | Bart::Mbart | Bart::Plbart if !tied => (Embeddings::Separate, source_vocab),
         _ => (Embeddings::Shared, source_vocab),
     };
     let tokens = fields.tokens(implied.tokens);
     let positions = match (family, fields.text("position_embedding_type")) {
         (Bart::Cognate, Some("learned")) => Positions::Learned { offset: 0 },
+        (Bart::Cognate, Some("relative")) => Positions::Relative {
+            buckets: fields.optional_size("relative_attention_num_buckets").unwrap_or(32),
+            max_distance: fields.optional_size("relative_attention_max_distance").unwrap_or(128),
+            of: RelativeLayers::First,
+        },
         (Bart::Cognate, Some(other)) if other != "sinusoidal" => {
-            fields.refuse(format!("position_embedding_type {other:?} is not supported; expected \"sinusoidal\" or \"learned\""));
+            let expected = "expected \"sinusoidal\", \"learned\" or \"relative\"";
+            fields.refuse(format!("position_embedding_type {other:?} is not supported; {expected}"));
             implied.positions
         }
         _ => implied.positions,
@@ -92,6 +99,7 @@ pub(super) fn config(family: Bart, fields: &Fields) -> Config {
         (positions, Positions::Counted) => positions.max(1024),
         (positions, _) => positions,
     };
+    let own = family == Bart::Cognate;
     let config = Config {
         vocab,
         source_vocab,
@@ -103,12 +111,15 @@ pub(super) fn config(family: Bart, fields: &Fields) -> Config {
             Some(name) => fields.activation("activation_function", name),
             None => implied.activation,
         },
-        gated: false,
-        biases: true,
-        scale_attention: true,
+        gated: own && fields.flag("is_gated_act", false),
+        biases: !own || fields.flag("use_bias", true),
+        scale_attention: !own || fields.flag("scale_attention", true),
         positions,
-        norm: Norm::Layer,
-        placement: implied.placement,
+        norm: if own { fields.choice("norm", [("layer", Norm::Layer), ("rms", Norm::Rms)]) } else { Norm::Layer },
+        placement: match own {
+            true => fields.choice("norm_placement", [("post", NormPlacement::Post), ("pre", NormPlacement::Pre)]),
+            false => implied.placement,
+        },
         embedding_norm: implied.embedding_norm,
         epsilon: 1e-5,
         embeddings,
@@ -120,14 +131,11 @@ pub(super) fn config(family: Bart, fields: &Fields) -> Config {
         eos_token: tokens[1],
         pad_token: tokens[2],
     };
-    if family == Bart::Cognate && config.output == OutputProjection::Own {
-        fields.refuse("tie_word_embeddings false is not supported for \"cognate\"; expected true");
-    }
     config.check(&NAMES, |problem| fields.contradict(problem));
     config
 }
 
-/// Marian's tables: one, or one for each language.
+/// Marian's tables, and those of the paper's model: one, or one for each language.
 fn marian_embeddings(fields: &Fields, vocab: usize) -> (Embeddings, usize) {
     let target = fields.optional_size("decoder_vocab_size").unwrap_or(vocab);
     if !fields.flag("share_encoder_decoder_embeddings", true) {
@@ -137,28 +145,4 @@ fn marian_embeddings(fields: &Fields, vocab: usize) -> (Embeddings, usize) {
         fields.contradict(format!("decoder_vocab_size {target} is not vocab_size {vocab}, though embeddings are shared"));
     }
     (Embeddings::Shared, vocab)
-}
-
-/// The `config.json` of a model that is no checkpoint's: the inverse of reading for [`Bart::Cognate`].
-pub(crate) fn render(config: &Config) -> String {
-    let fields = json!({
-        "model_type": "cognate",
-        "vocab_size": config.vocab,
-        "d_model": config.d_model,
-        "encoder_layers": config.encoder.n_layers,
-        "decoder_layers": config.decoder.n_layers,
-        "encoder_attention_heads": config.encoder.heads,
-        "decoder_attention_heads": config.decoder.heads,
-        "encoder_ffn_dim": config.encoder.d_ff,
-        "decoder_ffn_dim": config.decoder.d_ff,
-        "max_position_embeddings": config.max_positions,
-        "activation_function": config.activation.name(),
-        "scale_embedding": config.scale_embedding,
-        "decoder_start_token_id": config.start_token,
-        "eos_token_id": config.eos_token,
-        "pad_token_id": config.pad_token,
-        "position_embedding_type": if matches!(config.positions, Positions::Learned { .. }) { "learned" } else { "sinusoidal" },
-        "is_encoder_decoder": true,
-    });
-    serde_json::to_string_pretty(&fields).expect("plain fields are JSON") + "\n"
 }

@@ -98,6 +98,18 @@ impl Fields {
         self.read(field, "a text", Value::as_str)
     }
 
+    /// One of two words, the first where there is none.
+    pub(super) fn choice<T: Copy>(&self, field: &str, [first, second]: [(&str, T); 2]) -> T {
+        match self.text(field) {
+            Some(word) if word == second.0 => second.1,
+            Some(word) if word != first.0 => {
+                self.refuse(format!("{field} {word:?} is not supported; expected {:?} or {:?}", first.0, second.0));
+                first.1
+            }
+            Some(_) | None => first.1,
+        }
+    }
+
     /// The activation that `field` calls `name`.
     pub(super) fn activation(&self, field: &str, name: &str) -> Activation {
         Activation::named(name).unwrap_or_else(|| {

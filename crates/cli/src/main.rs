@@ -1,4 +1,4 @@
-//! The `cognate` command: translate, score and evaluate with, export, show and verify encoder-decoder Transformers.
+//! The `cognate` command: train, translate, score and evaluate with, export, show and verify encoder-decoder Transformers.
 //!
 //! One module a command. Results go to standard output, all that is said to people to standard error. An error ends the
 //! program with status 1, a wrong command line with 2. A reader that closes standard output ends it quietly.
@@ -19,6 +19,7 @@ mod score;
 mod show;
 mod source;
 mod tokenizer_files;
+mod train;
 mod translate;
 mod unused;
 mod verify;
@@ -43,6 +44,7 @@ Examples:
   cognate translate --model OUT --input text.en   a file, line by line
   cognate score --input pairs.tsv                 how likely given translations are
   cognate evaluate --reference text.de output.de  how good translations are
+  cognate train CONFIG.toml --out OUT             parallel text becomes a model
   cognate show OUT                                what is in there
   cognate verify OUT                              every runtime against the f64 reference
 
@@ -54,6 +56,7 @@ enum Command {
     Score(score::Options),
     Evaluate(evaluate::Options),
     Export(export::Options),
+    Train(Box<train::Options>),
     Show(show::Options),
     Verify(verify::Options),
     #[command(hide = true)]
@@ -92,6 +95,7 @@ fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         Command::Score(options) => score::run(options, out),
         Command::Evaluate(options) => evaluate::run(options, out),
         Command::Export(options) => export::run(options, out),
+        Command::Train(options) => train::run(options),
         Command::Show(options) => show::run(options, out),
         Command::Verify(options) => verify::run(options, out),
         Command::Bench(options) => bench::run(options, out),

@@ -156,6 +156,15 @@ impl Values {
     }
 }
 
+impl IntoIterator for Values {
+    type Item = (String, Value);
+    type IntoIter = std::vec::IntoIter<(String, Value)>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.named.into_iter()
+    }
+}
+
 impl<N: Into<String>, V: Into<Value>> FromIterator<(N, V)> for Values {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(named: I) -> Self {
         let mut values = Self::new();

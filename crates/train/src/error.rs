@@ -22,6 +22,14 @@ pub enum ErrorKind {
     Tokenizer,
     /// Settings without a meaning.
     Settings,
+    /// A model that cannot be read or built.
+    Model,
+    /// The engine that executes the graphs.
+    Engine,
+    /// A folder of a training run: what is in it, or what could not be written.
+    Folder,
+    /// The loss is no number any more.
+    Diverged,
 }
 
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -61,6 +69,19 @@ pub(crate) enum Cause {
     NothingFits(LeftOut),
     #[error("{place}: {error}")]
     Encode { place: String, error: cognate_text::Error },
+
+    // trainer
+    #[error("{0}")]
+    Model(String),
+    #[error("{0}")]
+    Engine(String),
+    #[error("{folder}: {problem}")]
+    Folder { folder: String, problem: String },
+    #[error(
+        "update {update}: {what} is {value}; the batch is saved in {file}, {kept}. Lower optimiser.learning_rate, raise \
+         optimiser.warmup_updates, or set optimiser.clip_norm"
+    )]
+    Diverged { update: u64, what: &'static str, value: f64, file: String, kept: String },
 }
 
 impl Error {
@@ -79,6 +100,10 @@ impl Error {
                 _ => ErrorKind::Tokenizer,
             },
             Cause::Encode { .. } => ErrorKind::Tokenizer,
+            Cause::Model(_) => ErrorKind::Model,
+            Cause::Engine(_) => ErrorKind::Engine,
+            Cause::Folder { .. } => ErrorKind::Folder,
+            Cause::Diverged { .. } => ErrorKind::Diverged,
             Cause::Config(_) | Cause::NoCorpus | Cause::ColumnZero { .. } | Cause::Setting { .. } => ErrorKind::Settings,
         }
     }
@@ -87,5 +112,42 @@ impl Error {
 impl From<cognate_text::Error> for Error {
     fn from(error: cognate_text::Error) -> Self {
         Self(Cause::Text(error))
+    }
+}
+
+impl From<cognate_model::Error> for Error {
+    fn from(error: cognate_model::Error) -> Self {
+        Self(Cause::Model(error.to_string()))
+    }
+}
+
+impl From<cognate_passes::Error> for Error {
+    fn from(error: cognate_passes::Error) -> Self {
+        Self(Cause::Model(error.to_string()))
+    }
+}
+
+impl From<cognate_graph::Error> for Error {
+    fn from(error: cognate_graph::Error) -> Self {
+        Self(Cause::Model(error.to_string()))
+    }
+}
+
+impl From<cognate_runtime::Error> for Error {
+    fn from(error: cognate_runtime::Error) -> Self {
+        Self(Cause::Engine(error.to_string()))
+    }
+}
+
+impl From<cognate_generate::Error> for Error {
+    fn from(error: cognate_generate::Error) -> Self {
+        Self(Cause::Engine(error.to_string()))
+    }
+}
+
+impl From<cognate_export::Error> for Error {
+    fn from(error: cognate_export::Error) -> Self {
+        // It names the file.
+        Self(Cause::Model(error.to_string()))
     }
 }

@@ -7,6 +7,7 @@
 //! - [`gradients`] makes of a loss graph one that gives `loss` and `gradient.PATH` of every learned weight; [`Adam::update`] is the
 //!   graph that takes gradients and state and gives the new state. Between the two, gradients may be summed: over batches, over
 //!   processes.
+//! - [`Trainer`]: the loop over all of these, with validation, checkpoints and a log.
 
 mod batches;
 pub mod config;
@@ -16,6 +17,7 @@ mod gradients;
 mod optimiser;
 mod prefetch;
 mod tokenizers;
+mod trainer;
 
 pub use batches::{Arrays, Batch, BatchSettings, Batches, Framing, IGNORED, LeftOut, Position, Survey, shard, survey};
 pub use corpus::{Cleaning, Corpus, Dropped, Files, Pair, Place};
@@ -24,3 +26,4 @@ pub use gradients::gradients;
 pub use optimiser::{Adam, UpdateNames, accumulate, inverse_square_root, paper_rate};
 pub use prefetch::Prefetch;
 pub use tokenizers::{TokenizerChoice, Tokenizers, train_tokenizers};
+pub use trainer::{Beginning, Ending, Event, Outcome, Progress, Stretch, Trainer, Validation};

@@ -140,6 +140,12 @@ impl TrainingConfig {
         }
     }
 
+    /// Lets every path begin at the root, so that it means the same wherever the settings are read again.
+    pub(crate) fn make_paths_absolute(&mut self) {
+        // What cannot be made absolute, as an empty path, is refused where it is read.
+        self.paths().for_each(|path| *path = std::path::absolute(&path).unwrap_or_else(|_| path.clone()));
+    }
+
     fn paths(&mut self) -> impl Iterator<Item = &mut PathBuf> {
         let data = self.data.train.iter_mut().chain(&mut self.data.valid).flat_map(Text::paths);
         data.chain(&mut self.tokenizer.from).chain(&mut self.model.init)

@@ -1,0 +1,179 @@
+//! `cognate train`: a model from parallel text.
+
+mod progress;
+mod settings;
+
+use self::progress::Bar;
+use self::settings::Settings;
+use crate::{amounts, messages};
+use anyhow::{Context, Result, bail};
+use cognate_runtime::{Device, Engine};
+use cognate_train::config::Metric;
+use cognate_train::{Beginning, Ending, Event, Outcome, Trainer, Validation};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Train a model on parallel text
+///
+/// Settings come from a file (TOML), from options, or from both: an option goes before the file. The tokenizer is trained first. OUT
+/// then holds the best model so far as a Hugging Face checkpoint, which `cognate translate --model OUT` and `cognate export OUT ...`
+/// take, and transformers where its families have the choices; log.jsonl, a line of JSON for each stretch of updates and each
+/// validation; and checkpoint-N, the state to go on from. Ctrl-C saves the state and ends; --resume goes on, to the same losses as
+/// without a break.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    /// Settings: sections [data], [tokenizer], [model], [dropout], [optimiser] and [schedule]; OUT/training.toml of any run has all
+    #[arg(value_name = "CONFIG.toml")]
+    config: Option<PathBuf>,
+    /// The folder to write: empty or new, unless --resume
+    #[arg(short, long, value_name = "DIR", required = true)]
+    out: PathBuf,
+    /// Go on with the run in OUT, by its own settings if no others are named
+    #[arg(long)]
+    resume: bool,
+    #[command(flatten)]
+    settings: Settings,
+    /// What computes: auto (ONNX Runtime where it is found, else tract), ort, tract or reference
+    #[arg(long, value_name = "NAME", default_value_t)]
+    engine: Engine,
+    /// Where to compute: cpu or cuda
+    #[arg(long, value_name = "NAME", default_value_t)]
+    device: Device,
+    /// Say nothing but warnings and errors
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  cognate train --preset tiny --data train.en train.de --valid val.en val.de --out OUT --max-updates 10000
+  cognate train CONFIG.toml --out OUT                       settings in a file
+  cognate train --resume --out OUT                          after an interruption
+  cognate train --resume --out OUT --max-updates 20000      further than at first
+  cognate train --init CHECKPOINT --data train.en train.de --out OUT --max-updates 500 --learning-rate 1e-4
+                                                            go on with a model that exists
+  cognate evaluate --reference val.de --source val.en --model OUT
+
+A file of settings, each of which may be left out but for the text and how long:
+  seed = 1
+  [data]
+  train = [{ source = \"train.en\", target = \"train.de\" }]  # or { tsv = \"train.tsv\" }
+  valid = [{ source = \"val.en\", target = \"val.de\" }]
+  max_tokens = 4096                                         # of a batch, on each side
+  [tokenizer]
+  vocab_size = 8000
+  [model]
+  preset = \"tiny\"                                           # tiny, base or big; d_model, heads, d_ff and others change it
+  norm_placement = \"pre\"
+  [optimiser]
+  learning_rate = 1e-3
+  warmup_updates = 2000
+  [schedule]
+  max_updates = 10000
+  validate_every = 500
+  metric = \"bleu\"
+  patience = 10";
+
+/// Runs the command.
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let config = options.settings.config(options.config.as_deref(), &options.out, options.resume)?;
+    let runtime = options.engine.open(options.device)?;
+    if runtime.name() != "ort" {
+        let bring = "`cargo xtask onnxruntime` brings ONNX Runtime, which is several times as fast";
+        messages::warning(format_args!("training runs on {} here; {bring}", runtime.name()));
+    }
+    let beginning = if options.resume { Beginning::Resume } else { Beginning::Fresh };
+    let metric = config.schedule.metric;
+    let mut trainer = Trainer::new(config, &options.out, beginning, &*runtime, options.device)?;
+    let interrupted = interrupted()?;
+    if !options.quiet {
+        introduce(&trainer);
+    }
+    let mut bar = Bar::new(options.quiet, trainer.updates());
+    let outcome = trainer.run(&mut |event| {
+        match event {
+            Event::Update(progress) => bar.update(progress),
+            Event::Validated(validation) if !options.quiet => bar.suspend(|| messages::note(told(validation))),
+            Event::Validated(_) | Event::Logged(_) | Event::Saved(_) => {}
+        }
+        if interrupted.load(Ordering::Relaxed) > 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    bar.finish();
+    let outcome = outcome?;
+    if outcome.ending == Ending::Stopped {
+        let out = options.out.display();
+        messages::note(format_args!(
+            "stopped after update {}, and saved; `cognate train --resume --out {out}` goes on",
+            amounts::thousands(outcome.updates as usize)
+        ));
+        // As a shell reports a program that SIGINT ended.
+        return Ok(ExitCode::from(130));
+    }
+    if !options.quiet {
+        conclude(&outcome, options, metric);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Counts signals to end: the first lets the run save its state, the second ends at once.
+fn interrupted() -> Result<Arc<AtomicUsize>> {
+    let count = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&count);
+    let handler = move || {
+        if seen.fetch_add(1, Ordering::Relaxed) > 0 {
+            std::process::exit(130);
+        }
+        messages::note("saving; once more to end without");
+    };
+    ctrlc::set_handler(handler).context("cannot watch for Ctrl-C")?;
+    Ok(count)
+}
+
+fn introduce(trainer: &Trainer<'_>) {
+    let (model, corpus) = (trainer.model(), trainer.corpus());
+    let [parameters, pairs, lines] = [model.parameters(), corpus.n_pairs() as usize, corpus.n_lines() as usize].map(amounts::thousands);
+    messages::note(format_args!("{parameters} parameters, {pairs} pairs of {lines} lines, on {}", trainer.engine()));
+    if trainer.updates() > 0 {
+        messages::note(format_args!("goes on after update {}", amounts::thousands(trainer.updates() as usize)));
+    }
+}
+
+fn told(validation: &Validation) -> String {
+    let bleu = validation.bleu.map_or_else(String::new, |bleu| format!(", BLEU {bleu:.2}"));
+    let best = if validation.best { ", the best so far" } else { "" };
+    let Validation { update, valid_loss, perplexity, .. } = validation;
+    format!("update {}: validation loss {valid_loss:.4}, perplexity {perplexity:.2}{bleu}{best}", amounts::thousands(*update as usize))
+}
+
+fn conclude(outcome: &Outcome, options: &Options, metric: Metric) {
+    let why = match outcome.ending {
+        Ending::Updates => "all updates made",
+        Ending::Epochs => "all epochs done",
+        Ending::Minutes => "the time is over",
+        Ending::Patience => "no better validation for as many as patience allows",
+        Ending::Stopped => "stopped",
+    };
+    let result = match (outcome.averaged, outcome.best) {
+        (Some(_), _) => "holds the mean of the last checkpoints".to_owned(),
+        (None, Some((update, value))) => {
+            let name = if metric == Metric::Bleu { "BLEU" } else { "validation loss" };
+            format!("holds the model of update {}, {name} {value:.4}", amounts::thousands(update as usize))
+        }
+        (None, None) => "holds the last model".to_owned(),
+    };
+    let updates = amounts::thousands(outcome.updates as usize);
+    messages::note(format_args!("{why}: update {updates}; {} {result}", options.out.display()));
+}
+
+/// Where the settings are, if a run is to go on that names none.
+fn former(out: &std::path::Path) -> Result<PathBuf> {
+    let path = out.join("training.toml");
+    if !path.is_file() {
+        bail!("{}: holds no run to go on with (no training.toml); start without --resume", out.display());
+    }
+    Ok(path)
+}

@@ -1,0 +1,262 @@
+//! What a run leaves on the disk.
+//!
+//! `OUT/` itself is a checkpoint in Hugging Face form: the best so far. `OUT/checkpoint-N/` is the state after update N: the model
+//! then, and what is needed to go on. Each appears whole or not at all, and the ones before it go afterwards, so there is a good
+//! one at every moment.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use cognate_export::{Additions, Existing, Folder};
+use cognate_model::Model;
+use cognate_runtime::Value;
+use ndarray::{ArrayD, IxDyn};
+use safetensors::tensor::{Dtype, View};
+use safetensors::{SafeTensors, serialize};
+use serde::{Deserialize, Serialize};
+
+use super::model::Start;
+use super::step::Step;
+use crate::batches::Position;
+use crate::error::{Cause, Error, Result};
+
+const MODEL: &str = "model.safetensors";
+const STATE: &str = "training_state.safetensors";
+const RUN: &str = "training.json";
+const PREFIX: &str = "checkpoint-";
+
+/// The version of what [`Run`] says.
+const FORMAT: u32 = 1;
+
+/// Where a run stands, beside its weights: `training.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Run {
+    /// Of this file.
+    pub(super) format: u32,
+    pub(super) update: u64,
+    /// The next batch.
+    pub(super) position: Position,
+    pub(super) seconds: f64,
+    pub(super) best: Option<Best>,
+    /// Validations since the best one.
+    pub(super) worse: u64,
+    /// Since the last line of the log: the bits of the sums of losses, with and without smoothing, and tokens.
+    pub(super) unlogged: [u64; 3],
+    /// The fingerprint of the text.
+    pub(super) corpus: String,
+    /// All settings.
+    pub(super) config: serde_json::Value,
+}
+
+/// The best validation.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Best {
+    pub(super) update: u64,
+    /// Loss a label, or BLEU.
+    pub(super) value: f64,
+}
+
+impl Run {
+    pub(super) fn new(config: serde_json::Value, corpus: String) -> Self {
+        Self {
+            format: FORMAT,
+            update: 0,
+            position: Position::default(),
+            seconds: 0.0,
+            best: None,
+            worse: 0,
+            unlogged: [0; 3],
+            corpus,
+            config,
+        }
+    }
+}
+
+/// The folder of a run.
+#[derive(Clone, Debug)]
+pub(super) struct Output {
+    path: PathBuf,
+}
+
+impl Output {
+    /// A folder that is made, or empty.
+    pub(super) fn create(path: &Path) -> Result<Self> {
+        let output = Self { path: path.to_owned() };
+        let is_empty = match fs::read_dir(path) {
+            Ok(mut entries) => entries.next().is_none(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,
+            Err(error) => Err(output.problem(format!("expected a folder to write into: {error}")))?,
+        };
+        if !is_empty {
+            let way = if output.checkpoints()?.is_empty() {
+                "expected an empty folder or none; name another"
+            } else {
+                "holds a training run; go on with it by --resume, or name another folder"
+            };
+            Err(output.problem(way))?;
+        }
+        fs::create_dir_all(path).map_err(|error| output.problem(format!("cannot be made: {error}")))?;
+        // Before minutes go by.
+        tempfile::tempfile_in(path).map_err(|error| output.problem(format!("cannot be written into: {error}")))?;
+        Ok(output)
+    }
+
+    /// The folder of a run to go on with, and its last checkpoint.
+    pub(super) fn resume(path: &Path) -> Result<(Self, PathBuf)> {
+        let output = Self { path: path.to_owned() };
+        let last = output.checkpoints()?.pop();
+        let (_, folder) = last.ok_or_else(|| output.problem("holds no checkpoint to go on from; start without --resume"))?;
+        Ok((output, folder))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn problem(&self, problem: impl Into<String>) -> Error {
+        Cause::Folder { folder: self.path.display().to_string(), problem: problem.into() }.into()
+    }
+
+    /// Updates and folders of the checkpoints, in order.
+    pub(super) fn checkpoints(&self) -> Result<Vec<(u64, PathBuf)>> {
+        let entries = match fs::read_dir(&self.path) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => Err(self.problem(error.to_string()))?,
+        };
+        let mut found: Vec<(u64, PathBuf)> = entries
+            .filter_map(|entry| {
+                let entry = entry.ok()?;
+                let update = entry.file_name().to_str()?.strip_prefix(PREFIX)?.parse().ok()?;
+                entry.path().join(RUN).is_file().then(|| (update, entry.path()))
+            })
+            .collect();
+        found.sort();
+        Ok(found)
+    }
+
+    /// Saves the state; of the checkpoints, the last `keep` stay.
+    pub(super) fn save(&self, run: &Run, model: &Model, step: &Step, start: &Start, keep: usize) -> Result<PathBuf> {
+        let path = self.path.join(format!("{PREFIX}{}", run.update));
+        if path.exists() {
+            // Saved before an interruption: the state is the same.
+            fs::remove_dir_all(&path).map_err(|error| self.problem(error.to_string()))?;
+        }
+        let mut folder = Folder::create(&path, Existing::Refuse)?;
+        for (name, bytes) in model_files(model, start)? {
+            folder.write(&name, &bytes)?;
+        }
+        folder.write(STATE, &state_file(step)?)?;
+        let text = serde_json::to_string_pretty(run).map_err(|error| self.problem(error.to_string()))?;
+        folder.write(RUN, (text + "\n").as_bytes())?;
+        folder.commit()?;
+        let checkpoints = self.checkpoints()?;
+        for (_, old) in &checkpoints[..checkpoints.len().saturating_sub(keep)] {
+            fs::remove_dir_all(old).map_err(|error| self.problem(error.to_string()))?;
+        }
+        Ok(path)
+    }
+
+    /// Makes `model` the one that the folder itself holds.
+    pub(super) fn publish(&self, model: &Model, start: &Start) -> Result<()> {
+        let mut files = Additions::create(&self.path, Existing::Replace)?;
+        // The last one written is the first to appear and the last to go.
+        for (name, bytes) in model_files(model, start)?.into_iter().rev() {
+            files.write(&name, &bytes)?;
+        }
+        files.commit()?;
+        Ok(())
+    }
+
+    pub(super) fn has_model(&self) -> bool {
+        self.path.join(MODEL).is_file()
+    }
+}
+
+/// The text of a checkpoint's `training.json`.
+pub(super) fn read_run(folder: &Path) -> Result<Run> {
+    let path = folder.join(RUN);
+    let wrong = |reason: String| Cause::Unreadable { file: path.display().to_string(), reason };
+    let text = fs::read_to_string(&path).map_err(|error| wrong(error.to_string()))?;
+    let run: Run = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    if run.format != FORMAT {
+        Err(wrong(format!("format is {}, expected {FORMAT}: it is that of another version", run.format)))?;
+    }
+    Ok(run)
+}
+
+/// Brings a step to the state saved in a checkpoint.
+pub(super) fn restore(folder: &Path, run: &Run, step: &mut Step) -> Result<()> {
+    let path = folder.join(STATE);
+    let wrong = |reason: String| Cause::Unreadable { file: path.display().to_string(), reason };
+    let bytes = fs::read(&path).map_err(|error| wrong(error.to_string()))?;
+    let tensors = SafeTensors::deserialize(&bytes).map_err(|error| wrong(error.to_string()))?;
+    step.restore(run.update, |name, shape| {
+        let tensor = tensors.tensor(name).map_err(|error| wrong(format!("{name}: {error}")))?;
+        if tensor.dtype() != Dtype::F32 || tensor.shape() != shape {
+            Err(wrong(format!("{name}: expected F32 {shape:?}, found {:?} {:?}", tensor.dtype(), tensor.shape())))?;
+        }
+        let values = tensor.data().chunks_exact(4).map(|bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])).collect();
+        Ok(ArrayD::from_shape_vec(IxDyn(shape), values).map_err(|error| wrong(format!("{name}: {error}")))?)
+    })
+}
+
+/// The files of a checkpoint in Hugging Face form, the configuration first.
+fn model_files(model: &Model, start: &Start) -> Result<Vec<(String, Vec<u8>)>> {
+    let mut files = vec![("config.json".to_owned(), model.config_json().as_bytes().to_vec())];
+    files.extend(start.generation.as_ref().map(|text| ("generation_config.json".to_owned(), text.as_bytes().to_vec())));
+    files.extend(start.files.iter().cloned());
+    let tensors = model.tensors().map(|tensor| {
+        let recipe = model.weights().get(&tensor.path).expect("a model's tensors are weights");
+        let mut bytes = Vec::with_capacity(4 * recipe.elements());
+        let Ok(()) = recipe.stream(|piece| {
+            bytes.extend_from_slice(piece);
+            Ok::<(), std::convert::Infallible>(())
+        });
+        (tensor.name, Tensor { shape: tensor.shape, bytes })
+    });
+    files.push((MODEL.to_owned(), safetensors_file(tensors.collect())?));
+    Ok(files)
+}
+
+fn state_file(step: &Step) -> Result<Vec<u8>> {
+    let tensor = |(name, value): (&str, &Value)| {
+        let bytes = value.to_f32()?.iter().flat_map(|value| value.to_le_bytes()).collect();
+        Ok((name.to_owned(), Tensor { shape: value.shape().to_vec(), bytes }))
+    };
+    safetensors_file(step.state().map(tensor).collect::<Result<_>>()?)
+}
+
+fn safetensors_file(tensors: Vec<(String, Tensor)>) -> Result<Vec<u8>> {
+    // transformers wants to know who wrote it.
+    let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+    Ok(serialize(tensors, Some(metadata)).map_err(|error| Cause::Model(format!("{MODEL}: {error}")))?)
+}
+
+/// Numbers in single precision, as safetensors takes them.
+struct Tensor {
+    shape: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+impl View for Tensor {
+    fn dtype(&self) -> Dtype {
+        Dtype::F32
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        Cow::Borrowed(&self.bytes)
+    }
+
+    fn data_len(&self) -> usize {
+        self.bytes.len()
+    }
+}

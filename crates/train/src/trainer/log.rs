@@ -1,0 +1,87 @@
+//! `log.jsonl`: a line of JSON for each stretch of updates and each validation.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::error::{Cause, Error, Result};
+
+/// A stretch of updates, as its line in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Stretch {
+    /// Updates so far.
+    pub update: u64,
+    /// Epochs that are over.
+    pub epoch: u64,
+    /// The smoothed loss of a label, the mean over the stretch.
+    pub loss: f64,
+    /// The same without smoothing: the logarithm of the perplexity.
+    pub nll: f64,
+    /// The learning rate of the last update.
+    pub learning_rate: f64,
+    /// The norm of all gradients of the last update, before it is shortened.
+    pub gradient_norm: f64,
+    /// Target tokens a second, padding not counted.
+    pub tokens_per_second: f64,
+    /// Seconds of training so far, those before a resume included.
+    pub seconds: f64,
+}
+
+/// A validation, as its line in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Validation {
+    /// Updates so far.
+    pub update: u64,
+    /// Epochs that are over.
+    pub epoch: u64,
+    /// The smoothed loss of a label.
+    pub valid_loss: f64,
+    /// The same without smoothing.
+    pub valid_nll: f64,
+    /// `e` to the power of `valid_nll`.
+    pub perplexity: f64,
+    /// BLEU of the translations, 0 to 100, where it is the metric.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bleu: Option<f64>,
+    /// Whether it is better than those before.
+    pub best: bool,
+    /// Seconds of training so far.
+    pub seconds: f64,
+}
+
+/// The file, open for more lines.
+#[derive(Debug)]
+pub(super) struct Log {
+    file: File,
+    name: String,
+}
+
+impl Log {
+    /// Opens the log of a run that stands at `update`: lines of later updates, whose work was lost, go.
+    pub(super) fn open(folder: &Path, update: u64) -> Result<Self> {
+        let path = folder.join("log.jsonl");
+        let name = path.display().to_string();
+        let failed = |error: std::io::Error| Error::from(Cause::Unreadable { file: name.clone(), reason: error.to_string() });
+        let kept: Vec<String> = match File::open(&path) {
+            Ok(file) => BufReader::new(file).lines().map_while(Result::ok).filter(|line| is_until(line, update)).collect(),
+            Err(_) => Vec::new(),
+        };
+        let text: String = kept.iter().map(|line| format!("{line}\n")).collect();
+        std::fs::write(&path, text).map_err(failed)?;
+        let file = OpenOptions::new().append(true).open(&path).map_err(failed)?;
+        Ok(Self { file, name })
+    }
+
+    pub(super) fn write(&mut self, line: &impl Serialize) -> Result<()> {
+        let failed = |reason: String| Cause::Folder { folder: self.name.clone(), problem: format!("cannot be written: {reason}") };
+        let text = serde_json::to_string(line).map_err(|error| failed(error.to_string()))?;
+        Ok(self.file.write_all((text + "\n").as_bytes()).map_err(|error| failed(error.to_string()))?)
+    }
+}
+
+fn is_until(line: &str, update: u64) -> bool {
+    serde_json::from_str::<Value>(line).is_ok_and(|line| line["update"].as_u64().is_some_and(|found| found <= update))
+}

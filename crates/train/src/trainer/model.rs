@@ -1,0 +1,185 @@
+//! The model of a training run: made as `[model]` says, or taken from a checkpoint.
+
+use std::path::Path;
+
+use cognate_generate::Settings;
+use cognate_model::{Activation, EmbeddingNorm, Embeddings, Model, Norm, OutputProjection, Positions, RelativeLayers, Sinusoids, Stack};
+use cognate_text::{TargetLanguage, Tokenizer};
+
+use crate::batches::{Framing, IGNORED};
+use crate::config::{AttentionScore, NormKind, NormPlacement, PositionKind, Precision, TrainingConfig};
+use crate::error::{Cause, Result};
+
+/// What the start of a run brings: a model and all that belongs to it.
+pub(super) struct Start {
+    pub(super) model: Model,
+    pub(super) tokenizer: Tokenizer,
+    pub(super) framing: Framing,
+    /// The text of `generation_config.json`, if there is one.
+    pub(super) generation: Option<String>,
+    /// The tokenizer's files, names and contents.
+    pub(super) files: Vec<(String, Vec<u8>)>,
+}
+
+/// Files that a tokenizer is made of, as families and versions of transformers name them.
+const TOKENIZER_FILES: [&str; 13] = [
+    "tokenizer.json",
+    "target_tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "target_vocab.json",
+    "merges.txt",
+    "source.spm",
+    "target.spm",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "tokenizer.model",
+];
+
+/// Refuses what training files may say and no graph can do yet: told before minutes go by.
+pub(super) fn refuse_unbuilt(config: &TrainingConfig) -> Result<()> {
+    let mut lines = Vec::new();
+    let model = &config.model;
+    if matches!(model.positions, PositionKind::Rotary | PositionKind::Alibi) {
+        let name = if model.positions == PositionKind::Rotary { "rotary" } else { "alibi" };
+        lines.push(format!("model.positions is {name}, which cannot be trained yet; expected sinusoidal, learned or relative"));
+    }
+    if model.attention_score == AttentionScore::Additive {
+        lines.push("model.attention_score is additive, which cannot be trained yet; expected scaled_dot or dot".to_owned());
+    }
+    if config.optimiser.precision != Precision::F32 {
+        let name = if config.optimiser.precision == Precision::F16 { "f16" } else { "bf16" };
+        lines.push(format!("optimiser.precision is {name}, which cannot be trained yet; expected f32"));
+    }
+    if lines.is_empty() { Ok(()) } else { Err(Cause::Config(lines.join("\n")).into()) }
+}
+
+impl Start {
+    /// A fresh model, its weights by the file's seed, for a tokenizer.
+    pub(super) fn fresh(config: &TrainingConfig, tokenizer: Tokenizer, files: Vec<(String, Vec<u8>)>) -> Result<Self> {
+        let id = |piece: &str| {
+            let missing = || Cause::Model(format!("the tokenizer has no {piece}; expected one with </s> and <pad>"));
+            tokenizer.id(piece).ok_or_else(missing)
+        };
+        let (eos, pad) = (id("</s>")?, id("<pad>")?);
+        // As Marian does: decoding starts from the padding.
+        let framing = Framing { start: pad, prefix: Vec::new(), suffix: vec![eos], pad, label_padding: IGNORED };
+        let model = Model::initial(model_config(config, &tokenizer, &framing)?, config.seed)?;
+        let generation = format!(
+            "{:#}\n",
+            serde_json::json!({
+                "decoder_start_token_id": pad,
+                "eos_token_id": eos,
+                "pad_token_id": pad,
+                "max_length": config.model.max_positions,
+                "num_beams": config.schedule.beams,
+            })
+        );
+        Ok(Self { model, tokenizer, framing, generation: Some(generation), files })
+    }
+
+    /// The model of a checkpoint's folder, with its tokenizer.
+    pub(super) fn checkpoint(folder: &Path) -> Result<Self> {
+        let model = Model::open(folder)?;
+        let tokenizer = Tokenizer::from_folder(folder)?;
+        let generation = match std::fs::read_to_string(folder.join("generation_config.json")) {
+            Ok(text) => Some(text),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(error) => Err(Cause::Folder { folder: folder.display().to_string(), problem: error.to_string() })?,
+        };
+        let settings = Settings::from_json(model.config_json(), generation.as_deref(), model.config())?;
+        let framing = framing(folder, &tokenizer, &settings)?;
+        Ok(Self { model, tokenizer, framing, generation, files: tokenizer_files(folder)? })
+    }
+}
+
+/// The tokenizer's files in a folder, names and contents.
+pub(super) fn tokenizer_files(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
+    let paths = TOKENIZER_FILES.iter().map(|name| (name, folder.join(name))).filter(|(_, path)| path.is_file());
+    let read = |(name, path): (&&str, std::path::PathBuf)| {
+        let unreadable = |error: std::io::Error| Cause::Unreadable { file: path.display().to_string(), reason: error.to_string() };
+        Ok((name.to_string(), std::fs::read(&path).map_err(unreadable)?))
+    };
+    paths.map(read).collect()
+}
+
+/// What stands around the targets of a checkpoint: what decoding would begin and end with.
+fn framing(folder: &Path, tokenizer: &Tokenizer, settings: &Settings) -> Result<Framing> {
+    let prefix: Vec<i64> = settings.forced_bos_token.into_iter().collect();
+    let codes = tokenizer.languages();
+    if let Some(first) = codes.first()
+        && prefix.is_empty()
+    {
+        let is_code = |piece: String| codes.iter().any(|code| piece.trim_matches('_') == code.trim_matches('_'));
+        let untold = match tokenizer.clone().with_languages(None, Some(first))?.target_language() {
+            // Marian's languages stand in its sentences.
+            None => None,
+            Some(TargetLanguage::Forced(_)) => Some("forced_bos_token_id"),
+            Some(TargetLanguage::Start(_)) => {
+                (!tokenizer.piece(settings.start_token).is_some_and(is_code)).then_some("decoder_start_token_id")
+            }
+        };
+        if let Some(field) = untold {
+            let problem = format!(
+                "the model knows {} languages, and none is named to translate into; set {field} in generation_config.json to its token",
+                codes.len()
+            );
+            Err(Cause::Folder { folder: folder.display().to_string(), problem })?;
+        }
+    }
+    let suffix = settings.eos_tokens.first().copied().into_iter().collect();
+    Ok(Framing { start: settings.start_token, prefix, suffix, pad: settings.pad_token, label_padding: IGNORED })
+}
+
+/// What `[model]` says, as a family of transformers has it where one does.
+fn model_config(config: &TrainingConfig, tokenizer: &Tokenizer, framing: &Framing) -> Result<cognate_model::Config> {
+    let (model, sizes) = (&config.model, config.sizes());
+    let token = |id: i64| usize::try_from(id).expect("a tokenizer's ids are not negative");
+    let mut wanted = cognate_model::Preset::from(model.preset).config();
+    let stack = |n_layers| Stack { n_layers, heads: sizes.heads, d_k: sizes.d_model / sizes.heads.max(1), d_ff: sizes.d_ff };
+    wanted.vocab = tokenizer.target_vocab();
+    wanted.source_vocab = tokenizer.source_vocab();
+    if model.tie_embeddings {
+        (wanted.vocab, wanted.source_vocab) = (tokenizer.required_vocab(), tokenizer.required_vocab());
+    }
+    wanted.d_model = sizes.d_model;
+    wanted.max_positions = Some(sizes.max_positions);
+    (wanted.encoder, wanted.decoder) = (stack(sizes.encoder_layers), stack(sizes.decoder_layers));
+    wanted.activation = Activation::named(&model.activation).unwrap_or(wanted.activation);
+    wanted.gated = model.gated;
+    wanted.biases = model.biases;
+    wanted.scale_attention = model.attention_score == AttentionScore::ScaledDot;
+    wanted.positions = match model.positions {
+        PositionKind::Learned => Positions::Learned { offset: 0 },
+        PositionKind::Relative => {
+            Positions::Relative { buckets: model.relative_buckets, max_distance: model.relative_max_distance, of: RelativeLayers::First }
+        }
+        PositionKind::Sinusoidal | PositionKind::Rotary | PositionKind::Alibi => Positions::Sinusoidal(Sinusoids::Halves),
+    };
+    wanted.norm = match model.norm {
+        NormKind::Layer => Norm::Layer,
+        NormKind::Rms => Norm::Rms,
+    };
+    wanted.placement = match model.norm_placement {
+        NormPlacement::Post => cognate_model::NormPlacement::Post,
+        NormPlacement::Pre => cognate_model::NormPlacement::Pre,
+    };
+    wanted.embedding_norm = EmbeddingNorm::None;
+    wanted.embeddings = if model.tie_embeddings { Embeddings::Shared } else { Embeddings::Separate };
+    wanted.output = if model.tie_output { OutputProjection::Tied } else { OutputProjection::Own };
+    wanted.scale_embedding = model.scale_embedding;
+    wanted.output_bias = true;
+    (wanted.start_token, wanted.eos_token, wanted.pad_token) = (token(framing.start), token(framing.suffix[0]), token(framing.pad));
+    if wanted.to_json().is_ok() {
+        return Ok(wanted);
+    }
+    // No family of transformers; ours has no bias of the logits, and the paper's order of sinusoids.
+    wanted.output_bias = false;
+    if let Positions::Sinusoidal(_) = wanted.positions {
+        wanted.positions = Positions::Sinusoidal(Sinusoids::Interleaved);
+    }
+    wanted.to_json()?;
+    Ok(wanted)
+}

@@ -1,0 +1,84 @@
+//! Whether a run may go on with other settings, and the mean of several checkpoints.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cognate_graph::{Generator, Recipe, Weights};
+use cognate_model::Model;
+use serde_json::Value;
+
+use crate::error::{Cause, Result};
+
+/// Settings that may change: they leave what an update does as it is. How long the rate falls to zero is none of them.
+const FREE: [&str; 10] = [
+    "threads",
+    "data.prefetch",
+    "schedule.max_updates",
+    "schedule.max_epochs",
+    "schedule.max_minutes",
+    "schedule.log_every",
+    "schedule.validate_every",
+    "schedule.patience",
+    "schedule.keep_checkpoints",
+    "schedule.average_checkpoints",
+];
+
+/// Refuses to go on in `folder` with settings that differ where they must not, naming all of them.
+pub(super) fn check(folder: &Path, former: &Value, now: &Value) -> Result<()> {
+    let mut lines = Vec::new();
+    compare("", former, now, &mut lines);
+    let is_linear = now["optimiser"]["decay"] == "linear";
+    lines.retain(|(field, ..)| !FREE.contains(&field.as_str()) || (is_linear && field == "schedule.max_updates"));
+    if lines.is_empty() {
+        return Ok(());
+    }
+    let told: Vec<String> = lines.iter().map(|(field, former, now)| format!("\n  {field} is {now}, expected {former}")).collect();
+    let message = format!("{}: a run goes on with the settings that it began with{}", folder.display(), told.concat());
+    Err(Cause::Config(message).into())
+}
+
+fn compare(place: &str, former: &Value, now: &Value, lines: &mut Vec<(String, String, String)>) {
+    match (former, now) {
+        (Value::Object(former), Value::Object(now)) => {
+            let names = former.keys().chain(now.keys().filter(|name| !former.contains_key(*name)));
+            for name in names {
+                let place = if place.is_empty() { name.clone() } else { format!("{place}.{name}") };
+                let value = |object: &serde_json::Map<String, Value>| object.get(name).cloned().unwrap_or(Value::Null);
+                compare(&place, &value(former), &value(now), lines);
+            }
+        }
+        _ if former == now => {}
+        _ => lines.push((place.to_owned(), told(former), told(now))),
+    }
+}
+
+fn told(value: &Value) -> String {
+    if value.is_null() { "absent".to_owned() } else { value.to_string() }
+}
+
+/// The model whose weights are the means of those of `models`; `None` of none.
+pub(super) fn mean(models: &[Model]) -> Result<Option<Model>> {
+    let Some(first) = models.first() else { return Ok(None) };
+    let recipe = |(path, recipe): (&str, &Recipe)| {
+        let of: Vec<Recipe> = models.iter().filter_map(|model| model.weights().get(path)).cloned().collect();
+        (path.to_owned(), Recipe::generated(Arc::new(Mean(of)), recipe.shape()))
+    };
+    let weights: Weights = first.weights().iter().map(recipe).collect();
+    Ok(Some(Model::with_weights(first.config_json().to_owned(), weights)?))
+}
+
+/// The mean of weights, element by element.
+#[derive(Debug)]
+struct Mean(Vec<Recipe>);
+
+impl Generator for Mean {
+    fn fill(&self, first: usize, values: &mut [f32]) {
+        let mut sums = vec![0f64; values.len()];
+        for recipe in &self.0 {
+            recipe.read(first, values);
+            sums.iter_mut().zip(values.iter()).for_each(|(sum, value)| *sum += f64::from(*value));
+        }
+        let n = self.0.len() as f64;
+        values.iter_mut().zip(sums).for_each(|(value, sum)| *value = (sum / n) as f32);
+    }
+}

@@ -1,0 +1,298 @@
+//! The sessions of a training step, and the state that stays with them.
+//!
+//! Weights, moments and averages are values of the engine: on the processor the update writes them where they lie, on a GPU they
+//! stay there. The host sees losses, norms, and all of it when a checkpoint is saved.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cognate_export::{Existing, Export, Metadata, write_folder};
+use cognate_graph::{Program, Recipe, Shape, Storage, Weights};
+use cognate_model::{Loss, LossNames, Model};
+use cognate_passes::{feed::feed, fold::fold};
+use cognate_runtime::{Options, Runtime, Session, Source, Value, Values};
+use ndarray::{ArrayD, IxDyn, arr0};
+
+use crate::batches::Arrays;
+use crate::error::{Cause, Result};
+use crate::gradients::gradients;
+use crate::optimiser::{Adam, UpdateNames};
+
+/// Sums over the labels of some batches.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Sums {
+    /// Of the smoothed losses.
+    pub(super) loss: f64,
+    /// Of the losses without smoothing.
+    pub(super) nll: f64,
+    pub(super) tokens: u64,
+}
+
+impl std::ops::AddAssign for Sums {
+    fn add_assign(&mut self, other: Self) {
+        self.loss += other.loss;
+        self.nll += other.nll;
+        self.tokens += other.tokens;
+    }
+}
+
+/// Both graphs of training and that of validation, loaded.
+pub(super) struct Step {
+    gradients: Box<dyn Session>,
+    update: Box<dyn Session>,
+    loss: Box<dyn Session>,
+    model: Model,
+    paths: Vec<String>,
+    has_averages: bool,
+    /// By path; while a graph runs, its other inputs too.
+    weights: Values,
+    /// Moments and averages.
+    rest: Values,
+    /// Sums of gradients since the last update.
+    sums: Values,
+    sum: Sums,
+    updates: u64,
+}
+
+/// What a step is made of.
+pub(super) struct Recipes<'a> {
+    pub(super) model: &'a Model,
+    pub(super) loss: Loss,
+    pub(super) adam: Adam,
+}
+
+impl Step {
+    /// Builds, exports and loads the graphs, with the model's weights and moments of zero.
+    pub(super) fn new(recipes: &Recipes<'_>, runtime: &dyn Runtime, options: &Options) -> Result<Self> {
+        let Recipes { model, loss, adam } = recipes;
+        let learned: Vec<&str> = model.learned().collect();
+        let recipe = |path: &str| model.weights().get(path).expect("learned weights are weights").clone();
+        let shapes: Vec<(&str, Shape)> = learned.iter().map(|path| (*path, Shape::from(recipe(path).shape()))).collect();
+        let gradient_program = gradients(&model.loss(loss)?, &learned)?;
+        let plain = model.loss(&Loss { label_smoothing: loss.label_smoothing, ..Loss::default() })?;
+        let plain = Program::new(feed(&fold(plain.graph())?, |path| learned.contains(&path))?, plain.weights().clone())?;
+        let update = Program::new(adam.update(&shapes)?, Weights::default())?;
+        let folder = tempfile::Builder::new().prefix("cognate-train.").tempdir();
+        let folder =
+            folder.map_err(|error| Cause::Folder { folder: "the system's temporary folder".into(), problem: error.to_string() })?;
+        let graphs = [("gradients.onnx", &gradient_program), ("update.onnx", &update), ("loss.onnx", &plain)];
+        let metadata = Metadata::default();
+        write_folder(folder.path(), &Export::new(&graphs, "weights.onnx_data", &metadata), &[], Existing::Replace)?;
+        let load = |(file, program): (&str, &Program)| {
+            let source = match runtime.name() {
+                "reference" => Source::Graph(program.clone()),
+                _ => Source::Onnx(folder.path().join(file)),
+            };
+            runtime.load(&source, options)
+        };
+        let [gradients, update, loss] = graphs.map(load);
+        let mut step = Self {
+            gradients: gradients?,
+            update: update?,
+            loss: loss?,
+            model: (*model).clone(),
+            paths: learned.iter().map(ToString::to_string).collect(),
+            has_averages: adam.average.is_some(),
+            weights: Values::new(),
+            rest: Values::new(),
+            sums: Values::new(),
+            sum: Sums::default(),
+            updates: 0,
+        };
+        for path in learned {
+            let recipe = recipe(path);
+            let array = |values| ArrayD::from_shape_vec(IxDyn(recipe.shape()), values).expect("a recipe has its shape's values");
+            step.weights.insert(path, array(recipe.values::<f32>()));
+            step.rest.insert(UpdateNames::first_moment(path), ArrayD::<f32>::zeros(recipe.shape()));
+            step.rest.insert(UpdateNames::second_moment(path), ArrayD::<f32>::zeros(recipe.shape()));
+            if step.has_averages {
+                step.rest.insert(UpdateNames::average(path), array(recipe.values::<f32>()));
+            }
+        }
+        Ok(step)
+    }
+
+    /// What executes.
+    pub(super) fn engine(&self) -> &str {
+        self.gradients.engine()
+    }
+
+    /// Updates so far.
+    pub(super) fn updates(&self) -> u64 {
+        self.updates
+    }
+
+    /// Adds the gradients of a batch to those since the last update.
+    pub(super) fn accumulate(&mut self, arrays: &Arrays, dropout_seed: i64) -> Result<Sums> {
+        let outputs = run(&mut *self.gradients, &mut self.weights, arrays, dropout_seed)?;
+        let (sums, mut outputs) = (sums(&outputs)?, outputs);
+        self.sum += sums;
+        for path in &self.paths {
+            let name = UpdateNames::gradient(path);
+            let gradient = outputs.remove(&name).ok_or_else(|| missing(&name))?;
+            let Some(mut sum) = self.sums.remove(&name) else {
+                self.sums.insert(name, gradient);
+                continue;
+            };
+            let gradient = gradient.to_f32()?;
+            if sum.as_f32_mut().is_none() {
+                sum = Value::F32(sum.to_f32()?);
+            }
+            let mut array = sum.as_f32_mut().expect("an array of the host");
+            array += &gradient;
+            drop(array);
+            self.sums.insert(name, sum);
+        }
+        Ok(sums)
+    }
+
+    /// Changes the weights by the gradients since the last update; gives these gradients' norm.
+    pub(super) fn update(&mut self, rate: f64) -> Result<f64> {
+        let mut state = std::mem::take(&mut self.sums);
+        let scale = 1.0 / self.sum.tokens.max(1) as f64;
+        state.insert(UpdateNames::LEARNING_RATE, arr0(rate as f32).into_dyn());
+        state.insert(UpdateNames::GRADIENT_SCALE, arr0(scale as f32).into_dyn());
+        // In place of the state that the graph gives: so it never is an array of numbers with a point.
+        state.insert(UpdateNames::STEP, arr0(self.updates as i64).into_dyn());
+        let mut pairs = Vec::new();
+        let (weights, rest) = (std::mem::take(&mut self.weights), std::mem::take(&mut self.rest));
+        for (name, value) in weights.into_iter().chain(rest) {
+            pairs.push((name.clone(), UpdateNames::next(&name)));
+            state.insert(name, value);
+        }
+        let outputs = self.update.run_in_place(&mut state, &pairs)?;
+        let norm = number(&outputs, UpdateNames::GRADIENT_NORM)?;
+        for (name, _) in pairs {
+            let value = state.remove(&name).ok_or_else(|| missing(&name))?;
+            let is_weight = self.paths.binary_search(&name).is_ok();
+            if is_weight { &mut self.weights } else { &mut self.rest }.insert(name, value);
+        }
+        self.updates += 1;
+        self.sum = Sums::default();
+        Ok(norm)
+    }
+
+    /// The losses of batches by the present weights, or their averages where they are kept.
+    pub(super) fn evaluate<'b>(&mut self, batches: impl Iterator<Item = &'b Arrays>) -> Result<Sums> {
+        self.exchange_averages();
+        let mut total = Sums::default();
+        let evaluate = |step: &mut Self| -> Result<()> {
+            for arrays in batches {
+                total += sums(&run(&mut *step.loss, &mut step.weights, arrays, 0)?)?;
+            }
+            Ok(())
+        };
+        let evaluated = evaluate(self);
+        self.exchange_averages();
+        evaluated.map(|()| total)
+    }
+
+    /// The model with the present weights, or their averages where they are kept.
+    pub(super) fn snapshot(&mut self) -> Result<Model> {
+        self.exchange_averages();
+        let weights = self.recipes();
+        self.exchange_averages();
+        let present = self.model.weights().iter().map(|(path, recipe)| (path.to_owned(), recipe.clone()));
+        let present: Weights = present.chain(weights?).collect();
+        Ok(Model::with_weights(self.model.config_json().to_owned(), present)?)
+    }
+
+    /// All state but for the number of updates, by name.
+    pub(super) fn state(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.weights.iter().chain(self.rest.iter())
+    }
+
+    /// Goes on from a saved state; `value` finds it by name and shape.
+    pub(super) fn restore(&mut self, updates: u64, value: impl Fn(&str, &[usize]) -> Result<ArrayD<f32>>) -> Result<()> {
+        self.updates = updates;
+        for values in [&mut self.weights, &mut self.rest] {
+            let names: Vec<(String, Vec<usize>)> = values.iter().map(|(name, value)| (name.to_owned(), value.shape().to_vec())).collect();
+            for (name, shape) in names {
+                let array = value(&name, &shape)?;
+                values.insert(name, array);
+            }
+        }
+        Ok(())
+    }
+
+    fn recipes(&self) -> Result<Vec<(String, Recipe)>> {
+        let recipe = |path: &String| {
+            let value = self.weights.get(path).ok_or_else(|| missing(path))?;
+            let bytes: Vec<u8> = value.to_f32()?.iter().flat_map(|value| value.to_le_bytes()).collect();
+            let (length, storage) = (bytes.len(), Arc::new(Bytes(bytes)));
+            Ok((path.clone(), Recipe::stored(storage, 0..length, value.shape())?))
+        };
+        self.paths.iter().map(recipe).collect()
+    }
+
+    /// Averages take the places of weights, and weights those of averages.
+    fn exchange_averages(&mut self) {
+        if !self.has_averages {
+            return;
+        }
+        for path in &self.paths {
+            let name = UpdateNames::average(path);
+            if let (Some(weight), Some(average)) = (self.weights.remove(path), self.rest.remove(&name)) {
+                self.weights.insert(path, average);
+                self.rest.insert(name, weight);
+            }
+        }
+    }
+}
+
+/// Values of a weight in memory.
+struct Bytes(Vec<u8>);
+
+impl std::fmt::Debug for Bytes {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{} bytes", self.0.len())
+    }
+}
+
+impl Storage for Bytes {
+    fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn file(&self) -> Option<&Path> {
+        None
+    }
+}
+
+/// Runs a graph that takes a batch beside the weights.
+fn run(session: &mut dyn Session, weights: &mut Values, arrays: &Arrays, dropout_seed: i64) -> Result<Values> {
+    let wanted = |name: &str| session.inputs().iter().any(|input| input == name);
+    let mut given = vec![
+        (LossNames::SOURCE, arrays.input_ids.clone().into_dyn()),
+        (LossNames::SOURCE_MASK, arrays.attention_mask.clone().into_dyn()),
+        (LossNames::TARGET, arrays.decoder_input_ids.clone().into_dyn()),
+        (LossNames::LABELS, arrays.labels.clone().into_dyn()),
+    ];
+    if wanted(LossNames::DROPOUT_SEED) {
+        given.push((LossNames::DROPOUT_SEED, arr0(dropout_seed).into_dyn()));
+    }
+    let names: Vec<&str> = given.iter().map(|(name, _)| *name).collect();
+    given.into_iter().for_each(|(name, array)| weights.insert(name, array));
+    let outputs = session.run(weights);
+    names.into_iter().for_each(|name| {
+        weights.remove(name);
+    });
+    Ok(outputs?)
+}
+
+fn sums(outputs: &Values) -> Result<Sums> {
+    Ok(Sums {
+        loss: number(outputs, LossNames::LOSS)?,
+        nll: number(outputs, LossNames::NEGATIVE_LOG_LIKELIHOOD)?,
+        tokens: number(outputs, LossNames::TOKENS)? as u64,
+    })
+}
+
+fn number(outputs: &Values, name: &str) -> Result<f64> {
+    let value = outputs.get(name).ok_or_else(|| missing(name))?.to_f64()?;
+    Ok(value.first().copied().ok_or_else(|| missing(name))?)
+}
+
+fn missing(name: &str) -> Cause {
+    Cause::Engine(format!("the engine lost {name}"))
+}

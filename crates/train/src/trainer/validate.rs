@@ -1,0 +1,98 @@
+//! Validation: the loss of held-out text, and BLEU of what the model makes of its sources.
+
+use std::sync::Arc;
+
+use cognate_export::{Existing, Export, Metadata, write_folder};
+use cognate_generate::{SessionDecoder, Settings, generate};
+use cognate_model::{Attentions, Model};
+use cognate_runtime::{Options, Runtime, Source};
+use cognate_text::{Tokenizer, corpus_bleu};
+
+use super::model::Start;
+use super::step::{Step, Sums};
+use crate::batches::{Arrays, BatchSettings, Batches, Position};
+use crate::corpus::Corpus;
+use crate::error::{Cause, Result};
+
+/// Sentences that are decoded together hold so many source tokens at most.
+const DECODED_TOKENS: usize = 2_048;
+
+/// Held-out text.
+pub(super) struct Held {
+    batches: Vec<Arrays>,
+    /// Ids of the sources, with their numbers, the shortest first.
+    sources: Vec<(usize, Vec<i64>)>,
+    references: Vec<String>,
+}
+
+impl Held {
+    /// Reads and tokenizes it all; it stays in memory.
+    pub(super) fn new(corpus: Corpus, tokenizer: &Arc<Tokenizer>, settings: BatchSettings, max_source: usize) -> Result<Self> {
+        let corpus = Arc::new(corpus);
+        let (mut batches, mut sources, mut references) = (Vec::new(), Vec::new(), Vec::new());
+        for batch in Batches::new(Arc::clone(&corpus), Arc::clone(tokenizer), settings, Position::default())? {
+            let batch = batch?;
+            if batch.position().epoch > 0 {
+                break;
+            }
+            batches.push(batch.arrays());
+        }
+        for (number, pair) in corpus.pairs()?.enumerate() {
+            let pair = pair?;
+            let mut ids = tokenizer.encode(&pair.source)?;
+            if ids.len() > max_source {
+                // The end stays at the end.
+                let last = ids.pop();
+                ids.truncate(max_source - 1);
+                ids.extend(last);
+            }
+            sources.push((number, ids));
+            references.push(pair.target);
+        }
+        sources.sort_by_key(|(_, ids)| ids.len());
+        Ok(Self { batches, sources, references })
+    }
+
+    /// The sums of the losses.
+    pub(super) fn loss(&self, step: &mut Step) -> Result<Sums> {
+        step.evaluate(self.batches.iter())
+    }
+
+    /// BLEU of a model's translations: its graphs are exported and decoded as for anybody.
+    pub(super) fn bleu(&self, model: &Model, start: &Start, beams: usize, runtime: &dyn Runtime, options: &Options) -> Result<f64> {
+        let (encode, step) = (model.encode()?, model.step(Attentions::Omit)?);
+        let folder = tempfile::Builder::new().prefix("cognate-train.").tempdir();
+        let folder =
+            folder.map_err(|error| Cause::Folder { folder: "the system's temporary folder".into(), problem: error.to_string() })?;
+        let graphs = [("encoder.onnx", &encode), ("decoder.onnx", &step)];
+        let metadata = Metadata::default();
+        write_folder(folder.path(), &Export::new(&graphs, "weights.onnx_data", &metadata), &[], Existing::Replace)?;
+        let load = |file, program: &cognate_graph::Program| {
+            let source = match runtime.name() {
+                "reference" => Source::Graph(program.clone()),
+                _ => Source::Onnx(folder.path().join(file)),
+            };
+            runtime.load(&source, options)
+        };
+        let mut settings = Settings::from_json(model.config_json(), start.generation.as_deref(), model.config())?;
+        (settings.num_beams, settings.num_return_sequences, settings.sampling) = (beams, 1, None);
+        let (encoder, decoder) = (load("encoder.onnx", &encode)?, load("decoder.onnx", &step)?);
+        let mut decoder = SessionDecoder::new(encoder, decoder, settings.pad_token)?;
+        let mut translations = vec![String::new(); self.references.len()];
+        let mut rest = self.sources.as_slice();
+        while !rest.is_empty() {
+            let fits = |n: &usize| *n * rest[n - 1].1.len() * beams <= DECODED_TOKENS;
+            let n = (1..=rest.len()).take_while(fits).last().unwrap_or(1);
+            let (batch, after) = rest.split_at(n);
+            rest = after;
+            let longest = batch.last().map_or(0, |(_, ids)| ids.len());
+            // What has learned nothing yet goes on without end.
+            let settings = Settings { max_new_tokens: settings.max_new_tokens.min(2 * longest + 16), ..settings.clone() };
+            let sources: Vec<Vec<i64>> = batch.iter().map(|(_, ids)| ids.clone()).collect();
+            for ((number, _), found) in batch.iter().zip(generate(&mut decoder, &sources, &settings)?) {
+                translations[*number] = start.tokenizer.decode(&found.tokens)?;
+            }
+        }
+        Ok(corpus_bleu(&translations, &self.references)?.score)
+    }
+}

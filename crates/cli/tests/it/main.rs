@@ -19,6 +19,7 @@ mod same;
 mod show;
 mod stream;
 mod target;
+mod train;
 mod translate;
 
 use cognate_testing::bundled_checkpoint;

@@ -83,8 +83,8 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// A folder that is made, or empty.
-    pub(super) fn create(path: &Path) -> Result<Self> {
+    /// Whether the folder is empty, or not there yet.
+    pub(super) fn check_vacant(path: &Path) -> Result<()> {
         let output = Self { path: path.to_owned() };
         let is_empty = match fs::read_dir(path) {
             Ok(mut entries) => entries.next().is_none(),
@@ -99,8 +99,14 @@ impl Output {
             };
             Err(output.problem(way))?;
         }
+        Ok(())
+    }
+
+    /// The folder, made if it is not there yet.
+    pub(super) fn create(path: &Path) -> Result<Self> {
+        let output = Self { path: path.to_owned() };
         fs::create_dir_all(path).map_err(|error| output.problem(format!("cannot be made: {error}")))?;
-        // Before minutes go by.
+        // Before hours go by.
         tempfile::tempfile_in(path).map_err(|error| output.problem(format!("cannot be written into: {error}")))?;
         Ok(output)
     }

@@ -26,6 +26,8 @@ pub struct Stretch {
     pub gradient_norm: f64,
     /// Target tokens a second, padding not counted.
     pub tokens_per_second: f64,
+    /// The share of the time that the engine computed, 0 to 1; the rest went on around it.
+    pub engine_share: f64,
     /// Seconds of training so far, those before a resume included.
     pub seconds: f64,
 }

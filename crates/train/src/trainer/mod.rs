@@ -131,7 +131,7 @@ impl<'r> Trainer<'r> {
         config.check()?;
         model::refuse_unbuilt(&config)?;
         let resumed = match beginning {
-            Beginning::Fresh => None,
+            Beginning::Fresh => Output::check_vacant(out).map(|()| None)?,
             Beginning::Resume => Some(Output::resume(out)?),
         };
         let text = config.to_toml()?;
@@ -233,8 +233,10 @@ impl<'r> Trainer<'r> {
             if !stopped && update.is_multiple_of(self.config.schedule.validate_every) {
                 looked = update;
                 self.look(observer)?;
+                // Validations do not count as training.
                 unlogged.clock = Instant::now();
                 unlogged.since_log = 0;
+                self.step.take_computed();
             }
             if stopped {
                 break Ending::Stopped;
@@ -303,7 +305,7 @@ impl<'r> Trainer<'r> {
         [updates, minutes, epochs].into_iter().flatten().reduce(f64::max).map(|share| share.min(1.0))
     }
 
-    fn stretch(&self, unlogged: &mut Unlogged, gradient_norm: f64) -> Stretch {
+    fn stretch(&mut self, unlogged: &mut Unlogged, gradient_norm: f64) -> Stretch {
         let Sums { loss, nll, tokens } = std::mem::take(&mut unlogged.sums);
         let since_log = std::mem::take(&mut unlogged.since_log);
         let elapsed = std::mem::replace(&mut unlogged.clock, Instant::now()).elapsed().as_secs_f64();
@@ -316,6 +318,7 @@ impl<'r> Trainer<'r> {
             learning_rate: rate::rate(&self.config, self.start.model.config().d_model, self.run.update),
             gradient_norm,
             tokens_per_second: since_log as f64 / elapsed.max(1e-9),
+            engine_share: self.step.take_computed().as_secs_f64() / elapsed.max(1e-9),
             seconds: self.run.seconds,
         }
     }

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use cognate_export::{Existing, Export, Metadata, write_folder};
 use cognate_graph::{Program, Recipe, Shape, Storage, Weights};
@@ -52,6 +53,8 @@ pub(super) struct Step {
     sums: Values,
     sum: Sums,
     updates: u64,
+    /// Time that graphs took.
+    computed: Duration,
 }
 
 /// What a step is made of.
@@ -98,6 +101,7 @@ impl Step {
             sums: Values::new(),
             sum: Sums::default(),
             updates: 0,
+            computed: Duration::ZERO,
         };
         for path in learned {
             let recipe = recipe(path);
@@ -122,10 +126,17 @@ impl Step {
         self.updates
     }
 
+    /// The time that gradients and updates took in the engine since this was asked.
+    pub(super) fn take_computed(&mut self) -> Duration {
+        std::mem::take(&mut self.computed)
+    }
+
     /// Adds the gradients of a batch to those since the last update.
     pub(super) fn accumulate(&mut self, arrays: &Arrays, dropout_seed: i64) -> Result<Sums> {
-        let outputs = run(&mut *self.gradients, &mut self.weights, arrays, dropout_seed)?;
-        let (sums, mut outputs) = (sums(&outputs)?, outputs);
+        let begin = Instant::now();
+        let mut outputs = run(&mut *self.gradients, &mut self.weights, arrays, dropout_seed)?;
+        self.computed += begin.elapsed();
+        let sums = sums(&outputs)?;
         self.sum += sums;
         for path in &self.paths {
             let name = UpdateNames::gradient(path);
@@ -160,7 +171,9 @@ impl Step {
             pairs.push((name.clone(), UpdateNames::next(&name)));
             state.insert(name, value);
         }
+        let begin = Instant::now();
         let outputs = self.update.run_in_place(&mut state, &pairs)?;
+        self.computed += begin.elapsed();
         let norm = number(&outputs, UpdateNames::GRADIENT_NORM)?;
         for (name, _) in pairs {
             let value = state.remove(&name).ok_or_else(|| missing(&name))?;

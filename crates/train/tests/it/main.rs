@@ -9,6 +9,7 @@ mod dropout;
 mod gradients;
 mod steps;
 mod tokenizers;
+mod trainer;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

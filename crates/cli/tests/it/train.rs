@@ -1,0 +1,108 @@
+//! `cognate train`: from text to a checkpoint that the other commands take, and what people are told.
+
+use crate::{cognate, run, with_dir};
+use cognate_runtime::{Device, Engine};
+use insta::assert_snapshot;
+use std::fs;
+use std::path::Path;
+use tempfile::TempDir;
+
+/// A folder with text of letters and their capitals: `a.src`, `a.tgt`; and settings of a small model: `small.toml`.
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let letters = |line: usize| (0..3 + line % 4).map(move |place| ["a", "b", "c", "d", "e"][(line * 7 + place * place * 3) % 5]);
+    let source: String = (0..400).map(|line| letters(line).collect::<Vec<_>>().join(" ") + "\n").collect();
+    fs::write(folder.path().join("a.src"), &source).unwrap();
+    fs::write(folder.path().join("a.tgt"), source.to_uppercase()).unwrap();
+    let settings = "data.train = [{ source = \"a.src\", target = \"a.tgt\" }]\ndata.valid = [{ source = \"a.src\", target = \"a.tgt\" }]\n\
+                    data.max_tokens = 256\nthreads = 1\n\
+                    tokenizer.vocab_size = 15\ntokenizer.algorithm = \"bpe\"\n\
+                    model.d_model = 32\nmodel.d_ff = 64\nmodel.encoder_layers = 1\nmodel.decoder_layers = 1\n\
+                    dropout.embeddings = 0.0\ndropout.sublayers = 0.0\noptimiser.label_smoothing = 0.0\n\
+                    optimiser.learning_rate = 5e-3\noptimiser.warmup_updates = 50\nschedule.max_updates = 150\nschedule.validate_every = 75\n";
+    fs::write(folder.path().join("small.toml"), settings).unwrap();
+    folder
+}
+
+fn path(folder: &Path, name: &str) -> String {
+    folder.join(name).to_str().unwrap().to_owned()
+}
+
+fn refused(folder: &TempDir, status: i32, args: &[&str]) -> String {
+    let err = run(&[&["train", "--engine", "tract"], args].concat()).failed(status);
+    let lines = err.lines().filter(|line| !line.starts_with("cognate: warning: training runs on tract"));
+    with_dir(&lines.collect::<Vec<_>>().join("\n"), folder.path())
+}
+
+#[test]
+fn text_becomes_a_model_that_translates() {
+    if let Err(error) = Engine::Ort.open(Device::Cpu) {
+        return eprintln!("skipped: {error}");
+    }
+    let folder = folder();
+    let (settings, out) = (path(folder.path(), "small.toml"), path(folder.path(), "out"));
+    let ended = run(&["train", &settings, "--engine", "ort", "--out", &out]);
+    let told = ended.err.clone();
+    assert_eq!(ended.ok(), "");
+    assert!(
+        told.contains(" parameters, 400 pairs of 400 lines, on ONNX Runtime") && told.contains("all updates made: update 150; "),
+        "{told}"
+    );
+    assert_eq!(run(&["translate", "--engine", "tract", "--model", &out, "a b c", "e d c b"]).ok(), "A B C\nE D C B\n");
+    // Further, by the run's own settings, which are in the folder.
+    let further = run(&["train", "--resume", "--engine", "ort", "--out", &out, "--max-updates", "160"]);
+    assert!(further.err.contains("goes on after update 150"), "{}", further.err);
+    assert_eq!(further.ok(), "");
+    let exported = path(folder.path(), "onnx");
+    run(&["export", &out, &exported]).ok();
+}
+
+/// SIGINT lets a run save its state.
+#[cfg(unix)]
+#[test]
+fn an_interrupted_run_is_saved() {
+    if let Err(error) = Engine::Ort.open(Device::Cpu) {
+        return eprintln!("skipped: {error}");
+    }
+    let folder = folder();
+    let (settings, out) = (path(folder.path(), "small.toml"), folder.path().join("out"));
+    let args =
+        ["train", &settings, "--engine", "ort", "--max-updates", "1000000", "--validate-every", "20", "--out", out.to_str().unwrap()];
+    let running = cognate(&args).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let first = out.join("checkpoint-20");
+    while !first.is_dir() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let kill = std::process::Command::new("kill").args(["-INT", &running.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    let ended = running.wait_with_output().unwrap();
+    let told = with_dir(&String::from_utf8(ended.stderr).unwrap(), folder.path());
+    assert_eq!(ended.status.code(), Some(130), "{told}");
+    assert!(
+        told.contains("cognate: stopped after update ") && told.ends_with("and saved; `cognate train --resume --out DIR/out` goes on\n"),
+        "{told}"
+    );
+}
+
+#[test]
+fn what_cannot_be_trained_on_is_refused() {
+    let folder = folder();
+    let file = |name: &str, text: &str| {
+        fs::write(folder.path().join(name), text).unwrap();
+        path(folder.path(), name)
+    };
+    let (source, target, out) = (path(folder.path(), "a.src"), path(folder.path(), "a.tgt"), path(folder.path(), "out"));
+    let (short, empty, missing) = (file("short", "a\nb\n"), file("empty", ""), path(folder.path(), "missing"));
+    let latin = path(folder.path(), "latin");
+    fs::write(&latin, b"K\xe4se\n".repeat(400)).unwrap();
+    let refused = |args: &[&str]| refused(&folder, 1, &[args, &["--out", &out, "--max-updates", "5"]].concat());
+    assert_snapshot!(refused(&[]), @"cognate: error: what to train on is missing: pass CONFIG.toml, or --data SOURCE TARGET");
+    assert_snapshot!(refused(&["--data", &source, &short]), @"cognate: error: DIR/a.src has 400 lines, DIR/short has 2; expected as many: line n of one is the translation of line n of the other");
+    assert_snapshot!(refused(&["--data", &empty, &empty]), @"cognate: error: DIR/empty: is empty; expected one sentence a line");
+    assert_snapshot!(refused(&["--data", &missing, &target]), @"cognate: error: DIR/missing: cannot read: No such file or directory (os error 2)");
+    assert_snapshot!(refused(&["--data", &source, &latin]), @"cognate: error: DIR/latin: line 1: not UTF-8 at byte 2; convert the file to UTF-8");
+    assert_snapshot!(refused(&["--resume"]), @"cognate: error: DIR/out: holds no run to go on with (no training.toml); start without --resume");
+    let wrong = file("wrong.toml", "[model]\nlayers = 6\nheads = 3\n[optimiser]\nlearning_rate = \"high\"\n");
+    assert_snapshot!(refused(&[&wrong]), @"");
+    assert!(!Path::new(&out).exists());
+}

@@ -1,0 +1,238 @@
+//! Whole runs: learning, going on, ending, and what is refused.
+
+use crate::Folder;
+use cognate_runtime::{Device, Engine, Runtime};
+use cognate_testing::bundled_checkpoint;
+use cognate_train::config::TrainingConfig;
+use cognate_train::{Beginning, Ending, Event, Outcome, Trainer};
+use insta::assert_snapshot;
+use serde_json::Value;
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+/// ONNX Runtime, which trains; `None`, with the reason on standard error, where its library is not found.
+fn ort() -> Option<Box<dyn Runtime>> {
+    Engine::Ort.open(Device::Cpu).inspect_err(|error| eprintln!("skipped: {error}")).ok()
+}
+
+/// Lines of 2 to 6 letters of 8, and their letters in the opposite order.
+fn reversals(n: u64) -> [String; 2] {
+    let mut state = 9_u64;
+    let mut number = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let mut texts = [String::new(), String::new()];
+    for _ in 0..n {
+        let length = 2 + number(5);
+        let letters: Vec<String> = (0..length).map(|_| char::from(b'a' + number(8) as u8).to_string()).collect();
+        let reversed: Vec<String> = letters.iter().rev().cloned().collect();
+        texts[0] += &(letters.join(" ") + "\n");
+        texts[1] += &(reversed.join(" ") + "\n");
+    }
+    texts
+}
+
+/// Settings of a small run on `folder`'s texts, with more lines of TOML.
+fn config(folder: &Folder, more: &str) -> TrainingConfig {
+    let [source, target] = reversals(2_000);
+    folder.write("train.src", source);
+    folder.write("train.tgt", target);
+    let [source, target] = reversals(100);
+    folder.write("valid.src", source);
+    folder.write("valid.tgt", target);
+    let text = format!(
+        "seed = 3\nthreads = 1\n\
+         data.train = [{{ source = \"train.src\", target = \"train.tgt\" }}]\n\
+         data.valid = [{{ source = \"valid.src\", target = \"valid.tgt\" }}]\n\
+         data.max_tokens = 512\n\
+         tokenizer.vocab_size = 12\ntokenizer.algorithm = \"bpe\"\n\
+         model.d_model = 32\nmodel.heads = 4\nmodel.d_ff = 64\nmodel.encoder_layers = 1\nmodel.decoder_layers = 1\nmodel.max_positions = 32\n\
+         {more}\n"
+    );
+    TrainingConfig::read(folder.write("training.toml", text)).unwrap()
+}
+
+fn run(config: &TrainingConfig, out: &Path, beginning: Beginning, runtime: &dyn Runtime) -> (Outcome, Vec<f64>) {
+    let mut losses = Vec::new();
+    let mut trainer = Trainer::new(config.clone(), out, beginning, runtime, Device::Cpu).unwrap();
+    let outcome = trainer.run(&mut |event| {
+        if let Event::Update(progress) = event {
+            losses.push(progress.loss);
+        }
+        ControlFlow::Continue(())
+    });
+    (outcome.unwrap(), losses)
+}
+
+fn log(out: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(out.join("log.jsonl")).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn refusal(config: &TrainingConfig, out: &Path, beginning: Beginning, runtime: &dyn Runtime) -> String {
+    match Trainer::new(config.clone(), out, beginning, runtime, Device::Cpu) {
+        Ok(_) => panic!("the run began"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn reversing_is_learned() {
+    let Some(ort) = ort() else { return };
+    let folder = Folder::new();
+    let more = "dropout.embeddings = 0.0\ndropout.sublayers = 0.0\noptimiser.label_smoothing = 0.0\n\
+                optimiser.learning_rate = 5e-3\noptimiser.warmup_updates = 100\noptimiser.ema_decay = 0.99\n\
+                schedule.max_updates = 600\nschedule.validate_every = 300\nschedule.metric = \"bleu\"\nschedule.keep_checkpoints = 2";
+    let out = folder.path().join("out");
+    let (outcome, losses) = run(&config(&folder, more), &out, Beginning::Fresh, &*ort);
+    assert_eq!((outcome.ending, outcome.updates, losses.len()), (Ending::Updates, 600, 600));
+    let (_, bleu) = outcome.best.unwrap();
+    assert!(bleu > 95.0, "BLEU {bleu}: {:?}", log(&out));
+    let validations: Vec<Value> = log(&out).into_iter().filter(|line| line.get("valid_nll").is_some()).collect();
+    assert_eq!(validations.len(), 2);
+    assert!(validations[1]["valid_nll"].as_f64().unwrap() < 0.05, "{validations:?}");
+    let mut names: Vec<_> = fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    assert_snapshot!(names.join(" "), @"checkpoint-300 checkpoint-600 config.json generation_config.json log.jsonl model.safetensors special_tokens_map.json tokenizer.json tokenizer_config.json training.toml");
+}
+
+/// Dropout, averages, sums of gradients and clipping are all part of the state.
+#[test]
+fn going_on_gives_the_same_losses() {
+    let Some(ort) = ort() else { return };
+    let folder = Folder::new();
+    let settings = |updates: u32| {
+        let more = format!(
+            "optimiser.accumulation = 2\noptimiser.ema_decay = 0.9\noptimiser.clip_norm = 1.0\noptimiser.warmup_updates = 5\n\
+             schedule.log_every = 4\nschedule.validate_every = 7\nschedule.max_updates = {updates}"
+        );
+        config(&folder, &more)
+    };
+    let [whole, parts] = ["whole", "parts"].map(|name| folder.path().join(name));
+    let (_, expected) = run(&settings(20), &whole, Beginning::Fresh, &*ort);
+    let (_, mut found) = run(&settings(10), &parts, Beginning::Fresh, &*ort);
+    let (_, rest) = run(&settings(20), &parts, Beginning::Resume, &*ort);
+    found.extend(rest);
+    assert_eq!(found.iter().map(|loss| loss.to_bits()).collect::<Vec<_>>(), expected.iter().map(|loss| loss.to_bits()).collect::<Vec<_>>());
+    let [weights, again] =
+        [whole.clone(), parts.clone()].map(|out| fs::read(out.join("checkpoint-20/training_state.safetensors")).unwrap());
+    assert!(weights == again, "the state after 20 updates differs");
+    // The lines of updates and validations that both runs had.
+    let lines = |out: &Path| -> Vec<Value> {
+        let mut lines = log(out);
+        for line in &mut lines {
+            let line = line.as_object_mut().unwrap();
+            line.retain(|name, _| !["seconds", "tokens_per_second", "engine_share", "best"].contains(&name.as_str()));
+        }
+        lines.retain(|line| line["update"] != 10);
+        lines
+    };
+    assert_eq!(lines(&parts), lines(&whole));
+}
+
+#[test]
+fn a_checkpoint_is_tuned() {
+    let Some(ort) = ort() else { return };
+    let folder = Folder::new();
+    let lines = ["Ein Mann fährt Fahrrad .", "Zwei Hunde spielen im Schnee .", "Eine Frau liest ein Buch ."];
+    folder.write("a.en", "A man is riding a bicycle .\nTwo dogs are playing in the snow .\nA woman reads a book .\n".repeat(8));
+    folder.write("a.de", (lines.join("\n") + "\n").repeat(8));
+    let text = format!(
+        "data.train = [{{ source = \"a.en\", target = \"a.de\" }}]\ndata.valid = [{{ source = \"a.en\", target = \"a.de\" }}]\n\
+         data.max_tokens = 256\nmodel.init = {:?}\noptimiser.learning_rate = 3e-4\noptimiser.warmup_updates = 1\noptimiser.decay = \"constant\"\n\
+         schedule.max_updates = 20\nschedule.validate_every = 10",
+        bundled_checkpoint()
+    );
+    let config = TrainingConfig::read(folder.write("tune.toml", text)).unwrap();
+    let out = folder.path().join("out");
+    let (_, losses) = run(&config, &out, Beginning::Fresh, &*ort);
+    assert!(losses[19] < 0.8 * losses[0], "{losses:?}");
+    // The family stays, and so do its files.
+    let text = |folder: &Path, name: &str| fs::read_to_string(folder.join(name)).unwrap();
+    for name in ["config.json", "generation_config.json", "tokenizer.json"] {
+        assert!(text(&out, name) == text(&bundled_checkpoint(), name), "{name}");
+    }
+    let [before, after] = [bundled_checkpoint(), out].map(|folder| cognate_model::Model::open(&folder).unwrap());
+    let paths = |model: &cognate_model::Model| model.weights().iter().map(|(path, _)| path.to_owned()).collect::<Vec<_>>();
+    assert_eq!(paths(&before), paths(&after));
+}
+
+#[test]
+fn a_loss_that_is_no_number_ends_the_run() {
+    let Some(ort) = ort() else { return };
+    let folder = Folder::new();
+    let more = "optimiser.learning_rate = 1e30\noptimiser.warmup_updates = 1\nschedule.max_updates = 50";
+    let out = folder.path().join("out");
+    let mut trainer = Trainer::new(config(&folder, more), &out, Beginning::Fresh, &*ort, Device::Cpu).unwrap();
+    let error = trainer.run(&mut |_| ControlFlow::Continue(())).unwrap_err();
+    assert_eq!(error.kind(), cognate_train::ErrorKind::Diverged);
+    let told = folder.shown(&error);
+    assert!(
+        told.starts_with("update ") && told.contains("the batch is saved in out/failed_batch.json, no state was saved before"),
+        "{told}"
+    );
+    let batch: Value = serde_json::from_str(&fs::read_to_string(out.join("failed_batch.json")).unwrap()).unwrap();
+    assert_eq!(batch["lines"].as_array().unwrap().len(), batch["labels"].as_array().unwrap().len());
+    assert!(batch["lines"][0].as_str().unwrap().contains("train.src: line "), "{}", batch["lines"][0]);
+}
+
+#[test]
+fn what_cannot_begin_is_refused() {
+    let Some(ort) = ort() else { return };
+    let folder = Folder::new();
+    let good = config(&folder, "schedule.max_updates = 2");
+    let out = folder.path().join("out");
+    let refused = |config: &TrainingConfig, beginning| folder.shown(refusal(config, &out, beginning, &*ort));
+    assert_snapshot!(refused(&good, Beginning::Resume), @"out: holds no checkpoint to go on from; start without --resume");
+    let unbuilt = config(
+        &folder,
+        "schedule.max_updates = 2\nmodel.positions = \"rotary\"\nmodel.attention_score = \"additive\"\noptimiser.precision = \"bf16\"",
+    );
+    assert_snapshot!(refused(&unbuilt, Beginning::Fresh), @r"
+    model.positions is rotary, which cannot be trained yet; expected sinusoidal, learned or relative
+    model.attention_score is additive, which cannot be trained yet; expected scaled_dot or dot
+    optimiser.precision is bf16, which cannot be trained yet; expected f32
+    ");
+    run(&good, &out, Beginning::Fresh, &*ort);
+    assert_snapshot!(refused(&good, Beginning::Fresh), @"out: holds a training run; go on with it by --resume, or name another folder");
+    let other = config(&folder, "schedule.max_updates = 4\noptimiser.label_smoothing = 0.2\nmodel.gated = true");
+    assert_snapshot!(refused(&other, Beginning::Resume), @r"
+    out: a run goes on with the settings that it began with
+      model.gated is true, expected false
+      optimiser.label_smoothing is 0.2, expected 0.1
+    ");
+    folder.write("train.src", "a b\n".repeat(2_000));
+    assert_snapshot!(refused(&good, Beginning::Resume), @"out: data.train: the text has changed since the run began; start another one");
+    let foreign = folder.path().join("foreign");
+    fs::create_dir(&foreign).unwrap();
+    fs::write(foreign.join("thesis.txt"), "mine").unwrap();
+    assert_snapshot!(folder.shown(refusal(&good, &foreign, Beginning::Fresh, &*ort)), @"foreign: expected an empty folder or none; name another");
+    let file = folder.write("file", "");
+    assert_snapshot!(folder.shown(refusal(&good, &file, Beginning::Fresh, &*ort)), @"file: expected a folder to write into: Not a directory (os error 20)");
+}
+
+/// Each choice of the bench makes a model that learns and is read again as it was written.
+#[test]
+fn choices_are_trained_and_read_again() {
+    let Some(ort) = ort() else { return };
+    let folder = Folder::new();
+    for (choice, model_type) in [
+        ("", "marian"),
+        ("model.norm_placement = \"pre\"", "pegasus"),
+        ("model.norm_placement = \"pre\"\nmodel.positions = \"learned\"", "blenderbot"),
+        ("model.positions = \"relative\"\nmodel.norm = \"rms\"\nmodel.biases = false\nmodel.gated = true", "cognate"),
+        ("model.tie_embeddings = false\ntokenizer.vocabularies = \"separate\"\nmodel.tie_output = false", "marian"),
+        ("model.attention_score = \"dot\"\nmodel.activation = \"gelu\"", "cognate"),
+    ] {
+        let config =
+            config(&folder, &format!("schedule.max_updates = 8\noptimiser.warmup_updates = 1\noptimiser.learning_rate = 1e-3\n{choice}"));
+        let out = folder.path().join(format!("out {choice}").replace('\n', " "));
+        let (_, losses) = run(&config, &out, Beginning::Fresh, &*ort);
+        assert!(losses[7] < losses[0], "{choice}: {losses:?}");
+        let text: Value = serde_json::from_str(&fs::read_to_string(out.join("config.json")).unwrap()).unwrap();
+        assert_eq!(text["model_type"], model_type, "{choice}");
+        cognate_model::Model::open(&out).unwrap();
+    }
+}

@@ -16,7 +16,7 @@ fn folder() -> TempDir {
     fs::write(folder.path().join("a.tgt"), source.to_uppercase()).unwrap();
     let settings = "data.train = [{ source = \"a.src\", target = \"a.tgt\" }]\ndata.valid = [{ source = \"a.src\", target = \"a.tgt\" }]\n\
                     data.max_tokens = 256\nthreads = 1\n\
-                    tokenizer.vocab_size = 15\ntokenizer.algorithm = \"bpe\"\n\
+                    tokenizer.vocab_size = 24\ntokenizer.algorithm = \"bpe\"\n\
                     model.d_model = 32\nmodel.d_ff = 64\nmodel.encoder_layers = 1\nmodel.decoder_layers = 1\n\
                     dropout.embeddings = 0.0\ndropout.sublayers = 0.0\noptimiser.label_smoothing = 0.0\n\
                     optimiser.learning_rate = 5e-3\noptimiser.warmup_updates = 50\nschedule.max_updates = 150\nschedule.validate_every = 75\n";

@@ -47,7 +47,7 @@ fn config(folder: &Folder, more: &str) -> TrainingConfig {
          data.train = [{{ source = \"train.src\", target = \"train.tgt\" }}]\n\
          data.valid = [{{ source = \"valid.src\", target = \"valid.tgt\" }}]\n\
          data.max_tokens = 512\n\
-         tokenizer.vocab_size = 12\ntokenizer.algorithm = \"bpe\"\n\
+         tokenizer.vocab_size = 20\ntokenizer.algorithm = \"bpe\"\n\
          model.d_model = 32\nmodel.heads = 4\nmodel.d_ff = 64\nmodel.encoder_layers = 1\nmodel.decoder_layers = 1\nmodel.max_positions = 32\n\
          {more}\n"
     );

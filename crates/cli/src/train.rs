@@ -35,8 +35,6 @@ pub(crate) struct Options {
     /// Go on with the run in OUT, by its own settings if no others are named
     #[arg(long)]
     resume: bool,
-    #[command(flatten)]
-    settings: Settings,
     /// What computes: auto (ONNX Runtime where it is found, else tract), ort, tract or reference
     #[arg(long, value_name = "NAME", default_value_t)]
     engine: Engine,
@@ -46,29 +44,30 @@ pub(crate) struct Options {
     /// Say nothing but warnings and errors
     #[arg(short, long)]
     quiet: bool,
+    #[command(flatten)]
+    settings: Settings,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  cognate train --preset tiny --data train.en train.de --valid val.en val.de --out OUT --max-updates 10000
-  cognate train CONFIG.toml --out OUT                       settings in a file
-  cognate train --resume --out OUT                          after an interruption
-  cognate train --resume --out OUT --max-updates 20000      further than at first
-  cognate train --init CHECKPOINT --data train.en train.de --out OUT --max-updates 500 --learning-rate 1e-4
-                                                            go on with a model that exists
+  cognate train --data train.en train.de --valid val.en val.de --out OUT --max-updates 10000
+  cognate train CONFIG.toml --out OUT                    settings in a file
+  cognate train --resume --out OUT                       after an interruption
+  cognate train --resume --out OUT --max-updates 20000   further than at first
+  cognate train --init CHECKPOINT --data a.en a.de --out OUT --max-epochs 3 --learning-rate 1e-4
   cognate evaluate --reference val.de --source val.en --model OUT
 
 A file of settings, each of which may be left out but for the text and how long:
   seed = 1
   [data]
-  train = [{ source = \"train.en\", target = \"train.de\" }]  # or { tsv = \"train.tsv\" }
+  train = [{ source = \"train.en\", target = \"train.de\" }]   # or { tsv = \"train.tsv\" }
   valid = [{ source = \"val.en\", target = \"val.de\" }]
-  max_tokens = 4096                                         # of a batch, on each side
+  max_tokens = 4096                                        # of a batch, on each side
   [tokenizer]
   vocab_size = 8000
   [model]
-  preset = \"tiny\"                                           # tiny, base or big; d_model, heads, d_ff and others change it
-  norm_placement = \"pre\"
+  preset = \"tiny\"                                          # tiny, base or big
+  norm_placement = \"pre\"                                   # changes it; so do d_model, heads, d_ff
   [optimiser]
   learning_rate = 1e-3
   warmup_updates = 2000

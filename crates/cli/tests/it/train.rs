@@ -10,8 +10,10 @@ use tempfile::TempDir;
 /// A folder with text of letters and their capitals: `a.src`, `a.tgt`; and settings of a small model: `small.toml`.
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let letters = |line: usize| (0..3 + line % 4).map(move |place| ["a", "b", "c", "d", "e"][(line * 7 + place * place * 3) % 5]);
-    let source: String = (0..400).map(|line| letters(line).collect::<Vec<_>>().join(" ") + "\n").collect();
+    // All sequences of four letters, and those of three.
+    let letters =
+        |line: usize| (0..3 + usize::from(line >= 125)).map(move |place| ["a", "b", "c", "d", "e"][line / [1, 5, 25, 125][place] % 5]);
+    let source: String = (0..750).map(|line| letters(line).collect::<Vec<_>>().join(" ") + "\n").collect();
     fs::write(folder.path().join("a.src"), &source).unwrap();
     fs::write(folder.path().join("a.tgt"), source.to_uppercase()).unwrap();
     let settings = "data.train = [{ source = \"a.src\", target = \"a.tgt\" }]\ndata.valid = [{ source = \"a.src\", target = \"a.tgt\" }]\n\
@@ -19,7 +21,7 @@ fn folder() -> TempDir {
                     tokenizer.vocab_size = 24\ntokenizer.algorithm = \"bpe\"\n\
                     model.d_model = 32\nmodel.d_ff = 64\nmodel.encoder_layers = 1\nmodel.decoder_layers = 1\n\
                     dropout.embeddings = 0.0\ndropout.sublayers = 0.0\noptimiser.label_smoothing = 0.0\n\
-                    optimiser.learning_rate = 5e-3\noptimiser.warmup_updates = 50\nschedule.max_updates = 150\nschedule.validate_every = 75\n";
+                    optimiser.learning_rate = 5e-3\noptimiser.warmup_updates = 100\nschedule.max_updates = 400\nschedule.validate_every = 200\n";
     fs::write(folder.path().join("small.toml"), settings).unwrap();
     folder
 }
@@ -45,13 +47,13 @@ fn text_becomes_a_model_that_translates() {
     let told = ended.err.clone();
     assert_eq!(ended.ok(), "");
     assert!(
-        told.contains(" parameters, 400 pairs of 400 lines, on ONNX Runtime") && told.contains("all updates made: update 150; "),
+        told.contains(" parameters, 750 pairs of 750 lines, on ONNX Runtime") && told.contains("all updates made: update 400; "),
         "{told}"
     );
     assert_eq!(run(&["translate", "--engine", "tract", "--model", &out, "a b c", "e d c b"]).ok(), "A B C\nE D C B\n");
     // Further, by the run's own settings, which are in the folder.
-    let further = run(&["train", "--resume", "--engine", "ort", "--out", &out, "--max-updates", "160"]);
-    assert!(further.err.contains("goes on after update 150"), "{}", further.err);
+    let further = run(&["train", "--resume", "--engine", "ort", "--out", &out, "--max-updates", "410"]);
+    assert!(further.err.contains("goes on after update 400"), "{}", further.err);
     assert_eq!(further.ok(), "");
     let exported = path(folder.path(), "onnx");
     run(&["export", &out, &exported]).ok();
@@ -97,12 +99,18 @@ fn what_cannot_be_trained_on_is_refused() {
     fs::write(&latin, b"K\xe4se\n".repeat(400)).unwrap();
     let refused = |args: &[&str]| refused(&folder, 1, &[args, &["--out", &out, "--max-updates", "5"]].concat());
     assert_snapshot!(refused(&[]), @"cognate: error: what to train on is missing: pass CONFIG.toml, or --data SOURCE TARGET");
-    assert_snapshot!(refused(&["--data", &source, &short]), @"cognate: error: DIR/a.src has 400 lines, DIR/short has 2; expected as many: line n of one is the translation of line n of the other");
+    assert_snapshot!(refused(&["--data", &source, &short]), @"cognate: error: DIR/a.src has 750 lines, DIR/short has 2; expected as many: line n of one is the translation of line n of the other");
     assert_snapshot!(refused(&["--data", &empty, &empty]), @"cognate: error: DIR/empty: is empty; expected one sentence a line");
     assert_snapshot!(refused(&["--data", &missing, &target]), @"cognate: error: DIR/missing: cannot read: No such file or directory (os error 2)");
     assert_snapshot!(refused(&["--data", &source, &latin]), @"cognate: error: DIR/latin: line 1: not UTF-8 at byte 2; convert the file to UTF-8");
     assert_snapshot!(refused(&["--resume"]), @"cognate: error: DIR/out: holds no run to go on with (no training.toml); start without --resume");
     let wrong = file("wrong.toml", "[model]\nlayers = 6\nheads = 3\n[optimiser]\nlearning_rate = \"high\"\n");
-    assert_snapshot!(refused(&[&wrong]), @"");
+    assert_snapshot!(refused(&[&wrong]), @r#"
+    cognate: error: DIR/wrong.toml: data.train is empty, expected at least one corpus: { source = "train.en", target = "train.de" }
+    DIR/wrong.toml: schedule is without end, expected max_updates, max_epochs, max_minutes or patience
+    DIR/wrong.toml: line 2: model.layers is unknown; expected one of init, preset, d_model, heads, d_ff, encoder_layers, decoder_layers, max_positions, norm, norm_placement, positions, relative_buckets, relative_max_distance, activation, gated, attention_score, biases, tie_embeddings, tie_output, scale_embedding
+    DIR/wrong.toml: line 3: model.heads is 3, expected a whole width for each head: d_model 128 is no multiple of 3 heads
+    DIR/wrong.toml: line 5: optimiser.learning_rate: found string "high", expected a number
+    "#);
     assert!(!Path::new(&out).exists());
 }

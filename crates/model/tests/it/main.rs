@@ -5,3 +5,4 @@ mod properties;
 mod refused;
 mod stored;
 mod text;
+mod written;

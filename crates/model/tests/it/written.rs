@@ -1,0 +1,80 @@
+//! Configurations as `config.json`: in the family of transformers that has the choices, and read again as they were.
+
+use cognate_model::{Config, Embeddings, Model, Norm, NormPlacement, OutputProjection, Positions, Preset, RelativeLayers, Sinusoids};
+
+/// One change of the tiny preset, and the family that says it; `None` where nothing does.
+type Case = (&'static str, fn(&mut Config), Option<&'static str>);
+
+const CASES: [Case; 11] = [
+    ("the paper's", |_| {}, Some("cognate")),
+    ("marian's", marian, Some("marian")),
+    ("two tables", |config| (config.source_vocab, config.embeddings) = (90, Embeddings::Separate), Some("cognate")),
+    (
+        "marian's, an own output",
+        |config| {
+            marian(config);
+            config.output = OutputProjection::Own;
+        },
+        Some("marian"),
+    ),
+    (
+        "pegasus's",
+        |config| {
+            marian(config);
+            config.placement = NormPlacement::Pre;
+        },
+        Some("pegasus"),
+    ),
+    (
+        "blenderbot's",
+        |config| {
+            (config.placement, config.positions, config.output_bias) = (NormPlacement::Pre, Positions::Learned { offset: 0 }, true);
+        },
+        Some("blenderbot"),
+    ),
+    (
+        "relative positions",
+        |config| config.positions = Positions::Relative { buckets: 8, max_distance: 20, of: RelativeLayers::First },
+        Some("cognate"),
+    ),
+    ("no biases, a gate", |config| (config.biases, config.gated) = (false, true), Some("cognate")),
+    ("plain products", |config| config.scale_attention = false, Some("cognate")),
+    ("root mean squares", |config| (config.norm, config.placement) = (Norm::Rms, NormPlacement::Pre), Some("cognate")),
+    ("a bias of the logits beside a gate", |config| (config.output_bias, config.gated) = (true, true), None),
+];
+
+fn marian(config: &mut Config) {
+    (config.positions, config.output_bias) = (Positions::Sinusoidal(Sinusoids::Halves), true);
+}
+
+#[test]
+fn configurations_are_read_as_they_were_written() {
+    let mut failures = Vec::new();
+    for (name, change, family) in CASES {
+        let mut config = Preset::Tiny.config();
+        change(&mut config);
+        let text = config.to_json();
+        let told = text.as_ref().ok().and_then(|text| {
+            let value: serde_json::Value = serde_json::from_str(text).unwrap();
+            value["model_type"].as_str().map(str::to_owned)
+        });
+        let read = text.as_ref().map(|text| Config::from_json(text).unwrap());
+        if told.as_deref() != family || read.is_ok_and(|read| read != config) {
+            failures.push(format!("{name}: {text:?}"));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// What Marian's checkpoints hold (`testdata/golden/marian`), and no table of sinusoids.
+#[test]
+fn tensors_have_the_familys_names_and_shapes() {
+    let model = Model::open(&cognate_testing::golden("marian")).unwrap();
+    let tensors: Vec<_> = model.tensors().collect();
+    let shape = |name: &str| tensors.iter().find(|tensor| tensor.name == name).map(|tensor| tensor.shape.clone());
+    let (vocab, d_model) = (model.config().vocab, model.config().d_model);
+    assert_eq!(shape("model.shared.weight"), Some(vec![vocab, d_model]));
+    assert_eq!(shape("final_logits_bias"), Some(vec![1, vocab]));
+    assert!(shape("model.decoder.layers.0.encoder_attn.q_proj.weight").is_some());
+    assert!(tensors.iter().all(|tensor| !tensor.name.contains("embed_positions")));
+}

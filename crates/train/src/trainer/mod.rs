@@ -327,7 +327,9 @@ impl<'r> Trainer<'r> {
     fn look(&mut self, observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Result<()> {
         let model = self.step.snapshot()?;
         let mut is_best = true;
-        if let Some(mut validation) = self.validate(&model, Some(()))? {
+        if let Some(held) = &self.held {
+            let sums = held.loss(&mut self.step)?;
+            let mut validation = self.judge(held, &model, sums)?;
             let value = match self.config.schedule.metric {
                 Metric::Loss => validation.valid_loss,
                 Metric::Bleu => validation.bleu.unwrap_or_default(),
@@ -364,16 +366,8 @@ impl<'r> Trainer<'r> {
         Ok(())
     }
 
-    /// The loss by the step's own weights, and BLEU of `model`, where the metric asks for it.
-    fn validate(&mut self, model: &Model, by_step: Option<()>) -> Result<Option<Validation>> {
-        let Some(held) = &self.held else { return Ok(None) };
-        let sums = match by_step {
-            Some(()) => held.loss(&mut self.step)?,
-            None => {
-                let recipes = Recipes { model, loss: loss(&self.config), adam: Adam { average: None, ..adam(&self.config) } };
-                held.loss(&mut Step::new(&recipes, self.runtime, &self.options)?)?
-            }
-        };
+    /// What held-out text says of `model`, whose losses are `sums`: with BLEU where that is the metric.
+    fn judge(&self, held: &Held, model: &Model, sums: Sums) -> Result<Validation> {
         let bleu = match self.config.schedule.metric {
             Metric::Bleu => Some(held.bleu(model, &self.start, self.config.schedule.beams, self.runtime, &self.options)?),
             Metric::Loss => None,
@@ -381,7 +375,7 @@ impl<'r> Trainer<'r> {
         let labels = sums.tokens.max(1) as f64;
         let (valid_loss, valid_nll) = (sums.loss / labels, sums.nll / labels);
         let (update, epoch, seconds) = (self.run.update, self.run.position.epoch, self.run.seconds);
-        Ok(Some(Validation { update, epoch, valid_loss, valid_nll, perplexity: valid_nll.exp(), bleu, best: false, seconds }))
+        Ok(Validation { update, epoch, valid_loss, valid_nll, perplexity: valid_nll.exp(), bleu, best: false, seconds })
     }
 
     /// Makes the mean of the last checkpoints the result, where the settings ask for that.
@@ -394,7 +388,12 @@ impl<'r> Trainer<'r> {
         let last = &checkpoints[checkpoints.len().saturating_sub(n)..];
         let models = last.iter().map(|(_, folder)| Model::open(folder)).collect::<Result<Vec<_>, _>>()?;
         let Some(model) = resume::mean(&models)? else { return Ok(None) };
-        let validation = self.validate(&model, None)?;
+        let mut validation = None;
+        if let Some(held) = &self.held {
+            let recipes = Recipes { model: &model, loss: loss(&self.config), adam: Adam { average: None, ..adam(&self.config) } };
+            let sums = held.loss(&mut Step::new(&recipes, self.runtime, &self.options)?)?;
+            validation = Some(self.judge(held, &model, sums)?);
+        }
         if let Some(validation) = &validation {
             self.log.write(validation)?;
             tell(observer, Event::Validated(validation));

@@ -160,6 +160,26 @@ fn a_checkpoint_is_tuned() {
 }
 
 #[test]
+fn the_mean_of_checkpoints_is_the_result() {
+    let Some(ort) = ort() else { return };
+    let folder = Folder::new();
+    let more = "optimiser.warmup_updates = 1\nschedule.max_updates = 6\nschedule.validate_every = 2\n\
+                schedule.keep_checkpoints = 2\nschedule.average_checkpoints = 2";
+    let out = folder.path().join("out");
+    let (outcome, _) = run(&config(&folder, more), &out, Beginning::Fresh, &*ort);
+    assert!(outcome.averaged.unwrap().valid_loss.is_finite());
+    let open = |folder: &Path| cognate_model::Model::open(folder).unwrap();
+    let [mean, former, last] = [out.clone(), out.join("checkpoint-4"), out.join("checkpoint-6")].map(|folder| open(&folder));
+    let values = |model: &cognate_model::Model, path: &str| model.weights().get(path).unwrap().values::<f32>();
+    for path in mean.learned() {
+        let parts = values(&former, path).into_iter().zip(values(&last, path));
+        let expected = parts.map(|(a, b)| ((f64::from(a) + f64::from(b)) / 2.0) as f32);
+        assert!(values(&mean, path).into_iter().eq(expected), "{path}");
+    }
+    assert!(!out.join("checkpoint-2").exists());
+}
+
+#[test]
 fn a_loss_that_is_no_number_ends_the_run() {
     let Some(ort) = ort() else { return };
     let folder = Folder::new();

@@ -1,15 +1,17 @@
-//! Multi-head scaled dot-product attention.
+//! Multi-head attention, by scaled dot products or by another score.
 //!
 //! `Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V`   (Vaswani et al. 2017, eq. 1)
 //! `MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O`   (section 3.2.2)
+//! additive: `softmax(v·tanh(q_i + k_j)) V`   (Bahdanau et al. 2015, appendix A.1.2, in each head)
 //!
 //! `q: [..., heads, tgt, d_k]`, `k, v: [..., heads, src, d_k]`, `mask: [..., tgt, src]`
 //! returns `[..., heads, tgt, d_k]`
 
 use crate::dropout::Dropout;
 use crate::layers::linear;
-use crate::{Config, Stack};
-use cognate_graph::{CachedAttention, DType, Dim, Scope, Tensor};
+use crate::positions::Order;
+use crate::{AttentionScore, Config, Stack};
+use cognate_graph::{CachedAttention, DType, Dim, Scope, Tensor, Unary};
 
 /// Added to the scores of what must not be seen. Finite, so that a row where nothing may be seen gives no NaN; its
 /// exponential is zero beside any real score.
@@ -55,41 +57,56 @@ pub(crate) fn self_attention<'g>(
     stack: Stack,
     x: Tensor<'g>,
     past: Memory<'g>,
-    mask: Option<Tensor<'g>>,
+    order: Order<'g>,
     dropout: &Dropout<'g>,
 ) -> (Tensor<'g>, KeyValue<'g>) {
     let _scope = scope.enter();
     let past = match past {
         Memory::None => None,
         Memory::Joined(past) => Some(past),
-        Memory::Cached { cache, beams } => return cached_self_attention(scope, config, stack, x, cache, beams, mask),
+        Memory::Cached { cache, beams } => return cached_self_attention(scope, config, stack, x, [cache.key, cache.value, beams], order),
     };
-    let query = project_query(scope, config, stack, x);
-    let new = KeyValue::project(scope, config, stack, x);
+    let mut query = project_query(scope, config, stack, x);
+    let mut new = KeyValue::project(scope, config, stack, x);
+    if let Some(rotation) = order.rotation {
+        (query, new.key) = (rotation.turn(query), rotation.turn(new.key));
+    }
     let seen = past.map_or(new, |past| new.after(past));
-    let (context, _) = attend(query, seen, mask, config.scale_attention, dropout);
+    let (context, _) = attend(Score::new(scope, config, stack), query, seen, order.mask, dropout);
     (linear(&scope.at("out_proj"), config, merge_heads(context), config.d_model), seen)
 }
 
-/// Self-attention of one token a beam: `x: [batch, beams, 1, d_model]`, `cache: [batch · beams, heads, capacity, d_k]`.
+/// Self-attention of one token a beam: `x: [batch, beams, 1, d_model]`, caches of keys and values `[batch · beams, heads,
+/// capacity, d_k]`, `beams: i64 [batch, beams, past]`.
 fn cached_self_attention<'g>(
     scope: &Scope<'g>,
     config: &Config,
     stack: Stack,
     x: Tensor<'g>,
-    cache: KeyValue<'g>,
-    beams: Tensor<'g>,
-    bias: Option<Tensor<'g>>,
+    [keys, values, beams]: [Tensor<'g>; 3],
+    order: Order<'g>,
 ) -> (Tensor<'g>, KeyValue<'g>) {
-    let (rows, past) = (cache.key.dim(0), beams.dim(2));
+    let (rows, past) = (keys.dim(0), beams.dim(2));
     let width = Dim::from(stack.heads * stack.d_k);
-    let project = |name| linear(&scope.at(name), config, x, &width).reshape([&rows, &1.into(), &width]);
-    let query = project("q_proj");
+    let flat = |x: Tensor<'g>| x.reshape([&rows, &1.into(), &width]);
+    let project = |name| linear(&scope.at(name), config, x, &width);
+    let turned = |x: Tensor<'g>| match order.rotation {
+        Some(rotation) => flat(rotation.turn(x.reshape([rows.clone(), stack.heads.into(), 1.into(), stack.d_k.into()]))),
+        None => flat(x),
+    };
+    let query = turned(project("q_proj"));
     let written =
-        KeyValue { key: cache.key.cache_write(project("k_proj"), &past), value: cache.value.cache_write(project("v_proj"), &past) };
-    let bias = bias.map(|bias| bias.reshape([Dim::from(1), stack.heads.into(), 1.into(), past + 1]));
-    let attention = CachedAttention { heads: stack.heads, scale: scale(config, stack) };
-    let context = query.attend_cached(attention, [written.key, written.value], beams, bias);
+        KeyValue { key: keys.cache_write(turned(project("k_proj")), &past), value: values.cache_write(flat(project("v_proj")), &past) };
+    let bias = order.mask.map(|bias| bias.reshape([Dim::from(1), stack.heads.into(), 1.into(), past + 1]));
+    let scale = match config.score {
+        AttentionScore::ScaledDot => scale(stack),
+        AttentionScore::Dot => 1.0,
+        AttentionScore::Additive => {
+            scope.builder().fail("an additive score has no form over caches that beams share");
+            1.0
+        }
+    };
+    let context = query.attend_cached(CachedAttention { heads: stack.heads, scale }, [written.key, written.value], beams, bias);
     let context = context.reshape([x.dim(0), x.dim(1), 1.into(), width]);
     (linear(&scope.at("out_proj"), config, context, config.d_model), written)
 }
@@ -111,18 +128,22 @@ pub(crate) fn cross_attention<'g>(
     let shape = x.ty().shape;
     let [batch, beams, tgt, _] = shape.dims() else {
         let query = project_query(scope, config, stack, x);
-        let (context, weights) = attend(query, source, Some(mask), config.scale_attention, dropout);
+        let (context, weights) = attend(Score::new(scope, config, stack), query, source, Some(mask), dropout);
         return (linear(&scope.at("out_proj"), config, merge_heads(context), config.d_model), weights);
     };
     let width = Dim::from(stack.heads * stack.d_k);
     let mut query = linear(&scope.at("q_proj"), config, x, &width);
     // One query for each beam: ONNX Runtime reads keys a fifth faster if its product with them does not scale.
     let is_single = tgt.as_constant() == Some(1);
-    if config.scale_attention && is_single {
-        query = query * scale(config, stack);
-    }
+    let score = match Score::new(scope, config, stack) {
+        Score::ScaledDot if is_single => {
+            query = query * scale(stack);
+            Score::Dot
+        }
+        score => score,
+    };
     let query = query.reshape([batch, &(beams * tgt), &width]);
-    let (context, weights) = attend(split_heads(query, stack.heads), source, Some(mask), config.scale_attention && !is_single, dropout);
+    let (context, weights) = attend(score, split_heads(query, stack.heads), source, Some(mask), dropout);
     let context = merge_heads(context).reshape([batch, beams, tgt, &width]);
     let weights = weights.reshape([batch, &stack.heads.into(), beams, tgt, &source.key.dim(2)]).transpose(&[0, 2, 1, 3, 4]);
     (linear(&scope.at("out_proj"), config, context, config.d_model), weights)
@@ -132,28 +153,69 @@ fn project_query<'g>(scope: &Scope<'g>, config: &Config, stack: Stack, x: Tensor
     split_heads(linear(&scope.at("q_proj"), config, x, stack.heads * stack.d_k), stack.heads)
 }
 
-/// By what scores are multiplied; 1 in families that start from smaller weights instead.
-fn scale(config: &Config, stack: Stack) -> f32 {
-    if config.scale_attention { (stack.d_k as f32).powf(-0.5) } else { 1.0 }
+/// By what scaled scores are multiplied.
+fn scale(stack: Stack) -> f32 {
+    (stack.d_k as f32).powf(-0.5)
 }
 
-/// Scaled dot-product attention; returns the context and the weights `[..., heads, tgt, src]`, whose rows sum to 1.
+/// [`AttentionScore`] in one layer.
+#[derive(Clone, Copy)]
+enum Score<'g> {
+    ScaledDot,
+    Dot,
+    Additive {
+        /// `[heads, d_k]`
+        direction: Tensor<'g>,
+    },
+}
+
+impl<'g> Score<'g> {
+    fn new(scope: &Scope<'g>, config: &Config, stack: Stack) -> Self {
+        match config.score {
+            AttentionScore::ScaledDot => Score::ScaledDot,
+            AttentionScore::Dot => Score::Dot,
+            AttentionScore::Additive => Score::Additive { direction: scope.at("score").parameter("weight", [stack.heads, stack.d_k]) },
+        }
+    }
+
+    /// `q: [..., heads, tgt, d_k]`, `k: [..., heads, src, d_k]` -> `[..., heads, tgt, src]`
+    fn of(self, q: Tensor<'g>, k: Tensor<'g>) -> Tensor<'g> {
+        match self {
+            // Half of the scale on each side, as PyTorch does: products stay in the range of f16. ONNX Runtime fuses both into
+            // the product.
+            Score::ScaledDot => {
+                let half = q.builder().scalar((last(q).as_constant().unwrap_or(1) as f32).powf(-0.25));
+                (q * half).matmul(k.t() * half)
+            }
+            Score::Dot => q.matmul(k.t()),
+            Score::Additive { direction } => {
+                let sums = with_axis(q, 1) + with_axis(k, 2);
+                let [heads, d_k] = [direction.dim(0), direction.dim(1)];
+                let scores = sums.map(Unary::Tanh).matmul(direction.reshape([heads, 1.into(), d_k, 1.into()]));
+                let mut dims = scores.ty().shape.dims().to_vec();
+                dims.pop();
+                scores.reshape(dims)
+            }
+        }
+    }
+}
+
+/// `x` with an axis of size 1 before the last `n_after` ones.
+fn with_axis(x: Tensor<'_>, n_after: usize) -> Tensor<'_> {
+    let mut dims = x.ty().shape.dims().to_vec();
+    dims.insert(dims.len().saturating_sub(n_after), Dim::from(1));
+    x.reshape(dims)
+}
+
+/// Attention; returns the context and the weights `[..., heads, tgt, src]`, whose rows sum to 1.
 fn attend<'g>(
+    score: Score<'g>,
     q: Tensor<'g>,
     memory: KeyValue<'g>,
     mask: Option<Tensor<'g>>,
-    is_scaled: bool,
     dropout: &Dropout<'g>,
 ) -> (Tensor<'g>, Tensor<'g>) {
-    let d_k = last(q).as_constant().unwrap_or(1) as f32;
-    // Half of the scale on each side, as PyTorch does: products stay in the range of f16. ONNX Runtime fuses both into
-    // the product.
-    let scores = if is_scaled {
-        let half = q.builder().scalar(d_k.powf(-0.25));
-        (q * half).matmul(memory.key.t() * half)
-    } else {
-        q.matmul(memory.key.t())
-    };
+    let scores = score.of(q, memory.key);
     let weights = mask.map_or(scores, |mask| scores + mask).softmax();
     (dropout.attention(weights).matmul(memory.value), weights)
 }

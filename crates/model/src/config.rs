@@ -27,8 +27,8 @@ pub struct Config {
     pub gated: bool,
     /// Whether linear layers add a bias.
     pub biases: bool,
-    /// Whether attention scores are multiplied by `d_k^-½` (Vaswani et al. 2017, eq. 1).
-    pub scale_attention: bool,
+    /// How attention compares queries with keys.
+    pub score: AttentionScore,
     /// How positions are told apart.
     pub positions: Positions,
     /// The kind of normalisation.
@@ -93,6 +93,22 @@ pub enum Positions {
         /// Which layers have numbers of their own.
         of: RelativeLayers,
     },
+    /// Queries and keys of self-attention turned by an angle for each position (Su et al. 2021, section 3.2).
+    Rotary,
+    /// Scores of self-attention lowered in proportion to the distance, in each head at a rate of its own (Press et al. 2022,
+    /// section 3).
+    Alibi,
+}
+
+/// How attention compares queries with keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttentionScore {
+    /// `q·k / √d_k` (Vaswani et al. 2017, eq. 1).
+    ScaledDot,
+    /// `q·k` (Luong et al. 2015, section 3.1).
+    Dot,
+    /// `v·tanh(q + k)`, with a learned `v` for each head (Bahdanau et al. 2015, appendix A.1.2; `q` and `k` are projected).
+    Additive,
 }
 
 /// Where sines and cosines stand in a row.
@@ -181,11 +197,11 @@ impl Config {
     pub(crate) fn position_rows(&self) -> usize {
         let positions = self.max_positions.unwrap_or(0);
         match self.positions {
-            Positions::Sinusoidal(_) => positions,
+            Positions::Sinusoidal(_) | Positions::Rotary => positions,
             Positions::Learned { offset } => positions + offset,
             // Position 0 stands in the row after that of the padding.
             Positions::Counted => positions + self.pad_token + 1,
-            Positions::Relative { .. } => 0,
+            Positions::Relative { .. } | Positions::Alibi => 0,
         }
     }
 
@@ -213,7 +229,7 @@ impl Config {
                 wrong(format!("{} {} times {} {} is more than {LARGEST_SIZE}", names.heads, stack.heads, names.d_k, stack.d_k));
             }
         }
-        self.check_positions(&wrong);
+        self.check_positions(names, &wrong);
         let both = self.vocab.min(self.source_vocab);
         let tokens = [
             ("decoder_start_token_id", self.start_token, self.vocab),
@@ -227,7 +243,7 @@ impl Config {
         }
     }
 
-    fn check_positions(&self, wrong: impl Fn(String)) {
+    fn check_positions(&self, names: &SizeNames, wrong: impl Fn(String)) {
         match self.positions {
             // The frequencies are `10000^(-i / (d_model/2 - 1))`.
             Positions::Counted if self.d_model < 4 => {
@@ -243,7 +259,18 @@ impl Config {
                     "relative_attention_max_distance wants {least} to {LARGEST_DISTANCE} for {buckets} buckets, found {max_distance}"
                 ));
             }
-            Positions::Sinusoidal(_) | Positions::Learned { .. } | Positions::Counted | Positions::Relative { .. } => {}
+            // Elements of a head are turned in pairs.
+            Positions::Rotary => {
+                for (names, stack) in [(&names.encoder, self.encoder), (&names.decoder, self.decoder)] {
+                    if !stack.d_k.is_multiple_of(2) {
+                        wrong(format!(
+                            "rotary positions want an even width of heads, found {} with {} {}",
+                            stack.d_k, names.heads, stack.heads
+                        ));
+                    }
+                }
+            }
+            Positions::Sinusoidal(_) | Positions::Learned { .. } | Positions::Counted | Positions::Relative { .. } | Positions::Alibi => {}
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::attention::{KeyValue, Memory, causal_mask, cross_attention, padding_m
 use crate::dropout::Dropout;
 use crate::embedding::{Side, embed, table};
 use crate::layers::{after_stack, feed_forward, residual};
-use crate::relative::self_attention_masks;
+use crate::positions::orders;
 use crate::{Config, OutputProjection};
 use cognate_graph::{Dim, Scope, Tensor};
 
@@ -80,12 +80,12 @@ pub(crate) fn decoder<'g>(root: &Scope<'g>, config: &Config, inputs: &DecoderInp
     let past_len = inputs.past.len();
     // One query sees all places: nothing is to be hidden.
     let mask = if matches!(inputs.past, Past::Cached { .. }) { None } else { Some(causal_mask(root, &past_len, &tgt)) };
-    let masks = self_attention_masks(root, config, Side::Decoder, mask, &past_len, &tgt);
+    let orders = orders(root, config, Side::Decoder, mask, &past_len, &tgt);
     let padding = padding_mask(inputs.attention_mask);
     let dropout = &inputs.dropout;
     let mut x = dropout.embedding(embed(root, config, Side::Decoder, inputs.ids, &past_len));
     let (mut present, mut cross_attentions) = (Vec::new(), Vec::new());
-    for (layer_index, (&cross, mask)) in inputs.cross.iter().zip(masks).enumerate() {
+    for (layer_index, (&cross, order)) in inputs.cross.iter().zip(orders).enumerate() {
         let layer = stack.at("layers").at(layer_index);
         let past = match &inputs.past {
             Past::None => Memory::None,
@@ -93,7 +93,7 @@ pub(crate) fn decoder<'g>(root: &Scope<'g>, config: &Config, inputs: &DecoderInp
             Past::Cached { caches, beams } => Memory::Cached { cache: caches[layer_index], beams: *beams },
         };
         let (attended, seen) = residual(&layer.at("self_attn_layer_norm"), config, x, dropout, |x| {
-            self_attention(&layer.at("self_attn"), config, config.decoder, x, past, mask, dropout)
+            self_attention(&layer.at("self_attn"), config, config.decoder, x, past, order, dropout)
         });
         let (attended, weights) = residual(&layer.at("encoder_attn_layer_norm"), config, attended, dropout, |x| {
             cross_attention(&layer.at("encoder_attn"), config, config.decoder, x, cross, padding, dropout)

@@ -5,7 +5,7 @@
 //! `ids: [..., len]` -> `[..., len, d_model]`
 
 use crate::layers::normalise;
-use crate::{Config, EmbeddingNorm, Embeddings, Positions, Sinusoids};
+use crate::{Config, EmbeddingNorm, Embeddings, Positions, Sinusoids, Stack};
 use cognate_graph::{Dim, Generator, Scope, Tensor};
 
 /// One of the two stacks.
@@ -16,10 +16,18 @@ pub(crate) enum Side {
 }
 
 impl Side {
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Side::Encoder => "encoder",
             Side::Decoder => "decoder",
+        }
+    }
+
+    /// The stack's sizes.
+    pub(crate) fn stack(self, config: &Config) -> Stack {
+        match self {
+            Side::Encoder => config.encoder,
+            Side::Decoder => config.decoder,
         }
     }
 
@@ -71,7 +79,7 @@ fn with_positions<'g>(stack: &Scope<'g>, config: &Config, tokens: Tensor<'g>, id
             let count = is_token.cumulative_sum() + builder.range(first, first + 1);
             tokens + table().gather(count * is_token + pad)
         }
-        Positions::Relative { .. } => tokens,
+        Positions::Relative { .. } | Positions::Rotary | Positions::Alibi => tokens,
     }
 }
 
@@ -134,7 +142,7 @@ impl SinusoidTable {
                 let frequencies = (0..d_model).map(|column| counted_frequency(column, d_model)).collect();
                 Some(Self::Counted { pad_token: config.pad_token, frequencies })
             }
-            Positions::Learned { .. } | Positions::Relative { .. } => None,
+            Positions::Learned { .. } | Positions::Relative { .. } | Positions::Rotary | Positions::Alibi => None,
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::attention::{Memory, padding_mask, self_attention};
 use crate::dropout::Dropout;
 use crate::embedding::{Side, embed};
 use crate::layers::{after_stack, feed_forward, residual};
-use crate::relative::self_attention_masks;
+use crate::positions::{Order, orders};
 use cognate_graph::{Dim, Scope, Tensor};
 
 /// The encoder stack (Vaswani et al. 2017, section 3.1): `ids, attention_mask: i64 [batch, src]`.
@@ -18,17 +18,17 @@ pub(crate) fn encoder<'g>(
 ) -> Tensor<'g> {
     let stack = Side::Encoder.at(root);
     let (start, src) = (Dim::from(0), ids.dim(1));
-    let masks = self_attention_masks(root, config, Side::Encoder, Some(padding_mask(attention_mask)), &start, &src);
+    let orders = orders(root, config, Side::Encoder, Some(padding_mask(attention_mask)), &start, &src);
     let mut x = dropout.embedding(embed(root, config, Side::Encoder, ids, &start));
-    for (layer_index, mask) in masks.into_iter().enumerate() {
-        x = layer(&stack.at("layers").at(layer_index), config, x, mask, dropout);
+    for (layer_index, order) in orders.into_iter().enumerate() {
+        x = layer(&stack.at("layers").at(layer_index), config, x, order, dropout);
     }
     after_stack(&stack, config, x)
 }
 
-fn layer<'g>(scope: &Scope<'g>, config: &Config, x: Tensor<'g>, mask: Option<Tensor<'g>>, dropout: &Dropout<'g>) -> Tensor<'g> {
+fn layer<'g>(scope: &Scope<'g>, config: &Config, x: Tensor<'g>, order: Order<'g>, dropout: &Dropout<'g>) -> Tensor<'g> {
     let (x, _) = residual(&scope.at("self_attn_layer_norm"), config, x, dropout, |x| {
-        self_attention(&scope.at("self_attn"), config, config.encoder, x, Memory::None, mask, dropout)
+        self_attention(&scope.at("self_attn"), config, config.encoder, x, Memory::None, order, dropout)
     });
     let (x, ()) =
         residual(&scope.at("final_layer_norm"), config, x, dropout, |x| (feed_forward(scope, config, config.encoder.d_ff, x, dropout), ()));

@@ -1,9 +1,10 @@
 //! `config.json`: the only place that knows families.
 //!
 //! Each family's mapping reads the fields that its `config.json` has in Hugging Face's transformers, with the defaults they
-//! have there, and refuses what is not supported by naming the field. Unknown fields are ignored, as transformers does.
+//! have there, and refuses what is not supported by naming the field. Unknown fields are ignored, as transformers does; in our own family they are refused.
 
 mod bart;
+mod cognate;
 mod fields;
 mod names;
 mod render;
@@ -21,6 +22,8 @@ pub(crate) use render::render;
 pub(crate) enum Family {
     /// Those built as BART is (Lewis et al. 2020).
     Bart(Bart),
+    /// Cognate's own: the paper's, and other choices.
+    Cognate,
     /// Those built as T5 is (Raffel et al. 2020).
     T5(T5),
 }
@@ -34,8 +37,6 @@ pub(crate) enum Bart {
     Blenderbot,
     /// Blenderbot's small form.
     BlenderbotSmall,
-    /// The paper's model, as the presets make it.
-    Cognate,
     /// M2M100 (Fan et al. 2021) and NLLB-200 (NLLB team 2022).
     M2m100,
     /// MarianMT (Junczys-Dowmunt et al. 2018).
@@ -64,7 +65,7 @@ const FAMILIES: [(&str, Family); 12] = [
     ("bart", Family::Bart(Bart::Original)),
     ("blenderbot", Family::Bart(Bart::Blenderbot)),
     ("blenderbot-small", Family::Bart(Bart::BlenderbotSmall)),
-    ("cognate", Family::Bart(Bart::Cognate)),
+    ("cognate", Family::Cognate),
     ("m2m_100", Family::Bart(Bart::M2m100)),
     ("marian", Family::Bart(Bart::Marian)),
     ("mbart", Family::Bart(Bart::Mbart)),
@@ -98,6 +99,7 @@ pub(crate) fn parse(text: &str) -> Result<(Family, Config), Error> {
     }
     let config = match family {
         Family::Bart(bart) => bart::config(bart, &fields),
+        Family::Cognate => cognate::config(&fields),
         Family::T5(t5) => t5::config(t5, &fields),
     };
     fields.finish().map_err(wrong)?;

@@ -11,9 +11,11 @@ use std::sync::Arc;
 /// The initial values of the parameter at `path`; `stream` tells the model's parameters apart.
 pub(crate) fn initial(path: &str, shape: &[usize], seed: u64, stream: u64) -> Recipe {
     let distribution = match shape {
-        [_, width] if path.contains("shared.") || path.contains(".embed_") => {
+        [_, width] if ["shared.", "embed_tokens.", "embed_positions."].iter().any(|table| path.contains(table)) => {
             Distribution::Normal { deviation: (*width as f32).powf(-0.5) }
         }
+        // A vector for each head, from d_k values to one.
+        [_, d_k] if path.ends_with("score.weight") => Distribution::Uniform { bound: (6.0 / (d_k + 1) as f32).sqrt() },
         [out, width] => Distribution::Uniform { bound: (6.0 / (out + width) as f32).sqrt() },
         _ if path.ends_with("layer_norm.weight") => Distribution::Constant(1.0),
         _ => Distribution::Constant(0.0),

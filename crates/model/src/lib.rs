@@ -16,6 +16,7 @@
 //! ```
 
 mod activation;
+mod alibi;
 mod attention;
 mod checkpoint;
 mod config;
@@ -30,11 +31,15 @@ mod initialise;
 mod layers;
 mod layout;
 mod model;
+mod positions;
 mod relative;
+mod rotary;
 
 pub use activation::Activation;
 pub use checkpoint::weights_file;
-pub use config::{Config, EmbeddingNorm, Embeddings, Norm, NormPlacement, OutputProjection, Positions, RelativeLayers, Sinusoids, Stack};
+pub use config::{
+    AttentionScore, Config, EmbeddingNorm, Embeddings, Norm, NormPlacement, OutputProjection, Positions, RelativeLayers, Sinusoids, Stack,
+};
 pub use dropout::DropoutRates;
 pub use embedding::sinusoid;
 pub use entry::{Attentions, HuggingFaceNames, Loss, LossNames, Names};

@@ -1,17 +1,16 @@
 //! A configuration with its weights.
 
 use crate::checkpoint::{Checkpoint, Unused};
-use crate::embedding::SinusoidTable;
 use crate::entry::{self, Attentions, Loss};
 use crate::family::{self, Naming};
 use crate::initialise::initial;
+use crate::positions::computed;
 use crate::{
-    Activation, Config, EmbeddingNorm, Embeddings, Error, Layout, Norm, NormPlacement, OutputProjection, Positions, Sinusoids, Stack,
+    Activation, AttentionScore, Config, EmbeddingNorm, Embeddings, Error, ErrorKind, Layout, Norm, NormPlacement, OutputProjection,
+    Positions, Sinusoids, Stack,
 };
 use cognate_graph::{Graph, Program, Recipe, Weights};
-use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 
 /// A Transformer: its configuration and its weights, which are mapped or generated, never copied. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -74,7 +73,7 @@ impl Preset {
             activation: Activation::Relu,
             gated: false,
             biases: true,
-            scale_attention: true,
+            score: AttentionScore::ScaledDot,
             positions: Positions::Sinusoidal(Sinusoids::Interleaved),
             norm: Norm::Layer,
             placement: NormPlacement::Post,
@@ -101,19 +100,32 @@ impl Model {
         Self::initial(preset.config(), seed)
     }
 
-    /// A model with initial weights that depend on `config` and `seed` alone.
+    /// A model with initial weights that depend on `config` and `seed` alone. Every choice of a [`Config`] is possible that a
+    /// `config.json` can say:
+    ///
+    /// ```
+    /// use cognate_model::{AttentionScore, Model, NormPlacement, Positions, Preset};
+    ///
+    /// let mut config = Preset::Tiny.config();
+    /// config.positions = Positions::Rotary;
+    /// config.placement = NormPlacement::Pre;
+    /// config.score = AttentionScore::Additive;
+    /// let model = Model::initial(config, 1)?;
+    /// assert!(model.config_json().contains("\"attention_score\": \"additive\""));
+    /// # Ok::<(), cognate_model::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Config::to_json`].
     pub fn initial(config: Config, seed: u64) -> Result<Self, Error> {
         let config_json = config.to_json()?;
-        let generated = generated(&config);
+        let computed = computed(&config);
         let weights = entry::teacher_forced(&config)?
             .parameters()
             .zip(0..)
             .map(|((_, node), stream)| {
                 let shape = node.ty.shape.as_constant().expect("parameters have constant shapes");
-                let recipe = generated.get(&node.name).cloned().unwrap_or_else(|| initial(&node.name, &shape, seed, stream));
+                let recipe = computed.get(&node.name).cloned().unwrap_or_else(|| initial(&node.name, &shape, seed, stream));
                 (node.name.clone(), recipe)
             })
             .collect();
@@ -143,7 +155,7 @@ impl Model {
         let config_json = std::fs::read_to_string(&path).map_err(|error| Error::file(&path, &error))?;
         let (family, config) = family::parse(&config_json).map_err(|error| error.within(folder))?;
         let graph = entry::teacher_forced(&config)?;
-        let (weights, unused) = Checkpoint::open(folder)?.bind(&Naming { family, config: &config }, &graph, &generated(&config), unused)?;
+        let (weights, unused) = Checkpoint::open(folder)?.bind(&Naming { family, config: &config }, &graph, &computed(&config), unused)?;
         Ok((Self { config, config_json, weights }, unused))
     }
 
@@ -200,8 +212,13 @@ impl Model {
     /// The encoder and the decoder as a layout's files hold them.
     ///
     /// # Errors
-    /// None that a caller can cause.
+    /// If the model has no form in this layout: an additive score over caches that beams share.
     pub fn graphs(&self, layout: Layout, attentions: Attentions) -> Result<[Program; 2], Error> {
+        if layout == Layout::SharedCache && self.config.score == AttentionScore::Additive {
+            let message = "attention_score \"additive\" has no form over caches that beams share (layout shared-cache), whose operator \
+                compares by products; use the layout cognate or hf";
+            return Err(Error::new(ErrorKind::Config, "config.json", message));
+        }
         let [encoder, decoder] = entry::graphs(&self.config, layout, attentions)?;
         Ok([self.program(encoder)?, self.program(decoder)?])
     }
@@ -223,18 +240,18 @@ impl Model {
         self.program(entry::loss(&self.config, loss)?)
     }
 
-    /// The paths of the weights that training changes: all but sinusoids and the bias of the logits.
+    /// The paths of the weights that training changes: all but what a formula gives (sinusoids, angles, slopes) and the bias of the logits.
     pub fn learned(&self) -> impl Iterator<Item = &str> {
-        let generated = generated(&self.config);
-        let is_learned = move |path: &&str| !generated.contains_key(*path) && *path != "final_logits_bias";
+        let computed = computed(&self.config);
+        let is_learned = move |path: &&str| !computed.contains_key(*path) && *path != "final_logits_bias";
         self.weights.iter().map(|(path, _)| path).filter(is_learned)
     }
 
     /// The tensors that a checkpoint of this model holds, in its family's terms: all weights but those that a formula gives.
     pub fn tensors(&self) -> impl Iterator<Item = StoredTensor> + '_ {
         let (family, _) = family::parse(&self.config_json).expect("it was read before");
-        let generated = generated(&self.config);
-        let stored = self.weights.iter().filter(move |(path, _)| !generated.contains_key(*path));
+        let computed = computed(&self.config);
+        let stored = self.weights.iter().filter(move |(path, _)| !computed.contains_key(*path));
         stored.map(move |(path, recipe)| {
             let naming = Naming { family, config: &self.config };
             let name = naming.stored_names(path).swap_remove(0);
@@ -247,11 +264,4 @@ impl Model {
     fn program(&self, graph: Graph) -> Result<Program, Error> {
         Ok(Program::new(graph, self.weights.clone())?)
     }
-}
-
-/// Weights that a formula gives, by path: one recipe for both tables of sinusoids, so that they are stored once.
-fn generated(config: &Config) -> BTreeMap<String, Recipe> {
-    let Some(table) = SinusoidTable::of(config) else { return BTreeMap::new() };
-    let recipe = Recipe::generated(Arc::new(table), &[config.position_rows(), config.d_model]);
-    ["encoder", "decoder"].map(|stack| (format!("{stack}.embed_positions.weight"), recipe.clone())).into()
 }

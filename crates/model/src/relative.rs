@@ -6,24 +6,32 @@
 //! Which bucket a distance has is a table of the graph, computed here.
 
 use crate::embedding::Side;
-use crate::{Config, Positions, RelativeLayers};
+use crate::{Config, RelativeLayers};
 use cognate_graph::{Dim, Scope, Tensor};
 
+/// The fields of [`Positions::Relative`](crate::Positions::Relative).
+#[derive(Clone, Copy)]
+pub(crate) struct Ranges {
+    pub(crate) buckets: usize,
+    pub(crate) max_distance: usize,
+    pub(crate) of: RelativeLayers,
+}
+
 /// What each layer of a stack adds to the scores of its self-attention, of queries `past..past + tgt` and keys
-/// `0..past + tgt`: `mask` and, if positions are relative, `[heads, tgt, past + tgt]` numbers.
-pub(crate) fn self_attention_masks<'g>(
+/// `0..past + tgt`: `[heads, tgt, past + tgt]` numbers and `mask`.
+pub(crate) fn masks<'g>(
     root: &Scope<'g>,
     config: &Config,
     side: Side,
+    Ranges { buckets, max_distance, of }: Ranges,
     mask: Option<Tensor<'g>>,
-    past: &Dim,
-    tgt: &Dim,
-) -> Vec<Option<Tensor<'g>>> {
-    let (stack, direction) = match side {
-        Side::Encoder => (config.encoder, Direction::Both),
-        Side::Decoder => (config.decoder, Direction::Past),
+    [past, tgt]: [&Dim; 2],
+) -> Vec<Tensor<'g>> {
+    let stack = side.stack(config);
+    let direction = match side {
+        Side::Encoder => Direction::Both,
+        Side::Decoder => Direction::Past,
     };
-    let Positions::Relative { buckets, max_distance, of } = config.positions else { return vec![mask; stack.n_layers] };
     let (table, distances) = {
         let _scope = side.at(root).at("relative_positions").enter();
         let table = root.builder().integers(buckets_of_distances(direction, buckets, max_distance));
@@ -34,7 +42,7 @@ pub(crate) fn self_attention_masks<'g>(
         let _scope = scope.enter();
         let of_distance = scope.parameter("weight", [buckets, stack.heads]).gather(table);
         let bias = of_distance.gather(distances).transpose(&[2, 0, 1]);
-        Some(mask.map_or(bias, |mask| bias + mask))
+        mask.map_or(bias, |mask| bias + mask)
     };
     match of {
         RelativeLayers::First => vec![biased(0); stack.n_layers],

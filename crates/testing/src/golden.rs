@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::PathBuf;
 
 use safetensors::{Dtype, SafeTensors};
 
@@ -37,11 +38,22 @@ impl Golden {
     /// assert_eq!(golden.floats("logits").shape, [3, 7, 120]);
     /// ```
     pub fn open(family: &str) -> Golden {
+        Self::read(family, &["golden.safetensors", "golden.float64.safetensors"].map(|file| crate::golden(family).join(file)))
+    }
+
+    /// Reads the answers for a model of `testdata/research`, such as `rotary`.
+    ///
+    /// # Panics
+    /// As [`Golden::open`].
+    pub fn research(case: &str) -> Golden {
+        Self::read(case, &[crate::testdata("research").join(case).join("answers.safetensors")])
+    }
+
+    fn read(name: &str, files: &[PathBuf]) -> Golden {
         let (floats, doubles, ids) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        let mut golden = Golden { family: family.to_owned(), floats, doubles, ids };
-        for file in ["golden.safetensors", "golden.float64.safetensors"] {
-            let path = crate::golden(family).join(file);
-            let bytes = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let mut golden = Golden { family: name.to_owned(), floats, doubles, ids };
+        for path in files {
+            let bytes = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             let tensors = SafeTensors::deserialize(&bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             for (name, view) in tensors.tensors() {
                 let (shape, data) = (view.shape().to_vec(), view.data());

@@ -3,8 +3,8 @@
 use crate::amounts;
 use anyhow::Result;
 use cognate_model::{
-    Activation, Config, EmbeddingNorm, Embeddings, Model, Norm, NormPlacement, OutputProjection, Positions, RelativeLayers, Sinusoids,
-    Stack,
+    Activation, AttentionScore, Config, EmbeddingNorm, Embeddings, Model, Norm, NormPlacement, OutputProjection, Positions, RelativeLayers,
+    Sinusoids, Stack,
 };
 
 /// What the configuration says, by name.
@@ -15,7 +15,7 @@ pub(super) fn facts(model: &Model) -> Result<Vec<(&'static str, String)>> {
     let Config { start_token, eos_token, pad_token, .. } = config;
     let n_parameters = model.parameters();
     let size = amounts::bytes(4 * n_parameters as u64);
-    Ok(vec![
+    let mut facts = vec![
         ("family", family.into()),
         ("d_model", config.d_model.to_string()),
         ("encoder", stack(config.encoder)),
@@ -26,7 +26,11 @@ pub(super) fn facts(model: &Model) -> Result<Vec<(&'static str, String)>> {
         ("positions", positions(config)),
         ("tokens", format!("{start_token} starts, {eos_token} ends, {pad_token} pads")),
         ("parameters", format!("{}, {size} in f32", amounts::thousands(n_parameters))),
-    ])
+    ];
+    if let Some(attention) = attention(config) {
+        facts.insert(5, ("attention", attention.into()));
+    }
+    Ok(facts)
 }
 
 fn stack(stack: Stack) -> String {
@@ -61,8 +65,19 @@ fn positions(config: &Config) -> String {
             let of = if of == RelativeLayers::First { "the first layer's for all" } else { "of each layer" };
             format!("relative, {buckets} buckets up to distance {max_distance}, {of}")
         }
+        Positions::Rotary => "rotary: queries and keys turned".into(),
+        Positions::Alibi => "linear biases: scores fall with the distance".into(),
     };
     config.max_positions.map_or(kind.clone(), |limit| format!("{limit}, {kind}"))
+}
+
+/// How queries and keys are compared, if not as in the paper.
+fn attention(config: &Config) -> Option<&'static str> {
+    match config.score {
+        AttentionScore::ScaledDot => None,
+        AttentionScore::Dot => Some("products of queries and keys, not scaled"),
+        AttentionScore::Additive => Some("additive: v·tanh(q + k)"),
+    }
 }
 
 fn norm(config: &Config) -> String {

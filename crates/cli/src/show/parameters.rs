@@ -11,13 +11,19 @@ struct Row {
     shape: Vec<usize>,
     /// 1, or the number of layers.
     places: usize,
-    is_computed: bool,
+    /// What it is, if a formula gives it.
+    computed: Option<&'static str>,
 }
 
 /// Prints the table, in the order in which the model uses its parameters; `{l}` stands for each layer.
 pub(crate) fn table(model: &Model, out: &mut dyn Write) -> Result<()> {
     let mut rows: Vec<Row> = Vec::new();
-    let has_sinusoids = matches!(model.config().positions, Positions::Sinusoidal(_));
+    let formula = match model.config().positions {
+        Positions::Sinusoidal(_) | Positions::Counted => Some(("embed_positions.", "sinusoids")),
+        Positions::Rotary => Some(("rotary.", "angles")),
+        Positions::Alibi => Some(("alibi.", "slopes")),
+        Positions::Learned { .. } | Positions::Relative { .. } => None,
+    };
     let program = model.teacher_forced()?;
     for (_, node) in program.graph().parameters() {
         let path = without_layer(&node.name);
@@ -25,15 +31,15 @@ pub(crate) fn table(model: &Model, out: &mut dyn Write) -> Result<()> {
             Some(row) => row.places += 1,
             None => {
                 let shape = program.weights().get(&node.name).map_or(Vec::new(), |recipe| recipe.shape().to_vec());
-                let is_computed = has_sinusoids && path.contains("embed_positions.");
-                rows.push(Row { path, shape, places: 1, is_computed });
+                let computed = formula.filter(|(part, _)| path.contains(part)).map(|(_, what)| what);
+                rows.push(Row { path, shape, places: 1, computed });
             }
         }
     }
     let width = rows.iter().map(|row| row.path.len()).max().unwrap_or(0);
-    for Row { path, shape, places, is_computed } in &rows {
+    for Row { path, shape, places, computed } in &rows {
         let times = times(path, *places);
-        let amount = if *is_computed { "sinusoids".into() } else { thousands(places * shape.iter().product::<usize>()) };
+        let amount = computed.map_or_else(|| thousands(places * shape.iter().product::<usize>()), String::from);
         writeln!(out, "  {path:<width$}  {:<14} {times:>5} {amount:>12}", format!("{shape:?}"))?;
     }
     Ok(())

@@ -15,6 +15,7 @@ mod load;
 mod multi30k;
 mod precision;
 mod quality;
+mod research;
 mod same;
 mod show;
 mod stream;

@@ -1,10 +1,10 @@
-//! Families built as BART is, and the paper's own model: what each one's `config.json` says, and what it leaves unsaid.
+//! Families built as BART is: what each one's `config.json` says, and what it leaves unsaid.
 
 use super::Bart;
 use super::fields::{Fields, Tokens};
 use crate::config::{SizeNames, StackNames};
 use crate::{
-    Activation, Config, EmbeddingNorm, Embeddings, Norm, NormPlacement, OutputProjection, Positions, RelativeLayers, Sinusoids, Stack,
+    Activation, AttentionScore, Config, EmbeddingNorm, Embeddings, Norm, NormPlacement, OutputProjection, Positions, Sinusoids, Stack,
 };
 
 /// What a family's `config.json` does not say.
@@ -28,7 +28,6 @@ impl Bart {
             Bart::Original | Bart::Plbart => (Post, Sum, learned(2)),
             Bart::Blenderbot => (Pre, None, learned(0)),
             Bart::BlenderbotSmall => (Post, DecoderTokens, learned(0)),
-            Bart::Cognate => (Post, None, Positions::Sinusoidal(Sinusoids::Interleaved)),
             Bart::M2m100 => (Pre, None, Positions::Counted),
             Bart::Marian => (Post, None, halves),
             Bart::Mbart => (Pre, Sum, learned(2)),
@@ -38,7 +37,6 @@ impl Bart {
         let (start, eos, pad) = match self {
             Bart::Original | Bart::M2m100 => (Some(2), Some(2), Some(1)),
             Bart::Blenderbot | Bart::BlenderbotSmall => (Some(1), Some(2), Some(0)),
-            Bart::Cognate => (Option::None, Option::None, Option::None),
             Bart::Marian => (Some(58_100), Some(0), Some(58_100)),
             Bart::Mbart | Bart::Plbart => (Option::None, Some(2), Some(1)),
             Bart::Pegasus => (Some(0), Some(1), Some(0)),
@@ -48,7 +46,7 @@ impl Bart {
             placement,
             embedding_norm,
             positions,
-            output_bias: !matches!(self, Bart::Cognate | Bart::M2m100),
+            output_bias: self != Bart::M2m100,
             scale_embedding: matches!(self, Bart::M2m100 | Bart::Plbart),
             activation: if self == Bart::M2m100 { Activation::Relu } else { Activation::Gelu },
         }
@@ -64,42 +62,25 @@ const NAMES: SizeNames = SizeNames {
 pub(super) fn config(family: Bart, fields: &Fields) -> Config {
     let implied = family.implied();
     let d_model = fields.size("d_model");
-    let stack = |names: &StackNames| {
-        let heads = fields.size(names.heads);
-        if heads == 0 || !d_model.is_multiple_of(heads) {
-            fields.contradict(format!("d_model {d_model} is not divisible by {} {heads}", names.heads));
-        }
-        let d_k = d_model.checked_div(heads).unwrap_or(1).max(1);
-        Stack { n_layers: fields.size(names.n_layers), heads, d_k, d_ff: fields.size(names.d_ff) }
+    let stack = |names: &StackNames| Stack {
+        n_layers: fields.size(names.n_layers),
+        heads: fields.size(names.heads),
+        d_k: fields.width_of_heads(d_model, names.heads),
+        d_ff: fields.size(names.d_ff),
     };
     let source_vocab = fields.size("vocab_size");
     let tied = fields.flag("tie_word_embeddings", true);
     let (embeddings, vocab) = match family {
-        Bart::Marian | Bart::Cognate => marian_embeddings(fields, source_vocab),
+        Bart::Marian => marian_embeddings(fields, source_vocab),
         Bart::Original | Bart::M2m100 | Bart::Mbart | Bart::Plbart if !tied => (Embeddings::Separate, source_vocab),
         _ => (Embeddings::Shared, source_vocab),
     };
     let tokens = fields.tokens(implied.tokens);
-    let positions = match (family, fields.text("position_embedding_type")) {
-        (Bart::Cognate, Some("learned")) => Positions::Learned { offset: 0 },
-        (Bart::Cognate, Some("relative")) => Positions::Relative {
-            buckets: fields.optional_size("relative_attention_num_buckets").unwrap_or(32),
-            max_distance: fields.optional_size("relative_attention_max_distance").unwrap_or(128),
-            of: RelativeLayers::First,
-        },
-        (Bart::Cognate, Some(other)) if other != "sinusoidal" => {
-            let expected = "expected \"sinusoidal\", \"learned\" or \"relative\"";
-            fields.refuse(format!("position_embedding_type {other:?} is not supported; {expected}"));
-            implied.positions
-        }
-        _ => implied.positions,
-    };
-    let max_positions = match (fields.size("max_position_embeddings"), positions) {
+    let max_positions = match (fields.size("max_position_embeddings"), implied.positions) {
         // transformers lengthens this table as sentences need it; here it is made for the longest of the published models.
         (positions, Positions::Counted) => positions.max(1024),
         (positions, _) => positions,
     };
-    let own = family == Bart::Cognate;
     let config = Config {
         vocab,
         source_vocab,
@@ -111,15 +92,12 @@ pub(super) fn config(family: Bart, fields: &Fields) -> Config {
             Some(name) => fields.activation("activation_function", name),
             None => implied.activation,
         },
-        gated: own && fields.flag("is_gated_act", false),
-        biases: !own || fields.flag("use_bias", true),
-        scale_attention: !own || fields.flag("scale_attention", true),
-        positions,
-        norm: if own { fields.choice("norm", [("layer", Norm::Layer), ("rms", Norm::Rms)]) } else { Norm::Layer },
-        placement: match own {
-            true => fields.choice("norm_placement", [("post", NormPlacement::Post), ("pre", NormPlacement::Pre)]),
-            false => implied.placement,
-        },
+        gated: false,
+        biases: true,
+        score: AttentionScore::ScaledDot,
+        positions: implied.positions,
+        norm: Norm::Layer,
+        placement: implied.placement,
         embedding_norm: implied.embedding_norm,
         epsilon: 1e-5,
         embeddings,
@@ -135,7 +113,7 @@ pub(super) fn config(family: Bart, fields: &Fields) -> Config {
     config
 }
 
-/// Marian's tables, and those of the paper's model: one, or one for each language.
+/// Marian's tables: one, or one for each language.
 fn marian_embeddings(fields: &Fields, vocab: usize) -> (Embeddings, usize) {
     let target = fields.optional_size("decoder_vocab_size").unwrap_or(vocab);
     if !fields.flag("share_encoder_decoder_embeddings", true) {

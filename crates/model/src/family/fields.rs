@@ -3,11 +3,14 @@
 use crate::Activation;
 use serde_json::{Map, Value};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 
 /// The object, and what has been found wrong with it. What is missing or malformed reads as a harmless value, and
 /// [`Fields::finish`] then fails.
 pub(super) struct Fields {
     object: Map<String, Value>,
+    /// Names that were asked for.
+    read: RefCell<BTreeSet<String>>,
     problems: RefCell<Problems>,
 }
 
@@ -32,7 +35,7 @@ struct Problems {
 
 impl Fields {
     pub(super) fn new(object: Map<String, Value>) -> Self {
-        Self { object, problems: RefCell::default() }
+        Self { object, read: RefCell::default(), problems: RefCell::default() }
     }
 
     /// Everything that was wrong, if anything was.
@@ -98,18 +101,6 @@ impl Fields {
         self.read(field, "a text", Value::as_str)
     }
 
-    /// One of two words, the first where there is none.
-    pub(super) fn choice<T: Copy>(&self, field: &str, [first, second]: [(&str, T); 2]) -> T {
-        match self.text(field) {
-            Some(word) if word == second.0 => second.1,
-            Some(word) if word != first.0 => {
-                self.refuse(format!("{field} {word:?} is not supported; expected {:?} or {:?}", first.0, second.0));
-                first.1
-            }
-            Some(_) | None => first.1,
-        }
-    }
-
     /// The activation that `field` calls `name`.
     pub(super) fn activation(&self, field: &str, name: &str) -> Activation {
         Activation::named(name).unwrap_or_else(|| {
@@ -117,6 +108,36 @@ impl Fields {
             self.refuse(format!("{field} {name:?} is not supported; expected one of {}", names.join(", ")));
             Activation::Identity
         })
+    }
+
+    /// The meaning of the word that `field` has, of the first of `words` if it is missing.
+    pub(super) fn choice<T: Copy>(&self, field: &str, words: &[(&str, T)]) -> T {
+        let found = self.text(field).unwrap_or(words[0].0);
+        words.iter().find(|(word, _)| *word == found).map_or_else(
+            || {
+                let known: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+                self.refuse(format!("{field} {found:?} is not supported; expected one of {}", known.join(", ")));
+                words[0].1
+            },
+            |(_, meaning)| *meaning,
+        )
+    }
+
+    /// The width of one of the `heads` heads among which `d_model` is divided.
+    pub(super) fn width_of_heads(&self, d_model: usize, heads: &str) -> usize {
+        let n_heads = self.size(heads);
+        if n_heads == 0 || !d_model.is_multiple_of(n_heads) {
+            self.contradict(format!("d_model {d_model} is not divisible by {heads} {n_heads}"));
+        }
+        d_model.checked_div(n_heads).unwrap_or(1).max(1)
+    }
+
+    /// Refuses fields that nobody has read, but for those of `ignored`.
+    pub(super) fn refuse_unread(&self, ignored: &[&str]) {
+        let read = self.read.borrow();
+        for (field, value) in self.object.iter().filter(|(field, _)| !read.contains(*field) && !ignored.contains(&field.as_str())) {
+            self.refuse(format!("{field} {value} has no meaning for this model; leave it out"));
+        }
     }
 
     /// Refuses every value but `wanted`, which is also what a missing field means.
@@ -147,6 +168,9 @@ impl Fields {
     }
 
     fn present(&self, field: &str) -> Option<&Value> {
+        if !self.read.borrow().contains(field) {
+            self.read.borrow_mut().insert(field.into());
+        }
         self.object.get(field).filter(|value| !value.is_null())
     }
 }

@@ -63,7 +63,7 @@ impl Naming<'_> {
 
     /// Whether there is a shared table beside those that are used.
     fn has_idle_shared(&self) -> bool {
-        self.config.embeddings == Embeddings::Separate && self.family != Family::Bart(Bart::Marian)
+        self.config.embeddings == Embeddings::Separate && !matches!(self.family, Family::Bart(Bart::Marian) | Family::Cognate)
     }
 
     /// Whether a tensor is known to lie about in checkpoints without being used.
@@ -80,6 +80,7 @@ impl Naming<'_> {
                     matches!(rest, Some("embed_positions.weights" | "embed_positions._float_tensor" | "version"))
                 })
             }
+            Family::Cognate => false,
             // Cross-attention has no positions.
             Family::T5(_) => name == "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",
         }
@@ -87,7 +88,7 @@ impl Naming<'_> {
 
     fn names_of(&self, path: &str) -> Vec<String> {
         match self.family {
-            Family::Bart(Bart::Cognate) => vec![path.into()],
+            Family::Cognate => vec![path.into()],
             Family::Bart(_) if matches!(path, "final_logits_bias" | "lm_head.weight") => vec![path.into()],
             // A checkpoint without the output projection, as of the bare `BartModel`, lacks the prefix.
             Family::Bart(_) => vec![format!("model.{path}"), path.into()],

@@ -1,7 +1,7 @@
 //! The `config.json` of a model that no checkpoint brought: the inverse of reading.
 
 use super::parse;
-use crate::{Config, Embeddings, Error, ErrorKind, Norm, NormPlacement, OutputProjection, Positions};
+use crate::{Config, Embeddings, Error, ErrorKind, OutputProjection};
 use serde_json::{Map, Value, json};
 
 /// What can say a configuration in the fields written here: families of transformers first, which runs them too.
@@ -14,7 +14,10 @@ const MODEL_TYPES: [&str; 4] = ["marian", "pegasus", "blenderbot", "cognate"];
 pub(crate) fn render(config: &Config) -> Result<String, Error> {
     let mut said = Ok(None);
     for model_type in MODEL_TYPES {
-        let text = text(model_type, config);
+        let text = match model_type {
+            "cognate" => super::cognate::render(config),
+            _ => text(model_type, config),
+        };
         said = parse(&text).map(|(_, read)| (read == *config).then_some(text));
         if let Ok(Some(text)) = said {
             return Ok(text);
@@ -27,13 +30,12 @@ pub(crate) fn render(config: &Config) -> Result<String, Error> {
 
 fn text(model_type: &str, config: &Config) -> String {
     let architecture = match model_type {
-        "marian" => Some("MarianMTModel"),
-        "pegasus" => Some("PegasusForConditionalGeneration"),
-        "blenderbot" => Some("BlenderbotForConditionalGeneration"),
-        _ => None,
+        "marian" => "MarianMTModel",
+        "pegasus" => "PegasusForConditionalGeneration",
+        _ => "BlenderbotForConditionalGeneration",
     };
     let mut fields = Map::new();
-    fields.extend(architecture.map(|name| ("architectures".to_owned(), json!([name]))));
+    fields.insert("architectures".to_owned(), json!([architecture]));
     let mut add = |name: &str, value: Value| fields.insert(name.to_owned(), value);
     add("model_type", json!(model_type));
     add("vocab_size", json!(config.source_vocab));
@@ -50,45 +52,17 @@ fn text(model_type: &str, config: &Config) -> String {
     add("decoder_start_token_id", json!(config.start_token));
     add("eos_token_id", json!(config.eos_token));
     add("pad_token_id", json!(config.pad_token));
-    let is_own = architecture.is_none();
-    if is_own {
-        add("position_embedding_type", json!(positions_name(config.positions)));
-    } else {
-        // transformers' defaults for these would force or forbid tokens that mean nothing here.
-        add("bos_token_id", Value::Null);
-        add("forced_eos_token_id", Value::Null);
-        add("num_hidden_layers", json!(config.encoder.n_layers));
-    }
+    // transformers' defaults for these would force or forbid tokens that mean nothing here.
+    add("bos_token_id", Value::Null);
+    add("forced_eos_token_id", Value::Null);
+    add("num_hidden_layers", json!(config.encoder.n_layers));
     add("is_encoder_decoder", json!(true));
     if config.embeddings == Embeddings::Separate || model_type == "marian" {
         add("share_encoder_decoder_embeddings", json!(config.embeddings == Embeddings::Shared));
         add("decoder_vocab_size", json!(config.vocab));
     }
-    // Only what differs from the paper's is told.
-    let mut add_where = |told: bool, name: &str, value: Value| {
-        if told {
-            fields.insert(name.to_owned(), value);
-        }
-    };
-    add_where(config.output == OutputProjection::Own, "tie_word_embeddings", json!(false));
-    if is_own {
-        add_where(config.placement == NormPlacement::Pre, "norm_placement", json!("pre"));
-        add_where(config.norm == Norm::Rms, "norm", json!("rms"));
-        add_where(config.gated, "is_gated_act", json!(true));
-        add_where(!config.biases, "use_bias", json!(false));
-        add_where(!config.scale_attention, "scale_attention", json!(false));
-        if let Positions::Relative { buckets, max_distance, .. } = config.positions {
-            add_where(true, "relative_attention_num_buckets", json!(buckets));
-            add_where(true, "relative_attention_max_distance", json!(max_distance));
-        }
+    if config.output == OutputProjection::Own {
+        fields.insert("tie_word_embeddings".to_owned(), json!(false));
     }
     format!("{:#}\n", Value::Object(fields))
-}
-
-fn positions_name(positions: Positions) -> &'static str {
-    match positions {
-        Positions::Sinusoidal(_) | Positions::Counted => "sinusoidal",
-        Positions::Learned { .. } => "learned",
-        Positions::Relative { .. } => "relative",
-    }
 }

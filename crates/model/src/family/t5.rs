@@ -3,7 +3,9 @@
 use super::T5;
 use super::fields::{Fields, Tokens};
 use crate::config::{SizeNames, StackNames};
-use crate::{Activation, Config, EmbeddingNorm, Embeddings, Norm, NormPlacement, OutputProjection, Positions, RelativeLayers, Stack};
+use crate::{
+    Activation, AttentionScore, Config, EmbeddingNorm, Embeddings, Norm, NormPlacement, OutputProjection, Positions, RelativeLayers, Stack,
+};
 
 const ENCODER: StackNames = StackNames { n_layers: "num_layers", heads: "num_heads", d_k: "d_kv", d_ff: "d_ff" };
 const NAMES: SizeNames =
@@ -28,7 +30,7 @@ pub(super) fn config(family: T5, fields: &Fields) -> Config {
         activation,
         gated,
         biases: false,
-        scale_attention: false,
+        score: AttentionScore::Dot,
         positions: Positions::Relative {
             buckets: fields.optional_size("relative_attention_num_buckets").unwrap_or(32),
             max_distance: fields.optional_size("relative_attention_max_distance").unwrap_or(128),

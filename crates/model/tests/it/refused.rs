@@ -108,3 +108,28 @@ fn all_tensors_that_do_not_fit_are_named_together() {
       model.surplus: in the file, but not in the model of config.json
     ");
 }
+
+/// The message for a small model of Cognate's own family after `change` of its fields.
+fn own(change: &str) -> String {
+    let folder = cognate_testing::testdata("research/rotary");
+    let mut fields: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(&fs::read_to_string(folder.join("config.json")).unwrap()).unwrap();
+    fields.extend(serde_json::from_str::<serde_json::Map<_, _>>(change).unwrap());
+    cognate_model::Config::from_json(&serde_json::to_string(&fields).unwrap()).unwrap_err().to_string()
+}
+
+#[test]
+fn choices_of_our_own_family() {
+    assert_snapshot!(own(r#"{"norm": "batch"}"#), @r#"config.json: norm "batch" is not supported; expected one of layer, rms"#);
+    assert_snapshot!(own(r#"{"norm_placement": 1}"#), @"config.json: norm_placement wants a text, found 1");
+    assert_snapshot!(own(r#"{"position_embedding_type": "rope"}"#), @r#"config.json: position_embedding_type "rope" is not supported; expected one of sinusoidal, learned, relative, rotary, alibi"#);
+    assert_snapshot!(own(r#"{"attention_score": "cosine"}"#), @r#"config.json: attention_score "cosine" is not supported; expected one of scaled_dot, dot, additive"#);
+    assert_snapshot!(own(r#"{"encoder_attention_heads": 4}"#), @"config.json: rotary positions want an even width of heads, found 3 with encoder_attention_heads 4");
+    assert_snapshot!(own(r#"{"max_position_embeddings": null}"#), @"config.json: max_position_embeddings is missing; expected a whole number");
+    assert_snapshot!(own(r#"{"decoder_vocab_size": 31}"#), @"config.json: decoder_vocab_size 31 is not vocab_size 30, though embeddings are shared");
+    assert_snapshot!(own(r#"{"attention_scores": "dot", "relative_attention_num_buckets": 8}"#), @r#"
+    config.json: 2 fields are wrong
+      attention_scores "dot" has no meaning for this model; leave it out
+      relative_attention_num_buckets 8 has no meaning for this model; leave it out
+    "#);
+}

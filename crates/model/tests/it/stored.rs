@@ -1,7 +1,7 @@
 //! Forms in which checkpoints store the same weights: element types, several files, tensors in nobody's use.
 
 use cognate_model::{Model, weights_file};
-use cognate_testing::golden;
+use cognate_testing::{golden, testdata};
 use insta::assert_snapshot;
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
@@ -172,4 +172,19 @@ fn unused_tensors_can_be_left_alone() {
     write(&folder.path().join("model.safetensors"), &tensors);
     let error = Model::open_ignoring_unused(folder.path()).unwrap_err().to_string();
     assert!(error.ends_with("config.json\n  model.shared.weight: missing, expected [120, 32]"), "{error}");
+}
+
+/// What is written for a model with choices is read as the same, and weights keep the names of their paths.
+#[test]
+fn choices_are_written_and_read() {
+    for case in ["additive", "alibi", "dot", "learned", "pre-rms-gated", "relative", "rotary"] {
+        let model = Model::open(&testdata("research").join(case)).unwrap();
+        let fresh = Model::initial(model.config().clone(), 1).unwrap();
+        assert_eq!(fresh.config(), model.config(), "{case}");
+        let json = |model: &Model| serde_json::from_str::<serde_json::Value>(model.config_json()).unwrap();
+        assert_eq!(json(&fresh), json(&model), "{case}");
+        let paths =
+            |model: &Model| model.weights().iter().map(|(path, recipe)| (path.to_owned(), recipe.shape().to_vec())).collect::<Vec<_>>();
+        assert_eq!(paths(&fresh), paths(&model), "{case}");
+    }
 }

@@ -1,11 +1,13 @@
 //! Configurations as `config.json`: in the family of transformers that has the choices, and read again as they were.
 
-use cognate_model::{Config, Embeddings, Model, Norm, NormPlacement, OutputProjection, Positions, Preset, RelativeLayers, Sinusoids};
+use cognate_model::{
+    AttentionScore, Config, Embeddings, Model, Norm, NormPlacement, OutputProjection, Positions, Preset, RelativeLayers, Sinusoids,
+};
 
 /// One change of the tiny preset, and the family that says it; `None` where nothing does.
 type Case = (&'static str, fn(&mut Config), Option<&'static str>);
 
-const CASES: [Case; 11] = [
+const CASES: [Case; 13] = [
     ("the paper's", |_| {}, Some("cognate")),
     ("marian's", marian, Some("marian")),
     ("two tables", |config| (config.source_vocab, config.embeddings) = (90, Embeddings::Separate), Some("cognate")),
@@ -38,7 +40,13 @@ const CASES: [Case; 11] = [
         Some("cognate"),
     ),
     ("no biases, a gate", |config| (config.biases, config.gated) = (false, true), Some("cognate")),
-    ("plain products", |config| config.scale_attention = false, Some("cognate")),
+    ("plain products", |config| config.score = AttentionScore::Dot, Some("cognate")),
+    (
+        "sums under a tanh, turned",
+        |config| (config.score, config.positions) = (AttentionScore::Additive, Positions::Rotary),
+        Some("cognate"),
+    ),
+    ("slopes", |config| config.positions = Positions::Alibi, Some("cognate")),
     ("root mean squares", |config| (config.norm, config.placement) = (Norm::Rms, NormPlacement::Pre), Some("cognate")),
     ("a bias of the logits beside a gate", |config| (config.output_bias, config.gated) = (true, true), None),
 ];

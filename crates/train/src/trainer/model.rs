@@ -40,20 +40,12 @@ const TOKENIZER_FILES: [&str; 13] = [
 
 /// Refuses what training files may say and no graph can do yet: told before minutes go by.
 pub(super) fn refuse_unbuilt(config: &TrainingConfig) -> Result<()> {
-    let mut lines = Vec::new();
-    let model = &config.model;
-    if matches!(model.positions, PositionKind::Rotary | PositionKind::Alibi) {
-        let name = if model.positions == PositionKind::Rotary { "rotary" } else { "alibi" };
-        lines.push(format!("model.positions is {name}, which cannot be trained yet; expected sinusoidal, learned or relative"));
-    }
-    if model.attention_score == AttentionScore::Additive {
-        lines.push("model.attention_score is additive, which cannot be trained yet; expected scaled_dot or dot".to_owned());
-    }
-    if config.optimiser.precision != Precision::F32 {
-        let name = if config.optimiser.precision == Precision::F16 { "f16" } else { "bf16" };
-        lines.push(format!("optimiser.precision is {name}, which cannot be trained yet; expected f32"));
-    }
-    if lines.is_empty() { Ok(()) } else { Err(Cause::Config(lines.join("\n")).into()) }
+    let name = match config.optimiser.precision {
+        Precision::F32 => return Ok(()),
+        Precision::F16 => "f16",
+        Precision::Bf16 => "bf16",
+    };
+    Err(Cause::Config(format!("optimiser.precision is {name}, which cannot be trained yet; expected f32")).into())
 }
 
 impl Start {
@@ -150,13 +142,19 @@ fn model_config(config: &TrainingConfig, tokenizer: &Tokenizer, framing: &Framin
     wanted.activation = Activation::named(&model.activation).unwrap_or(wanted.activation);
     wanted.gated = model.gated;
     wanted.biases = model.biases;
-    wanted.scale_attention = model.attention_score == AttentionScore::ScaledDot;
+    wanted.score = match model.attention_score {
+        AttentionScore::ScaledDot => cognate_model::AttentionScore::ScaledDot,
+        AttentionScore::Dot => cognate_model::AttentionScore::Dot,
+        AttentionScore::Additive => cognate_model::AttentionScore::Additive,
+    };
     wanted.positions = match model.positions {
         PositionKind::Learned => Positions::Learned { offset: 0 },
         PositionKind::Relative => {
             Positions::Relative { buckets: model.relative_buckets, max_distance: model.relative_max_distance, of: RelativeLayers::First }
         }
-        PositionKind::Sinusoidal | PositionKind::Rotary | PositionKind::Alibi => Positions::Sinusoidal(Sinusoids::Halves),
+        PositionKind::Rotary => Positions::Rotary,
+        PositionKind::Alibi => Positions::Alibi,
+        PositionKind::Sinusoidal => Positions::Sinusoidal(Sinusoids::Halves),
     };
     wanted.norm = match model.norm {
         NormKind::Layer => Norm::Layer,

@@ -10,7 +10,7 @@ use std::path::Path;
 use tempfile::TempDir;
 
 /// `model` in the Cognate layout.
-fn export(model: &Model) -> TempDir {
+pub(crate) fn export(model: &Model) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let (encoder, decoder) = (model.encode().unwrap(), model.step(Attentions::Omit).unwrap());
     let graphs = [("encoder.onnx", &encoder), ("decoder.onnx", &decoder)];
@@ -21,7 +21,7 @@ fn export(model: &Model) -> TempDir {
     folder
 }
 
-fn report(folder: &Path, model: &Model) -> Report {
+pub(crate) fn report(folder: &Path, model: &Model) -> Report {
     report_on(Device::Cpu, folder, model)
 }
 

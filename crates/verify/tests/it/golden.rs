@@ -15,12 +15,12 @@ const LARGE_LOGITS_BOUND: f64 = 2e-4;
 /// graphs, as in every export.
 const DOUBLE_BOUND: f64 = 1e-5;
 
-fn array<T: Clone>(array: &Array<T>) -> ArrayD<T> {
+pub(crate) fn array<T: Clone>(array: &Array<T>) -> ArrayD<T> {
     ArrayD::from_shape_vec(array.shape.as_slice(), array.data.clone()).unwrap()
 }
 
 /// The numbers of `states: [batch, src, ...]` at positions that `mask` shows.
-fn unpadded(states: &ArrayD<f64>, mask: &ArrayD<i64>) -> Vec<f64> {
+pub(crate) fn unpadded(states: &ArrayD<f64>, mask: &ArrayD<i64>) -> Vec<f64> {
     let row = |(states, mask): (ArrayViewD<'_, f64>, ArrayViewD<'_, i64>)| {
         states.slice_axis(Axis(0), Slice::from(..mask.sum() as usize)).iter().copied().collect::<Vec<_>>()
     };
@@ -28,13 +28,13 @@ fn unpadded(states: &ArrayD<f64>, mask: &ArrayD<i64>) -> Vec<f64> {
 }
 
 /// The largest absolute difference.
-fn distance(ours: &[f64], theirs: &[f64]) -> f64 {
+pub(crate) fn distance(ours: &[f64], theirs: &[f64]) -> f64 {
     assert_eq!(ours.len(), theirs.len());
     let differences = ours.iter().zip(theirs).map(|(ours, theirs)| (ours - theirs).abs());
     differences.fold(0.0, |worst, difference| if worst.is_nan() || difference.is_nan() { f64::NAN } else { worst.max(difference) })
 }
 
-fn all(array: &ArrayD<f64>) -> Vec<f64> {
+pub(crate) fn all(array: &ArrayD<f64>) -> Vec<f64> {
     array.iter().copied().collect()
 }
 

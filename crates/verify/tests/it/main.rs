@@ -14,4 +14,5 @@ mod lecture;
 mod ops;
 mod profile;
 mod properties;
+mod research;
 mod snapshots;

@@ -13,7 +13,7 @@ use cognate_verify::{CLOSE, QUANTISED, QUANTISED_4, Report, Subject, Tolerance, 
 use ndarray::ArrayD;
 
 /// The model in the shared-cache layout, layers joined, and in integers if it is said how; measured on ONNX Runtime.
-fn report(model: &Model, integers: Option<Quantize<'_>>, tolerance: Tolerance) -> Option<Report> {
+pub(crate) fn report(model: &Model, integers: Option<Quantize<'_>>, tolerance: Tolerance) -> Option<Report> {
     let Ok(ort) = Ort::find() else {
         eprintln!("skipped: no library of ONNX Runtime; `cargo xtask onnxruntime` brings it");
         return None;

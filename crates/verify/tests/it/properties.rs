@@ -1,10 +1,11 @@
 //! What holds for every Transformer, on every engine.
 
 use crate::engines::{assert_close, everywhere, output};
+use crate::research::CASES;
 use cognate_graph::{Generator, Recipe};
 use cognate_model::{Attentions, Model, Names, Positions, Preset, Sinusoids, Stack};
 use cognate_runtime::{Session, Value, Values};
-use cognate_testing::{golden, golden_models};
+use cognate_testing::{golden, golden_models, testdata};
 use ndarray::{Array2, ArrayD, Axis, IxDyn, Slice, array, s};
 use std::sync::Arc;
 
@@ -37,6 +38,9 @@ fn steps_give_the_teacher_forced_logits() {
     }
     for name in golden_models() {
         steps_of(&name, &Model::open(&golden(&name)).unwrap(), GOLDEN_ROUNDING);
+    }
+    for name in CASES {
+        steps_of(name, &Model::open(&testdata("research").join(name)).unwrap(), ROUNDING);
     }
 }
 

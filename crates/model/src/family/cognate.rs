@@ -1,0 +1,188 @@
+//! Cognate's own models: the paper's, and what can be built by choosing otherwise.
+//!
+//! Fields are called as in transformers where it has them. What is left out is the paper's choice; what has no meaning is refused.
+
+use super::fields::{Fields, Tokens};
+use crate::config::{SizeNames, StackNames};
+use crate::{
+    Activation, AttentionScore, Config, EmbeddingNorm, Embeddings, Norm, NormPlacement, OutputProjection, Positions, RelativeLayers,
+    Sinusoids, Stack,
+};
+use serde_json::{Map, Value, json};
+
+const NAMES: SizeNames = SizeNames {
+    source_vocab: "vocab_size",
+    encoder: StackNames { n_layers: "encoder_layers", heads: "encoder_attention_heads", d_k: "d_model", d_ff: "encoder_ffn_dim" },
+    decoder: StackNames { n_layers: "decoder_layers", heads: "decoder_attention_heads", d_k: "d_model", d_ff: "decoder_ffn_dim" },
+};
+
+/// Words for choices, the paper's first.
+const NORMS: [(&str, Norm); 2] = [("layer", Norm::Layer), ("rms", Norm::Rms)];
+const PLACEMENTS: [(&str, NormPlacement); 2] = [("post", NormPlacement::Post), ("pre", NormPlacement::Pre)];
+const SCORES: [(&str, AttentionScore); 3] =
+    [("scaled_dot", AttentionScore::ScaledDot), ("dot", AttentionScore::Dot), ("additive", AttentionScore::Additive)];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PositionKind {
+    Sinusoidal,
+    Learned,
+    Relative,
+    Rotary,
+    Alibi,
+}
+
+const POSITIONS: [(&str, PositionKind); 5] = [
+    ("sinusoidal", PositionKind::Sinusoidal),
+    ("learned", PositionKind::Learned),
+    ("relative", PositionKind::Relative),
+    ("rotary", PositionKind::Rotary),
+    ("alibi", PositionKind::Alibi),
+];
+
+const BUCKETS: usize = 32;
+const MAX_DISTANCE: usize = 128;
+const EPSILON: f32 = 1e-5;
+
+/// What programs write into every `config.json`, whatever the model.
+const GENERAL: [&str; 11] = [
+    "_name_or_path",
+    "architectures",
+    "bos_token_id",
+    "dtype",
+    "model_type",
+    "tokenizer_class",
+    "torch_dtype",
+    "transformers.js_config",
+    "transformers_version",
+    "unk_token_id",
+    "use_cache",
+];
+
+pub(super) fn config(fields: &Fields) -> Config {
+    let d_model = fields.size("d_model");
+    let stack = |names: &StackNames| Stack {
+        n_layers: fields.size(names.n_layers),
+        heads: fields.size(names.heads),
+        d_k: fields.width_of_heads(d_model, names.heads),
+        d_ff: fields.size(names.d_ff),
+    };
+    let source_vocab = fields.size("vocab_size");
+    let is_shared = fields.flag("share_encoder_decoder_embeddings", true);
+    let (embeddings, vocab) = match fields.optional_size("decoder_vocab_size") {
+        Some(vocab) if is_shared && vocab != source_vocab => {
+            fields.contradict(format!("decoder_vocab_size {vocab} is not vocab_size {source_vocab}, though embeddings are shared"));
+            (Embeddings::Shared, source_vocab)
+        }
+        vocab if is_shared => (Embeddings::Shared, vocab.unwrap_or(source_vocab)),
+        vocab => (Embeddings::Separate, vocab.unwrap_or(source_vocab)),
+    };
+    let [start_token, eos_token, pad_token] = fields.tokens(Tokens { start: None, bos: None, eos: None, pad: None });
+    let (positions, is_bounded) = match fields.choice("position_embedding_type", &POSITIONS) {
+        PositionKind::Sinusoidal => (Positions::Sinusoidal(Sinusoids::Interleaved), true),
+        PositionKind::Learned => (Positions::Learned { offset: 0 }, true),
+        PositionKind::Relative => {
+            let buckets = fields.optional_size("relative_attention_num_buckets").unwrap_or(BUCKETS);
+            let max_distance = fields.optional_size("relative_attention_max_distance").unwrap_or(MAX_DISTANCE);
+            (Positions::Relative { buckets, max_distance, of: RelativeLayers::First }, false)
+        }
+        PositionKind::Rotary => (Positions::Rotary, true),
+        PositionKind::Alibi => (Positions::Alibi, false),
+    };
+    let config = Config {
+        vocab,
+        source_vocab,
+        d_model,
+        max_positions: match fields.optional_size("max_position_embeddings") {
+            None if is_bounded => Some(fields.size("max_position_embeddings")),
+            limit => limit,
+        },
+        encoder: stack(&NAMES.encoder),
+        decoder: stack(&NAMES.decoder),
+        activation: match fields.text("activation_function") {
+            Some(name) => fields.activation("activation_function", name),
+            None => Activation::Relu,
+        },
+        gated: fields.flag("gated", false),
+        biases: fields.flag("biases", true),
+        score: fields.choice("attention_score", &SCORES),
+        positions,
+        norm: fields.choice("norm", &NORMS),
+        placement: fields.choice("norm_placement", &PLACEMENTS),
+        embedding_norm: EmbeddingNorm::None,
+        epsilon: fields.positive("layer_norm_epsilon", EPSILON),
+        embeddings,
+        scale_embedding: fields.flag("scale_embedding", true),
+        output: if fields.flag("tie_word_embeddings", true) { OutputProjection::Tied } else { OutputProjection::Own },
+        scale_output: false,
+        output_bias: false,
+        start_token,
+        eos_token,
+        pad_token,
+    };
+    fields.refuse_unread(&GENERAL);
+    config.check(&NAMES, |problem| fields.contradict(problem));
+    config
+}
+
+/// The `config.json` of a model that is no checkpoint's: the inverse of reading. The paper's choices are left out.
+pub(crate) fn render(config: &Config) -> String {
+    let mut fields = object(json!({
+        "model_type": "cognate",
+        "vocab_size": config.source_vocab,
+        "d_model": config.d_model,
+        "encoder_layers": config.encoder.n_layers,
+        "decoder_layers": config.decoder.n_layers,
+        "encoder_attention_heads": config.encoder.heads,
+        "decoder_attention_heads": config.decoder.heads,
+        "encoder_ffn_dim": config.encoder.d_ff,
+        "decoder_ffn_dim": config.decoder.d_ff,
+        "activation_function": config.activation.name(),
+        "scale_embedding": config.scale_embedding,
+        "decoder_start_token_id": config.start_token,
+        "eos_token_id": config.eos_token,
+        "pad_token_id": config.pad_token,
+        "is_encoder_decoder": true,
+    }));
+    let kind = match config.positions {
+        Positions::Sinusoidal(_) | Positions::Counted => PositionKind::Sinusoidal,
+        Positions::Learned { .. } => PositionKind::Learned,
+        Positions::Relative { buckets, max_distance, .. } => {
+            fields.insert("relative_attention_num_buckets".into(), buckets.into());
+            fields.insert("relative_attention_max_distance".into(), max_distance.into());
+            PositionKind::Relative
+        }
+        Positions::Rotary => PositionKind::Rotary,
+        Positions::Alibi => PositionKind::Alibi,
+    };
+    fields.insert("position_embedding_type".into(), word(&POSITIONS, kind));
+    // As it is written in decimals, not as the nearest f32 is.
+    let epsilon = config.epsilon.to_string().parse::<f64>().unwrap_or_default();
+    for (is_said, name, value) in [
+        (config.max_positions.is_some(), "max_position_embeddings", json!(config.max_positions)),
+        (config.norm != Norm::Layer, "norm", word(&NORMS, config.norm)),
+        (config.placement != NormPlacement::Post, "norm_placement", word(&PLACEMENTS, config.placement)),
+        (config.epsilon != EPSILON, "layer_norm_epsilon", json!(epsilon)),
+        (config.score != AttentionScore::ScaledDot, "attention_score", word(&SCORES, config.score)),
+        (config.gated, "gated", json!(true)),
+        (!config.biases, "biases", json!(false)),
+        (config.embeddings == Embeddings::Separate, "share_encoder_decoder_embeddings", json!(false)),
+        (config.embeddings == Embeddings::Separate, "decoder_vocab_size", json!(config.vocab)),
+        (config.output == OutputProjection::Own, "tie_word_embeddings", json!(false)),
+    ] {
+        if is_said {
+            fields.insert(name.into(), value);
+        }
+    }
+    serde_json::to_string_pretty(&fields).expect("plain fields are JSON") + "\n"
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    }
+}
+
+fn word<T: PartialEq>(words: &[(&str, T)], choice: T) -> Value {
+    words.iter().find(|(_, known)| *known == choice).map_or(Value::Null, |(word, _)| (*word).into())
+}

@@ -1,0 +1,79 @@
+//! Rotary positions: queries and keys of self-attention turned by an angle for each position, so that their products depend on
+//! distances alone.
+//!
+//! `(x_i, x_{i + d_k/2}) -> (x_i cos mθ_i - x_{i + d_k/2} sin mθ_i, x_{i + d_k/2} cos mθ_i + x_i sin mθ_i)`, position `m`,
+//! `θ_i = 10000^(-2i/d_k)`   (Su et al. 2021, section 3.2.2)
+//!
+//! The paper turns neighbours, `x_{2i}` and `x_{2i+1}`; halves are the same model with the rows of its projections in another
+//! order, and take fewer operations.
+
+use crate::Config;
+use crate::embedding::Side;
+use cognate_graph::{Dim, Generator, Recipe, Scope, Tensor, concat};
+use std::sync::Arc;
+
+/// The angles of some positions.
+#[derive(Clone, Copy)]
+pub(crate) struct Rotation<'g> {
+    /// `[len, d_k]`
+    cosines: Tensor<'g>,
+    /// `[len, d_k]`; those of the first half are negative.
+    sines: Tensor<'g>,
+}
+
+const COSINES: &str = "rotary.cosines";
+const SINES: &str = "rotary.sines";
+
+impl<'g> Rotation<'g> {
+    /// Of the positions `first..first + len`.
+    pub(crate) fn new(root: &Scope<'g>, config: &Config, side: Side, first: &Dim, len: &Dim) -> Self {
+        let stack = side.at(root);
+        let _scope = stack.at("rotary").enter();
+        let positions = root.builder().range(first, first + len);
+        let shape = [config.position_rows(), side.stack(config).d_k];
+        let rows = |path| stack.parameter(path, shape).gather(positions);
+        Self { cosines: rows(COSINES), sines: rows(SINES) }
+    }
+
+    /// `x: [..., len, d_k]`, turned.
+    pub(crate) fn turn(self, x: Tensor<'g>) -> Tensor<'g> {
+        let shape = x.ty().shape;
+        let (axis, d_k) = (shape.rank().saturating_sub(1), self.cosines.dim(1));
+        let half = d_k.as_constant().unwrap_or(2) / 2;
+        let exchanged = concat(axis, &[x.slice(axis, half, d_k), x.slice(axis, 0, half)]);
+        x * self.cosines + exchanged * self.sines
+    }
+}
+
+/// The tables of cosines and sines for heads of width `d_k`, by path within a stack: `[max_positions, d_k]`.
+pub(crate) fn tables(config: &Config, d_k: usize) -> Vec<(&'static str, Recipe)> {
+    let table = |part| Recipe::generated(Arc::new(Table { part, d_k }), &[config.position_rows(), d_k]);
+    vec![(COSINES, table(Part::Cosine)), (SINES, table(Part::Sine))]
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Cosine,
+    Sine,
+}
+
+#[derive(Debug)]
+struct Table {
+    part: Part,
+    d_k: usize,
+}
+
+impl Generator for Table {
+    fn fill(&self, first: usize, values: &mut [f32]) {
+        let half = self.d_k / 2;
+        for (index, value) in (first..).zip(values) {
+            let (position, column) = (index / self.d_k, index % self.d_k);
+            let angle = position as f64 * 10000f64.powf(-2.0 * (column % half) as f64 / self.d_k as f64);
+            *value = match self.part {
+                Part::Cosine => angle.cos(),
+                Part::Sine if column < half => -angle.sin(),
+                Part::Sine => angle.sin(),
+            } as f32;
+        }
+    }
+}

@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// Settings: sections [data], [tokenizer], [model], [dropout], [optimiser] and [schedule]; OUT/training.toml of any run has all
+    /// Settings: sections `data`, `tokenizer`, `model`, `dropout`, `optimiser` and `schedule`; OUT/training.toml of any run has all
     #[arg(value_name = "CONFIG.toml")]
     config: Option<PathBuf>,
     /// The folder to write: empty or new, unless --resume

@@ -15,11 +15,12 @@ use crate::account::{self, Account, GraphAccount, Hashes, Origin};
 use crate::languages::Languages;
 use crate::source::ModelSource;
 use crate::unused::Unused;
-use crate::{amounts, layout, tokenizer_files, verify};
+use crate::{amounts, layout, verify};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use cognate_export::{Existing, Folder, Listing, Report};
 use cognate_model::{Attentions, Layout, Model};
+use cognate_text::Tokenizer;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -135,7 +136,7 @@ fn packed(options: &Options, source: &ModelSource, destination: &Path, start: In
     let chosen = tokenizer::check(source, &model, &options.languages)?;
     let gate = Gate::open(options, source, &model, layout, &chosen)?;
     let mut folder = Folder::create(destination, existing(options))?;
-    folder.replaces(&tokenizer_files::NAMES);
+    folder.replaces(&Tokenizer::FILES);
     let graphs = precision::graphs(options, source, &model, layout, attentions(options))?;
     let origin = thread::scope(|scope| {
         let hashes = match source {

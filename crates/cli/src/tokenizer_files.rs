@@ -7,23 +7,6 @@ use cognate_model::Config;
 use cognate_text::Tokenizer;
 use std::path::Path;
 
-/// Files beside a checkpoint that its tokenizer is made of, as families and versions of transformers name them.
-pub(crate) const NAMES: [&str; 13] = [
-    "tokenizer.json",
-    "target_tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "target_vocab.json",
-    "merges.txt",
-    "source.spm",
-    "target.spm",
-    "spiece.model",
-    "sentencepiece.bpe.model",
-    "tokenizer.model",
-];
-
 /// Those that hold pieces; where there is none, there is no tokenizer.
 const PIECES: [&str; 6] = ["tokenizer.json", "source.spm", "sentencepiece.bpe.model", "spiece.model", "vocab.json", "target_vocab.json"];
 
@@ -53,7 +36,7 @@ pub(crate) fn open_if_readable(folder: &Path, config: &Config, consequence: &str
 
 /// The sizes of those that are there, together.
 pub(crate) fn bytes(folder: &Path) -> u64 {
-    NAMES.iter().filter_map(|name| folder.join(name).metadata().ok()).map(|metadata| metadata.len()).sum()
+    Tokenizer::FILES.iter().filter_map(|name| folder.join(name).metadata().ok()).map(|metadata| metadata.len()).sum()
 }
 
 /// Whether `folder` has any tokenizer.
@@ -66,7 +49,7 @@ pub(crate) fn are_there(folder: &Path) -> bool {
 /// # Errors
 /// If one cannot be read or written.
 pub(crate) fn copy(checkpoint: &Path, folder: &mut Folder, except: &[&str]) -> Result<()> {
-    for name in NAMES.iter().filter(|name| !except.contains(name)) {
+    for name in Tokenizer::FILES.iter().filter(|name| !except.contains(name)) {
         let path = checkpoint.join(name);
         if path.is_file() {
             folder.copy(name, &path)?;

@@ -69,6 +69,23 @@ pub(crate) enum Spaces {
 }
 
 impl Tokenizer {
+    /// The files of a checkpoint that a tokenizer may be made of, as families and versions of transformers name them.
+    pub const FILES: [&str; 13] = [
+        "tokenizer.json",
+        "target_tokenizer.json",
+        "tokenizer_config.json",
+        "special_tokens_map.json",
+        "added_tokens.json",
+        "vocab.json",
+        "target_vocab.json",
+        "merges.txt",
+        "source.spm",
+        "target.spm",
+        "spiece.model",
+        "sentencepiece.bpe.model",
+        "tokenizer.model",
+    ];
+
     /// Reads one `tokenizer.json` of at most 256 MiB. Truncation and padding that the file asks for are dropped:
     /// they belong to the batch, and transformers resets them on every call too.
     ///

@@ -53,7 +53,8 @@ impl Bart {
     }
 }
 
-const NAMES: SizeNames = SizeNames {
+/// Also those of Cognate's own models.
+pub(super) const NAMES: SizeNames = SizeNames {
     source_vocab: "vocab_size",
     encoder: StackNames { n_layers: "encoder_layers", heads: "encoder_attention_heads", d_k: "d_model", d_ff: "encoder_ffn_dim" },
     decoder: StackNames { n_layers: "decoder_layers", heads: "decoder_attention_heads", d_k: "d_model", d_ff: "decoder_ffn_dim" },
@@ -62,12 +63,6 @@ const NAMES: SizeNames = SizeNames {
 pub(super) fn config(family: Bart, fields: &Fields) -> Config {
     let implied = family.implied();
     let d_model = fields.size("d_model");
-    let stack = |names: &StackNames| Stack {
-        n_layers: fields.size(names.n_layers),
-        heads: fields.size(names.heads),
-        d_k: fields.width_of_heads(d_model, names.heads),
-        d_ff: fields.size(names.d_ff),
-    };
     let source_vocab = fields.size("vocab_size");
     let tied = fields.flag("tie_word_embeddings", true);
     let (embeddings, vocab) = match family {
@@ -86,8 +81,8 @@ pub(super) fn config(family: Bart, fields: &Fields) -> Config {
         source_vocab,
         d_model,
         max_positions: Some(max_positions),
-        encoder: stack(&NAMES.encoder),
-        decoder: stack(&NAMES.decoder),
+        encoder: stack(fields, d_model, &NAMES.encoder),
+        decoder: stack(fields, d_model, &NAMES.decoder),
         activation: match fields.text("activation_function") {
             Some(name) => fields.activation("activation_function", name),
             None => implied.activation,
@@ -111,6 +106,16 @@ pub(super) fn config(family: Bart, fields: &Fields) -> Config {
     };
     config.check(&NAMES, |problem| fields.contradict(problem));
     config
+}
+
+/// A stack whose heads divide `d_model` among them.
+pub(super) fn stack(fields: &Fields, d_model: usize, names: &StackNames) -> Stack {
+    Stack {
+        n_layers: fields.size(names.n_layers),
+        heads: fields.size(names.heads),
+        d_k: fields.width_of_heads(d_model, names.heads),
+        d_ff: fields.size(names.d_ff),
+    }
 }
 
 /// Marian's tables: one, or one for each language.

@@ -2,19 +2,13 @@
 //!
 //! Fields are called as in transformers where it has them. What is left out is the paper's choice; what has no meaning is refused.
 
+use super::bart::{NAMES, stack};
 use super::fields::{Fields, Tokens};
-use crate::config::{SizeNames, StackNames};
 use crate::{
     Activation, AttentionScore, Config, EmbeddingNorm, Embeddings, Norm, NormPlacement, OutputProjection, Positions, RelativeLayers,
-    Sinusoids, Stack,
+    Sinusoids,
 };
 use serde_json::{Map, Value, json};
-
-const NAMES: SizeNames = SizeNames {
-    source_vocab: "vocab_size",
-    encoder: StackNames { n_layers: "encoder_layers", heads: "encoder_attention_heads", d_k: "d_model", d_ff: "encoder_ffn_dim" },
-    decoder: StackNames { n_layers: "decoder_layers", heads: "decoder_attention_heads", d_k: "d_model", d_ff: "decoder_ffn_dim" },
-};
 
 /// Words for choices, the paper's first.
 const NORMS: [(&str, Norm); 2] = [("layer", Norm::Layer), ("rms", Norm::Rms)];
@@ -60,12 +54,6 @@ const GENERAL: [&str; 11] = [
 
 pub(super) fn config(fields: &Fields) -> Config {
     let d_model = fields.size("d_model");
-    let stack = |names: &StackNames| Stack {
-        n_layers: fields.size(names.n_layers),
-        heads: fields.size(names.heads),
-        d_k: fields.width_of_heads(d_model, names.heads),
-        d_ff: fields.size(names.d_ff),
-    };
     let source_vocab = fields.size("vocab_size");
     let is_shared = fields.flag("share_encoder_decoder_embeddings", true);
     let (embeddings, vocab) = match fields.optional_size("decoder_vocab_size") {
@@ -96,8 +84,8 @@ pub(super) fn config(fields: &Fields) -> Config {
             None if is_bounded => Some(fields.size("max_position_embeddings")),
             limit => limit,
         },
-        encoder: stack(&NAMES.encoder),
-        decoder: stack(&NAMES.decoder),
+        encoder: stack(fields, d_model, &NAMES.encoder),
+        decoder: stack(fields, d_model, &NAMES.decoder),
         activation: match fields.text("activation_function") {
             Some(name) => fields.activation("activation_function", name),
             None => Activation::Relu,

@@ -10,6 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use cognate_export::{Additions, Existing, Folder};
+use cognate_graph::Recipe;
 use cognate_model::Model;
 use cognate_runtime::Value;
 use ndarray::{ArrayD, IxDyn};
@@ -148,11 +149,8 @@ impl Output {
     /// Saves the state; of the checkpoints, the last `keep` stay.
     pub(super) fn save(&self, run: &Run, model: &Model, step: &Step, start: &Start, keep: usize) -> Result<PathBuf> {
         let path = self.path.join(format!("{PREFIX}{}", run.update));
-        if path.exists() {
-            // Saved before an interruption: the state is the same.
-            fs::remove_dir_all(&path).map_err(|error| self.problem(error.to_string()))?;
-        }
-        let mut folder = Folder::create(&path, Existing::Refuse)?;
+        // One that was saved before an interruption holds the same state.
+        let mut folder = Folder::create(&path, Existing::Replace)?;
         for (name, bytes) in model_files(model, start)? {
             folder.write(&name, &bytes)?;
         }
@@ -174,6 +172,14 @@ impl Output {
         for (name, bytes) in model_files(model, start)?.into_iter().rev() {
             files.write(&name, &bytes)?;
         }
+        files.commit()?;
+        Ok(())
+    }
+
+    /// Writes a text beside the model, whole or not at all.
+    pub(super) fn write(&self, name: &str, text: &str) -> Result<()> {
+        let mut files = Additions::create(&self.path, Existing::Replace)?;
+        files.write(name, text.as_bytes())?;
         files.commit()?;
         Ok(())
     }
@@ -216,40 +222,39 @@ fn model_files(model: &Model, start: &Start) -> Result<Vec<(String, Vec<u8>)>> {
     let mut files = vec![("config.json".to_owned(), model.config_json().as_bytes().to_vec())];
     files.extend(start.generation.as_ref().map(|text| ("generation_config.json".to_owned(), text.as_bytes().to_vec())));
     files.extend(start.files.iter().cloned());
-    let tensors = model.tensors().map(|tensor| {
-        let recipe = model.weights().get(&tensor.path).expect("a model's tensors are weights");
-        let mut bytes = Vec::with_capacity(4 * recipe.elements());
-        let Ok(()) = recipe.stream(|piece| {
-            bytes.extend_from_slice(piece);
-            Ok::<(), std::convert::Infallible>(())
-        });
-        (tensor.name, Tensor { shape: tensor.shape, bytes })
-    });
+    let weight = |path: &str| model.weights().get(path).expect("a model's tensors are weights");
+    let tensors =
+        model.tensors().map(|tensor| (tensor.name, Tensor { numbers: Numbers::Weight(weight(&tensor.path)), shape: tensor.shape }));
     files.push((MODEL.to_owned(), safetensors_file(tensors.collect())?));
     Ok(files)
 }
 
 fn state_file(step: &Step) -> Result<Vec<u8>> {
     let tensor = |(name, value): (&str, &Value)| {
-        let bytes = value.to_f32()?.iter().flat_map(|value| value.to_le_bytes()).collect();
-        Ok((name.to_owned(), Tensor { shape: value.shape().to_vec(), bytes }))
+        let shape = value.shape().to_vec();
+        Ok((name.to_owned(), Tensor { numbers: Numbers::State(value.to_f32()?), shape }))
     };
     safetensors_file(step.state().map(tensor).collect::<Result<_>>()?)
 }
 
-fn safetensors_file(tensors: Vec<(String, Tensor)>) -> Result<Vec<u8>> {
+fn safetensors_file(tensors: Vec<(String, Tensor<'_>)>) -> Result<Vec<u8>> {
     // transformers wants to know who wrote it.
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
     Ok(serialize(tensors, Some(metadata)).map_err(|error| Cause::Model(format!("{MODEL}: {error}")))?)
 }
 
-/// Numbers in single precision, as safetensors takes them.
-struct Tensor {
+/// Numbers in single precision, as safetensors takes them: their bytes are made when they are written.
+struct Tensor<'n> {
     shape: Vec<usize>,
-    bytes: Vec<u8>,
+    numbers: Numbers<'n>,
 }
 
-impl View for Tensor {
+enum Numbers<'n> {
+    Weight(&'n Recipe),
+    State(ArrayD<f32>),
+}
+
+impl View for Tensor<'_> {
     fn dtype(&self) -> Dtype {
         Dtype::F32
     }
@@ -259,10 +264,20 @@ impl View for Tensor {
     }
 
     fn data(&self) -> Cow<'_, [u8]> {
-        Cow::Borrowed(&self.bytes)
+        let mut bytes = Vec::with_capacity(self.data_len());
+        match &self.numbers {
+            Numbers::State(array) => bytes.extend(array.iter().flat_map(|value| value.to_le_bytes())),
+            Numbers::Weight(recipe) => {
+                let Ok(()) = recipe.stream(|piece| {
+                    bytes.extend_from_slice(piece);
+                    Ok::<(), std::convert::Infallible>(())
+                });
+            }
+        }
+        Cow::Owned(bytes)
     }
 
     fn data_len(&self) -> usize {
-        self.bytes.len()
+        4 * self.shape.iter().product::<usize>()
     }
 }

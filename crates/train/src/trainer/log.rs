@@ -2,12 +2,14 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
 
 use serde::Serialize;
 use serde_json::Value;
 
+use super::checkpoint::Output;
 use crate::error::{Cause, Error, Result};
+
+const LOG: &str = "log.jsonl";
 
 /// A stretch of updates, as its line in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -63,8 +65,8 @@ pub(super) struct Log {
 
 impl Log {
     /// Opens the log of a run that stands at `update`: lines of later updates, whose work was lost, go.
-    pub(super) fn open(folder: &Path, update: u64) -> Result<Self> {
-        let path = folder.join("log.jsonl");
+    pub(super) fn open(output: &Output, update: u64) -> Result<Self> {
+        let path = output.path().join(LOG);
         let name = path.display().to_string();
         let failed = |error: std::io::Error| Error::from(Cause::Unreadable { file: name.clone(), reason: error.to_string() });
         let kept: Vec<String> = match File::open(&path) {
@@ -72,7 +74,7 @@ impl Log {
             Err(_) => Vec::new(),
         };
         let text: String = kept.iter().map(|line| format!("{line}\n")).collect();
-        std::fs::write(&path, text).map_err(failed)?;
+        output.write(LOG, &text)?;
         let file = OpenOptions::new().append(true).open(&path).map_err(failed)?;
         Ok(Self { file, name })
     }

@@ -5,9 +5,12 @@
 //! last bit, with the same build, engine and threads.
 
 mod checkpoint;
+mod events;
 mod log;
+mod looking;
 mod model;
 mod rate;
+mod recipes;
 mod resume;
 mod step;
 mod validate;
@@ -18,21 +21,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use cognate_model::{DropoutRates, Loss, Model};
+use cognate_model::Model;
 use cognate_runtime::{Device, Options, Runtime};
 use cognate_text::Tokenizer;
 
 use crate::batches::{Batch, BatchSettings, Batches};
-use crate::config::{Metric, OptimiserAlgorithm, TrainingConfig};
+use crate::config::TrainingConfig;
 use crate::corpus::Corpus;
-use crate::error::{Cause, Error, Result};
-use crate::optimiser::Adam;
+use crate::error::{Cause, Result};
 use crate::tokenizers::train_tokenizers;
 
-use checkpoint::{Best, Output, Run};
+use checkpoint::{Output, Run};
+pub use events::{Beginning, Ending, Event, Outcome, Progress};
 use log::Log;
 pub use log::{Stretch, Validation};
+use looking::tell;
 use model::Start;
+use recipes::{adam, dropout_seed, loss};
 use step::{Recipes, Step, Sums};
 use validate::Held;
 
@@ -53,71 +58,6 @@ pub struct Trainer<'r> {
     began: (Instant, f64),
     /// The last checkpoint of this run.
     saved: Option<PathBuf>,
-}
-
-/// Whether a run begins or goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Beginning {
-    /// In a folder that is empty or does not exist.
-    Fresh,
-    /// With the last checkpoint in the folder, made with the same settings.
-    Resume,
-}
-
-/// What happens while a run goes on.
-#[derive(Clone, Copy, Debug)]
-pub enum Event<'e> {
-    /// An update was made.
-    Update(&'e Progress),
-    /// A line was added to the log.
-    Logged(&'e Stretch),
-    /// The held-out text was looked at.
-    Validated(&'e Validation),
-    /// A checkpoint was saved in this folder.
-    Saved(&'e Path),
-}
-
-/// How far a run is.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Progress {
-    /// Updates so far.
-    pub update: u64,
-    /// Epochs that are over.
-    pub epoch: u64,
-    /// The smoothed loss of a label in the last update.
-    pub loss: f64,
-    /// Target tokens of the last update.
-    pub tokens: u64,
-    /// The share of the run that is over, by the nearest limit: 0 to 1. `None` where only patience ends it.
-    pub share: Option<f64>,
-}
-
-/// Why a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// `schedule.max_updates`.
-    Updates,
-    /// `schedule.max_epochs`.
-    Epochs,
-    /// `schedule.max_minutes`.
-    Minutes,
-    /// `schedule.patience`.
-    Patience,
-    /// The observer.
-    Stopped,
-}
-
-/// What a run came to.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
-    /// Why it ended.
-    pub ending: Ending,
-    /// Updates so far.
-    pub updates: u64,
-    /// The update whose model is the result, and its loss a label or BLEU; `None` without held-out text.
-    pub best: Option<(u64, f64)>,
-    /// The validation of the mean of checkpoints, where that is the result.
-    pub averaged: Option<Validation>,
 }
 
 impl<'r> Trainer<'r> {
@@ -174,8 +114,8 @@ impl<'r> Trainer<'r> {
             }
             _ => (Output::create(out)?, fresh),
         };
-        let log = Log::open(output.path(), run.update)?;
-        std::fs::write(output.path().join("training.toml"), text).map_err(|error| output.problem(error.to_string()))?;
+        let log = Log::open(&output, run.update)?;
+        output.write("training.toml", &text)?;
         let began = (Instant::now(), run.seconds);
         let corpus = Arc::new(corpus);
         Ok(Self { config, output, corpus, held, start, step, run, log, settings, runtime, options, began, saved: None })
@@ -322,107 +262,6 @@ impl<'r> Trainer<'r> {
             seconds: self.run.seconds,
         }
     }
-
-    /// Validates, keeps the model if it is the best, and saves.
-    fn look(&mut self, observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Result<()> {
-        let model = self.step.snapshot()?;
-        let mut is_best = true;
-        if let Some(held) = &self.held {
-            let sums = held.loss(&mut self.step)?;
-            let mut validation = self.judge(held, &model, sums)?;
-            let value = match self.config.schedule.metric {
-                Metric::Loss => validation.valid_loss,
-                Metric::Bleu => validation.bleu.unwrap_or_default(),
-            };
-            is_best = self.run.best.is_none_or(|best| match self.config.schedule.metric {
-                Metric::Loss => value < best.value,
-                Metric::Bleu => value > best.value,
-            });
-            validation.best = is_best;
-            if is_best {
-                self.run.best = Some(Best { update: self.run.update, value });
-                self.run.worse = 0;
-            } else {
-                self.run.worse += 1;
-            }
-            self.log.write(&validation)?;
-            tell(observer, Event::Validated(&validation));
-        }
-        if is_best {
-            self.output.publish(&model, &self.start)?;
-        }
-        self.save_model(&model, observer)
-    }
-
-    fn save(&mut self, observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Result<()> {
-        let model = self.step.snapshot()?;
-        self.save_model(&model, observer)
-    }
-
-    fn save_model(&mut self, model: &Model, observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Result<()> {
-        let path = self.output.save(&self.run, model, &self.step, &self.start, self.config.schedule.keep_checkpoints)?;
-        tell(observer, Event::Saved(&path));
-        self.saved = Some(path);
-        Ok(())
-    }
-
-    /// What held-out text says of `model`, whose losses are `sums`: with BLEU where that is the metric.
-    fn judge(&self, held: &Held, model: &Model, sums: Sums) -> Result<Validation> {
-        let bleu = match self.config.schedule.metric {
-            Metric::Bleu => Some(held.bleu(model, &self.start, self.config.schedule.beams, self.runtime, &self.options)?),
-            Metric::Loss => None,
-        };
-        let labels = sums.tokens.max(1) as f64;
-        let (valid_loss, valid_nll) = (sums.loss / labels, sums.nll / labels);
-        let (update, epoch, seconds) = (self.run.update, self.run.position.epoch, self.run.seconds);
-        Ok(Validation { update, epoch, valid_loss, valid_nll, perplexity: valid_nll.exp(), bleu, best: false, seconds })
-    }
-
-    /// Makes the mean of the last checkpoints the result, where the settings ask for that.
-    fn average(&mut self, observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Result<Option<Validation>> {
-        let n = self.config.schedule.average_checkpoints;
-        if n < 2 {
-            return Ok(None);
-        }
-        let checkpoints = self.output.checkpoints()?;
-        let last = &checkpoints[checkpoints.len().saturating_sub(n)..];
-        let models = last.iter().map(|(_, folder)| Model::open(folder)).collect::<Result<Vec<_>, _>>()?;
-        let Some(model) = resume::mean(&models)? else { return Ok(None) };
-        let mut validation = None;
-        if let Some(held) = &self.held {
-            let recipes = Recipes { model: &model, loss: loss(&self.config), adam: Adam { average: None, ..adam(&self.config) } };
-            let sums = held.loss(&mut Step::new(&recipes, self.runtime, &self.options)?)?;
-            validation = Some(self.judge(held, &model, sums)?);
-        }
-        if let Some(validation) = &validation {
-            self.log.write(validation)?;
-            tell(observer, Event::Validated(validation));
-        }
-        self.output.publish(&model, &self.start)?;
-        Ok(validation)
-    }
-
-    /// Saves the batch that broke the run, and says so.
-    fn diverged(&self, what: &'static str, value: f64, batch: &Batch) -> Error {
-        let update = self.step.updates().max(self.run.update);
-        let file = self.output.path().join("failed_batch.json");
-        let (arrays, lines) = (batch.arrays(), batch.places().map(|place| self.corpus.name(place)).collect::<Vec<_>>());
-        let rows = |array: &ndarray::Array2<i64>| array.rows().into_iter().map(|row| row.to_vec()).collect::<Vec<_>>();
-        let content = serde_json::json!({
-            "update": update, "position": batch.position(), "lines": lines,
-            "input_ids": rows(&arrays.input_ids), "decoder_input_ids": rows(&arrays.decoder_input_ids), "labels": rows(&arrays.labels),
-        });
-        let saved = std::fs::write(&file, format!("{content:#}\n"));
-        let file = match saved {
-            Ok(()) => file.display().to_string(),
-            Err(error) => format!("nothing ({}: {error})", file.display()),
-        };
-        let kept = match self.output.checkpoints() {
-            Ok(checkpoints) if !checkpoints.is_empty() => format!("the state of update {} is kept", checkpoints[checkpoints.len() - 1].0),
-            _ => "no state was saved before".to_owned(),
-        };
-        Cause::Diverged { update, what, value, file, kept }.into()
-    }
 }
 
 /// What is not yet in the log.
@@ -441,51 +280,5 @@ impl Unlogged {
 
     fn bits(&self) -> [u64; 3] {
         [self.sums.loss.to_bits(), self.sums.nll.to_bits(), self.sums.tokens]
-    }
-}
-
-/// Tells what needs no answer: the next update will ask.
-fn tell(observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>, event: Event<'_>) {
-    let _asked_later = observer(event);
-}
-
-/// A seed of 31 bits for each batch of each update (Steele et al. 2014's mixing of 64 bits).
-fn dropout_seed(seed: u64, update: u64, micro: u64) -> i64 {
-    let mix = |mut x: u64| {
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
-    };
-    let step = 0x9e37_79b9_7f4a_7c15_u64;
-    let mixed = [update, micro]
-        .into_iter()
-        .fold(mix(seed.wrapping_add(step)), |state, number| mix(state.wrapping_add(step).wrapping_add(mix(number.wrapping_add(step)))));
-    (mixed >> 33) as i64
-}
-
-fn loss(config: &TrainingConfig) -> Loss {
-    let dropout = &config.dropout;
-    Loss {
-        label_smoothing: config.optimiser.label_smoothing as f32,
-        dropout: DropoutRates {
-            embedding: dropout.embeddings as f32,
-            sublayer: dropout.sublayers as f32,
-            attention: dropout.attention as f32,
-            activation: dropout.activation as f32,
-        },
-    }
-}
-
-fn adam(config: &TrainingConfig) -> Adam {
-    let optimiser = &config.optimiser;
-    Adam {
-        betas: [optimiser.beta1, optimiser.beta2],
-        epsilon: optimiser.epsilon,
-        weight_decay: match optimiser.algorithm {
-            OptimiserAlgorithm::Adam => 0.0,
-            OptimiserAlgorithm::Adamw => optimiser.weight_decay,
-        },
-        clip_norm: optimiser.clip_norm,
-        average: optimiser.ema_decay,
     }
 }

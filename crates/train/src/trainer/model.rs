@@ -21,23 +21,6 @@ pub(super) struct Start {
     pub(super) files: Vec<(String, Vec<u8>)>,
 }
 
-/// Files that a tokenizer is made of, as families and versions of transformers name them.
-const TOKENIZER_FILES: [&str; 13] = [
-    "tokenizer.json",
-    "target_tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "target_vocab.json",
-    "merges.txt",
-    "source.spm",
-    "target.spm",
-    "spiece.model",
-    "sentencepiece.bpe.model",
-    "tokenizer.model",
-];
-
 /// Refuses what training files may say and no graph can do yet: told before minutes go by.
 pub(super) fn refuse_unbuilt(config: &TrainingConfig) -> Result<()> {
     let name = match config.optimiser.precision {
@@ -89,7 +72,7 @@ impl Start {
 
 /// The tokenizer's files in a folder, names and contents.
 pub(super) fn tokenizer_files(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
-    let paths = TOKENIZER_FILES.iter().map(|name| (name, folder.join(name))).filter(|(_, path)| path.is_file());
+    let paths = Tokenizer::FILES.iter().map(|name| (name, folder.join(name))).filter(|(_, path)| path.is_file());
     let read = |(name, path): (&&str, std::path::PathBuf)| {
         let unreadable = |error: std::io::Error| Cause::Unreadable { file: path.display().to_string(), reason: error.to_string() };
         Ok((name.to_string(), std::fs::read(&path).map_err(unreadable)?))

@@ -1,0 +1,124 @@
+//! Looking at a run: validation, what is kept of it, and what is said when it diverges.
+
+use std::ops::ControlFlow;
+
+use cognate_model::Model;
+
+use super::checkpoint::Best;
+use super::log::Validation;
+use super::recipes::{adam, loss};
+use super::step::{Recipes, Step, Sums};
+use super::validate::Held;
+use super::{Event, Trainer, resume};
+use crate::batches::Batch;
+use crate::config::Metric;
+use crate::error::{Cause, Error, Result};
+use crate::optimiser::Adam;
+
+const FAILED_BATCH: &str = "failed_batch.json";
+
+impl Trainer<'_> {
+    /// Validates, keeps the model if it is the best, and saves.
+    pub(super) fn look(&mut self, observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Result<()> {
+        let model = self.step.snapshot()?;
+        let mut is_best = true;
+        if let Some(held) = &self.held {
+            let sums = held.loss(&mut self.step)?;
+            let mut validation = self.judge(held, &model, sums)?;
+            let value = match self.config.schedule.metric {
+                Metric::Loss => validation.valid_loss,
+                Metric::Bleu => validation.bleu.unwrap_or_default(),
+            };
+            is_best = self.run.best.is_none_or(|best| match self.config.schedule.metric {
+                Metric::Loss => value < best.value,
+                Metric::Bleu => value > best.value,
+            });
+            validation.best = is_best;
+            if is_best {
+                self.run.best = Some(Best { update: self.run.update, value });
+                self.run.worse = 0;
+            } else {
+                self.run.worse += 1;
+            }
+            self.log.write(&validation)?;
+            tell(observer, Event::Validated(&validation));
+        }
+        if is_best {
+            self.output.publish(&model, &self.start)?;
+        }
+        self.save_model(&model, observer)
+    }
+
+    pub(super) fn save(&mut self, observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Result<()> {
+        let model = self.step.snapshot()?;
+        self.save_model(&model, observer)
+    }
+
+    fn save_model(&mut self, model: &Model, observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Result<()> {
+        let path = self.output.save(&self.run, model, &self.step, &self.start, self.config.schedule.keep_checkpoints)?;
+        tell(observer, Event::Saved(&path));
+        self.saved = Some(path);
+        Ok(())
+    }
+
+    /// What held-out text says of `model`, whose losses are `sums`: with BLEU where that is the metric.
+    fn judge(&self, held: &Held, model: &Model, sums: Sums) -> Result<Validation> {
+        let bleu = match self.config.schedule.metric {
+            Metric::Bleu => Some(held.bleu(model, &self.start, self.config.schedule.beams, self.runtime, &self.options)?),
+            Metric::Loss => None,
+        };
+        let labels = sums.tokens.max(1) as f64;
+        let (valid_loss, valid_nll) = (sums.loss / labels, sums.nll / labels);
+        let (update, epoch, seconds) = (self.run.update, self.run.position.epoch, self.run.seconds);
+        Ok(Validation { update, epoch, valid_loss, valid_nll, perplexity: valid_nll.exp(), bleu, best: false, seconds })
+    }
+
+    /// Makes the mean of the last checkpoints the result, where the settings ask for that.
+    pub(super) fn average(&mut self, observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Result<Option<Validation>> {
+        let n = self.config.schedule.average_checkpoints;
+        if n < 2 {
+            return Ok(None);
+        }
+        let checkpoints = self.output.checkpoints()?;
+        let last = &checkpoints[checkpoints.len().saturating_sub(n)..];
+        let models = last.iter().map(|(_, folder)| Model::open(folder)).collect::<Result<Vec<_>, _>>()?;
+        let Some(model) = resume::mean(&models)? else { return Ok(None) };
+        let mut validation = None;
+        if let Some(held) = &self.held {
+            let recipes = Recipes { model: &model, loss: loss(&self.config), adam: Adam { average: None, ..adam(&self.config) } };
+            let sums = held.loss(&mut Step::new(&recipes, self.runtime, &self.options)?)?;
+            validation = Some(self.judge(held, &model, sums)?);
+        }
+        if let Some(validation) = &validation {
+            self.log.write(validation)?;
+            tell(observer, Event::Validated(validation));
+        }
+        self.output.publish(&model, &self.start)?;
+        Ok(validation)
+    }
+
+    /// Saves the batch that broke the run, and says so.
+    pub(super) fn diverged(&self, what: &'static str, value: f64, batch: &Batch) -> Error {
+        let update = self.step.updates().max(self.run.update);
+        let (arrays, lines) = (batch.arrays(), batch.places().map(|place| self.corpus.name(place)).collect::<Vec<_>>());
+        let rows = |array: &ndarray::Array2<i64>| array.rows().into_iter().map(|row| row.to_vec()).collect::<Vec<_>>();
+        let content = serde_json::json!({
+            "update": update, "position": batch.position(), "lines": lines,
+            "input_ids": rows(&arrays.input_ids), "decoder_input_ids": rows(&arrays.decoder_input_ids), "labels": rows(&arrays.labels),
+        });
+        let file = match self.output.write(FAILED_BATCH, &format!("{content:#}\n")) {
+            Ok(()) => self.output.path().join(FAILED_BATCH).display().to_string(),
+            Err(error) => format!("nothing ({error})"),
+        };
+        let kept = match self.output.checkpoints() {
+            Ok(checkpoints) if !checkpoints.is_empty() => format!("the state of update {} is kept", checkpoints[checkpoints.len() - 1].0),
+            _ => "no state was saved before".to_owned(),
+        };
+        Cause::Diverged { update, what, value, file, kept }.into()
+    }
+}
+
+/// Tells what needs no answer: the next update will ask.
+pub(super) fn tell(observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>, event: Event<'_>) {
+    let _asked_later = observer(event);
+}

@@ -1,0 +1,47 @@
+//! What the training graphs compute, as the settings say.
+
+use cognate_model::{DropoutRates, Loss};
+
+use crate::config::{OptimiserAlgorithm, TrainingConfig};
+use crate::optimiser::Adam;
+
+/// A seed of 31 bits for each batch of each update (Steele et al. 2014's mixing of 64 bits).
+pub(super) fn dropout_seed(seed: u64, update: u64, micro: u64) -> i64 {
+    let mix = |mut x: u64| {
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    };
+    let step = 0x9e37_79b9_7f4a_7c15_u64;
+    let mixed = [update, micro]
+        .into_iter()
+        .fold(mix(seed.wrapping_add(step)), |state, number| mix(state.wrapping_add(step).wrapping_add(mix(number.wrapping_add(step)))));
+    (mixed >> 33) as i64
+}
+
+pub(super) fn loss(config: &TrainingConfig) -> Loss {
+    let dropout = &config.dropout;
+    Loss {
+        label_smoothing: config.optimiser.label_smoothing as f32,
+        dropout: DropoutRates {
+            embedding: dropout.embeddings as f32,
+            sublayer: dropout.sublayers as f32,
+            attention: dropout.attention as f32,
+            activation: dropout.activation as f32,
+        },
+    }
+}
+
+pub(super) fn adam(config: &TrainingConfig) -> Adam {
+    let optimiser = &config.optimiser;
+    Adam {
+        betas: [optimiser.beta1, optimiser.beta2],
+        epsilon: optimiser.epsilon,
+        weight_decay: match optimiser.algorithm {
+            OptimiserAlgorithm::Adam => 0.0,
+            OptimiserAlgorithm::Adamw => optimiser.weight_decay,
+        },
+        clip_norm: optimiser.clip_norm,
+        average: optimiser.ema_decay,
+    }
+}

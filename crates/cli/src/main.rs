@@ -9,6 +9,7 @@ mod bench;
 mod decoding;
 mod evaluate;
 mod export;
+mod export_training;
 mod languages;
 mod layout;
 mod messages;
@@ -45,6 +46,7 @@ Examples:
   cognate score --input pairs.tsv                 how likely given translations are
   cognate evaluate --reference text.de output.de  how good translations are
   cognate train CONFIG.toml --out OUT             parallel text becomes a model
+  cognate export-training MODEL OUT               the training step as ONNX, for other programs
   cognate show OUT                                what is in there
   cognate verify OUT                              every runtime against the f64 reference
 
@@ -57,6 +59,7 @@ enum Command {
     Evaluate(evaluate::Options),
     Export(export::Options),
     Train(Box<train::Options>),
+    ExportTraining(export_training::Options),
     Show(show::Options),
     Verify(verify::Options),
     #[command(hide = true)]
@@ -96,6 +99,7 @@ fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         Command::Evaluate(options) => evaluate::run(options, out),
         Command::Export(options) => export::run(options, out),
         Command::Train(options) => train::run(options),
+        Command::ExportTraining(options) => export_training::run(options, out),
         Command::Show(options) => show::run(options, out),
         Command::Verify(options) => verify::run(options, out),
         Command::Bench(options) => bench::run(options, out),

@@ -89,6 +89,14 @@ impl Folder {
         self.write_with(name, |file, path| io::copy(&mut source, file).map(drop).context("write", path))
     }
 
+    /// Writes a file as `fill` does, piece by piece: for contents that are not held in memory.
+    ///
+    /// # Errors
+    /// As [`Folder::write`].
+    pub fn write_pieces(&mut self, name: &str, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
+        self.write_with(name, |file, path| fill(file).context("write", path))
+    }
+
     /// Writes a file as `fill` does, which is told the path under which the file will be known.
     pub(crate) fn write_with(&mut self, name: &str, fill: impl FnOnce(&mut File, &Path) -> Result<(), Error>) -> Result<(), Error> {
         write_file(self.staged.path(), &self.destination, name, &mut self.report, fill)

@@ -3,6 +3,7 @@
 //! - [`gradient`]: reverse mode differentiation; [`feed`] makes inputs of the parameters that are learned.
 //! - [`fold`]: equal values once, and nothing that changes nothing.
 //! - [`fuse`]: layers that read one value as one product.
+//! - [`join`]: several graphs as one, and names of inputs and outputs.
 //! - [`half`]: f16 where values fit into it, f32 where they do not, and the reasons.
 //! - [`quantize`]: layers in 8-bit integers.
 //!
@@ -14,6 +15,7 @@ pub mod fold;
 pub mod fuse;
 pub mod gradient;
 pub mod half;
+pub mod join;
 pub mod quantize;
 
 pub use error::{Error, ErrorKind};

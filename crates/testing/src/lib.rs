@@ -82,7 +82,7 @@ pub fn shared_multi30k() -> Option<PathBuf> {
     None
 }
 
-/// A Python that can import `onnx` and `numpy`, or `None`: `cargo xtask test` sets one up and names it in `COGNATE_PYTHON`.
+/// A Python that can import `onnx`, `onnxruntime` and `numpy`, or `None`: `cargo xtask test` sets one up and names it in `COGNATE_PYTHON`.
 ///
 /// # Panics
 /// When `COGNATE_PYTHON` is set and names no file.

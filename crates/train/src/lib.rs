@@ -6,7 +6,7 @@
 //! - [`config::TrainingConfig`]: what a training file says, with every problem of it in one error.
 //! - [`gradients`] makes of a loss graph one that gives `loss` and `gradient.PATH` of every learned weight; [`Adam::update`] is the
 //!   graph that takes gradients and state and gives the new state. Between the two, gradients may be summed: over batches, over
-//!   processes.
+//!   processes. [`training_step`] is both in one graph, for other programs.
 //! - [`Trainer`]: the loop over all of these, with validation, checkpoints and a log.
 
 mod batches;
@@ -18,6 +18,7 @@ mod optimiser;
 mod prefetch;
 mod tokenizers;
 mod trainer;
+mod training_step;
 
 pub use batches::{Arrays, Batch, BatchSettings, Batches, Framing, IGNORED, LeftOut, Position, Survey, shard, survey};
 pub use corpus::{Cleaning, Corpus, Dropped, Files, Pair, Place};
@@ -27,3 +28,4 @@ pub use optimiser::{Adam, UpdateNames, accumulate, inverse_square_root, paper_ra
 pub use prefetch::Prefetch;
 pub use tokenizers::{TokenizerChoice, Tokenizers, train_tokenizers};
 pub use trainer::{Beginning, Ending, Event, Outcome, Progress, Stretch, Trainer, Validation};
+pub use training_step::training_step;

@@ -7,6 +7,7 @@ mod decoding;
 mod errors;
 mod evaluate;
 mod export;
+mod export_training;
 mod families;
 mod help;
 mod in_place;

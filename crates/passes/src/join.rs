@@ -1,0 +1,135 @@
+//! Graphs one after the other as one graph, and other names for what goes in and out.
+
+use cognate_graph::{Builder, Error, Graph, Op, Tensor};
+use std::collections::HashMap;
+
+/// The graph called `name` of all `graphs`: an input that is called as an output of an earlier graph is that value, inputs and
+/// parameters of one name are one, and of all outputs those stay that are wanted.
+///
+/// ```
+/// use cognate_graph::{Builder, DType};
+/// use cognate_passes::join::join;
+///
+/// let square = Builder::new("square");
+/// let x = square.input("x", DType::F32, ["rows"]);
+/// square.output("y", x * x);
+/// let change = Builder::new("change");
+/// change.output("z", change.input("y", DType::F32, ["rows"]) + change.input("x", DType::F32, ["rows"]));
+/// let both = join("both", &[&square.finish()?, &change.finish()?], |name| name == "z")?;
+/// assert_eq!(both.inputs().map(|(_, node)| node.name.as_str()).collect::<Vec<_>>(), ["x"]);
+/// # Ok::<(), cognate_graph::Error>(())
+/// ```
+///
+/// # Errors
+/// If two wanted outputs have one name, or one name stands for values of two types.
+pub fn join(name: &str, graphs: &[&Graph], is_wanted: impl Fn(&str) -> bool) -> Result<Graph, Error> {
+    let builder = Builder::new(name);
+    let mut made: HashMap<&str, Option<Tensor<'_>>> = HashMap::new();
+    // Inputs first: their names are part of the interface, and no node may take one.
+    for graph in graphs {
+        for (_, node) in graph.inputs().filter(|(_, node)| !made.contains_key(node.name.as_str())) {
+            builder.input(&node.name, node.ty.dtype, node.ty.shape.clone());
+        }
+        made.extend(graph.outputs().iter().map(|output| (output.name.as_str(), None)));
+    }
+    for graph in graphs {
+        let given = |name: &str| made.get(name).copied().flatten();
+        let values = copy(graph, &builder, |name| name.to_owned(), given);
+        for output in graph.outputs() {
+            let value = values[output.node.index()];
+            made.insert(&output.name, Some(value));
+            if is_wanted(&output.name) {
+                builder.output(&output.name, value);
+            }
+        }
+    }
+    drop(made);
+    builder.finish()
+}
+
+/// The graph with inputs and outputs called otherwise.
+///
+/// # Errors
+/// If two inputs or two outputs would have one name.
+pub fn rename(graph: &Graph, name_of: impl Fn(&str) -> String) -> Result<Graph, Error> {
+    let builder = Builder::new(graph.name());
+    let mut taken: HashMap<String, &str> = HashMap::new();
+    for (_, node) in graph.inputs() {
+        let name = name_of(&node.name);
+        builder.input(&name, node.ty.dtype, node.ty.shape.clone());
+        if let Some(other) = taken.insert(name.clone(), &node.name) {
+            builder.fail(format_args!("inputs {other} and {} would both be called {name}", node.name));
+        }
+    }
+    let values = copy(graph, &builder, &name_of, |_| None);
+    for output in graph.outputs() {
+        builder.output(&name_of(&output.name), values[output.node.index()]);
+    }
+    drop(values);
+    builder.finish()
+}
+
+/// All nodes again, with inputs under the names that `name_of` says, or in their places what is `given`.
+fn copy<'b>(
+    graph: &Graph,
+    builder: &'b Builder,
+    name_of: impl Fn(&str) -> String,
+    given: impl Fn(&str) -> Option<Tensor<'b>>,
+) -> Vec<Tensor<'b>> {
+    let mut values: Vec<Tensor<'b>> = Vec::new();
+    for (_, node) in graph.iter() {
+        let value = match &node.op {
+            Op::Input => match given(&node.name) {
+                Some(value) if value.ty() != node.ty => {
+                    builder.fail(format_args!("{} is {}, and {} reads {}", node.name, value.ty(), graph.name(), node.ty));
+                    value
+                }
+                Some(value) => value,
+                None => builder.input(&name_of(&node.name), node.ty.dtype, node.ty.shape.clone()),
+            },
+            Op::Parameter => builder.parameter(&node.name, node.ty.clone()),
+            op => builder.node(&node.name, op.clone(), &node.inputs.iter().map(|input| values[input.index()]).collect::<Vec<_>>()),
+        };
+        values.push(value);
+    }
+    values
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use cognate_graph::DType;
+
+    fn graph(name: &str, inputs: &[(&str, DType)], output: &str) -> Graph {
+        let builder = Builder::new(name);
+        let values = inputs.iter().map(|(name, dtype)| builder.input(name, *dtype, ["n"]));
+        let sum = values.reduce(|sum, value| sum + value).unwrap();
+        builder.output(output, sum + sum);
+        builder.finish().unwrap()
+    }
+
+    #[test]
+    fn values_go_from_graph_to_graph() {
+        let first = graph("first", &[("a", DType::F32), ("b", DType::F32)], "c");
+        let second = graph("second", &[("c", DType::F32), ("a", DType::F32), ("d", DType::F32)], "e");
+        let joined = join("both", &[&first, &second], |name| name == "e").unwrap();
+        let inputs: Vec<_> = joined.inputs().map(|(_, node)| node.name.as_str()).collect();
+        assert_eq!(inputs, ["a", "b", "d"]);
+        assert_eq!(joined.outputs().iter().map(|output| output.name.as_str()).collect::<Vec<_>>(), ["e"]);
+        assert_eq!(joined.nodes().len(), inputs.len() + 5);
+        let renamed = rename(&joined, |name| format!("x.{name}")).unwrap();
+        let names: Vec<_> = renamed.inputs().map(|(_, node)| node.name.as_str()).collect();
+        assert_eq!((names, renamed.outputs()[0].name.as_str()), (vec!["x.a", "x.b", "x.d"], "x.e"));
+    }
+
+    #[test]
+    fn contradictions_are_told() {
+        let (first, second) = (graph("first", &[("a", DType::F32)], "b"), graph("second", &[("b", DType::I64)], "c"));
+        let error = |result: Result<Graph, Error>| result.unwrap_err().to_string();
+        assert_eq!(error(join("both", &[&first, &second], |_| true)), "both: b is f32 [n], and second reads i64 [n]");
+        assert_eq!(error(join("both", &[&first, &first], |_| true)), "b: two outputs have this name");
+        let two = graph("two", &[("a", DType::F32), ("b", DType::F32)], "c");
+        assert_eq!(error(rename(&two, |_| "x".into())), "two: inputs a and b would both be called x");
+    }
+}

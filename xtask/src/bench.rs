@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: the measurements behind the README's figures, each beside a yardstick taken in the same run.
 
 mod checkpoint;
+mod copy_task;
 mod decode;
 mod export;
 mod first_token;
@@ -26,6 +27,7 @@ pub(crate) struct Options {
 enum Bench {
     Export(export::Options),
     Decode(decode::Options),
+    CopyTask(copy_task::Options),
 }
 
 /// Runs the command.
@@ -33,5 +35,6 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     match &options.bench {
         Bench::Export(options) => export::run(workspace, options),
         Bench::Decode(options) => decode::run(workspace, options),
+        Bench::CopyTask(options) => copy_task::run(workspace, options),
     }
 }

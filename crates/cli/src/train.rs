@@ -66,7 +66,7 @@ A file of settings, each of which may be left out but for the text and how long:
   [tokenizer]
   vocab_size = 8000
   [model]
-  preset = \"tiny\"                                          # tiny, base or big
+  preset = \"tiny\"                                          # tiny, base, big, additive or rotary
   norm_placement = \"pre\"                                   # changes it; so do d_model, heads, d_ff
   [optimiser]
   learning_rate = 1e-3

@@ -16,7 +16,8 @@ pub(super) struct Settings {
     /// Two files to validate on
     #[arg(long, num_args = 2, value_names = ["SOURCE", "TARGET"])]
     valid: Vec<PathBuf>,
-    /// The size: tiny (4+4 layers, d_model 128), base or big (those of the paper)
+    /// The size: tiny (4+4 layers, d_model 128), base or big (those of the paper); or tiny with a choice: additive (attention scores),
+    /// rotary (positions)
     #[arg(long, value_name = "NAME")]
     preset: Option<PresetOption>,
     /// A checkpoint to go on from, in place of a new model and tokenizer
@@ -74,6 +75,8 @@ enum PresetOption {
     Tiny,
     Base,
     Big,
+    Additive,
+    Rotary,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -111,7 +114,9 @@ impl Settings {
             config.model = cognate_train::config::Model { init: Some(init.clone()), ..Default::default() };
             config.tokenizer = Tokenizer::default();
         }
-        put(&mut config.model.preset, self.preset.map(PresetName::from));
+        if let Some(preset) = self.preset {
+            config.model.take_preset(preset.into());
+        }
         put(&mut config.tokenizer.vocab_size, self.vocab_size);
         put(&mut config.data.max_tokens, self.max_tokens);
         put(&mut config.optimiser.accumulation, self.accumulation);
@@ -147,6 +152,8 @@ impl From<PresetOption> for PresetName {
             PresetOption::Tiny => Self::Tiny,
             PresetOption::Base => Self::Base,
             PresetOption::Big => Self::Big,
+            PresetOption::Additive => Self::Additive,
+            PresetOption::Rotary => Self::Rotary,
         }
     }
 }

@@ -42,7 +42,7 @@ choice! {
 }
 
 choice! {
-    /// `model.preset`: where sizes come from that the file does not name.
+    /// `model.preset`: where sizes come from that the file does not name, and choices.
     PresetName {
         /// 4 + 4 layers, d_model 128, 4 heads, d_ff 256.
         Tiny,
@@ -50,13 +50,17 @@ choice! {
         Base,
         /// 6 + 6 layers, d_model 1,024, 16 heads, d_ff 4,096 (the same table).
         Big,
+        /// As tiny, with `attention_score = "additive"`.
+        Additive,
+        /// As tiny, with `positions = "rotary"`.
+        Rotary,
     }
 }
 
 impl From<PresetName> for Preset {
     fn from(name: PresetName) -> Self {
         match name {
-            PresetName::Tiny => Self::Tiny,
+            PresetName::Tiny | PresetName::Additive | PresetName::Rotary => Self::Tiny,
             PresetName::Base => Self::Base,
             PresetName::Big => Self::Big,
         }

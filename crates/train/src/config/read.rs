@@ -6,7 +6,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue, Error, ValueDeserializer};
 
 use super::check;
-use super::sections::{Section, TrainingConfig};
+use super::sections::{Model, Section, TrainingConfig};
 use crate::error::{Cause, Result};
 
 /// Reads and checks a file's text.
@@ -68,7 +68,7 @@ impl Reader<'_> {
             match key.get_ref().as_ref() {
                 "data" => self.section("data.", &mut config.data, table),
                 "tokenizer" => self.section("tokenizer.", &mut config.tokenizer, table),
-                "model" => self.section("model.", &mut config.model, table),
+                "model" => self.model(&mut config.model, table),
                 "dropout" => self.section("dropout.", &mut config.dropout, table),
                 "optimiser" => self.section("optimiser.", &mut config.optimiser, table),
                 "schedule" => self.section("schedule.", &mut config.schedule, table),
@@ -76,6 +76,21 @@ impl Reader<'_> {
             }
         }
         self.section("", config, fields);
+    }
+
+    /// A preset's choice is that of the section, whichever line comes first, unless the section makes another.
+    fn model(&mut self, model: &mut Model, table: DeTable<'_>) {
+        let names = |field: &str| table.contains_key(field);
+        let named = (names("attention_score"), names("positions"));
+        self.section("model.", model, table);
+        let mut with_preset = model.clone();
+        with_preset.take_preset(model.preset);
+        if !named.0 {
+            model.attention_score = with_preset.attention_score;
+        }
+        if !named.1 {
+            model.positions = with_preset.positions;
+        }
     }
 
     fn section<S: Section>(&mut self, prefix: &str, section: &mut S, table: DeTable<'_>) {

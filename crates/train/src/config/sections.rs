@@ -124,7 +124,7 @@ section! {
     Model {
         /// A checkpoint's folder to go on from; the other fields then stay away.
         init: Option<PathBuf> = None,
-        /// Where sizes come from that are absent here.
+        /// Where sizes come from that are absent here, and the choice after which it is called.
         preset: PresetName = PresetName::Tiny,
         /// Width of the hidden states; a multiple of `heads`.
         d_model: Option<usize> = None,
@@ -162,6 +162,18 @@ section! {
         tie_output: bool = true,
         /// Whether embeddings are multiplied by `√d_model`.
         scale_embedding: bool = true,
+    }
+}
+
+impl Model {
+    /// Takes a preset, with the choice after which it is called.
+    pub fn take_preset(&mut self, preset: PresetName) {
+        self.preset = preset;
+        match preset {
+            PresetName::Additive => self.attention_score = AttentionScore::Additive,
+            PresetName::Rotary => self.positions = PositionKind::Rotary,
+            PresetName::Tiny | PresetName::Base | PresetName::Big => {}
+        }
     }
 }
 

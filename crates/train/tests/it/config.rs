@@ -59,6 +59,25 @@ fn a_file_says_what_differs_from_the_defaults() {
     assert_eq!(longest("max_source_tokens = 300", ""), 300);
 }
 
+/// Those called after a choice make it, wherever they stand, unless the file makes another.
+#[test]
+fn presets_bring_their_choice() {
+    let paper = (PositionKind::Sinusoidal, AttentionScore::ScaledDot);
+    for (model, (positions, score)) in [
+        ("preset = \"tiny\"", paper),
+        ("preset = \"additive\"", (paper.0, AttentionScore::Additive)),
+        ("preset = \"rotary\"", (PositionKind::Rotary, paper.1)),
+        ("positions = \"alibi\"\npreset = \"additive\"", (PositionKind::Alibi, AttentionScore::Additive)),
+        ("attention_score = \"dot\"\npreset = \"additive\"", (paper.0, AttentionScore::Dot)),
+        ("preset = \"rotary\"\npositions = \"learned\"", (PositionKind::Learned, paper.1)),
+    ] {
+        let config = read(&format!("{LEAST}\n[model]\n{model}\n"));
+        assert_eq!((config.model.positions, config.model.attention_score), (positions, score), "{model}");
+        assert_eq!(config.sizes(), read(LEAST).sizes(), "{model}");
+        assert_eq!(read(&config.to_toml().unwrap()), config, "{model}");
+    }
+}
+
 #[test]
 fn what_is_written_reads_back() {
     let text = format!(

@@ -98,6 +98,23 @@ fn reversing_is_learned() {
     assert_snapshot!(names.join(" "), @"checkpoint-300 checkpoint-600 config.json generation_config.json log.jsonl model.safetensors special_tokens_map.json tokenizer.json tokenizer_config.json training.toml");
 }
 
+/// So do models with other attention than the paper's.
+#[test]
+fn reversing_is_learned_by_other_choices() {
+    let Some(ort) = ort() else { return };
+    for preset in ["additive", "rotary"] {
+        let folder = Folder::new();
+        let more = format!(
+            "model.preset = \"{preset}\"\ndropout.embeddings = 0.0\ndropout.sublayers = 0.0\noptimiser.label_smoothing = 0.0\n\
+             optimiser.learning_rate = 5e-3\noptimiser.warmup_updates = 100\nschedule.max_updates = 600\nschedule.validate_every = 600\n\
+             schedule.metric = \"bleu\""
+        );
+        let (outcome, _) = run(&config(&folder, &more), &folder.path().join("out"), Beginning::Fresh, &*ort);
+        let (_, bleu) = outcome.best.unwrap();
+        assert!(bleu > 95.0, "{preset}: BLEU {bleu}: {:?}", log(&folder.path().join("out")));
+    }
+}
+
 /// Dropout, averages, sums of gradients and clipping are all part of the state.
 #[test]
 fn going_on_gives_the_same_losses() {

@@ -140,7 +140,7 @@ impl Decoding {
 
     /// What the graphs must give.
     pub(crate) fn attentions(&self) -> Attentions {
-        if self.alignments { Attentions::Output } else { Attentions::Omit }
+        if self.alignments { Attentions::Cross } else { Attentions::Omit }
     }
 
     /// What every translation begins with.

@@ -79,7 +79,8 @@ pub(crate) struct Options {
     /// own. A loss of more than 0.3 BLEU gives a warning, and the status is still 0.
     #[arg(long, num_args = 2, value_names = ["SOURCE", "REFERENCE"])]
     data: Option<Vec<PathBuf>>,
-    /// Give the decoder outputs cross_attentions.{layer}
+    /// Give outputs encoder_attentions.{layer}, decoder_attentions.{layer} (not with --target ort) and cross_attentions.{layer}, which
+    /// `cognate attend` draws
     #[arg(long)]
     attentions: bool,
     /// The seed of a preset's initial weights [default: 1]
@@ -217,7 +218,7 @@ fn parse_layout(text: &str) -> Result<Layout, String> {
 }
 
 fn attentions(options: &Options) -> Attentions {
-    if options.attentions { Attentions::Output } else { Attentions::Omit }
+    if options.attentions { Attentions::All } else { Attentions::Omit }
 }
 
 fn existing(options: &Options) -> Existing {

@@ -69,7 +69,7 @@ impl ModelOptions {
             ),
             (ModelSource::Checkpoint(folder), Engine::Reference) => {
                 let model = unused.open(folder)?;
-                let graphs = vec![Source::Graph(model.encode()?), Source::Graph(model.step(attentions)?)];
+                let graphs = model.graphs(Layout::Cognate, attentions)?.map(Source::Graph).to_vec();
                 Ok(Graphs { layout: Layout::Cognate, graphs, exported: None })
             }
             (ModelSource::Checkpoint(folder), Engine::Auto | Engine::Tract | Engine::Ort) => {

@@ -49,8 +49,17 @@ pub(crate) enum Memory<'g> {
     Cached { cache: KeyValue<'g>, beams: Tensor<'g> },
 }
 
+/// What self-attention gives.
+#[derive(Clone, Copy)]
+pub(crate) struct Attended<'g> {
+    /// `[..., heads, past + len, d_k]`, or the cache.
+    pub(crate) seen: KeyValue<'g>,
+    /// `[..., heads, len, past + len]`; the operator over caches keeps them to itself.
+    pub(crate) weights: Option<Tensor<'g>>,
+}
+
 /// Self-attention: `x: [..., len, d_model]` attends to itself and, if there is one, to its past. Returns the context
-/// `[..., len, d_model]` and what has been seen: `[..., heads, past + len, d_k]`, or the cache.
+/// `[..., len, d_model]`, and what has been seen with its weights.
 pub(crate) fn self_attention<'g>(
     scope: &Scope<'g>,
     config: &Config,
@@ -59,7 +68,7 @@ pub(crate) fn self_attention<'g>(
     past: Memory<'g>,
     order: Order<'g>,
     dropout: &Dropout<'g>,
-) -> (Tensor<'g>, KeyValue<'g>) {
+) -> (Tensor<'g>, Attended<'g>) {
     let _scope = scope.enter();
     let past = match past {
         Memory::None => None,
@@ -72,8 +81,8 @@ pub(crate) fn self_attention<'g>(
         (query, new.key) = (rotation.turn(query), rotation.turn(new.key));
     }
     let seen = past.map_or(new, |past| new.after(past));
-    let (context, _) = attend(Score::new(scope, config, stack), query, seen, order.mask, dropout);
-    (linear(&scope.at("out_proj"), config, merge_heads(context), config.d_model), seen)
+    let (context, weights) = attend(Score::new(scope, config, stack), query, seen, order.mask, dropout);
+    (linear(&scope.at("out_proj"), config, merge_heads(context), config.d_model), Attended { seen, weights: Some(weights) })
 }
 
 /// Self-attention of one token a beam: `x: [batch, beams, 1, d_model]`, caches of keys and values `[batch · beams, heads,
@@ -85,7 +94,7 @@ fn cached_self_attention<'g>(
     x: Tensor<'g>,
     [keys, values, beams]: [Tensor<'g>; 3],
     order: Order<'g>,
-) -> (Tensor<'g>, KeyValue<'g>) {
+) -> (Tensor<'g>, Attended<'g>) {
     let (rows, past) = (keys.dim(0), beams.dim(2));
     let width = Dim::from(stack.heads * stack.d_k);
     let flat = |x: Tensor<'g>| x.reshape([&rows, &1.into(), &width]);
@@ -108,7 +117,7 @@ fn cached_self_attention<'g>(
     };
     let context = query.attend_cached(CachedAttention { heads: stack.heads, scale }, [written.key, written.value], beams, bias);
     let context = context.reshape([x.dim(0), x.dim(1), 1.into(), width]);
-    (linear(&scope.at("out_proj"), config, context, config.d_model), written)
+    (linear(&scope.at("out_proj"), config, context, config.d_model), Attended { seen: written, weights: None })
 }
 
 /// Cross-attention: `x: [batch, (beams,) tgt, d_model]` attends to the source. Returns the context, shaped as `x`, and the

@@ -60,6 +60,8 @@ pub(crate) struct DecoderOutputs<'g> {
     pub(crate) present: Vec<KeyValue<'g>>,
     /// For each layer the weights `[batch, (beams,) heads, tgt, src]`.
     pub(crate) cross_attentions: Vec<Tensor<'g>>,
+    /// For each layer the weights `[batch, (beams,) heads, tgt, past + tgt]`; none over caches.
+    pub(crate) self_attentions: Vec<Tensor<'g>>,
 }
 
 /// The keys and values that each decoder layer reads from `memory: [batch, src, d_model]`: `[batch, heads, src, d_k]`.
@@ -83,8 +85,8 @@ pub(crate) fn decoder<'g>(root: &Scope<'g>, config: &Config, inputs: &DecoderInp
     let orders = orders(root, config, Side::Decoder, mask, &past_len, &tgt);
     let padding = padding_mask(inputs.attention_mask);
     let dropout = &inputs.dropout;
-    let mut x = dropout.embedding(embed(root, config, Side::Decoder, inputs.ids, &past_len));
-    let (mut present, mut cross_attentions) = (Vec::new(), Vec::new());
+    let mut x = dropout.embedding(embed(root, config, Side::Decoder, inputs.ids, &past_len).sum);
+    let (mut present, mut cross_attentions, mut self_attentions) = (Vec::new(), Vec::new(), Vec::new());
     for (layer_index, (&cross, order)) in inputs.cross.iter().zip(orders).enumerate() {
         let layer = stack.at("layers").at(layer_index);
         let past = match &inputs.past {
@@ -92,7 +94,7 @@ pub(crate) fn decoder<'g>(root: &Scope<'g>, config: &Config, inputs: &DecoderInp
             Past::Joined(past) => Memory::Joined(past[layer_index]),
             Past::Cached { caches, beams } => Memory::Cached { cache: caches[layer_index], beams: *beams },
         };
-        let (attended, seen) = residual(&layer.at("self_attn_layer_norm"), config, x, dropout, |x| {
+        let (attended, to_itself) = residual(&layer.at("self_attn_layer_norm"), config, x, dropout, |x| {
             self_attention(&layer.at("self_attn"), config, config.decoder, x, past, order, dropout)
         });
         let (attended, weights) = residual(&layer.at("encoder_attn_layer_norm"), config, attended, dropout, |x| {
@@ -102,14 +104,16 @@ pub(crate) fn decoder<'g>(root: &Scope<'g>, config: &Config, inputs: &DecoderInp
             (feed_forward(&layer, config, config.decoder.d_ff, x, dropout), ())
         });
         x = transformed;
-        present.push(seen);
+        present.push(to_itself.seen);
+        self_attentions.extend(to_itself.weights);
         cross_attentions.push(weights);
     }
     let hidden = after_stack(&stack, config, x);
     let projection = Projection::of(root, config);
     let _scope = root.at("lm_head").enter();
     let hidden = if config.scale_output { hidden * (config.d_model as f32).powf(-0.5) } else { hidden };
-    DecoderOutputs { hidden, logits: hidden.linear(projection.weight, projection.bias), present, cross_attentions }
+    let logits = hidden.linear(projection.weight, projection.bias);
+    DecoderOutputs { hidden, logits, present, cross_attentions, self_attentions }
 }
 
 /// The output projection: `[..., d_model]` -> `[..., vocab]`

@@ -47,8 +47,19 @@ pub(crate) fn table<'g>(root: &Scope<'g>, config: &Config, side: Side) -> Tensor
     scope.parameter("weight", [vocab, config.d_model])
 }
 
+/// What a stack reads, and what it is made of.
+#[derive(Clone, Copy)]
+pub(crate) struct Embedded<'g> {
+    /// The rows of the table as they are added: `[..., len, d_model]`
+    pub(crate) tokens: Tensor<'g>,
+    /// `[(...,) len, d_model]`, where positions are added.
+    pub(crate) positions: Option<Tensor<'g>>,
+    /// What the first layer reads: `[..., len, d_model]`
+    pub(crate) sum: Tensor<'g>,
+}
+
 /// Embeds `ids: [..., len]`, whose first token stands at position `first`.
-pub(crate) fn embed<'g>(root: &Scope<'g>, config: &Config, side: Side, ids: Tensor<'g>, first: &Dim) -> Tensor<'g> {
+pub(crate) fn embed<'g>(root: &Scope<'g>, config: &Config, side: Side, ids: Tensor<'g>, first: &Dim) -> Embedded<'g> {
     let stack = side.at(root);
     let _scope = stack.at("embed_tokens").enter();
     let tokens = table(root, config, side).gather(ids);
@@ -57,30 +68,32 @@ pub(crate) fn embed<'g>(root: &Scope<'g>, config: &Config, side: Side, ids: Tens
     match (config.embedding_norm, side) {
         (EmbeddingNorm::None, _) => with_positions(&stack, config, scaled(), ids, first),
         (EmbeddingNorm::Sum, _) | (EmbeddingNorm::DecoderTokens, Side::Encoder) => {
-            norm(with_positions(&stack, config, scaled(), ids, first))
+            let embedded = with_positions(&stack, config, scaled(), ids, first);
+            Embedded { sum: norm(embedded.sum), ..embedded }
         }
         // Normalised, the scale would be lost but for epsilon; transformers leaves it out.
         (EmbeddingNorm::DecoderTokens, Side::Decoder) => with_positions(&stack, config, norm(tokens), ids, first),
     }
 }
 
-fn with_positions<'g>(stack: &Scope<'g>, config: &Config, tokens: Tensor<'g>, ids: Tensor<'g>, first: &Dim) -> Tensor<'g> {
+fn with_positions<'g>(stack: &Scope<'g>, config: &Config, tokens: Tensor<'g>, ids: Tensor<'g>, first: &Dim) -> Embedded<'g> {
     let scope = stack.at("embed_positions");
     let _scope = scope.enter();
     let table = || scope.parameter("weight", [config.position_rows(), config.d_model]);
     let builder = ids.builder();
     let len = ids.ty().shape.dims().last().cloned().unwrap_or_default();
-    match config.positions {
-        Positions::Sinusoidal(_) => tokens + table().gather(builder.range(first, first + len)),
-        Positions::Learned { offset } => tokens + table().gather(builder.range(first + offset, first + len + offset)),
+    let positions = match config.positions {
+        Positions::Sinusoidal(_) => Some(table().gather(builder.range(first, first + len))),
+        Positions::Learned { offset } => Some(table().gather(builder.range(first + offset, first + len + offset))),
         Positions::Counted => {
             let pad = builder.integer(config.pad_token as i64);
             let is_token = ids.equal(pad).select(builder.integer(0), builder.integer(1));
             let count = is_token.cumulative_sum() + builder.range(first, first + 1);
-            tokens + table().gather(count * is_token + pad)
+            Some(table().gather(count * is_token + pad))
         }
-        Positions::Relative { .. } | Positions::Rotary | Positions::Alibi => tokens,
-    }
+        Positions::Relative { .. } | Positions::Rotary | Positions::Alibi => None,
+    };
+    Embedded { tokens, positions, sum: positions.map_or(tokens, |positions| tokens + positions) }
 }
 
 /// The positional encoding at `position` and `column` of rows of width `d_model`:

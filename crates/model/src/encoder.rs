@@ -8,6 +8,14 @@ use crate::layers::{after_stack, feed_forward, residual};
 use crate::positions::{Order, orders};
 use cognate_graph::{Dim, Scope, Tensor};
 
+/// What the encoder gives.
+pub(crate) struct EncoderOutputs<'g> {
+    /// `[batch, src, d_model]`
+    pub(crate) hidden: Tensor<'g>,
+    /// For each layer the weights `[batch, heads, src, src]`.
+    pub(crate) attentions: Vec<Tensor<'g>>,
+}
+
 /// The encoder stack (Vaswani et al. 2017, section 3.1): `ids, attention_mask: i64 [batch, src]`.
 pub(crate) fn encoder<'g>(
     root: &Scope<'g>,
@@ -15,22 +23,32 @@ pub(crate) fn encoder<'g>(
     ids: Tensor<'g>,
     attention_mask: Tensor<'g>,
     dropout: &Dropout<'g>,
-) -> Tensor<'g> {
+) -> EncoderOutputs<'g> {
     let stack = Side::Encoder.at(root);
     let (start, src) = (Dim::from(0), ids.dim(1));
     let orders = orders(root, config, Side::Encoder, Some(padding_mask(attention_mask)), &start, &src);
-    let mut x = dropout.embedding(embed(root, config, Side::Encoder, ids, &start));
+    let mut x = dropout.embedding(embed(root, config, Side::Encoder, ids, &start).sum);
+    let mut attentions = Vec::new();
     for (layer_index, order) in orders.into_iter().enumerate() {
-        x = layer(&stack.at("layers").at(layer_index), config, x, order, dropout);
+        let (transformed, weights) = layer(&stack.at("layers").at(layer_index), config, x, order, dropout);
+        x = transformed;
+        attentions.extend(weights);
     }
-    after_stack(&stack, config, x)
+    EncoderOutputs { hidden: after_stack(&stack, config, x), attentions }
 }
 
-fn layer<'g>(scope: &Scope<'g>, config: &Config, x: Tensor<'g>, order: Order<'g>, dropout: &Dropout<'g>) -> Tensor<'g> {
-    let (x, _) = residual(&scope.at("self_attn_layer_norm"), config, x, dropout, |x| {
+/// A layer's output and the weights of its attention.
+fn layer<'g>(
+    scope: &Scope<'g>,
+    config: &Config,
+    x: Tensor<'g>,
+    order: Order<'g>,
+    dropout: &Dropout<'g>,
+) -> (Tensor<'g>, Option<Tensor<'g>>) {
+    let (x, attended) = residual(&scope.at("self_attn_layer_norm"), config, x, dropout, |x| {
         self_attention(&scope.at("self_attn"), config, config.encoder, x, Memory::None, order, dropout)
     });
     let (x, ()) =
         residual(&scope.at("final_layer_norm"), config, x, dropout, |x| (feed_forward(scope, config, config.encoder.d_ff, x, dropout), ()));
-    x
+    (x, attended.weights)
 }

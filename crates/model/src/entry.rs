@@ -1,19 +1,22 @@
 //! Entry graphs: what a model offers to engines, all from the same `encoder()` and `decoder()`.
 
+mod embeddings;
 mod hugging_face;
 mod loss;
 mod shared_cache;
 
+pub(crate) use embeddings::embeddings;
+pub use embeddings::EmbeddingNames;
 pub use hugging_face::HuggingFaceNames;
 pub(crate) use loss::loss;
 pub use loss::{Loss, LossNames};
 
 use crate::attention::KeyValue;
-use crate::decoder::{DecoderInputs, Past, cross_key_values, decoder};
+use crate::decoder::{DecoderInputs, DecoderOutputs, Past, cross_key_values, decoder};
 use crate::dropout::Dropout;
-use crate::encoder::encoder;
+use crate::encoder::{EncoderOutputs, encoder};
 use crate::{Config, Layout};
-use cognate_graph::{Builder, DType, Dim, Error, Graph};
+use cognate_graph::{Builder, DType, Dim, Error, Graph, Tensor};
 use std::thread;
 
 /// The names of per-layer inputs and outputs; part of the contract of exported files.
@@ -36,28 +39,64 @@ impl Names {
         ["key", "value"].map(|part| format!("present.{layer_index}.{part}"))
     }
 
+    /// `encoder_attentions.{layer}`: `[batch, heads, src, src]`
+    pub fn encoder_attentions(layer_index: usize) -> String {
+        format!("encoder_attentions.{layer_index}")
+    }
+
+    /// `decoder_attentions.{layer}`: `[batch, beams, heads, tgt, past + tgt]`
+    pub fn decoder_attentions(layer_index: usize) -> String {
+        format!("decoder_attentions.{layer_index}")
+    }
+
     /// `cross_attentions.{layer}`: `[batch, beams, heads, tgt, src]`, in teacher forcing `[batch, heads, tgt, src]`
     pub fn cross_attentions(layer_index: usize) -> String {
         format!("cross_attentions.{layer_index}")
     }
 }
 
-/// Whether a graph also gives its attention weights.
+/// Which attention weights graphs also give, one output a layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Attentions {
-    /// No.
+    /// None.
     #[default]
     Omit,
-    /// Yes, one output a layer.
-    Output,
+    /// Those of the decoder to the source: `cross_attentions.{layer}`.
+    Cross,
+    /// All: also `encoder_attentions.{layer}` and `decoder_attentions.{layer}`. Over caches that beams share the decoder's own are
+    /// not to be had.
+    All,
+}
+
+impl Attentions {
+    /// Adds the encoder's outputs.
+    fn output_encoder(self, builder: &Builder, outputs: &EncoderOutputs<'_>) {
+        if self == Self::All {
+            output_each(builder, Names::encoder_attentions, &outputs.attentions);
+        }
+    }
+
+    /// Adds the decoder's outputs.
+    fn output_decoder(self, builder: &Builder, outputs: &DecoderOutputs<'_>) {
+        if self != Self::Omit {
+            output_each(builder, Names::cross_attentions, &outputs.cross_attentions);
+        }
+        if self == Self::All {
+            output_each(builder, Names::decoder_attentions, &outputs.self_attentions);
+        }
+    }
+}
+
+fn output_each(builder: &Builder, name: fn(usize) -> String, layers: &[Tensor<'_>]) {
+    layers.iter().enumerate().for_each(|(layer_index, &weights)| builder.output(&name(layer_index), weights));
 }
 
 /// The encoder and the decoder of a layout.
 pub(crate) fn graphs(config: &Config, layout: Layout, attentions: Attentions) -> Result<[Graph; 2], Error> {
     // Of a deep model each takes milliseconds.
     let encoder = || match layout {
-        Layout::Cognate | Layout::SharedCache => encode(config),
-        Layout::HuggingFace => hugging_face::encode(config),
+        Layout::Cognate | Layout::SharedCache => encode(config, attentions),
+        Layout::HuggingFace => hugging_face::encode(config, attentions),
     };
     let decoder = || match layout {
         Layout::Cognate => step(config, attentions),
@@ -72,15 +111,16 @@ pub(crate) fn graphs(config: &Config, layout: Layout, attentions: Attentions) ->
 }
 
 /// `input_ids, attention_mask: i64 [batch, src]` -> `encoder_hidden_states: [batch, src, d_model]`, `cross.{l}.{key,value}`.
-pub(crate) fn encode(config: &Config) -> Result<Graph, Error> {
+pub(crate) fn encode(config: &Config, attentions: Attentions) -> Result<Graph, Error> {
     let builder = Builder::new("encoder");
     let ids = builder.input("input_ids", DType::I64, ["batch", "src"]);
     let attention_mask = builder.input("attention_mask", DType::I64, ["batch", "src"]);
-    let hidden = encoder(&builder.root(), config, ids, attention_mask, &Dropout::none());
-    builder.output("encoder_hidden_states", hidden);
-    for (layer_index, cross) in cross_key_values(&builder.root(), config, hidden).into_iter().enumerate() {
+    let outputs = encoder(&builder.root(), config, ids, attention_mask, &Dropout::none());
+    builder.output("encoder_hidden_states", outputs.hidden);
+    for (layer_index, cross) in cross_key_values(&builder.root(), config, outputs.hidden).into_iter().enumerate() {
         output(&builder, Names::cross(layer_index), cross);
     }
+    attentions.output_encoder(&builder, &outputs);
     builder.finish()
 }
 
@@ -103,14 +143,10 @@ pub(crate) fn step(config: &Config, attentions: Attentions) -> Result<Graph, Err
     let outputs =
         decoder(&builder.root(), config, &DecoderInputs { ids, attention_mask, cross, past: Past::Joined(past), dropout: Dropout::none() });
     builder.output("logits", outputs.logits);
-    for (layer_index, present) in outputs.present.into_iter().enumerate() {
+    for (layer_index, &present) in outputs.present.iter().enumerate() {
         output(&builder, Names::present(layer_index), present);
     }
-    if attentions == Attentions::Output {
-        for (layer_index, weights) in outputs.cross_attentions.into_iter().enumerate() {
-            builder.output(&Names::cross_attentions(layer_index), weights);
-        }
-    }
+    attentions.output_decoder(&builder, &outputs);
     builder.finish()
 }
 
@@ -121,15 +157,13 @@ pub(crate) fn teacher_forced(config: &Config) -> Result<Graph, Error> {
     let ids = builder.input("input_ids", DType::I64, ["batch", "src"]);
     let attention_mask = builder.input("attention_mask", DType::I64, ["batch", "src"]);
     let target = builder.input("decoder_input_ids", DType::I64, ["batch", "tgt"]);
-    let hidden = encoder(&builder.root(), config, ids, attention_mask, &Dropout::none());
+    let hidden = encoder(&builder.root(), config, ids, attention_mask, &Dropout::none()).hidden;
     let cross = cross_key_values(&builder.root(), config, hidden);
     let outputs =
         decoder(&builder.root(), config, &DecoderInputs { ids: target, attention_mask, cross, past: Past::None, dropout: Dropout::none() });
     builder.output("encoder_hidden_states", hidden);
     builder.output("logits", outputs.logits);
-    for (layer_index, weights) in outputs.cross_attentions.into_iter().enumerate() {
-        builder.output(&Names::cross_attentions(layer_index), weights);
-    }
+    Attentions::Cross.output_decoder(&builder, &outputs);
     builder.finish()
 }
 

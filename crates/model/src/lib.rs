@@ -42,7 +42,7 @@ pub use config::{
 };
 pub use dropout::DropoutRates;
 pub use embedding::sinusoid;
-pub use entry::{Attentions, HuggingFaceNames, Loss, LossNames, Names};
+pub use entry::{Attentions, EmbeddingNames, HuggingFaceNames, Loss, LossNames, Names};
 pub use error::{Error, ErrorKind};
 pub use layout::Layout;
 pub use model::{Model, Preset, StoredTensor};

@@ -196,7 +196,7 @@ impl Model {
     /// # Errors
     /// None that a caller can cause.
     pub fn encode(&self) -> Result<Program, Error> {
-        self.program(entry::encode(&self.config)?)
+        self.program(entry::encode(&self.config, Attentions::Omit)?)
     }
 
     /// One decoding step: `input_ids: i64 [batch, beams, tgt]`, `attention_mask: i64 [batch, src]`, `cross.{l}.*` and
@@ -230,6 +230,14 @@ impl Model {
     /// None that a caller can cause.
     pub fn teacher_forced(&self) -> Result<Program, Error> {
         self.program(entry::teacher_forced(&self.config)?)
+    }
+
+    /// What the stacks read and what it is made of; see [`EmbeddingNames`](crate::EmbeddingNames).
+    ///
+    /// # Errors
+    /// None that a caller can cause.
+    pub fn embeddings(&self) -> Result<Program, Error> {
+        self.program(entry::embeddings(&self.config)?)
     }
 
     /// The loss of given targets, for training; see [`Loss`] for its inputs and outputs.

@@ -14,7 +14,6 @@ use crate::dropout::Dropout;
 use crate::embedding::Side;
 use crate::encoder::encoder;
 use crate::entry::Attentions;
-use crate::entry::Names;
 use cognate_graph::{Builder, DType, Dim, Error, Graph};
 
 const BATCH: &str = "batch_size";
@@ -44,11 +43,13 @@ impl HuggingFaceNames {
 const PARTS: [&str; 4] = ["decoder.key", "decoder.value", "encoder.key", "encoder.value"];
 
 /// `input_ids, attention_mask: i64 [batch_size, encoder_sequence_length]` -> `last_hidden_state`.
-pub(crate) fn encode(config: &Config) -> Result<Graph, Error> {
+pub(crate) fn encode(config: &Config, attentions: Attentions) -> Result<Graph, Error> {
     let builder = Builder::new("encoder_model");
     let ids = builder.input("input_ids", DType::I64, [BATCH, SOURCE]);
     let attention_mask = builder.input("attention_mask", DType::I64, [BATCH, SOURCE]);
-    builder.output("last_hidden_state", encoder(&builder.root(), config, ids, attention_mask, &Dropout::none()));
+    let outputs = encoder(&builder.root(), config, ids, attention_mask, &Dropout::none());
+    builder.output("last_hidden_state", outputs.hidden);
+    attentions.output_encoder(&builder, &outputs);
     builder.finish()
 }
 
@@ -78,14 +79,10 @@ pub(crate) fn step(config: &Config, attentions: Attentions) -> Result<Graph, Err
         &DecoderInputs { ids, attention_mask, cross: cross.clone(), past: Past::Joined(past), dropout: Dropout::none() },
     );
     builder.output("logits", outputs.logits);
-    for (layer_index, (present, cross)) in outputs.present.into_iter().zip(cross).enumerate() {
+    for (layer_index, (present, cross)) in outputs.present.iter().zip(cross).enumerate() {
         let tensors = [present.key, present.value, cross.key, cross.value];
         HuggingFaceNames::present(layer_index).iter().zip(tensors).for_each(|(name, tensor)| builder.output(name, tensor));
     }
-    if attentions == Attentions::Output {
-        for (layer_index, weights) in outputs.cross_attentions.into_iter().enumerate() {
-            builder.output(&Names::cross_attentions(layer_index), weights);
-        }
-    }
+    attentions.output_decoder(&builder, &outputs);
     builder.finish()
 }

@@ -64,7 +64,7 @@ pub(crate) fn loss(config: &Config, options: &Loss) -> Result<Graph, Error> {
     let labels = builder.input(LossNames::LABELS, DType::I64, ["batch", "tgt"]);
     let root = builder.root();
     let dropout = Dropout::new(&builder, options.dropout);
-    let hidden = encoder(&root, config, ids, attention_mask, &dropout);
+    let hidden = encoder(&root, config, ids, attention_mask, &dropout).hidden;
     let cross = cross_key_values(&root, config, hidden);
     let outputs = decoder(&root, config, &DecoderInputs { ids: target, attention_mask, cross, past: Past::None, dropout });
     {

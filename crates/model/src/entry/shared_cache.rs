@@ -41,13 +41,9 @@ pub(crate) fn step(config: &Config, attentions: Attentions) -> Result<Graph, Err
     };
     let outputs = decoder(&builder.root(), config, &inputs);
     builder.output("logits", outputs.logits.reshape([rows, Dim::from(config.vocab)]));
-    for (layer_index, present) in outputs.present.into_iter().enumerate() {
+    for (layer_index, &present) in outputs.present.iter().enumerate() {
         super::output(&builder, Names::present(layer_index), present);
     }
-    if attentions == Attentions::Output {
-        for (layer_index, weights) in outputs.cross_attentions.into_iter().enumerate() {
-            builder.output(&Names::cross_attentions(layer_index), weights);
-        }
-    }
+    attentions.output_decoder(&builder, &outputs);
     builder.finish()
 }

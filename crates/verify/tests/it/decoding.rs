@@ -41,7 +41,7 @@ impl Subject {
     }
 
     pub(crate) fn decoders(&self) -> Vec<SessionDecoder> {
-        let (encoders, steps) = (everywhere(&self.model.encode().unwrap()), everywhere(&self.model.step(Attentions::Output).unwrap()));
+        let (encoders, steps) = (everywhere(&self.model.encode().unwrap()), everywhere(&self.model.step(Attentions::Cross).unwrap()));
         let pad_token = self.settings(&Map::new()).pad_token;
         encoders.into_iter().zip(steps).map(|(encoder, step)| SessionDecoder::new(encoder, step, pad_token).unwrap()).collect()
     }

@@ -13,7 +13,7 @@ use prost::Message;
 #[test]
 fn listings() {
     let model = Model::open(&bundled_checkpoint()).unwrap();
-    let (encoder, decoder) = (model.encode().unwrap(), model.step(Attentions::Output).unwrap());
+    let (encoder, decoder) = (model.encode().unwrap(), model.step(Attentions::Cross).unwrap());
     let graphs = [("encoder.onnx", &encoder), ("decoder.onnx", &decoder)];
     let metadata = Metadata::default();
     let export = Export::new(&graphs, "weights.onnx_data", &metadata);
@@ -40,7 +40,7 @@ fn numbers() {
     for name in (0..4).flat_map(Names::past) {
         inputs.insert(name, ArrayD::<f64>::zeros(IxDyn(&[2, 1, 4, 0, 32])));
     }
-    let decoded = load(model.step(Attentions::Output).unwrap()).run(&inputs).unwrap();
+    let decoded = load(model.step(Attentions::Cross).unwrap()).run(&inputs).unwrap();
     lines.extend(["logits", "present.3.key", "cross_attentions.3"].map(|name| format!("{name} {}", Summary::of(&output(&decoded, name)))));
     assert_snapshot!(lines.join("\n"), @r"
     encoder_hidden_states [2, 4, 128] norm 4.845e0 first -6.668e-2 -3.958e-2 -4.489e-2 -4.912e-2

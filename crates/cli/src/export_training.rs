@@ -14,6 +14,7 @@ use cognate_export::{Existing, Folder, Metadata, to_onnx_bytes};
 use cognate_graph::{Element, Program};
 use cognate_model::{DropoutRates, Loss, Model, StoredTensor};
 use cognate_passes::join::rename;
+use cognate_text::Tokenizer;
 use cognate_train::{Adam, training_step};
 use readme::Readme;
 use serde_json::{Map, json};
@@ -95,7 +96,7 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let model = source.open(options.seed.unwrap_or(1), options.unused)?;
     let existing = if options.force { Existing::Replace } else { Existing::Refuse };
     let mut folder = Folder::create(&options.out, existing)?;
-    folder.replaces(&tokenizer_files::NAMES);
+    folder.replaces(&Tokenizer::FILES);
     folder.replaces(&[layout::GENERATION]);
     let stored: Vec<StoredTensor> = model.tensors().collect();
     let step = options.step(&model, &stored)?;

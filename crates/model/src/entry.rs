@@ -5,8 +5,8 @@ mod hugging_face;
 mod loss;
 mod shared_cache;
 
-pub(crate) use embeddings::embeddings;
 pub use embeddings::EmbeddingNames;
+pub(crate) use embeddings::embeddings;
 pub use hugging_face::HuggingFaceNames;
 pub(crate) use loss::loss;
 pub use loss::{Loss, LossNames};

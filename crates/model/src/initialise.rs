@@ -1,22 +1,39 @@
 //! Seeded initial weights.
 //!
-//! Matrices are uniform in `±√(6 / (in + out))` (Glorot & Bengio 2010), embeddings normal with deviation `d_model^-½`,
-//! normalisation scales one and biases zero. Any element can be computed without the ones before it.
+//! Matrices as [`Initialisation`] says, embeddings normal with deviation `d_model^-½`, normalisation scales one and biases zero. Any
+//! element can be computed without the ones before it.
 
 use cognate_graph::{Generator, Recipe};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use std::sync::Arc;
 
-/// The initial values of the parameter at `path`; `stream` tells the model's parameters apart.
-pub(crate) fn initial(path: &str, shape: &[usize], seed: u64, stream: u64) -> Recipe {
+/// How matrices begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Initialisation {
+    /// Uniform in `±√(6 / (in + out))` (Glorot & Bengio 2010).
+    #[default]
+    Glorot,
+    /// Normal with deviation 0.02, as transformers begins these families. Sublayers then add little at first, so that models that
+    /// normalise after the sum learn at high rates.
+    Normal,
+}
+
+/// The deviation of [`Initialisation::Normal`].
+const DEVIATION: f32 = 0.02;
+
+/// The initial values of the parameter at `path`; of the seed and the stream, the second tells the model's parameters apart.
+pub(crate) fn initial(path: &str, shape: &[usize], initialisation: Initialisation, [seed, stream]: [u64; 2]) -> Recipe {
     let distribution = match shape {
         [_, width] if ["shared.", "embed_tokens.", "embed_positions."].iter().any(|table| path.contains(table)) => {
             Distribution::Normal { deviation: (*width as f32).powf(-0.5) }
         }
         // A vector for each head, from d_k values to one.
         [_, d_k] if path.ends_with("score.weight") => Distribution::Uniform { bound: (6.0 / (d_k + 1) as f32).sqrt() },
-        [out, width] => Distribution::Uniform { bound: (6.0 / (out + width) as f32).sqrt() },
+        [out, width] => match initialisation {
+            Initialisation::Glorot => Distribution::Uniform { bound: (6.0 / (out + width) as f32).sqrt() },
+            Initialisation::Normal => Distribution::Normal { deviation: DEVIATION },
+        },
         _ if path.ends_with("layer_norm.weight") => Distribution::Constant(1.0),
         _ => Distribution::Constant(0.0),
     };

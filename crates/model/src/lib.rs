@@ -44,5 +44,6 @@ pub use dropout::DropoutRates;
 pub use embedding::sinusoid;
 pub use entry::{Attentions, EmbeddingNames, HuggingFaceNames, Loss, LossNames, Names};
 pub use error::{Error, ErrorKind};
+pub use initialise::Initialisation;
 pub use layout::Layout;
 pub use model::{Model, Preset, StoredTensor};

@@ -3,7 +3,7 @@
 use crate::checkpoint::{Checkpoint, Unused};
 use crate::entry::{self, Attentions, Loss};
 use crate::family::{self, Naming};
-use crate::initialise::initial;
+use crate::initialise::{Initialisation, initial};
 use crate::positions::computed;
 use crate::{
     Activation, AttentionScore, Config, EmbeddingNorm, Embeddings, Error, ErrorKind, Layout, Norm, NormPlacement, OutputProjection,
@@ -97,27 +97,27 @@ impl Model {
     /// # Errors
     /// None that a caller can cause.
     pub fn preset(preset: Preset, seed: u64) -> Result<Self, Error> {
-        Self::initial(preset.config(), seed)
+        Self::initial(preset.config(), Initialisation::Glorot, seed)
     }
 
-    /// A model with initial weights that depend on `config` and `seed` alone. Every choice of a [`Config`] is possible that a
+    /// A model with initial weights that depend on the arguments alone. Every choice of a [`Config`] is possible that a
     /// `config.json` can say:
     ///
     /// ```
-    /// use cognate_model::{AttentionScore, Model, NormPlacement, Positions, Preset};
+    /// use cognate_model::{AttentionScore, Initialisation, Model, NormPlacement, Positions, Preset};
     ///
     /// let mut config = Preset::Tiny.config();
     /// config.positions = Positions::Rotary;
     /// config.placement = NormPlacement::Pre;
     /// config.score = AttentionScore::Additive;
-    /// let model = Model::initial(config, 1)?;
+    /// let model = Model::initial(config, Initialisation::Glorot, 1)?;
     /// assert!(model.config_json().contains("\"attention_score\": \"additive\""));
     /// # Ok::<(), cognate_model::Error>(())
     /// ```
     ///
     /// # Errors
     /// As [`Config::to_json`].
-    pub fn initial(config: Config, seed: u64) -> Result<Self, Error> {
+    pub fn initial(config: Config, initialisation: Initialisation, seed: u64) -> Result<Self, Error> {
         let config_json = config.to_json()?;
         let computed = computed(&config);
         let weights = entry::teacher_forced(&config)?
@@ -125,7 +125,8 @@ impl Model {
             .zip(0..)
             .map(|((_, node), stream)| {
                 let shape = node.ty.shape.as_constant().expect("parameters have constant shapes");
-                let recipe = computed.get(&node.name).cloned().unwrap_or_else(|| initial(&node.name, &shape, seed, stream));
+                let recipe =
+                    computed.get(&node.name).cloned().unwrap_or_else(|| initial(&node.name, &shape, initialisation, [seed, stream]));
                 (node.name.clone(), recipe)
             })
             .collect();

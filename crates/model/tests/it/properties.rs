@@ -1,6 +1,6 @@
 //! Positions and initial weights. What holds for whole Transformers is tested on every engine, in cognate-verify.
 
-use cognate_model::{Model, Preset, Sinusoids, sinusoid};
+use cognate_model::{Initialisation, Model, Preset, Sinusoids, sinusoid};
 
 #[test]
 fn sinusoids_follow_the_formula() {
@@ -19,7 +19,14 @@ fn sinusoids_follow_the_formula() {
 #[test]
 fn initial_weights_depend_on_the_seed_alone() {
     let config = Preset::Tiny.config();
-    let values = |seed| Model::initial(config.clone(), seed).unwrap().weights().get("encoder.layers.0.fc1.weight").unwrap().values::<f32>();
+    let values = |seed| {
+        Model::initial(config.clone(), Initialisation::Glorot, seed)
+            .unwrap()
+            .weights()
+            .get("encoder.layers.0.fc1.weight")
+            .unwrap()
+            .values::<f32>()
+    };
     let (one, again, other) = (values(1), values(1), values(2));
     assert_eq!(one, again);
     assert_ne!(one, other);

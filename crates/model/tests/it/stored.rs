@@ -1,6 +1,6 @@
 //! Forms in which checkpoints store the same weights: element types, several files, tensors in nobody's use.
 
-use cognate_model::{Model, weights_file};
+use cognate_model::{Initialisation, Model, weights_file};
 use cognate_testing::{golden, testdata};
 use insta::assert_snapshot;
 use safetensors::SafeTensors;
@@ -179,7 +179,7 @@ fn unused_tensors_can_be_left_alone() {
 fn choices_are_written_and_read() {
     for case in ["additive", "alibi", "dot", "learned", "pre-rms-gated", "relative", "rotary"] {
         let model = Model::open(&testdata("research").join(case)).unwrap();
-        let fresh = Model::initial(model.config().clone(), 1).unwrap();
+        let fresh = Model::initial(model.config().clone(), Initialisation::Glorot, 1).unwrap();
         assert_eq!(fresh.config(), model.config(), "{case}");
         let json = |model: &Model| serde_json::from_str::<serde_json::Value>(model.config_json()).unwrap();
         assert_eq!(json(&fresh), json(&model), "{case}");

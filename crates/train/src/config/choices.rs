@@ -104,6 +104,25 @@ choice! {
 }
 
 choice! {
+    /// `model.initialisation`: how the weights of linear layers begin.
+    Initialisation {
+        /// Normal with deviation 0.02, as transformers has it.
+        Normal,
+        /// Uniform, by the layer's widths (Glorot & Bengio 2010).
+        Glorot,
+    }
+}
+
+impl From<Initialisation> for cognate_model::Initialisation {
+    fn from(initialisation: Initialisation) -> Self {
+        match initialisation {
+            Initialisation::Normal => Self::Normal,
+            Initialisation::Glorot => Self::Glorot,
+        }
+    }
+}
+
+choice! {
     /// `model.attention_score`
     AttentionScore {
         /// `q k / √d_k` (Vaswani et al. 2017, eq. 1).

@@ -34,8 +34,8 @@ use crate::error::{Cause, Result};
 use crate::tokenizers::TokenizerChoice;
 
 pub use choices::{
-    AttentionScore, Decay, Metric, NormKind, NormPlacement, OptimiserAlgorithm, PieceAlgorithm, PositionKind, Precision, PresetName,
-    Vocabularies,
+    AttentionScore, Decay, Initialisation, Metric, NormKind, NormPlacement, OptimiserAlgorithm, PieceAlgorithm, PositionKind, Precision,
+    PresetName, Vocabularies,
 };
 pub use sections::{Data, Dropout, Model, Optimiser, Schedule, Text, Tokenizer, TrainingConfig};
 

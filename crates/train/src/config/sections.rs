@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use toml::de::{Error, ValueDeserializer};
 
 use super::choices::{
-    AttentionScore, Decay, Metric, NormKind, NormPlacement, OptimiserAlgorithm, PieceAlgorithm, PositionKind, Precision, PresetName,
-    Vocabularies,
+    AttentionScore, Decay, Initialisation, Metric, NormKind, NormPlacement, OptimiserAlgorithm, PieceAlgorithm, PositionKind, Precision,
+    PresetName, Vocabularies,
 };
 use crate::corpus::Files;
 
@@ -154,6 +154,8 @@ section! {
         gated: bool = false,
         /// How attention compares queries with keys.
         attention_score: AttentionScore = AttentionScore::ScaledDot,
+        /// How the weights of linear layers begin. With `glorot` and normalisation after sublayers, high rates learn slowly.
+        initialisation: Initialisation = Initialisation::Normal,
         /// Whether linear layers add a bias.
         biases: bool = true,
         /// Whether encoder and decoder have one embedding table; wants a joint vocabulary.

@@ -41,7 +41,7 @@ impl Start {
         let (eos, pad) = (id("</s>")?, id("<pad>")?);
         // As Marian does: decoding starts from the padding.
         let framing = Framing { start: pad, prefix: Vec::new(), suffix: vec![eos], pad, label_padding: IGNORED };
-        let model = Model::initial(model_config(config, &tokenizer, &framing)?, config.seed)?;
+        let model = Model::initial(model_config(config, &tokenizer, &framing)?, config.model.initialisation.into(), config.seed)?;
         let generation = format!(
             "{:#}\n",
             serde_json::json!({

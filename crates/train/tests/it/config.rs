@@ -123,7 +123,7 @@ fn all_problems_are_told_with_their_lines() {
     train.toml: line 1: seed: found integer `-1`, expected a whole number, 0 or more
     train.toml: line 2: speed is unknown; expected one of seed, threads, and the sections data, tokenizer, model, dropout, optimiser, schedule
     train.toml: line 4: model.heads is 3, expected a whole width for each head: d_model 128 is no multiple of 3 heads
-    train.toml: line 5: model.headz is unknown; expected one of init, preset, d_model, heads, d_ff, encoder_layers, decoder_layers, max_positions, norm, norm_placement, positions, relative_buckets, relative_max_distance, activation, gated, attention_score, biases, tie_embeddings, tie_output, scale_embedding
+    train.toml: line 5: model.headz is unknown; expected one of init, preset, d_model, heads, d_ff, encoder_layers, decoder_layers, max_positions, norm, norm_placement, positions, relative_buckets, relative_max_distance, activation, gated, attention_score, initialisation, biases, tie_embeddings, tie_output, scale_embedding
     train.toml: line 6: model.norm_placement: found `middle`, expected `post` or `pre`
     train.toml: line 7: model.activation is "rulu", expected one of gelu, gelu_10, gelu_new, gelu_accurate, gelu_fast, gelu_python, gelu_python_tanh, gelu_pytorch_tanh, laplace, leaky_relu, linear, mish, quick_gelu, relu, relu2, relu6, sigmoid, swish, silu, tanh
     train.toml: line 8: model.gated: found integer `1`, expected true or false

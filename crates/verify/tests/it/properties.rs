@@ -3,7 +3,7 @@
 use crate::engines::{assert_close, everywhere, output};
 use crate::research::CASES;
 use cognate_graph::{Generator, Recipe};
-use cognate_model::{Attentions, Model, Names, Positions, Preset, Sinusoids, Stack};
+use cognate_model::{Attentions, Initialisation, Model, Names, Positions, Preset, Sinusoids, Stack};
 use cognate_runtime::{Session, Value, Values};
 use cognate_testing::{golden, golden_models, testdata};
 use ndarray::{Array2, ArrayD, Axis, IxDyn, Slice, array, s};
@@ -23,7 +23,7 @@ fn small(positions: Positions) -> Model {
     let mut config = Preset::Tiny.config();
     (config.vocab, config.source_vocab, config.d_model, config.max_positions) = (50, 50, 16, Some(40));
     (config.encoder, config.decoder, config.positions) = (stack, stack, positions);
-    Model::initial(config, 7).unwrap()
+    Model::initial(config, Initialisation::Glorot, 7).unwrap()
 }
 
 fn teacher_forced(session: &mut Box<dyn Session>, source: &Array2<i64>, mask: &Array2<i64>, target: &Array2<i64>) -> Values {

@@ -7,7 +7,7 @@
 //! 3  runtime
 //! 2  model  export  passes
 //! 1  eval
-//! 0  graph  text
+//! 0  graph  text  pictures
 //! ```
 //!
 //! `testing` is a dev-dependency only and uses none of the others; `xtask` uses none of them and calls `cognate` as a program.
@@ -21,6 +21,7 @@ use crate::workspace::Workspace;
 const ROWS: &[(&str, u8)] = &[
     ("cognate-graph", 0),
     ("cognate-text", 0),
+    ("cognate-pictures", 0),
     ("cognate-eval", 1),
     ("cognate-model", 2),
     ("cognate-export", 2),

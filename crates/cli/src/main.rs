@@ -1,10 +1,11 @@
-//! The `cognate` command: train, translate, score and evaluate with, export, show and verify encoder-decoder Transformers.
+//! The `cognate` command: train, translate, score and evaluate with, export, show, look into and verify encoder-decoder Transformers.
 //!
 //! One module a command. Results go to standard output, all that is said to people to standard error. An error ends the
 //! program with status 1, a wrong command line with 2. A reader that closes standard output ends it quietly.
 
 mod account;
 mod amounts;
+mod attend;
 mod bench;
 mod decoding;
 mod evaluate;
@@ -48,6 +49,7 @@ Examples:
   cognate train CONFIG.toml --out OUT             parallel text becomes a model
   cognate export-training MODEL OUT               the training step as ONNX, for other programs
   cognate show OUT                                what is in there
+  cognate attend \"Two dogs.\" --out dogs.html      which words the model looks at
   cognate verify OUT                              every runtime against the f64 reference
 
 `cognate help COMMAND` tells more.";
@@ -61,6 +63,7 @@ enum Command {
     Train(Box<train::Options>),
     ExportTraining(export_training::Options),
     Show(show::Options),
+    Attend(attend::Options),
     Verify(verify::Options),
     #[command(hide = true)]
     Bench(bench::Options),
@@ -101,6 +104,7 @@ fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         Command::Train(options) => train::run(options),
         Command::ExportTraining(options) => export_training::run(options, out),
         Command::Show(options) => show::run(options, out),
+        Command::Attend(options) => attend::run(options, out),
         Command::Verify(options) => verify::run(options, out),
         Command::Bench(options) => bench::run(options, out),
     }

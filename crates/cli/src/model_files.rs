@@ -24,6 +24,44 @@ pub(crate) struct ModelFiles {
     pub(crate) untold: Untold,
 }
 
+impl ModelFiles {
+    /// The tokens of a sentence, with its end.
+    ///
+    /// # Errors
+    /// If it is empty, too long, or has a token that the model does not know.
+    pub(crate) fn source_ids(&self, text: &str) -> Result<Vec<i64>> {
+        let ids = self.tokenizer.encode(text)?;
+        if text.trim().is_empty() || ids.is_empty() {
+            bail!("the source is empty; expected a sentence");
+        }
+        self.check_length("source", ids.len())?;
+        let vocab = self.config.source_vocab;
+        if let Some(&id) = ids.iter().find(|&&id| usize::try_from(id).is_ok_and(|id| id >= vocab)) {
+            let piece = self.tokenizer.piece(id).unwrap_or_default();
+            bail!("the tokenizer gives {piece:?} the id {id}, which the model does not know; leave it out of the text");
+        }
+        Ok(ids)
+    }
+
+    /// The tokens of a translation, with the language that must come first, without its end.
+    ///
+    /// # Errors
+    /// If it is too long.
+    pub(crate) fn target_ids(&self, text: &str) -> Result<Vec<i64>> {
+        let ids: Vec<_> = self.settings.forced_bos_token.into_iter().chain(self.tokenizer.encode_target(text)?).collect();
+        // The start token takes a position, the end token none.
+        self.check_length("translation", ids.len() + 1)?;
+        Ok(ids)
+    }
+
+    fn check_length(&self, what: &str, n_tokens: usize) -> Result<()> {
+        if let Some(limit) = self.config.max_positions.filter(|&limit| n_tokens > limit) {
+            bail!("the {what} takes {n_tokens} positions; expected at most {limit}, those of the model");
+        }
+        Ok(())
+    }
+}
+
 /// The encoder and the decoder as an engine takes them.
 pub(crate) struct Graphs {
     pub(crate) layout: Layout,
@@ -77,8 +115,9 @@ impl ModelOptions {
                 let temporary = tempfile::Builder::new().prefix("cognate-").tempdir().context("a temporary folder for the export")?;
                 let exported: PathBuf = temporary.path().join("model");
                 let mut writing = Folder::create(&exported, Existing::Refuse)?;
-                // The form that only ONNX Runtime's operators for the processor run is the fastest there.
-                let layout = if name == "ort" && device == Device::Cpu { Layout::SharedCache } else { Layout::Cognate };
+                // The form that only ONNX Runtime's operators for the processor run is the fastest there; they give no weights.
+                let is_fused = name == "ort" && device == Device::Cpu && attentions != Attentions::All;
+                let layout = if is_fused { Layout::SharedCache } else { Layout::Cognate };
                 layout::write_graphs(&model, layout, attentions, &layout::folder_name(folder), &mut writing)?;
                 writing.commit()?;
                 read(&exported, Some(temporary))

@@ -8,10 +8,10 @@ use crate::source::ModelSource;
 use crate::translate::batches::batches;
 use crate::unused::Unused;
 use anyhow::{Context, Result, bail};
-use cognate_generate::{Batch, Decoder, Settings, decoder as decoder_of, score};
-use cognate_model::{Attentions, Config};
+use cognate_generate::{Batch, Decoder, decoder as decoder_of, score};
+use cognate_model::Attentions;
 use cognate_runtime::Options as Load;
-use cognate_text::{Lines, Tokenizer};
+use cognate_text::Lines;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::num::NonZeroUsize;
@@ -63,10 +63,8 @@ const WINDOW: usize = 2000;
 
 /// A model that scores.
 struct Scorer {
-    tokenizer: Tokenizer,
+    files: ModelFiles,
     decoder: Box<dyn Decoder>,
-    settings: Settings,
-    config: Config,
 }
 
 /// Runs the command.
@@ -93,20 +91,21 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
 
 impl Scorer {
     fn load(source: &ModelSource, options: &Options) -> Result<Self> {
-        let ModelFiles { config, settings, tokenizer, .. } = options.model.files(source, |settings, _| Ok(settings))?;
+        let files = options.model.files(source, |settings, _| Ok(settings))?;
         let runtime = options.model.engine.open(options.model.device)?;
         let found = options.model.graphs(source, &*runtime, options.unused, Attentions::Omit)?;
         let load = Load { device: options.model.device, threads: options.threads, ..Load::default() };
         let sessions = found.graphs.iter().map(|graph| runtime.load(graph, &load)).collect::<Result<Vec<_>, _>>()?;
-        let decoder = decoder_of(found.layout, sessions, &config, settings.pad_token)?;
-        Ok(Self { tokenizer, decoder, settings, config })
+        let decoder = decoder_of(found.layout, sessions, &files.config, files.settings.pad_token)?;
+        Ok(Self { files, decoder })
     }
 
     /// An output line for each pair.
     fn score(&mut self, pairs: &[Pair], budget: usize) -> Result<Vec<String>> {
         let (mut sources, mut targets, mut prefixes) = (Vec::new(), Vec::new(), Vec::new());
         for pair in pairs {
-            let (source, target) = self.ids(pair).with_context(|| pair.place.clone())?;
+            let source = self.files.source_ids(&pair.source).with_context(|| pair.place.clone())?;
+            let target = self.files.target_ids(&pair.target).with_context(|| pair.place.clone())?;
             prefixes.push(self.prefix(pair, &target).with_context(|| pair.place.clone())?);
             sources.push(source);
             targets.push(target);
@@ -117,10 +116,10 @@ impl Scorer {
             let take = |all: &mut Vec<Vec<i64>>| chosen.iter().map(|&index| std::mem::take(&mut all[index])).collect::<Vec<_>>();
             let (sources, targets, prefixes) = (take(&mut sources), take(&mut targets), take(&mut prefixes));
             let batch = Batch { sources: &sources, prefixes: &prefixes, numbers: &[] };
-            let scored = score(self.decoder.as_mut(), &batch, &targets, &self.settings)?;
+            let scored = score(self.decoder.as_mut(), &batch, &targets, &self.files.settings)?;
             for (((index, scored), target), prefix) in chosen.into_iter().zip(scored).zip(&targets).zip(&prefixes) {
-                let end = self.settings.eos_tokens.first();
-                let piece = |&id: &i64| self.tokenizer.piece(id).unwrap_or_else(|| format!("<{id}>"));
+                let end = self.files.settings.eos_tokens.first();
+                let piece = |&id: &i64| self.files.tokenizer.piece(id).unwrap_or_else(|| format!("<{id}>"));
                 let pieces: Vec<_> = target[prefix.len()..].iter().chain(end).map(piece).collect();
                 let logs: Vec<_> = scored.log_probabilities.iter().map(|log| format!("{log:.6}")).collect();
                 lines[index] = format!("{:.6}\t{}\t{}", scored.total, logs.join(" "), pieces.join(" "));
@@ -132,36 +131,13 @@ impl Scorer {
     /// The tokens at the beginning of a translation that are given: what is forced to come first is no choice of the model, nor is
     /// the prefix.
     fn prefix(&self, pair: &Pair, target: &[i64]) -> Result<Vec<i64>> {
-        let forced = self.settings.forced_bos_token;
-        let ids = if pair.prefix.is_empty() { Vec::new() } else { self.tokenizer.encode_target(&pair.prefix)? };
+        let forced = self.files.settings.forced_bos_token;
+        let ids = if pair.prefix.is_empty() { Vec::new() } else { self.files.tokenizer.encode_target(&pair.prefix)? };
         let prefix: Vec<_> = forced.into_iter().chain(ids).collect();
         if !target.starts_with(&prefix) {
             bail!("the translation does not begin with the tokens of its prefix {:?}; expected a prefix of whole words", pair.prefix);
         }
         Ok(prefix)
-    }
-
-    /// The tokens of a source with its end, and those of its translation without.
-    fn ids(&self, pair: &Pair) -> Result<(Vec<i64>, Vec<i64>)> {
-        let source = self.tokenizer.encode(&pair.source)?;
-        if pair.source.trim().is_empty() || source.is_empty() {
-            bail!("the source is empty; expected a sentence");
-        }
-        let target: Vec<_> = self.settings.forced_bos_token.into_iter().chain(self.tokenizer.encode_target(&pair.target)?).collect();
-        for (what, n_tokens, ids, vocab) in [
-            ("source", source.len(), &source, Some(self.config.source_vocab)),
-            // The start token takes a position, the end token none.
-            ("translation", target.len() + 1, &target, None),
-        ] {
-            if let Some(limit) = self.config.max_positions.filter(|&limit| n_tokens > limit) {
-                bail!("the {what} takes {n_tokens} positions; expected at most {limit}, those of the model");
-            }
-            if let Some(id) = ids.iter().find(|&&id| vocab.is_some_and(|vocab| usize::try_from(id).is_ok_and(|id| id >= vocab))) {
-                let piece = self.tokenizer.piece(*id).unwrap_or_default();
-                bail!("the tokenizer gives {piece:?} the id {id}, which the model does not know; leave it out of the text");
-            }
-        }
-        Ok((source, target))
     }
 }
 

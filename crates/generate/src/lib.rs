@@ -2,7 +2,7 @@
 //!
 //! A [`Decoder`] gives scores for the next tokens of a batch; [`decode`] chooses among them until each sentence has ended:
 //! greedily, by beam search or by drawing, as [`Settings`] say, which are those of `generation_config.json`. [`score`] tells how
-//! likely given targets are. [`SessionDecoder`] is the decoder of exported graphs (and of graphs in memory),
+//! likely given targets are, [`attend`] what is attended to along one. [`SessionDecoder`] is the decoder of exported graphs (and of graphs in memory),
 //! [`HuggingFaceDecoder`] that of the Hugging Face layout, [`SharedCacheDecoder`] that of caches which beams share.
 //!
 //! This crate knows no text and no files.
@@ -12,6 +12,7 @@ use cognate_runtime::Session;
 use ndarray::ArrayView1;
 use std::ops::ControlFlow;
 
+mod attend;
 mod batch;
 mod beam;
 mod constraints;
@@ -27,6 +28,7 @@ mod scores;
 mod settings;
 mod shared_cache;
 
+pub use attend::{Attended, Attending, attend};
 pub use batch::{Batch, Event};
 pub use decoder::{Decoder, SessionDecoder};
 pub use error::{Error, ErrorKind, Result};

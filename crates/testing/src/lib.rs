@@ -5,11 +5,13 @@
 //!
 //! A dev-dependency only. This crate knows none of the other crates, no ONNX and no Transformer.
 
+mod browser;
 mod golden;
 
 use std::env;
 use std::path::{Path, PathBuf};
 
+pub use browser::Browser;
 pub use golden::{Array, Golden};
 
 /// The folder or file `testdata/NAME`.

@@ -274,11 +274,12 @@ impl Tokenizer {
 
     /// The piece of an id as the target's vocabulary spells it (`▁man`), if there is one.
     pub fn piece(&self, id: i64) -> Option<String> {
-        let id = u32::try_from(id).ok()?;
-        match self.target_engine() {
-            Engine::Library(library) => library.id_to_token(id),
-            Engine::Classic(classic) => classic.piece(id).map(str::to_owned),
-        }
+        self.target_engine().piece(id)
+    }
+
+    /// The piece of an id as the source's vocabulary spells it, if there is one.
+    pub fn source_piece(&self, id: i64) -> Option<String> {
+        self.engine.piece(id)
     }
 
     /// The id of a piece or special token as the vocabulary spells it (`▁man`, `</s>`, `deu_Latn`), if there is one.
@@ -309,6 +310,14 @@ impl Engine {
         match self {
             Engine::Library(library) => library.get_vocab(true).into_values().max().map_or(0, |id| id as usize + 1),
             Engine::Classic(classic) => classic.largest_id() as usize + 1,
+        }
+    }
+
+    fn piece(&self, id: i64) -> Option<String> {
+        let id = u32::try_from(id).ok()?;
+        match self {
+            Engine::Library(library) => library.id_to_token(id),
+            Engine::Classic(classic) => classic.piece(id).map(str::to_owned),
         }
     }
 }

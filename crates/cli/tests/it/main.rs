@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod attend;
 mod bench;
 mod decoding;
 mod errors;

@@ -1,0 +1,227 @@
+//! `cognate attend`: pictures of what a model attends to.
+
+pub(crate) mod observed;
+mod whole_file;
+
+use self::observed::{Observed, Observing};
+use crate::amounts::at_most;
+use crate::messages;
+use crate::model_options::ModelOptions;
+use crate::unused::Unused;
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use cognate_generate::alignment_layer;
+use cognate_pictures::{Attention, Document, Figure, Head, Picture, html};
+use std::io::{self, Read, Write};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Draw which words the model looks at
+///
+/// A Transformer attends in three places: the encoder to the sentence itself, the decoder to what it has written so far, and the
+/// decoder to the sentence (cross-attention). In each layer there are several heads, and each head gives each word weights over the
+/// words it may look at, which sum to 1. The page of --out FILE.html shows them all: choose a layer and a head in the grid, and point
+/// at a word or a cell to read its weights. It is one file, which asks the network for nothing.
+///
+/// Words are shown as the vocabulary cuts them, where a ▁ or a Ġ is the space before a word. A row of the decoder is the word that
+/// it is writing; what it has read by then are the words before.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    /// The sentence [default: the line on standard input]
+    #[arg(value_name = "SENTENCE")]
+    sentence: Option<String>,
+    /// Look along this translation instead of the model's own
+    #[arg(long, value_name = "TEXT")]
+    target: Option<String>,
+    /// Show another sentence beside it; a word that both have is marked in both
+    #[arg(long, value_name = "SENTENCE")]
+    compare: Option<String>,
+    /// The translation of the other sentence [default: the model's own]
+    #[arg(long, value_name = "TEXT", requires = "compare")]
+    compare_target: Option<String>,
+    /// Write to FILE, which appears when it is whole; - is standard output
+    #[arg(short, long, value_name = "FILE")]
+    out: PathBuf,
+    /// What to write [default: what the ending of FILE says; html for -]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    format: Option<Format>,
+    #[command(flatten)]
+    figure: FigureOptions,
+    #[command(flatten)]
+    model: ModelOptions,
+    #[command(flatten)]
+    observing: Observing,
+    #[command(flatten)]
+    unused: Unused,
+}
+
+/// What of all an SVG or a PNG shows.
+#[derive(clap::Args)]
+struct FigureOptions {
+    /// The attention that an SVG or PNG shows [default: cross]
+    #[arg(long, value_enum, value_name = "WHICH")]
+    attention: Option<Which>,
+    /// The layer that an SVG or PNG shows, counted from 1 [default: the last but one, whose cross-attention aligns words best]
+    #[arg(long, value_name = "N", value_parser = at_most(1024))]
+    layer: Option<NonZeroUsize>,
+    /// The head that an SVG or PNG shows, counted from 1 [default: the mean of all]
+    #[arg(long, value_name = "N", value_parser = at_most(1024))]
+    head: Option<NonZeroUsize>,
+    /// How an SVG or PNG shows it [default: lines]
+    #[arg(long, value_enum, value_name = "HOW")]
+    picture: Option<How>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A page that shows everything
+    Html,
+    /// A figure for paper: one head, or the mean of a layer's heads
+    Svg,
+    /// The same in pixels
+    Png,
+    /// All numbers, for programs: lists [layer][head][row][column]
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Which {
+    /// The encoder to the sentence itself
+    Encoder,
+    /// The decoder to what it has written
+    Decoder,
+    /// The decoder to the sentence
+    Cross,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum How {
+    /// Words on two sides, lines between them as thick as weights
+    Lines,
+    /// A cell for each pair of words, with its weight
+    HeatMap,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  cognate attend \"A man is riding a bicycle.\" --out attention.html
+  cognate attend \"A man is riding a bicycle.\" --target \"Ein Mann auf einem Rad.\" --out given.html
+  cognate attend \"A man sits on the bank of a river.\" --compare \"A man walks past a bank.\" --out banks.html
+  cognate attend \"Two dogs.\" --out figure.svg --layer 3 --head 2 --picture heat-map
+  cognate attend \"Two dogs.\" --out figure.png --attention encoder
+  cognate attend \"Two dogs.\" --out - --format json | python3 -m json.tool | less
+  cognate export CHECKPOINT OUT --attentions && cognate attend --model OUT \"Two dogs.\" --out dogs.html";
+
+/// Pixels of a PNG for each point of the drawing.
+const PIXELS: f32 = 2.0;
+
+/// Runs the command.
+pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
+    let format = options.format()?;
+    options.figure.check(format)?;
+    whole_file::check("--out", &options.out)?;
+    let sentence = match &options.sentence {
+        Some(sentence) => sentence.clone(),
+        None => line()?,
+    };
+    let observed = Observed::load(&options.model, options.unused, &options.observing)?;
+    messages::note(format_args!("model {} on {}", observed.source(), observed.engine()));
+    let mut examples = vec![observed.example(&sentence, options.target.as_deref())?];
+    if let Some(other) = &options.compare {
+        examples.push(observed.example(other, options.compare_target.as_deref()).context("--compare")?);
+    }
+    let document = Document { model: observed.source().to_string(), engine: observed.engine().into(), examples };
+    for example in &document.examples {
+        messages::note(format_args!("{} → {}", example.source.text, example.target.text));
+    }
+    let bytes = match format {
+        Format::Html => html(&document).into_bytes(),
+        Format::Json => (serde_json::to_string(&document)? + "\n").into_bytes(),
+        Format::Svg => options.figure.of(&observed).draw(&document)?.to_svg().into_bytes(),
+        Format::Png => {
+            let drawing = options.figure.of(&observed).draw(&document)?;
+            let lacking = drawing.lacks();
+            if !lacking.is_empty() {
+                let lacking: Vec<_> = lacking.into_iter().map(String::from).collect();
+                messages::warning(format_args!(
+                    "the font of PNG files has no {}; an SVG shows them with the fonts of its reader",
+                    messages::listed(&lacking)
+                ));
+            }
+            drawing.to_png(PIXELS)?
+        }
+    };
+    whole_file::write("--out", &options.out, &bytes, out)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Options {
+    fn format(&self) -> Result<Format> {
+        if let Some(format) = self.format {
+            return Ok(format);
+        }
+        if self.out == Path::new("-") {
+            return Ok(Format::Html);
+        }
+        let ending = self.out.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
+        let ending = if ending == "htm" { "html" } else { &ending };
+        Format::from_str(ending, false).ok().with_context(|| {
+            format!("--out: {}: its ending says no format; expected .html, .svg, .png or .json, or --format", self.out.display())
+        })
+    }
+}
+
+impl FigureOptions {
+    /// # Errors
+    /// If something is chosen that this format does not choose among.
+    fn check(&self, format: Format) -> Result<()> {
+        let name = match format {
+            Format::Svg | Format::Png => return Ok(()),
+            Format::Html => "a page",
+            Format::Json => "JSON",
+        };
+        let chosen = [
+            ("--attention", self.attention.is_some()),
+            ("--layer", self.layer.is_some()),
+            ("--head", self.head.is_some()),
+            ("--picture", self.picture.is_some()),
+        ];
+        match chosen.iter().find(|(_, is_given)| *is_given) {
+            Some((option, _)) => bail!("{option}: chooses what an SVG or a PNG shows, and {name} has everything; leave it out"),
+            None => Ok(()),
+        }
+    }
+
+    fn of(&self, observed: &Observed) -> Figure {
+        let attention = match self.attention {
+            Some(Which::Encoder) => Attention::Encoder,
+            Some(Which::Decoder) => Attention::Decoder,
+            Some(Which::Cross) | None => Attention::Cross,
+        };
+        let usual = match attention {
+            Attention::Encoder => observed.config().encoder.n_layers.saturating_sub(2),
+            Attention::Decoder | Attention::Cross => alignment_layer(observed.config()),
+        };
+        let picture = match self.picture {
+            Some(How::HeatMap) => Picture::HeatMap,
+            Some(How::Lines) | None => Picture::Lines,
+        };
+        let from_zero = |number: NonZeroUsize| number.get() - 1;
+        let (layer, head) = (self.layer.map_or(usual, from_zero), self.head.map_or(Head::Mean, |head| Head::One(from_zero(head))));
+        Figure { attention, layer, head, picture }
+    }
+}
+
+/// The one line on standard input.
+pub(crate) fn line() -> Result<String> {
+    let mut text = String::new();
+    io::stdin().read_to_string(&mut text).context("stdin: expected a sentence in UTF-8")?;
+    let mut lines = text.lines().filter(|line| !line.trim().is_empty());
+    match (lines.next(), lines.count()) {
+        (Some(line), 0) => Ok(line.to_owned()),
+        (None, _) => bail!("stdin: expected a sentence, found none; give it as the argument, or by a pipe"),
+        (Some(_), more) => bail!("stdin: expected one sentence, found {} lines", more + 1),
+    }
+}

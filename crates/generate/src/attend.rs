@@ -1,0 +1,156 @@
+//! What a model attends to, along a given target: all layers and heads of one sentence, out of the graphs' outputs.
+//!
+//! Each position of the decoder reads one token and says what comes next; position 0 reads the start token.
+
+use crate::Result;
+use crate::decoder::{missing, padded};
+use crate::error::Cause;
+use crate::scores::{Candidates, best_continuations, log_softmax};
+use cognate_model::{Config, Layout, Names, Stack};
+use cognate_runtime::{Session, Value, Values};
+use ndarray::{Array4, ArrayD, ArrayViewMut3, s};
+
+/// Logits of a run of the decoder, at most: long targets are read in pieces.
+const MOST_LOGITS: usize = 1 << 24;
+
+/// The attention weights of one sentence; each row sums to 1.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attended {
+    /// Of the encoder to itself: `[layers, heads, src, src]`.
+    pub encoder: Array4<f32>,
+    /// Of the decoder to what it has read: `[layers, heads, tgt, tgt]`, 0 where it cannot look.
+    pub decoder: Array4<f32>,
+    /// Of the decoder to the source: `[layers, heads, tgt, src]`.
+    pub cross: Array4<f32>,
+    /// For each position the likeliest next tokens with their log-probabilities, the likeliest first, no setting considered.
+    pub next: Vec<Vec<(i64, f32)>>,
+    /// For each position the log-probability of the token that comes next in the target; of the last position nothing.
+    pub followed: Vec<f32>,
+}
+
+/// One sentence.
+#[derive(Clone, Copy, Debug)]
+pub struct Attending<'a> {
+    /// The source's ids, with its end token.
+    pub source: &'a [i64],
+    /// What the decoder reads: the start token and the target's ids.
+    pub target: &'a [i64],
+    /// How many next tokens are told, at least 1.
+    pub likeliest: usize,
+}
+
+/// Runs the encoder and the decoder of a layout over one sentence.
+///
+/// # Errors
+/// If the graphs do not give all their attention weights, the sentence is empty, or the engine fails.
+pub fn attend(layout: Layout, [encoder, decoder]: [&mut dyn Session; 2], config: &Config, sentence: Attending<'_>) -> Result<Attended> {
+    check_outputs(layout, [&*encoder, &*decoder], config)?;
+    let (ids, mask) = padded(&[sentence.source.to_vec()], config.pad_token as i64)?;
+    let mask = mask.into_dyn();
+    let inputs = [("input_ids", ids.into_dyn()), ("attention_mask", mask.clone())].into_iter().collect();
+    let mut encoded = encoder.run(&inputs)?;
+    let (src, tgt) = (sentence.source.len(), sentence.target.len());
+    let layers = |stack: Stack, rows, columns| Array4::zeros((stack.n_layers, stack.heads, rows, columns));
+    let mut found = Attended {
+        encoder: layers(config.encoder, src, src),
+        decoder: layers(config.decoder, tgt, tgt),
+        cross: layers(config.decoder, tgt, src),
+        next: Vec::new(),
+        followed: Vec::new(),
+    };
+    for (layer_index, layer) in found.encoder.outer_iter_mut().enumerate() {
+        put(layer, &mut encoded, "encoder", &Names::encoder_attentions(layer_index))?;
+    }
+    let (mut state, pasts) = first_state(layout, decoder, config, encoded, mask)?;
+    let at_once = (MOST_LOGITS / config.vocab.max(1)).max(1);
+    for (piece, first) in sentence.target.chunks(at_once).zip((0..).step_by(at_once)) {
+        let (n_read, seen) = (piece.len(), first + piece.len());
+        let shape = if layout == Layout::HuggingFace { vec![1, n_read] } else { vec![1, 1, n_read] };
+        state.insert("input_ids", ArrayD::from_shape_vec(shape, piece.to_vec()).expect("as many ids as the shape holds"));
+        let mut outputs = decoder.run(&state)?;
+        for layer_index in 0..config.decoder.n_layers {
+            let (cross, own) = (Names::cross_attentions(layer_index), Names::decoder_attentions(layer_index));
+            put(found.cross.slice_mut(s![layer_index, .., first..seen, ..]), &mut outputs, "decoder", &cross)?;
+            put(found.decoder.slice_mut(s![layer_index, .., first..seen, ..seen]), &mut outputs, "decoder", &own)?;
+        }
+        let logits = take(&mut outputs, "decoder", "logits")?.to_f32()?;
+        let (mut scores, _) = logits.as_standard_layout().into_owned().into_raw_vec_and_offset();
+        for (row, position) in scores.chunks_mut(config.vocab.max(1)).zip(first..) {
+            log_softmax(row);
+            let following = sentence.target.get(position + 1).and_then(|&id| row.get(usize::try_from(id).ok()?));
+            found.followed.extend(following);
+            let best = best_continuations([Candidates::of_log_probabilities(row, 0.0)], sentence.likeliest.max(1));
+            found.next.push(best.iter().map(|best| (best.token, best.score)).collect());
+        }
+        for (past, present) in &pasts {
+            state.insert(past, take(&mut outputs, "decoder", present)?);
+        }
+    }
+    Ok(found)
+}
+
+/// What the decoder reads at first but for tokens, and each past with the present that feeds it.
+fn first_state(
+    layout: Layout,
+    decoder: &dyn Session,
+    config: &Config,
+    mut encoded: Values,
+    mask: ArrayD<i64>,
+) -> Result<(Values, Vec<(String, String)>)> {
+    let (mut state, mut pasts) = (Values::new(), Vec::new());
+    let (heads, d_k) = (config.decoder.heads, config.decoder.d_k);
+    let (past, shape) = match layout {
+        Layout::HuggingFace => ("past_key_values.", vec![1, heads, 0, d_k]),
+        Layout::Cognate | Layout::SharedCache => ("past.", vec![1, 1, heads, 0, d_k]),
+    };
+    for name in decoder.inputs() {
+        let value = match name.as_str() {
+            "input_ids" => continue,
+            "attention_mask" | "encoder_attention_mask" => mask.clone().into(),
+            "encoder_hidden_states" => take(&mut encoded, "encoder", "last_hidden_state")?,
+            name => match name.strip_prefix(past) {
+                Some(rest) => {
+                    pasts.push((name.to_owned(), format!("present.{rest}")));
+                    ArrayD::<f32>::zeros(shape.clone()).into()
+                }
+                None => take(&mut encoded, "encoder", name)?,
+            },
+        };
+        state.insert(name, value);
+    }
+    Ok((state, pasts))
+}
+
+/// Puts the weights of one sentence and one beam, an output, into their place `[heads, rows, columns]`.
+fn put(mut place: ArrayViewMut3<'_, f32>, outputs: &mut Values, graph: &'static str, name: &str) -> Result<()> {
+    let shape = place.dim();
+    let value = take(outputs, graph, name)?.to_f32()?;
+    let found = format!("{:?}", value.shape());
+    let value = value.as_standard_layout().into_owned().into_shape_with_order(shape);
+    let weights = value.map_err(|_| Cause::Layout { graph, expected: format!("{name} of the shape {shape:?} for one sentence"), found })?;
+    place.assign(&weights);
+    Ok(())
+}
+
+/// Refuses graphs without attention weights before they are run.
+fn check_outputs(layout: Layout, [encoder, decoder]: [&dyn Session; 2], config: &Config) -> Result<()> {
+    if layout == Layout::SharedCache {
+        let found = "a graph of --target ort, whose attention keeps its weights; export without it, and with --attentions".into();
+        let expected = format!("an output {}", Names::decoder_attentions(0));
+        return Err(Cause::Layout { graph: "decoder", expected, found }.into());
+    }
+    let of_encoder = (0..config.encoder.n_layers).map(|layer_index| ("encoder", encoder, Names::encoder_attentions(layer_index)));
+    let of_decoder = (0..config.decoder.n_layers)
+        .flat_map(|layer_index| [Names::cross_attentions, Names::decoder_attentions].map(|name| ("decoder", decoder, name(layer_index))));
+    for (graph, session, name) in of_encoder.chain(of_decoder) {
+        if !session.outputs().contains(&name) {
+            let (expected, found) = (format!("an output {name}"), "none; export with --attentions".into());
+            return Err(Cause::Layout { graph, expected, found }.into());
+        }
+    }
+    Ok(())
+}
+
+fn take(values: &mut Values, graph: &'static str, name: &str) -> Result<Value> {
+    values.remove(name).ok_or_else(|| missing(graph, name))
+}

@@ -1,0 +1,142 @@
+//! A drawing of rectangles, lines and words, written as SVG or painted as PNG; both show the same.
+//!
+//! Lengths are in points of SVG; `y` grows downwards.
+
+use crate::error::Result;
+use crate::html::escaped;
+use crate::raster;
+use std::fmt::Write;
+
+/// What is drawn, in the order in which it is painted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Drawing {
+    /// Width and height.
+    pub size: [f32; 2],
+    /// What it shows, for those who do not see it.
+    pub title: String,
+    /// Its parts.
+    pub shapes: Vec<Shape>,
+}
+
+/// A part of a drawing; colours are red, green and blue.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Shape {
+    /// A filled rectangle.
+    Rectangle {
+        /// Its upper left corner.
+        at: [f32; 2],
+        /// Its width and height.
+        size: [f32; 2],
+        /// Its colour.
+        colour: [u8; 3],
+        /// What an SVG tells of it where it is pointed at.
+        label: Option<String>,
+    },
+    /// A straight line.
+    Line {
+        /// Its ends.
+        ends: [[f32; 2]; 2],
+        /// Its thickness.
+        width: f32,
+        /// Its colour.
+        colour: [u8; 3],
+        /// From 0 to 1.
+        opacity: f32,
+    },
+    /// A line of text.
+    Text {
+        /// Where its base line begins, ends, or has its middle.
+        at: [f32; 2],
+        /// The size of its font.
+        size: f32,
+        /// Which part of it stands at `at`.
+        anchor: Anchor,
+        /// By how many degrees it is turned clockwise around `at`.
+        turned: f32,
+        /// Its colour.
+        colour: [u8; 3],
+        /// The text.
+        text: String,
+    },
+}
+
+/// Which part of a text stands at its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Anchor {
+    /// Its beginning.
+    Start,
+    /// Its middle.
+    Middle,
+    /// Its end.
+    End,
+}
+
+impl Drawing {
+    /// The drawing as SVG. Its words stay text: the reader's fonts show them.
+    pub fn to_svg(&self) -> String {
+        let ([width, height], title) = (self.size, escaped(&self.title));
+        let mut svg = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" viewBox=\"0 0 {width:.0} {height:.0}\" \
+             role=\"img\" font-family=\"DejaVu Sans, Verdana, sans-serif\">\n<title>{title}</title>\n\
+             <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n"
+        );
+        for shape in &self.shapes {
+            // Writing to a string cannot fail.
+            let _ = match shape {
+                Shape::Rectangle { at: [x, y], size: [width, height], colour, label } => {
+                    let label = label.as_ref().map_or(String::new(), |label| format!("<title>{}</title>", escaped(label)));
+                    writeln!(
+                        svg,
+                        "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{}\">{label}</rect>",
+                        hexadecimal(*colour)
+                    )
+                }
+                Shape::Line { ends: [[x1, y1], [x2, y2]], width, colour, opacity } => writeln!(
+                    svg,
+                    "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" stroke=\"{}\" stroke-width=\"{width:.2}\" \
+                     stroke-opacity=\"{opacity:.2}\"/>",
+                    hexadecimal(*colour)
+                ),
+                Shape::Text { at: [x, y], size, anchor, turned, colour, text } => {
+                    let turned = if *turned == 0.0 { String::new() } else { format!(" transform=\"rotate({turned} {x:.1} {y:.1})\"") };
+                    let anchor = match anchor {
+                        Anchor::Start => "start",
+                        Anchor::Middle => "middle",
+                        Anchor::End => "end",
+                    };
+                    writeln!(
+                        svg,
+                        "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" text-anchor=\"{anchor}\" fill=\"{}\"{turned}>{}</text>",
+                        hexadecimal(*colour),
+                        escaped(text)
+                    )
+                }
+            };
+        }
+        svg + "</svg>\n"
+    }
+
+    /// The drawing as PNG, with so many pixels a point, or fewer where it would have more than 24 million.
+    ///
+    /// Words are set in DejaVu Sans, whatever fonts the system has; characters that it lacks become boxes, see
+    /// [`Drawing::lacks`].
+    ///
+    /// # Errors
+    /// If it has no size.
+    pub fn to_png(&self, scale: f32) -> Result<Vec<u8>> {
+        raster::png(self, scale)
+    }
+
+    /// The characters of its words that a PNG shows as boxes.
+    pub fn lacks(&self) -> Vec<char> {
+        let words = self.shapes.iter().filter_map(|shape| match shape {
+            Shape::Text { text, .. } => Some(text.as_str()),
+            Shape::Rectangle { .. } | Shape::Line { .. } => None,
+        });
+        raster::lacking(words)
+    }
+}
+
+fn hexadecimal([red, green, blue]: [u8; 3]) -> String {
+    format!("#{red:02x}{green:02x}{blue:02x}")
+}

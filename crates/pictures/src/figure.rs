@@ -1,0 +1,201 @@
+//! One head of one layer as a drawing for paper: lines between words, or a heat map; several sentences side by side.
+
+use crate::drawing::{Anchor, Drawing, Shape};
+use crate::error::{Error, ErrorKind, Result};
+use crate::{Attention, Document, Example, Token, Weights, ramp, raster};
+
+/// What is drawn of a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Figure {
+    /// Which attention.
+    pub attention: Attention,
+    /// Which layer, from 0.
+    pub layer: usize,
+    /// Which of its heads.
+    pub head: Head,
+    /// How.
+    pub picture: Picture,
+}
+
+/// A head of a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Head {
+    /// One of them, from 0.
+    One(usize),
+    /// The mean of all.
+    Mean,
+}
+
+/// How weights are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Picture {
+    /// Words on two sides, with lines between them as thick as weights.
+    Lines,
+    /// A cell for each pair of words.
+    HeatMap,
+}
+
+const INK: [u8; 3] = [28, 29, 33];
+const SOFT: [u8; 3] = [92, 95, 104];
+const LINE: [u8; 3] = [29, 79, 163];
+const FONT: f32 = 13.0;
+const MARGIN: f32 = 14.0;
+/// Height of the heading.
+const HEADING: f32 = 52.0;
+/// Words longer than this are cut.
+const WIDEST: f32 = 180.0;
+/// Lines of a drawing, at most; the thickest are drawn.
+const MOST_LINES: usize = 4000;
+/// Below, a weight has no line.
+const LEAST: f32 = 0.01;
+
+impl Figure {
+    /// The drawing.
+    ///
+    /// # Errors
+    /// If the document is not consistent, or has no such layer or head.
+    pub fn draw(&self, document: &Document) -> Result<Drawing> {
+        document.check()?;
+        let (mut shapes, mut left, mut bottom) = (Vec::new(), 0.0f32, 0.0f32);
+        let mut titles = Vec::new();
+        for example in &document.examples {
+            let part = self.part(example)?;
+            shapes.extend(part.shapes.into_iter().map(|shape| moved(shape, left)));
+            left += part.size[0];
+            bottom = bottom.max(part.size[1]);
+            titles.push(part.title);
+        }
+        Ok(Drawing { size: [left.ceil(), bottom.ceil()], title: titles.join("; "), shapes })
+    }
+
+    fn part(&self, example: &Example) -> Result<Drawing> {
+        let weights = example.weights(self.attention);
+        let map = self.map(weights)?;
+        let words = example.words(self.attention);
+        let mut drawing = match self.picture {
+            Picture::Lines => lines(&map, words),
+            Picture::HeatMap => heat_map(&map, words),
+        };
+        let head = match self.head {
+            Head::One(head) => format!("head {}", head + 1),
+            Head::Mean => "mean of the heads".into(),
+        };
+        let title = format!("{}, layer {}, {head}", self.attention.title(), self.layer + 1);
+        let sentence = fitted(&example.source.text, (drawing.size[0] - 2.0 * MARGIN).max(200.0), FONT);
+        for (y, size, colour, text) in [(20.0, FONT, INK, &sentence), (37.0, 11.0, SOFT, &title)] {
+            drawing.size[0] = drawing.size[0].max(raster::width(text, size) + 2.0 * MARGIN);
+            let anchor = Anchor::Start;
+            drawing.shapes.push(Shape::Text { at: [MARGIN, y], size, anchor, turned: 0.0, colour, text: text.clone() });
+        }
+        drawing.title = format!("{title}: {}", example.source.text);
+        Ok(drawing)
+    }
+
+    /// The weights `[rows, columns]`.
+    fn map(&self, weights: &Weights) -> Result<Vec<f32>> {
+        let [layers, heads, ..] = weights.shape();
+        let refuse = |what: &str, number: usize, n: usize| {
+            Err(Error::new(ErrorKind::Choice, format!("{what} {number}: expected 1 to {n}, those of the model")))
+        };
+        match self.head {
+            _ if self.layer >= layers => refuse("layer", self.layer + 1, layers),
+            Head::One(head) if head >= heads => refuse("head", head + 1, heads),
+            Head::One(head) => Ok(weights.head(self.layer, head).to_vec()),
+            Head::Mean => Ok(weights.mean(self.layer)),
+        }
+    }
+}
+
+fn lines(map: &[f32], [rows, columns]: [&[Token]; 2]) -> Drawing {
+    const STEP: f32 = 21.0;
+    const GAP: f32 = 170.0;
+    let [row_width, column_width] = [rows, columns].map(widest);
+    let (left, right) = (MARGIN + row_width + 7.0, MARGIN + row_width + 7.0 + GAP);
+    let y = |index: usize| HEADING + 24.0 + STEP * index as f32;
+    let mut drawn: Vec<usize> = (0..map.len()).filter(|&index| map[index] >= LEAST).collect();
+    drawn.sort_by(|&a, &b| map[a].total_cmp(&map[b]));
+    drawn.drain(..drawn.len().saturating_sub(MOST_LINES));
+    let mut shapes: Vec<Shape> = drawn
+        .into_iter()
+        .map(|index| {
+            let ends = [[left, y(index / columns.len()) - 4.5], [right, y(index % columns.len()) - 4.5]];
+            Shape::Line { ends, width: 0.3 + 9.7 * map[index], colour: LINE, opacity: 0.22 + 0.6 * map[index] }
+        })
+        .collect();
+    let mut word = |at, anchor, size, colour, text: String| shapes.push(Shape::Text { at, size, anchor, turned: 0.0, colour, text });
+    word([left - 7.0, HEADING + 2.0], Anchor::End, 11.0, SOFT, "this word".into());
+    word([right + 7.0, HEADING + 2.0], Anchor::Start, 11.0, SOFT, "looks at".into());
+    for (index, token) in rows.iter().enumerate() {
+        word([left - 7.0, y(index)], Anchor::End, FONT, INK, fitted(&token.piece, WIDEST, FONT));
+    }
+    for (index, token) in columns.iter().enumerate() {
+        word([right + 7.0, y(index)], Anchor::Start, FONT, INK, fitted(&token.piece, WIDEST, FONT));
+    }
+    let size = [right + 7.0 + column_width.max(60.0) + MARGIN, y(rows.len().max(columns.len())) - STEP + 16.0];
+    Drawing { size, title: String::new(), shapes }
+}
+
+fn heat_map(map: &[f32], [rows, columns]: [&[Token]; 2]) -> Drawing {
+    let cell = if rows.len().max(columns.len()) > 60 { 18.0 } else { 30.0 };
+    let [row_width, column_width] = [rows, columns].map(widest);
+    // Words over columns are turned by 60 degrees.
+    let (x0, y0) = (MARGIN + row_width + 7.0, HEADING + column_width * 0.87 + 10.0);
+    let largest = map.iter().copied().fold(f32::MIN_POSITIVE, f32::max);
+    let mut shapes = Vec::new();
+    for (index, &weight) in map.iter().enumerate() {
+        let (row, column) = (index / columns.len(), index % columns.len());
+        let at = [x0 + cell * column as f32, y0 + cell * row as f32];
+        let share = weight / largest;
+        let label = Some(format!("{} → {}: {weight:.4}", rows[row].piece, columns[column].piece));
+        shapes.push(Shape::Rectangle { at, size: [cell - 1.0; 2], colour: ramp::light(share), label });
+        if cell >= 26.0 && weight >= 0.005 {
+            let text = if weight >= 0.995 { "1.0".into() } else { format!("{weight:.2}")[1..].to_owned() };
+            let colour = if share > 0.5 { [255; 3] } else { INK };
+            let at = [at[0] + (cell - 1.0) / 2.0, at[1] + cell / 2.0 + 3.5];
+            shapes.push(Shape::Text { at, size: 10.0, anchor: Anchor::Middle, turned: 0.0, colour, text });
+        }
+    }
+    for (index, token) in rows.iter().enumerate() {
+        let (at, text) = ([x0 - 7.0, y0 + cell * (index as f32 + 0.5) + 4.5], fitted(&token.piece, WIDEST, FONT));
+        shapes.push(Shape::Text { at, size: FONT, anchor: Anchor::End, turned: 0.0, colour: INK, text });
+    }
+    for (index, token) in columns.iter().enumerate() {
+        let (at, text) = ([x0 + cell * (index as f32 + 0.5) + 4.0, y0 - 6.0], fitted(&token.piece, WIDEST, FONT));
+        shapes.push(Shape::Text { at, size: FONT, anchor: Anchor::Start, turned: -60.0, colour: INK, text });
+    }
+    // The legend: what the darkest colour stands for.
+    let y = y0 + cell * rows.len() as f32 + 10.0;
+    const STEPS: usize = 60;
+    for step in 0..STEPS {
+        let colour = ramp::light(step as f32 / (STEPS - 1) as f32);
+        shapes.push(Shape::Rectangle { at: [x0 + 2.0 * step as f32, y], size: [2.0, 9.0], colour, label: None });
+    }
+    let ends = [(x0 - 5.0, Anchor::End, "0".to_owned()), (x0 + 2.0 * STEPS as f32 + 5.0, Anchor::Start, format!("{largest:.3}"))];
+    for (x, anchor, text) in ends {
+        shapes.push(Shape::Text { at: [x, y + 8.5], size: 11.0, anchor, turned: 0.0, colour: SOFT, text });
+    }
+    let width = (cell * columns.len() as f32 + column_width * 0.5).max(2.0 * STEPS as f32 + 50.0);
+    Drawing { size: [x0 + width + MARGIN, y + 9.0 + MARGIN], title: String::new(), shapes }
+}
+
+fn widest(tokens: &[Token]) -> f32 {
+    tokens.iter().map(|token| raster::width(&token.piece, FONT)).fold(0.0, f32::max).min(WIDEST)
+}
+
+/// The text, or as much of its beginning as fits.
+fn fitted(text: &str, width: f32, size: f32) -> String {
+    if raster::width(text, size) <= width {
+        return text.to_owned();
+    }
+    let ends: Vec<usize> = text.char_indices().map(|(end, _)| end).collect();
+    let fits = ends.partition_point(|&end| raster::width(&text[..end], size) + raster::width("…", size) <= width);
+    format!("{}…", &text[..ends[fits.saturating_sub(1)]])
+}
+
+fn moved(mut shape: Shape, by: f32) -> Shape {
+    match &mut shape {
+        Shape::Rectangle { at, .. } | Shape::Text { at, .. } => at[0] += by,
+        Shape::Line { ends, .. } => ends.iter_mut().for_each(|end| end[0] += by),
+    }
+    shape
+}

@@ -1,0 +1,100 @@
+//! One page of HTML with all numbers, the style and the script in it, which asks the network for nothing.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::pack::{self, Packed};
+use crate::{Attention, Document, ramp};
+use serde::{Deserialize, Serialize};
+
+const PAGE: &str = include_str!("page/page.html");
+const STYLE: &str = include_str!("page/page.css");
+const SCRIPT: &str = include_str!("page/page.js");
+
+/// Where the numbers begin and end.
+const DATA: [&str; 2] = ["<script type=\"application/json\" id=\"data\">", "</script>"];
+
+/// Characters that the weights of a page may take; of longer texts only the largest weights of each row are in it.
+const MOST: usize = 8_000_000;
+
+/// What a page holds.
+#[derive(Serialize, Deserialize)]
+struct Data {
+    #[serde(flatten)]
+    document: Document<Packed>,
+    /// Colours of weights from 0 to the largest.
+    ramps: Option<ramp::Ramps>,
+}
+
+/// The page of a document.
+///
+/// Of texts so long that their weights would take more than 8 MB, each row keeps its largest ones, and the page says so.
+pub fn html(document: &Document) -> String {
+    let shapes = || document.examples.iter().flat_map(|example| Attention::ALL.map(|attention| example.weights(attention).shape()));
+    let whole: usize = shapes().map(pack::whole).sum();
+    let kept = (whole > MOST).then(|| pack::room(MOST, shapes().map(pack::rows).sum()));
+    let packed = document.examples.iter().filter_map(|example| {
+        let packed = example.map(|weights| Ok(kept.map_or_else(|| Packed::whole(weights), |kept| Packed::largest(weights, kept))));
+        packed.ok()
+    });
+    let examples = packed.collect();
+    let data = Data {
+        document: Document { model: document.model.clone(), engine: document.engine.clone(), examples },
+        ramps: Some(ramp::Ramps::new()),
+    };
+    // Within a script element `<` could end it, or begin a comment.
+    let data = serde_json::to_string(&data).expect("strings and numbers").replace('<', "\\u003c");
+    let first = document.examples.first().map_or("", |example| example.source.text.as_str());
+    let title = escaped(&format!("What it attends to: {}", shortened(first)));
+    let fill = [("{{title}}", title.as_str()), ("{{style}}", STYLE), ("{{data}}", &data), ("{{script}}", SCRIPT)];
+    let (mut page, mut rest) = (String::new(), PAGE);
+    for (place, text) in fill {
+        // Text of one place is not searched for the next.
+        let (before, after) = rest.split_once(place).expect("the page has every place");
+        page.push_str(before);
+        page.push_str(text);
+        rest = after;
+    }
+    page + rest
+}
+
+/// The document in a page that [`html`] made; weights that it did not keep are 0.
+///
+/// # Errors
+/// If the text is no such page.
+pub fn read_html(page: &str) -> Result<Document> {
+    let wrong = |why: &str| Error::new(ErrorKind::Page, format!("expected a page of attentions, {why}"));
+    let data = page.split_once(DATA[0]).and_then(|(_, rest)| rest.split_once(DATA[1])).ok_or_else(|| wrong("found no numbers in it"))?.0;
+    let data: Data = serde_json::from_str(data).map_err(|error| wrong(&format!("whose numbers cannot be read: {error}")))?;
+    let Document { model, engine, examples } = data.document;
+    let examples = examples.iter().map(|example| example.map(Packed::weights)).collect::<Result<_>>()?;
+    let document = Document { model, engine, examples };
+    document.check()?;
+    Ok(document)
+}
+
+/// Text as it stands in HTML and SVG.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            // XML has no other controls.
+            '\t' | '\n' | '\r' => out.push(' '),
+            control if control.is_control() || matches!(control, '\u{fffe}' | '\u{ffff}') => out.push('\u{fffd}'),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+/// The beginning of a long text.
+fn shortened(text: &str) -> String {
+    const MOST: usize = 80;
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

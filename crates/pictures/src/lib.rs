@@ -1,0 +1,47 @@
+//! Pictures of what a model attends to: numbers as JSON, figures as SVG and PNG, and one page of HTML that needs nothing else.
+//!
+//! [`Document`] holds the words and the weights; [`html()`] makes a page of it, in which readers choose layers and heads, and
+//! [`read_html`] takes the numbers out of a page again. [`Figure`] draws one head, or the mean of a layer's heads, as a [`Drawing`],
+//! which becomes SVG or PNG.
+//!
+//! This crate knows no models, no engines and no files.
+//!
+//! ```
+//! use cognate_pictures::{Attention, Document, Example, Figure, Head, Picture, Token, Weights, html, read_html};
+//!
+//! let words = |pieces: [&str; 2]| pieces.map(|piece| Token { piece: piece.into(), id: 7 }).to_vec();
+//! let weights = |values: [f32; 4]| Weights::new([1, 1, 2, 2], values.to_vec());
+//! let example = Example {
+//!     source: cognate_pictures::Source { text: "a b".into(), tokens: words(["▁a", "▁b"]) },
+//!     target: cognate_pictures::Target { text: "c".into(), read: words(["<s>", "▁c"]), written: words(["▁c", "</s>"]) },
+//!     encoder_attentions: weights([0.5, 0.5, 0.25, 0.75])?,
+//!     decoder_attentions: weights([1.0, 0.0, 0.5, 0.5])?,
+//!     cross_attentions: weights([0.9, 0.1, 0.2, 0.8])?,
+//! };
+//! let document = Document { model: "a model".into(), engine: "an engine".into(), examples: vec![example] };
+//!
+//! let page = html(&document);
+//! let found = read_html(&page)?;
+//! assert!((found.examples[0].cross_attentions.at([0, 0, 1, 1]) - 0.8).abs() < 1e-5);
+//!
+//! let figure = Figure { attention: Attention::Cross, layer: 0, head: Head::Mean, picture: Picture::Lines };
+//! assert!(figure.draw(&document)?.to_svg().contains("▁c"));
+//! # Ok::<(), cognate_pictures::Error>(())
+//! ```
+
+mod document;
+mod drawing;
+mod error;
+mod figure;
+mod html;
+mod pack;
+mod ramp;
+mod raster;
+mod weights;
+
+pub use document::{Attention, Document, Example, Source, Target, Token};
+pub use drawing::{Anchor, Drawing, Shape};
+pub use error::{Error, ErrorKind, Result};
+pub use figure::{Figure, Head, Picture};
+pub use html::{html, read_html};
+pub use weights::Weights;

@@ -1,0 +1,184 @@
+//! The page in a headless Chromium: what readers do with it, and what they see.
+
+use crate::{MARKUP, document, example, markup};
+use cognate_pictures::{Document, html};
+use cognate_testing::Browser;
+use std::fs;
+use tempfile::TempDir;
+use tiny_skia::Pixmap;
+
+/// A page in a browser, and the folder where it lies.
+fn open(document: &Document) -> Option<(Browser, TempDir)> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("page.html");
+    fs::write(&file, html(document)).unwrap();
+    Some((Browser::open(&file, [1300, 900])?, folder))
+}
+
+fn text(browser: &mut Browser, selector: &str) -> String {
+    browser.evaluate(&format!("document.querySelector({selector:?}).textContent")).as_str().unwrap().to_owned()
+}
+
+/// The middle of a cell of the heat map.
+fn cell(browser: &mut Browser, example: usize, row: usize, column: usize) -> [f64; 2] {
+    let place = browser.evaluate(&format!("cognate.cell({example}, {row}, {column})"));
+    [0, 1].map(|index| place[index].as_f64().unwrap())
+}
+
+/// How bright the window is in a cell's corner, from 0 to 765.
+fn brightness(browser: &mut Browser, cells: &[[f64; 2]]) -> Vec<u32> {
+    let pixels = Pixmap::decode_png(&browser.screenshot()).unwrap();
+    let at = |[x, y]: &[f64; 2]| pixels.pixel((x - 11.0) as u32, (y - 11.0) as u32).unwrap();
+    cells.iter().map(at).map(|pixel| u32::from(pixel.red()) + u32::from(pixel.green()) + u32::from(pixel.blue())).collect()
+}
+
+#[test]
+fn layers_heads_and_numbers() {
+    let document = document(vec![example([3, 4, 7, 6])]);
+    let Some((mut browser, _folder)) = open(&document) else { return };
+    let expected = &document.examples[0];
+    assert_eq!(text(&mut browser, "#title"), "Cross-attention, layer 2, mean of the heads");
+
+    browser.click("#heads button[aria-label='layer 3, head 2']");
+    assert_eq!(text(&mut browser, "#title"), "Cross-attention, layer 3, head 2");
+    for (kind, weights) in [&expected.encoder_attentions, &expected.decoder_attentions, &expected.cross_attentions].into_iter().enumerate()
+    {
+        for head in 0..4 {
+            let found = browser.evaluate(&format!("cognate.weights(0, {kind}, 2, {head})"));
+            let found = found.as_array().unwrap().iter().map(|weight| weight.as_f64().unwrap() as f32);
+            assert!(found.zip(weights.head(2, head)).all(|(found, expected)| (found - expected).abs() < 1e-5), "{kind} {head}");
+        }
+        let mean = browser.evaluate(&format!("cognate.weights(0, {kind}, 1, 4)"));
+        let mean = mean.as_array().unwrap().iter().map(|weight| weight.as_f64().unwrap() as f32);
+        assert!(mean.zip(weights.mean(1)).all(|(found, expected)| (found - expected).abs() < 1e-5), "{kind}");
+    }
+
+    // Pointing at cells reads their numbers; larger ones are darker.
+    let head = expected.cross_attentions.head(2, 1);
+    let order = |a: &usize, b: &usize| head[*a].total_cmp(&head[*b]);
+    let (least, most) = ((0..42).min_by(order).unwrap(), (0..42).max_by(order).unwrap());
+    let cells = [least, most].map(|index| cell(&mut browser, 0, index / 7, index % 7));
+    for (place, index) in cells.into_iter().zip([least, most]) {
+        browser.point(place);
+        let (row, column) = (index / 7, index % 7);
+        let told = format!("“▁target{row}” ({}) → “▁source{column}” ({}): {:.4}", row + 1, column + 1, head[index]);
+        assert_eq!(text(&mut browser, "#readout-0"), told);
+    }
+    browser.point([5.0, 5.0]);
+    let light = brightness(&mut browser, &cells);
+    assert!(light[0] > light[1] + 300, "{light:?}");
+
+    // In the dark they are brighter, as the system wishes or by the button.
+    browser.prefer("dark");
+    browser.wait_for("getComputedStyle(document.body).colorScheme !== '' && matchMedia('(prefers-color-scheme: dark)').matches");
+    let cells = [least, most].map(|index| cell(&mut browser, 0, index / 7, index % 7));
+    let dark = brightness(&mut browser, &cells);
+    assert!(dark[0] + 300 < dark[1], "{dark:?}");
+    browser.click("#theme");
+    assert_eq!(text(&mut browser, "#theme"), "Theme: light");
+    browser.point([5.0, 5.0]);
+    assert_eq!(brightness(&mut browser, &cells), light);
+
+    // Self-attention of the decoder: nobody looks ahead.
+    browser.click("#kinds button:nth-child(2)");
+    assert_eq!(text(&mut browser, "#title"), "Decoder self-attention, layer 3, head 2");
+    let ahead = cell(&mut browser, 0, 1, 4);
+    browser.point(ahead);
+    assert_eq!(text(&mut browser, "#readout-0"), "“▁target1” (2) → “▁target3” (5): 0.0000");
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+#[test]
+fn the_keyboard_suffices() {
+    let document = document(vec![example([3, 4, 7, 6])]);
+    let Some((mut browser, _folder)) = open(&document) else { return };
+    let mut reached = Vec::new();
+    for _ in 0..6 {
+        browser.press("Tab");
+        let found = browser.evaluate(
+            "(() => { const e = document.activeElement; const o = getComputedStyle(e).outlineStyle; \
+             return (e.id || e.parentElement.id || e.tagName.toLowerCase()) + (o === 'none' ? ' without a ring' : ''); })()",
+        );
+        reached.push(found.as_str().unwrap().to_owned());
+    }
+    assert_eq!(reached, ["theme", "kinds", "pictures", "heads", "svg", "canvas"]);
+    // The heat map has the focus: its cells are told.
+    browser.press("ArrowDown");
+    browser.press("ArrowRight");
+    let mean = document.examples[0].cross_attentions.mean(1);
+    assert_eq!(text(&mut browser, "#readout-0"), format!("“▁target1” (2) → “▁source1” (2): {:.4}", mean[8]));
+    browser.evaluate("document.querySelector('#heads [aria-checked=true]').focus()");
+    browser.press("ArrowUp");
+    browser.press("ArrowLeft");
+    assert_eq!(text(&mut browser, "#title"), "Cross-attention, layer 1, head 4");
+    assert_eq!(browser.evaluate("document.activeElement.getAttribute('aria-label')"), "layer 1, head 4");
+    browser.evaluate("document.querySelector('svg.lines').focus()");
+    browser.press("ArrowDown");
+    let told = text(&mut browser, "#readout-0");
+    assert!(told.starts_with("“▁target1” looks at “▁source"), "{told}");
+    let on = browser.evaluate("document.querySelectorAll('svg.lines line.on').length").as_u64().unwrap();
+    let row = &document.examples[0].cross_attentions.head(0, 3)[7..14];
+    assert_eq!(on as usize, row.iter().filter(|&&weight| weight >= 0.01).count());
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+#[test]
+fn a_word_that_two_sentences_share_is_marked_in_both() {
+    let document = document(vec![example([2, 2, 7, 6]), example([2, 2, 5, 4])]);
+    let Some((mut browser, _folder)) = open(&document) else { return };
+    let place = browser.middle("article:first-child svg.lines text:not(.heading)");
+    browser.point(place);
+    for index in 0..2 {
+        let told = text(&mut browser, &format!("#readout-{index}"));
+        assert!(told.starts_with("“▁target0” looks at"), "{told}");
+    }
+    let widths = browser.evaluate("[...document.querySelectorAll('article')].map((e) => e.getBoundingClientRect().top)");
+    assert_eq!(widths[0], widths[1], "side by side");
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+#[test]
+fn markup_is_text() {
+    let Some((mut browser, _folder)) = open(&markup()) else { return };
+    assert_eq!(browser.evaluate("document.querySelectorAll('b, img, #broken').length"), 0);
+    let shown =
+        browser.evaluate("[...document.querySelectorAll('svg.lines text:not(.number):not(.heading) title')].map((t) => t.textContent)");
+    for piece in MARKUP {
+        assert!(shown.as_array().unwrap().iter().any(|text| text == piece), "{piece}: {shown}");
+    }
+    assert_eq!(text(&mut browser, "article h3"), MARKUP.concat());
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+#[test]
+fn five_hundred_tokens_are_usable() {
+    let document = document(vec![example([6, 8, 500, 480])]);
+    let Some((mut browser, _folder)) = open(&document) else { return };
+    let weights = &document.examples[0].cross_attentions;
+    browser.click("#heads button[aria-label='layer 2, head 5']");
+    // What is drawn stays in bounds, however long the text.
+    let [lines, elements] = ["svg.lines line", "*"]
+        .map(|selector| browser.evaluate(&format!("document.querySelectorAll({selector:?}).length")).as_u64().unwrap());
+    assert!(lines <= 4000 && elements < 12_000, "{lines} lines, {elements} elements");
+    let canvas = browser.evaluate("(() => { const c = document.querySelector('.space canvas'); return c.width * c.height; })()");
+    assert!(canvas.as_u64().unwrap() < 1_500_000, "{canvas}");
+    // The far corner comes into sight.
+    browser.evaluate("document.querySelector('.space canvas').focus()");
+    browser.press("End");
+    for _ in 0..48 {
+        browser.press("PageDown");
+    }
+    let told = text(&mut browser, "#readout-0");
+    assert!(told.starts_with("“▁target479” (480) → “▁source499” (500): "), "{told}");
+    // The largest weight of a row is kept, and told.
+    let row = &weights.head(1, 4)[479 * 500..];
+    let most = (0..500).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap();
+    browser.evaluate(&format!("document.querySelector('.space').parentElement.scrollLeft = {most} * 16 - 60"));
+    let place = cell(&mut browser, 0, 479, most);
+    browser.point(place);
+    let expected = format!("“▁target479” (480) → “▁source{most}” ({}): {:.4}", most + 1, row[most]);
+    assert_eq!(text(&mut browser, "#readout-0"), expected);
+    let meaning = text(&mut browser, "#meaning");
+    assert!(meaning.contains("The text is long: of each row the "), "{meaning}");
+    assert_eq!(browser.complaints(), [""; 0]);
+}

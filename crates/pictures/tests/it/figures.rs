@@ -1,0 +1,117 @@
+//! Drawings: what stands in the SVG, and what the pixels show.
+
+use crate::{document, example, markup};
+use cognate_pictures::{Anchor, Attention, Drawing, Figure, Head, Picture, Shape};
+use insta::assert_snapshot;
+use tiny_skia::Pixmap;
+
+const FIGURE: Figure = Figure { attention: Attention::Cross, layer: 1, head: Head::One(0), picture: Picture::HeatMap };
+
+#[test]
+fn an_svg_is_text() {
+    let drawing = Drawing {
+        size: [100.0, 40.0],
+        title: "a & b".into(),
+        shapes: vec![
+            Shape::Rectangle { at: [1.0, 2.0], size: [30.0, 4.5], colour: [255, 0, 16], label: Some("<1>".into()) },
+            Shape::Line { ends: [[0.0, 0.0], [10.0, 20.0]], width: 1.5, colour: [0, 0, 0], opacity: 0.5 },
+            Shape::Text { at: [5.0, 6.0], size: 12.0, anchor: Anchor::End, turned: -60.0, colour: [1, 2, 3], text: "\"▁x\"".into() },
+        ],
+    };
+    assert_snapshot!(drawing.to_svg(), @r##"
+    <svg xmlns="http://www.w3.org/2000/svg" width="100" height="40" viewBox="0 0 100 40" role="img" font-family="DejaVu Sans, Verdana, sans-serif">
+    <title>a &amp; b</title>
+    <rect width="100%" height="100%" fill="#ffffff"/>
+    <rect x="1.0" y="2.0" width="30.0" height="4.5" fill="#ff0010"><title>&lt;1&gt;</title></rect>
+    <line x1="0.0" y1="0.0" x2="10.0" y2="20.0" stroke="#000000" stroke-width="1.50" stroke-opacity="0.50"/>
+    <text x="5.0" y="6.0" font-size="12" text-anchor="end" fill="#010203" transform="rotate(-60 5.0 6.0)">&quot;▁x&quot;</text>
+    </svg>
+    "##);
+}
+
+/// The heat map's cells say their numbers, and the darkest pixel of a cell is where the largest is.
+#[test]
+fn cells_are_as_dark_as_their_weights() {
+    let document = document(vec![example([2, 2, 5, 4])]);
+    let weights = document.examples[0].cross_attentions.head(1, 0);
+    let drawing = FIGURE.draw(&document).unwrap();
+    let cells: Vec<_> = drawing
+        .shapes
+        .iter()
+        .filter_map(|shape| match shape {
+            Shape::Rectangle { at, label: Some(label), .. } => Some((*at, label.clone())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(cells.len(), 20);
+    let pixels = Pixmap::decode_png(&drawing.to_png(2.0).unwrap()).unwrap();
+    assert_eq!([pixels.width(), pixels.height()], drawing.size.map(|length| (2.0 * length) as u32));
+    let mut shades = Vec::new();
+    for ((at, label), weight) in cells.iter().zip(weights) {
+        assert!(label.ends_with(&format!(": {weight:.4}")), "{label} {weight}");
+        // In the corner, where no number stands.
+        let pixel = pixels.pixel(2 * at[0] as u32 + 6, 2 * at[1] as u32 + 6).unwrap();
+        shades.push((*weight, u32::from(pixel.red()) + u32::from(pixel.green())));
+    }
+    shades.sort_by(|a, b| a.0.total_cmp(&b.0));
+    assert!(shades.windows(2).all(|pair| pair[0].1 >= pair[1].1), "{shades:?}");
+    assert!(shades[0].1 > 400 && shades[19].1 < 100, "{shades:?}");
+}
+
+#[test]
+fn lines_are_as_thick_as_their_weights() {
+    let document = document(vec![example([2, 2, 5, 4]), example([2, 2, 3, 3])]);
+    let drawing = Figure { head: Head::Mean, picture: Picture::Lines, ..FIGURE }.draw(&document).unwrap();
+    let mut widths: Vec<f32> = drawing
+        .shapes
+        .iter()
+        .filter_map(|shape| match shape {
+            Shape::Line { width, .. } => Some(*width),
+            _ => None,
+        })
+        .collect();
+    let means = document.examples.iter().flat_map(|example| example.cross_attentions.mean(1));
+    let mut expected: Vec<f32> = means.filter(|&weight| weight >= 0.01).collect();
+    widths.sort_by(f32::total_cmp);
+    expected.sort_by(f32::total_cmp);
+    assert_eq!(widths.len(), expected.len());
+    let slope = (widths[widths.len() - 1] - widths[0]) / (expected[expected.len() - 1] - expected[0]);
+    assert!(widths.iter().zip(&expected).all(|(width, weight)| (width - widths[0] - slope * (weight - expected[0])).abs() < 1e-4));
+    drawing.to_png(1.0).unwrap();
+}
+
+#[test]
+fn markup_is_text() {
+    for picture in [Picture::Lines, Picture::HeatMap] {
+        let svg = Figure { picture, ..FIGURE }.draw(&markup()).unwrap().to_svg();
+        for text in ["<b", "<img", "<!--", "</script", "\u{1}"] {
+            assert!(!svg.contains(text), "{text}");
+        }
+        assert!(svg.contains("&lt;!--"));
+    }
+}
+
+#[test]
+fn long_texts_are_drawn_within_bounds() {
+    let document = document(vec![example([2, 1, 500, 500])]);
+    let drawing = FIGURE.draw(&document).unwrap();
+    let pixels = Pixmap::decode_png(&drawing.to_png(2.0).unwrap()).unwrap();
+    assert!(pixels.width() * pixels.height() <= 24_100_000, "{} {}", pixels.width(), pixels.height());
+    let svg = Figure { picture: Picture::Lines, ..FIGURE }.draw(&document).unwrap().to_svg();
+    assert_eq!(svg.matches("<line").count(), 4000);
+}
+
+#[test]
+fn other_layers_and_heads_are_refused() {
+    let document = document(vec![example([2, 2, 3, 3])]);
+    let refused = |figure: Figure| figure.draw(&document).unwrap_err().to_string();
+    assert_snapshot!(refused(Figure { layer: 2, ..FIGURE }), @"layer 3: expected 1 to 2, those of the model");
+    assert_snapshot!(refused(Figure { head: Head::One(2), ..FIGURE }), @"head 3: expected 1 to 2, those of the model");
+}
+
+#[test]
+fn the_font_says_what_it_lacks() {
+    let mut example = example([2, 2, 3, 3]);
+    example.source.tokens[0].piece = "▁Üλж犬".into();
+    assert_eq!(FIGURE.draw(&document(vec![example])).unwrap().lacks(), ['犬']);
+}

@@ -1,7 +1,7 @@
 //! Files that appear in a folder that is there already, beside files that are not ours.
 
 use crate::error::{Context, Problem};
-use crate::folder::{sync_folder, write_file};
+use crate::folder::{read_back, sync_folder, write_file};
 use crate::{Error, Existing, Report};
 use std::fs::{self, File};
 use std::io::Write;
@@ -58,7 +58,8 @@ impl Additions {
     /// # Errors
     /// If `name` is taken or has a path, if it is in the folder and may not be replaced, or if the system refuses.
     pub fn write(&mut self, name: &str, bytes: &[u8]) -> Result<(), Error> {
-        self.write_with(name, |file, path| file.write_all(bytes).context("write", path))
+        self.write_with(name, |file, path| file.write_all(bytes).context("write", path))?;
+        read_back(&self.staged.path().join(name), &self.destination.join(name), bytes)
     }
 
     /// Writes a file as `fill` does, which is told the path under which the file will be known.

@@ -20,7 +20,7 @@ pub enum ErrorKind {
     Destination,
     /// The system refused to read or write.
     Io,
-    /// A file that is no ONNX model, or too large to be one.
+    /// A file that is no ONNX model, too large to be one, or not fit for an engine.
     Format,
 }
 
@@ -41,8 +41,8 @@ impl Error {
             | Problem::Foreign { .. }
             | Problem::FileName { .. }
             | Problem::SameFile { .. } => ErrorKind::Destination,
-            Problem::Io { .. } => ErrorKind::Io,
-            Problem::TooLong { .. } | Problem::NoModel { .. } => ErrorKind::Format,
+            Problem::Io { .. } | Problem::ReadBack { .. } => ErrorKind::Io,
+            Problem::TooLong { .. } | Problem::NoModel { .. } | Problem::Unsound { .. } | Problem::Changed { .. } => ErrorKind::Format,
         }
     }
 }
@@ -90,11 +90,18 @@ pub(crate) enum Problem {
     #[error("{}: cannot {action}: {source}", path.display())]
     Io { action: &'static str, path: PathBuf, source: io::Error },
 
+    #[error("{}: does not read back as it was written; is the disk damaged?", path.display())]
+    ReadBack { path: PathBuf },
+
     // Reading.
     #[error("{}: more than the {limit} bytes that an ONNX file may have", path.display())]
     TooLong { path: PathBuf, limit: u64 },
     #[error("{}: not an ONNX model: {message}", path.display())]
     NoModel { path: PathBuf, message: String },
+    #[error("{}: {message}", path.display())]
+    Unsound { path: PathBuf, message: String },
+    #[error("{}: changed while it was read; read it again when nothing writes there", path.display())]
+    Changed { path: PathBuf },
 }
 
 /// The first names, and how many more there are.

@@ -77,7 +77,8 @@ impl Folder {
     /// # Errors
     /// If `name` is taken or has a path, or if the system refuses.
     pub fn write(&mut self, name: &str, bytes: &[u8]) -> Result<(), Error> {
-        self.write_with(name, |file, path| file.write_all(bytes).context("write", path))
+        self.write_with(name, |file, path| file.write_all(bytes).context("write", path))?;
+        read_back(&self.staged.path().join(name), &self.destination.join(name), bytes)
     }
 
     /// Writes a file with the contents of another, which are not held in memory.
@@ -209,6 +210,12 @@ pub(crate) fn write_file(
     let bytes = file.metadata().context("look at", &path)?.len();
     report.files.push((name.into(), bytes));
     Ok(())
+}
+
+/// Whether the file that was written as `staged` holds what it was given; errors call it `path`.
+pub(crate) fn read_back(staged: &Path, path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let found = fs::read(staged).context("read back", path)?;
+    if found == bytes { Ok(()) } else { Err(Problem::ReadBack { path: path.into() }.into()) }
 }
 
 /// The destination with links followed, so that a link's target is replaced and not the link.

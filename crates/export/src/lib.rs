@@ -1,7 +1,8 @@
 //! From graphs to ONNX: standard operators, readable names, weights stored once.
 //!
 //! [`Export`] writes graphs that share one weights file into a [`Folder`], which appears whole or not at all, or graphs alone,
-//! as [`Additions`] to a folder whose files hold the weights; [`to_onnx_bytes`] makes a single self-contained file; [`Listing`] tells what an ONNX file holds, ours or not.
+//! as [`Additions`] to a folder whose files hold the weights; [`to_onnx_bytes`] makes a single self-contained file; [`Listing`] tells what an ONNX file holds, ours or not, and
+//! [`check_model`] whether an engine may see it.
 //!
 //! This crate knows no Transformer: it lowers any graph. It computes nothing and changes no weight.
 //!
@@ -24,6 +25,7 @@
 //! ```
 
 mod additions;
+mod check;
 mod error;
 mod flush;
 mod folder;
@@ -37,6 +39,7 @@ mod read;
 mod writer;
 
 pub use additions::Additions;
+pub use check::{Checked, Limits, check_model};
 pub use error::{Error, ErrorKind};
 pub use folder::{Existing, Folder, Report};
 pub use listing::{Initializer, Listing};

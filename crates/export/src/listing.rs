@@ -233,7 +233,7 @@ fn element_type(number: i32) -> String {
 }
 
 /// The bits of one element; 0 where an element has no fixed size.
-fn element_bits(number: i32) -> u64 {
+pub(crate) fn element_bits(number: i32) -> u64 {
     let Ok(data_type) = DataType::try_from(number) else { return 0 };
     match data_type {
         DataType::Undefined | DataType::String => 0,

@@ -1,32 +1,29 @@
 //! Reading ONNX files, ours and other people's.
 
 use crate::Error;
+use crate::check;
 use crate::error::{Context, Problem};
 use crate::model::FILE_LIMIT;
 use crate::proto::ModelProto;
 use prost::Message;
 use prost::bytes::Bytes;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 /// The model in the file at `path`, without the weights that lie in other files.
 ///
 /// # Errors
-/// If the file cannot be read, is larger than the 2 GiB that one ONNX file may have, or is no ONNX model.
+/// If the file cannot be read, is larger than the 2 GiB that one ONNX file may have, is no ONNX model, or unpacks to far more
+/// memory than it has bytes.
 pub fn read_model(path: &Path) -> Result<ModelProto, Error> {
-    let file = File::open(path).context("open", path)?;
-    let expected = file.metadata().context("look at", path)?.len();
-    let too_long = || Problem::TooLong { path: path.into(), limit: FILE_LIMIT };
-    if expected > FILE_LIMIT {
-        return Err(too_long().into());
-    }
-    let mut bytes = Vec::with_capacity(expected as usize);
-    // A device or a growing file may hold more than it says.
+    let (file, expected) = check::open(path)?;
+    let mut bytes = Vec::with_capacity(expected.len() as usize);
+    // A file that grows may hold more than it said.
     file.take(FILE_LIMIT + 1).read_to_end(&mut bytes).context("read", path)?;
     if bytes.len() as u64 > FILE_LIMIT {
-        return Err(too_long().into());
+        return Err(Problem::TooLong { path: path.into(), limit: FILE_LIMIT }.into());
     }
+    check::check_amount(path, &bytes)?;
     let no_model = |message: String| Problem::NoModel { path: path.into(), message };
     let model = ModelProto::decode(Bytes::from(bytes)).map_err(|error| {
         // Before the cause stands a field for each level of nesting: a hundred of them say nothing.

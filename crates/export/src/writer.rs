@@ -9,7 +9,7 @@ use crate::layout::Layout;
 use crate::loose::{LooseAxis, loosen};
 use crate::lower::Target;
 use crate::model::{Metadata, model, parameters};
-use crate::{Additions, Error, Existing, Folder, Report};
+use crate::{Additions, Error, Existing, Folder, Limits, Report, check_model};
 use cognate_graph::Program;
 use prost::Message;
 use std::path::Path;
@@ -49,7 +49,8 @@ impl<'a> Export<'a> {
         if layout.has_weights_file() {
             folder.write_with(self.weights_file, |file, path| write_early(file, |file| layout.write(file)).context("write", path))?;
         }
-        Ok(())
+        // What no engine would be given is not written either.
+        self.graphs.iter().try_for_each(|(name, _)| check_model(&folder.path().join(name), &Limits::default()).map(drop))
     }
 
     /// Writes graphs beside the files that hold their weights, to which they point; only weights that a formula gives go to

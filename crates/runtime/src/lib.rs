@@ -46,20 +46,30 @@ pub enum Source {
 }
 
 impl Source {
-    /// The file, for an engine that executes no graphs.
+    /// What `read` makes of the file, for an engine that executes no graphs; the file was checked before, and is still the same.
     #[cfg(any(feature = "tract", feature = "ort"))]
-    fn onnx_file(&self, engine: &str) -> Result<&std::path::Path> {
-        match self {
+    fn read_onnx<T>(&self, engine: &str, read: impl FnOnce(&std::path::Path) -> Result<T>) -> Result<T> {
+        let path = match self {
             Source::Graph(program) => {
                 let message = format!("{engine} runs exported ONNX files, not graphs in memory; export it first, or choose reference");
-                Err(Error::new(ErrorKind::Load, program.graph().name(), message))
+                return Err(Error::new(ErrorKind::Load, program.graph().name(), message));
             }
-            Source::Onnx(path) if path.is_file() => Ok(path),
+            Source::Onnx(path) if path.is_file() => path,
             Source::Onnx(path) => {
-                let found = if path.exists() { "a folder" } else { "nothing" };
-                Err(Error::new(ErrorKind::Load, path.display(), format!("expected an exported ONNX file, found {found}")))
+                let found = if path.is_dir() {
+                    "a folder"
+                } else if path.exists() {
+                    "no regular file"
+                } else {
+                    "nothing"
+                };
+                return Err(Error::new(ErrorKind::Load, path.display(), format!("expected an exported ONNX file, found {found}")));
             }
-        }
+        };
+        let checked = cognate_export::check_model(path, &cognate_export::Limits::default()).map_err(Error::from_check)?;
+        let loaded = read(path)?;
+        checked.unchanged().map_err(Error::from_check)?;
+        Ok(loaded)
     }
 }
 

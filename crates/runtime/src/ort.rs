@@ -128,7 +128,9 @@ impl Runtime for Ort {
     }
 
     fn read(&self, source: &Source, options: &Options) -> Result<Arc<dyn Loaded>> {
-        let path = source.onnx_file(self.name())?;
-        Ok(Arc::new(Shared::load(self, path, options, None)?))
+        source.read_onnx(self.name(), |path| {
+            let shared: Arc<dyn Loaded> = Arc::new(Shared::load(self, path, options, None)?);
+            Ok(shared)
+        })
     }
 }

@@ -37,12 +37,12 @@ impl Runtime for Tract {
             let message = "runs on the processor only; for `--device cuda` choose ort, or leave out the device";
             return Err(Error::new(ErrorKind::Unavailable, self.name(), message));
         }
-        let path = source.onnx_file(self.name())?;
-        huge_pages::before_loading();
-        let place = path.display().to_string();
-        let planned = guarded(|| Planned::read(path));
-        let planned = planned.map_err(|reason| Error::new(ErrorKind::Load, place, format!("{ENGINE} cannot load it: {reason}")))?;
-        Ok(Arc::new(planned))
+        source.read_onnx(self.name(), |path| {
+            huge_pages::before_loading();
+            let wrong = |reason| Error::new(ErrorKind::Load, path.display(), format!("{ENGINE} cannot load it: {reason}"));
+            let planned: Arc<dyn Loaded> = Arc::new(guarded(|| Planned::read(path)).map_err(wrong)?);
+            Ok(planned)
+        })
     }
 }
 

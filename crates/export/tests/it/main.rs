@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod checked;
 mod folders;
 mod graphs;
 mod in_place;

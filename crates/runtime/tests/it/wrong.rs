@@ -63,11 +63,11 @@ fn what_is_no_exported_file_is_refused() {
     assert_snapshot!(found(&Tract, Source::Graph(program())), @"Load: example: tract runs exported ONNX files, not graphs in memory; export it first, or choose reference");
     assert_snapshot!(found(&Tract, file("missing.onnx")), @"Load: missing.onnx: expected an exported ONNX file, found nothing");
     assert_snapshot!(found(&Tract, file("folder.onnx")), @"Load: folder.onnx: expected an exported ONNX file, found a folder");
-    assert_snapshot!(found(&Tract, file("text.onnx")), @"Load: text.onnx: tract 0.23.9");
+    assert_snapshot!(found(&Tract, file("text.onnx")), @"Load: text.onnx: not an ONNX model: model: field 13 has the wire type 6");
     let Some(ort) = ort() else { return };
     assert_snapshot!(found(&ort, Source::Graph(program())), @"Load: example: ort runs exported ONNX files, not graphs in memory; export it first, or choose reference");
     assert_snapshot!(found(&ort, file("missing.onnx")), @"Load: missing.onnx: expected an exported ONNX file, found nothing");
-    assert_snapshot!(found(&ort, file("text.onnx")).replace(ort.version(), "1.x"), @"Load: text.onnx: ONNX Runtime 1.x, CPUExecutionProvider");
+    assert_snapshot!(found(&ort, file("text.onnx")), @"Load: text.onnx: not an ONNX model: model: field 13 has the wire type 6");
 }
 
 #[test]

@@ -1,0 +1,263 @@
+//! Which ONNX files engines may see: those that we write, and none that lies about its sizes, names and places.
+
+use cognate_export::proto::{
+    AttributeProto, AttributeType, DataLocation, DataType, DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
+    StringStringEntryProto, TensorProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
+};
+use cognate_export::{ErrorKind, Limits, Listing, check_model};
+use prost::Message;
+use std::fs;
+use std::path::Path;
+
+fn value(name: &str, dims: &[i64]) -> ValueInfoProto {
+    let dim = |&size: &i64| DimensionProto { dim_value: Some(size), dim_param: None };
+    let shape = Some(TensorShapeProto { dim: dims.iter().map(dim).collect() });
+    let tensor_type = Some(TensorTypeProto { elem_type: DataType::Float.into(), shape });
+    ValueInfoProto { name: name.into(), r#type: Some(TypeProto { tensor_type }), doc_string: String::new() }
+}
+
+fn node(operator: &str, inputs: &[&str], output: &str) -> NodeProto {
+    let input = inputs.iter().map(|&name| name.into()).collect();
+    NodeProto { input, output: vec![output.into()], op_type: operator.into(), ..NodeProto::default() }
+}
+
+fn floats(name: &str, dims: &[i64], bytes: usize) -> TensorProto {
+    let raw_data = Some(vec![0; bytes].into());
+    TensorProto { dims: dims.into(), data_type: DataType::Float.into(), name: name.into(), raw_data, ..TensorProto::default() }
+}
+
+fn integers(name: &str, values: &[i64]) -> TensorProto {
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let (dims, data_type) = (vec![values.len() as i64], DataType::Int64.into());
+    TensorProto { dims, data_type, name: name.into(), raw_data: Some(bytes.into()), ..TensorProto::default() }
+}
+
+/// `w: f32 [4]`, with its values in another file.
+fn external(entries: &[(&str, &str)]) -> TensorProto {
+    let entry = |(key, value): &(&str, &str)| StringStringEntryProto { key: (*key).into(), value: (*value).into() };
+    let external_data = entries.iter().map(entry).collect();
+    TensorProto { external_data, data_location: DataLocation::External.into(), raw_data: None, ..floats("w", &[4], 0) }
+}
+
+/// `y = x + w`
+fn good() -> ModelProto {
+    let graph = GraphProto {
+        node: vec![node("Add", &["x", "w"], "y")],
+        initializer: vec![external(&[("location", "w.data"), ("offset", "16"), ("length", "16")])],
+        input: vec![value("x", &[4])],
+        output: vec![value("y", &[4])],
+        ..GraphProto::default()
+    };
+    let opset_import = vec![OperatorSetIdProto { domain: String::new(), version: 18 }];
+    ModelProto { ir_version: 9, opset_import, graph: Some(graph), ..ModelProto::default() }
+}
+
+/// A folder with 32 bytes of weights.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("w.data"), [0; 32]).unwrap();
+    folder
+}
+
+/// What the check says of a model in `folder`; nothing if it is let pass.
+fn said(folder: &Path, bytes: &[u8]) -> String {
+    let path = folder.join("a.onnx");
+    fs::write(&path, bytes).unwrap();
+    match check_model(&path, &Limits::default()) {
+        Ok(checked) => {
+            checked.unchanged().unwrap();
+            String::new()
+        }
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::Format, "{error}");
+            error.to_string().replace(&format!("{}: ", path.display()), "")
+        }
+    }
+}
+
+type Change = fn(&mut ModelProto, &mut GraphProto);
+
+fn check(cases: &[(&str, Change)]) {
+    let mut failures = Vec::new();
+    for (expected, change) in cases {
+        let folder = folder();
+        let mut model = good();
+        let mut graph = model.graph.take().unwrap();
+        change(&mut model, &mut graph);
+        model.graph = Some(graph);
+        let found = said(folder.path(), &model.encode_to_vec());
+        if found != *expected {
+            failures.push(format!("expected {expected:?}\nfound    {found:?}"));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn tensors_have_what_their_shapes_say() {
+    check(&[
+        ("", |_, _| ()),
+        ("", |_, graph| graph.initializer.push(floats("none", &[0, 7], 0))),
+        ("", |_, graph| graph.initializer.push(TensorProto { raw_data: None, ..floats("none", &[0], 0) })),
+        ("tensor v: shape [-1] has a negative size", |_, graph| graph.initializer.push(floats("v", &[-1], 4))),
+        ("tensor v: shape [4294967296, 4294967296, 4] is too large", |_, graph| {
+            graph.initializer.push(floats("v", &[1 << 32, 1 << 32, 4], 4));
+        }),
+        ("tensor v: shape [0, 9223372036854775807, 9223372036854775807] is too large", |_, graph| {
+            graph.initializer.push(floats("v", &[0, i64::MAX, i64::MAX], 0));
+        }),
+        ("tensor v: its shape wants 10000000000 bytes, found 4", |_, graph| graph.initializer.push(floats("v", &[2_500_000_000], 4))),
+        ("tensor v: its shape wants 2500000000 values, found none", |_, graph| {
+            graph.initializer.push(TensorProto { raw_data: None, ..floats("v", &[2_500_000_000], 0) });
+        }),
+        ("tensor v: has elements of type 99, which is not known", |_, graph| {
+            graph.initializer.push(TensorProto { data_type: 99, ..floats("v", &[1], 4) });
+        }),
+        ("\"z\": shape [-7] has a negative size", |_, graph| graph.input.push(value("z", &[-7]))),
+    ]);
+}
+
+#[test]
+fn names_are_given_once_and_before_they_are_read() {
+    check(&[
+        ("the name \"w\" is given to two initializers, or to none", |_, graph| graph.initializer.push(floats("w", &[1], 4))),
+        ("the name \"x\" is given to two inputs, or to none", |_, graph| graph.input.push(value("x", &[1]))),
+        ("node \"y\" (Neg): gives \"y\", which is given already", |_, graph| graph.node.push(node("Neg", &["x"], "y"))),
+        ("node \"a\" (Neg): reads \"b\", which nothing before it gives: it is missing, given later, or part of a cycle", |_, graph| {
+            graph.node.extend([node("Neg", &["b"], "a"), node("Neg", &["a"], "b")]);
+        }),
+        ("output z: no node gives it", |_, graph| graph.output.push(value("z", &[1]))),
+        ("names no operator set", |model, _| model.opset_import.clear()),
+        ("wants version 1000 of the operator set \"\"; expected 1 to 28", |model, _| model.opset_import[0].version = 1000),
+        ("node \"z\" (Gelu): is of the operator set \"org.example\", which the model does not name", |_, graph| {
+            graph.node.push(NodeProto { domain: "org.example".into(), ..node("Gelu", &["x"], "z") });
+        }),
+    ]);
+    let folder = folder();
+    let mut twice = good().encode_to_vec();
+    twice.extend(ModelProto { graph: good().graph, ..ModelProto::default() }.encode_to_vec());
+    assert_eq!(said(folder.path(), &twice), "not an ONNX model: model: field 7 stands twice");
+}
+
+#[test]
+fn amounts_are_bounded() {
+    check(&[
+        ("", |_, graph| {
+            graph.initializer.push(integers("shape", &[2, 3]));
+            graph.node.push(node("ConstantOfShape", &["shape"], "z"));
+        }),
+        ("node \"z\" (ConstantOfShape): makes a tensor of 1099511627776 elements, more than 67108864", |_, graph| {
+            graph.initializer.push(integers("shape", &[1 << 20]));
+            graph.node.extend([node("Mul", &["shape", "shape"], "square"), node("ConstantOfShape", &["square"], "z")]);
+        }),
+        ("node \"z\" (Range): counts 1099511627776 elements, more than 67108864", |_, graph| {
+            graph.initializer.extend([integers("from", &[0]), integers("to", &[1 << 40]), integers("step", &[1])]);
+            graph.node.push(node("Range", &["from", "to", "step"], "z"));
+        }),
+        ("node \"z\" (Loop): may go round without end; only a constant number of rounds is supported", |_, graph| {
+            graph.node.push(node("Loop", &["", "x"], "z"));
+        }),
+        ("graphs are nested deeper than 16", |_, graph| {
+            let mut inner = GraphProto::default();
+            for _ in 0..20 {
+                let branch =
+                    AttributeProto { name: "b".into(), r#type: AttributeType::Graph.into(), g: Some(inner), ..AttributeProto::default() };
+                let node = NodeProto { attribute: vec![branch], ..node("If", &["x"], "z") };
+                inner = GraphProto { node: vec![node], ..GraphProto::default() };
+            }
+            graph.node.extend(inner.node);
+        }),
+    ]);
+    let folder = folder();
+    let path = folder.path().join("a.onnx");
+    fs::write(&path, good().encode_to_vec()).unwrap();
+    let error = check_model(&path, &Limits { parts: 5, ..Limits::default() }).unwrap_err().to_string();
+    assert!(error.ends_with("a.onnx: has more than 5 parts"), "{error}");
+}
+
+#[test]
+fn weights_lie_in_the_folder() {
+    let inside: [(&str, &[(&str, &str)]); 12] = [
+        ("", &[("location", "w.data"), ("length", "16")]),
+        ("", &[("location", "w.data"), ("offset", "16")]),
+        ("", &[("location", "inner/w.data")]),
+        ("wants 16 bytes at 17 of w.data, which has 32", &[("location", "w.data"), ("offset", "17")]),
+        ("wants 16 bytes at 18446744073709551612 of w.data, which has 32", &[("location", "w.data"), ("offset", "18446744073709551612")]),
+        ("external data: offset wants a number, found \"-1\"", &[("location", "w.data"), ("offset", "-1")]),
+        ("its shape wants 16 bytes, external data gives it 17", &[("location", "w.data"), ("length", "17")]),
+        ("external data: location stands twice", &[("location", "w.data"), ("location", "w.data")]),
+        ("external data has no location", &[("offset", "0")]),
+        ("location \"inner\": is no regular file", &[("location", "inner")]),
+        ("location \"../w.data\": expected the name of a file in the graph's folder", &[("location", "../w.data")]),
+        ("location \"*/_ORT_MEM_ADDR_/*\": expected the name of a file in the graph's folder", &[("location", "*/_ORT_MEM_ADDR_/*")]),
+    ];
+    let folder = folder();
+    fs::create_dir(folder.path().join("inner")).unwrap();
+    fs::copy(folder.path().join("w.data"), folder.path().join("inner/w.data")).unwrap();
+    let found = |entries: &[(&str, &str)]| {
+        let mut model = good();
+        model.graph.as_mut().unwrap().initializer = vec![external(entries)];
+        let said = said(folder.path(), &model.encode_to_vec());
+        said.replace("tensor w: ", "")
+    };
+    let failures: Vec<_> =
+        inside.iter().filter(|(expected, entries)| found(entries) != *expected).map(|(_, entries)| found(entries)).collect();
+    assert!(failures.is_empty(), "{failures:#?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn no_link_is_followed_to_weights() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    std::os::unix::fs::symlink("w.data", path("link")).unwrap();
+    std::os::unix::fs::symlink(".", path("round")).unwrap();
+    fs::write(path("named"), [0; 32]).unwrap();
+    fs::hard_link(path("named"), path("again")).unwrap();
+    for (location, expected) in [
+        ("link", "is behind a link, which ONNX does not allow for weights; put the file itself there"),
+        ("round/w.data", "is behind a link, which ONNX does not allow for weights; put the file itself there"),
+        ("again", "has several names (hard links), which ONNX does not allow for weights; put a copy there"),
+    ] {
+        let mut model = good();
+        model.graph.as_mut().unwrap().initializer = vec![external(&[("location", location)])];
+        assert_eq!(said(folder.path(), &model.encode_to_vec()), format!("tensor w: location {location:?}: {expected}"));
+    }
+}
+
+#[test]
+fn a_file_that_changes_meanwhile_is_noticed() {
+    let folder = folder();
+    let path = folder.path().join("a.onnx");
+    fs::write(&path, good().encode_to_vec()).unwrap();
+    let checked = check_model(&path, &Limits::default()).unwrap();
+    checked.unchanged().unwrap();
+    fs::write(folder.path().join("w.data"), [0; 33]).unwrap();
+    let error = checked.unchanged().unwrap_err().to_string();
+    assert!(error.ends_with("w.data: changed while it was read; read it again when nothing writes there"), "{error}");
+}
+
+#[test]
+fn fuzz_onnx() {
+    let folder = folder();
+    let path = folder.path().join("a.onnx");
+    let nested = {
+        let mut model = good();
+        let graph = model.graph.as_mut().unwrap();
+        let branch = AttributeProto { name: "b".into(), r#type: AttributeType::Graph.into(), g: good().graph, ..AttributeProto::default() };
+        graph.node.push(NodeProto { attribute: vec![branch], ..node("If", &["x"], "z") });
+        graph.initializer.push(integers("shape", &[1 << 20, 1 << 20]));
+        graph.node.push(node("ConstantOfShape", &["shape"], "many"));
+        model
+    };
+    let seeds = [good().encode_to_vec(), nested.encode_to_vec()];
+    cognate_testing::never_panics("onnx", &seeds, 2000, |bytes| {
+        fs::write(&path, bytes).unwrap();
+        if let Ok(listing) = Listing::read(&path) {
+            listing.to_string();
+        }
+        if let Ok(checked) = check_model(&path, &Limits::default()) {
+            checked.unchanged().unwrap();
+        }
+    });
+}

@@ -4,12 +4,11 @@ use crate::layout;
 use crate::quality::Quality;
 use crate::show::without_layer;
 use anyhow::{Context, Result, bail};
-use cognate_model::Layout;
+use cognate_model::{Layout, open_file};
 use cognate_passes::half::{Kept, Why};
 use cognate_verify::Report;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::time::UNIX_EPOCH;
@@ -93,7 +92,7 @@ impl Stamp {
     /// If it cannot be read.
     pub(crate) fn of(path: &Path) -> Result<Self> {
         let read = || -> std::io::Result<Self> {
-            let (mut file, mut length) = (File::open(path)?, [0; 8]);
+            let (mut file, mut length) = (open_file(path)?, [0; 8]);
             let metadata = file.metadata()?;
             file.read_exact(&mut length)?;
             let mut header = Vec::new();
@@ -272,12 +271,22 @@ fn in_place(folder: &Path) -> Result<Option<BTreeMap<String, Stamp>>> {
     })
 }
 
+/// Files that the account names are looked at: it may name those of its folder only.
+fn check_names(path: &Path, source: &serde_json::Value) -> Result<()> {
+    let Some(files) = source.pointer("/checkpoint_in_place/files").and_then(serde_json::Value::as_object) else { return Ok(()) };
+    match files.keys().find(|name| Path::new(name).file_name().is_none_or(|plain| plain != name.as_str())) {
+        Some(name) => bail!("{}: source: {name:?} is no file of this folder", path.display()),
+        None => Ok(()),
+    }
+}
+
 fn check(path: &Path, text: &str) -> Result<Version> {
     let place = path.display();
     let version: Version = serde_json::from_str(text).with_context(|| format!("{place}: not the account of an export"))?;
     if version.format_version > FORMAT {
         bail!("{place}: format_version {} is newer than this program, which reads {FORMAT}; update it", version.format_version);
     }
+    check_names(path, &version.source)?;
     Ok(version)
 }
 

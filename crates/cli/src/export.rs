@@ -15,15 +15,14 @@ use crate::account::{self, Account, GraphAccount, Hashes, Origin};
 use crate::languages::Languages;
 use crate::source::ModelSource;
 use crate::unused::Unused;
-use crate::{amounts, layout, verify};
+use crate::{amounts, layout, messages, verify};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use cognate_export::{Existing, Folder, Listing, Report};
-use cognate_model::{Attentions, Layout, Model};
+use cognate_model::{Attentions, Layout, Model, open_file};
 use cognate_text::Tokenizer;
 use serde_json::json;
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -64,6 +63,9 @@ pub(crate) struct Options {
     /// Skip the comparison of every runtime with the f64 reference, and that of a lower precision with f32 unless --data is given
     #[arg(long)]
     no_verify: bool,
+    /// Export weights that are infinite or no numbers, too; in place they are not looked at
+    #[arg(long)]
+    allow_non_finite: bool,
     /// The type of weights and values, and of keys and values between steps in the Cognate layout; f16 leaves in f32 what comes
     /// near its limit on translations and random batches, and what has to be precise
     #[arg(long, value_enum, default_value_t, value_name = "TYPE")]
@@ -144,7 +146,11 @@ fn packed(options: &Options, source: &ModelSource, destination: &Path, start: In
             ModelSource::Checkpoint(_) => Some(scope.spawn(|| hashes(&model))),
             ModelSource::Preset(_) | ModelSource::Exported(_) | ModelSource::File(_) => None,
         };
+        let finite = (!options.allow_non_finite).then(|| scope.spawn(|| check_finite(source, &model)));
         layout::write_programs([&graphs.encoder, &graphs.decoder], layout, model.config(), &name(source), &mut folder)?;
+        if let Some(finite) = finite {
+            finite.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        }
         match hashes {
             Some(hashes) => {
                 let weights_blake3 = hashes.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
@@ -154,6 +160,10 @@ fn packed(options: &Options, source: &ModelSource, destination: &Path, start: In
         }
     })?;
     write_configuration(source, &model, layout, &chosen, &mut folder)?;
+    if let Some((_, changed)) = model.weights().iter().find(|(_, recipe)| recipe.has_changed()) {
+        let file = changed.place().map_or_else(|| source.to_string(), |place| place.file.display().to_string());
+        bail!("{file}: changed while it was read; export it again when nothing writes there");
+    }
     let mut account = Account::new(origin, model.parameters(), layout, graph_accounts(folder.path(), layout)?);
     account.precision = options.precision.name().into();
     account.kept_in_f32 = graphs.kept_in_f32;
@@ -238,6 +248,17 @@ fn weights_files(model: &Model) -> BTreeSet<PathBuf> {
     model.weights().iter().filter_map(|(_, recipe)| recipe.place()).map(|place| place.file.to_owned()).collect()
 }
 
+/// Refuses weights that are infinite or no numbers: a model of them computes nothing.
+fn check_finite(source: &ModelSource, model: &Model) -> Result<()> {
+    let found = model.weights().iter().filter_map(|(path, recipe)| Some((path, recipe.shape(), recipe.first_non_finite()?)));
+    let found: Vec<_> = found.map(|(path, shape, (place, value))| format!("{path} {shape:?}: {value} at element {place}")).collect();
+    if found.is_empty() {
+        return Ok(());
+    }
+    let listed = messages::listed(&found);
+    bail!("{source}: weights in its safetensors are not finite: {listed}; take an earlier checkpoint, or pass --allow-non-finite")
+}
+
 /// The hashes of the files in which a model's weights are stored.
 fn hashes(model: &Model) -> Result<Hashes> {
     let files: Vec<_> = weights_files(model).into_iter().collect();
@@ -251,7 +272,7 @@ fn hashes(model: &Model) -> Result<Hashes> {
 /// The BLAKE3 hash of a file.
 fn hash(path: &Path) -> Result<String> {
     let read = || -> std::io::Result<String> {
-        let (mut file, mut hasher) = (File::open(path)?, blake3::Hasher::new());
+        let (mut file, mut hasher) = (open_file(path)?, blake3::Hasher::new());
         let mut buffer = vec![0; 256 << 10];
         loop {
             match file.read(&mut buffer)? {

@@ -4,11 +4,10 @@ use crate::account;
 use anyhow::{Context, Result, bail};
 use cognate_export::{Additions, Export, Folder, LooseAxis, Metadata, Target};
 use cognate_graph::Program;
-use cognate_model::{Attentions, Config, Layout, Model};
+use cognate_model::{Attentions, Config, Layout, Model, read_text};
 use cognate_passes::fuse::fuse;
 use cognate_runtime::Device;
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -166,12 +165,12 @@ pub(crate) fn config_json(model: &Model, layout: Layout) -> String {
 
 /// The text of a file that must be there.
 pub(crate) fn read(path: &Path) -> Result<String> {
-    fs::read_to_string(path).with_context(|| format!("{}: cannot be read", path.display()))
+    read_text(path).with_context(|| format!("{}: cannot be read", path.display()))
 }
 
 /// The text of a file that may be missing.
 pub(crate) fn read_if_there(path: &Path) -> Result<Option<String>> {
-    match fs::read_to_string(path) {
+    match read_text(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         text => text.map(Some).with_context(|| format!("{}: cannot be read", path.display())),
     }

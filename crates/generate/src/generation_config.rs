@@ -11,6 +11,10 @@ use serde_json::Value;
 /// New tokens where neither the settings nor the model have a limit.
 const UNLIMITED: usize = 512;
 
+/// Memory grows with them; a file may not ask for more.
+const MOST_BEAMS: usize = 1 << 10;
+const MOST_SEQUENCES: usize = 1 << 16;
+
 const GENERATION: &str = "generation_config.json";
 const CONFIG: &str = "config.json";
 
@@ -69,11 +73,11 @@ impl Settings {
             None => files.count("min_length")?.unwrap_or(0),
         };
         Ok(Self {
-            start_token: files.token("decoder_start_token_id")?.unwrap_or(model.start_token as i64),
-            pad_token: files.token("pad_token_id")?.unwrap_or(model.pad_token as i64),
+            start_token: files.known("decoder_start_token_id", model.vocab)?.unwrap_or(model.start_token as i64),
+            pad_token: files.known("pad_token_id", model.vocab.max(model.source_vocab))?.unwrap_or(model.pad_token as i64),
             eos_tokens,
-            forced_bos_token: files.token("forced_bos_token_id")?,
-            forced_eos_token: files.token("forced_eos_token_id")?,
+            forced_bos_token: files.known("forced_bos_token_id", model.vocab)?,
+            forced_eos_token: files.known("forced_eos_token_id", model.vocab)?,
             bad_words: files.words("bad_words_ids")?,
             suppressed_tokens: files.tokens("suppress_tokens")?,
             suppressed_first_tokens: files.tokens("begin_suppress_tokens")?,
@@ -86,10 +90,10 @@ impl Settings {
             min_new_tokens: files.count("min_new_tokens")?.unwrap_or(0),
             max_length: max_length.min(positions),
             max_new_tokens: max_new_tokens.clamp(1, model.max_positions.unwrap_or(usize::MAX)),
-            num_beams: files.size("num_beams")?.unwrap_or(1),
+            num_beams: files.beams()?.unwrap_or(1),
             length_penalty: files.number("length_penalty")?.unwrap_or(1.0),
             early_stopping: files.early_stopping()?,
-            num_return_sequences: files.size("num_return_sequences")?.unwrap_or(1),
+            num_return_sequences: files.returned()?.unwrap_or(1),
             sampling: files.sampling()?,
             scores: false,
             alignment_layer: None,
@@ -116,8 +120,18 @@ impl Files {
         self.find(field).map(|(file, value)| convert(value).ok_or_else(|| refuse(file, field, value, expected))).transpose()
     }
 
-    fn token(&self, field: &'static str) -> Result<Option<i64>> {
-        self.read(field, "a token id", as_token)
+    /// A token that the decoder may be given.
+    fn known(&self, field: &'static str, vocab: usize) -> Result<Option<i64>> {
+        let is_known = |token: &i64| usize::try_from(*token).is_ok_and(|token| token < vocab);
+        self.read(field, "the id of a token that the model has", |value| as_token(value).filter(is_known))
+    }
+
+    fn beams(&self) -> Result<Option<usize>> {
+        self.read("num_beams", "a number from 1 to 1024", |value| count_to(value, MOST_BEAMS))
+    }
+
+    fn returned(&self) -> Result<Option<usize>> {
+        self.read("num_return_sequences", "a number from 1 to 65536", |value| count_to(value, MOST_SEQUENCES))
     }
 
     fn tokens(&self, field: &'static str) -> Result<Vec<i64>> {
@@ -190,6 +204,10 @@ impl Files {
         };
         Ok(self.read("early_stopping", "false, true or \"never\"", convert)?.unwrap_or_default())
     }
+}
+
+fn count_to(value: &Value, limit: usize) -> Option<usize> {
+    value.as_u64().and_then(|count| usize::try_from(count).ok()).filter(|count| (1..=limit).contains(count))
 }
 
 fn as_token(value: &Value) -> Option<i64> {

@@ -32,6 +32,7 @@ mod layers;
 mod layout;
 mod model;
 mod positions;
+mod reading;
 mod relative;
 mod rotary;
 
@@ -47,3 +48,4 @@ pub use error::{Error, ErrorKind};
 pub use initialise::Initialisation;
 pub use layout::Layout;
 pub use model::{Model, Preset, StoredTensor};
+pub use reading::{open_file, read_text};

@@ -5,6 +5,7 @@ use crate::entry::{self, Attentions, Loss};
 use crate::family::{self, Naming};
 use crate::initialise::{Initialisation, initial};
 use crate::positions::computed;
+use crate::reading::read_text;
 use crate::{
     Activation, AttentionScore, Config, EmbeddingNorm, Embeddings, Error, ErrorKind, Layout, Norm, NormPlacement, OutputProjection,
     Positions, Sinusoids, Stack,
@@ -153,7 +154,7 @@ impl Model {
 
     fn bound(folder: &Path, unused: Unused) -> Result<(Self, Vec<String>), Error> {
         let path = folder.join("config.json");
-        let config_json = std::fs::read_to_string(&path).map_err(|error| Error::file(&path, &error))?;
+        let config_json = read_text(&path).map_err(|error| Error::file(&path, &error))?;
         let (family, config) = family::parse(&config_json).map_err(|error| error.within(folder))?;
         let graph = entry::teacher_forced(&config)?;
         let (weights, unused) = Checkpoint::open(folder)?.bind(&Naming { family, config: &config }, &graph, &computed(&config), unused)?;

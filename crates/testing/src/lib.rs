@@ -7,12 +7,14 @@
 
 mod browser;
 mod golden;
+mod mutations;
 
 use std::env;
 use std::path::{Path, PathBuf};
 
 pub use browser::Browser;
 pub use golden::{Array, Golden};
+pub use mutations::{FUZZ_SECONDS, never_panics};
 
 /// The folder or file `testdata/NAME`.
 ///

@@ -4,12 +4,13 @@
 //! user can meet is found here first and told in the user's terms.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::File;
 use std::io::{ErrorKind as IoErrorKind, Read};
 use std::path::Path;
 
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::error::Category;
 use tokenizers::normalizers::Precompiled;
@@ -31,7 +32,7 @@ pub(crate) fn read(path: &Path, expected: &'static str) -> Result<Vec<u8>> {
     let limit = if expected == TOKENIZER { MAX_BYTES } else { MAX_PART_BYTES };
     let file = path.display().to_string();
     let unreadable = |error: std::io::Error| Cause::Unreadable { file: file.clone(), reason: error.to_string() };
-    let mut handle = match File::open(path) {
+    let mut handle = match open(path) {
         Ok(handle) => handle,
         Err(error) if error.kind() == IoErrorKind::NotFound => Err(match expected {
             TOKENIZER => Cause::NoTokenizer { file: file.clone() },
@@ -54,6 +55,13 @@ pub(crate) fn read(path: &Path, expected: &'static str) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Opens what is a file or a folder: a pipe would be waited for, a device need not end.
+fn open(path: &Path) -> std::io::Result<File> {
+    let metadata = std::fs::metadata(path)?;
+    let is_other = !metadata.is_file() && !metadata.is_dir();
+    if is_other { Err(std::io::Error::other("is no regular file; put the file itself there")) } else { File::open(path) }
+}
+
 /// Refuses what is not a tokenizer, and the tokenizers on which the library panics.
 pub(crate) fn check(file: &str, json: &[u8]) -> Result<()> {
     let outline: Outline = parse(file, json, TOKENIZER)?;
@@ -66,17 +74,103 @@ pub(crate) fn check(file: &str, json: &[u8]) -> Result<()> {
         };
         Err(Cause::OtherJson { file: file.to_owned(), reason, expected: TOKENIZER })?;
     }
-    if let Some(normalizer) = &outline.normalizer {
-        check_charsmaps(file, "normalizer", normalizer)?;
+    let wrong = |reason: String| Cause::OtherJson { file: file.to_owned(), reason, expected: TOKENIZER };
+    if let Some(Longest(bytes)) = outline.model
+        && bytes > MAX_PIECE_BYTES
+    {
+        Err(wrong(format!("model: a piece has {bytes} bytes, expected at most {MAX_PIECE_BYTES}")))?;
+    }
+    for (place, rules) in [("normalizer", &outline.normalizer), ("decoder", &outline.decoder)] {
+        let Some(rules) = rules else { continue };
+        check_charsmaps(file, place, rules)?;
+        let growth = growth(rules);
+        if growth > MAX_GROWTH {
+            Err(wrong(format!("{place}: its rules make a text {growth} times as long, expected at most {MAX_GROWTH}")))?;
+        }
     }
     Ok(())
 }
+
+/// The longest text of a model: two pieces that merge, of as many bytes as SentencePiece lets a piece have. The library goes
+/// down a level of its stack for each byte.
+const MAX_PIECE_BYTES: usize = 16_000;
+
+/// How much longer rules may make a text. Those of published models put 3 bytes in place of a space.
+const MAX_GROWTH: u64 = 1024;
 
 #[derive(Deserialize)]
 #[serde(expecting = "an object")]
 struct Outline {
     normalizer: Option<Value>,
-    model: Option<IgnoredAny>,
+    decoder: Option<Value>,
+    model: Option<Longest>,
+}
+
+/// The bytes of the longest text at any depth.
+struct Longest(usize);
+
+impl<'de> Deserialize<'de> for Longest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        deserializer.deserialize_any(Longest(0))
+    }
+}
+
+impl<'de> Visitor<'de> for Longest {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_str<E>(self, text: &str) -> std::result::Result<Self, E> {
+        Ok(Longest(text.len()))
+    }
+
+    fn visit_unit<E>(self) -> std::result::Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> std::result::Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> std::result::Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> std::result::Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> std::result::Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut values: A) -> std::result::Result<Self, A::Error> {
+        while let Some(Longest(bytes)) = values.next_element()? {
+            self.0 = self.0.max(bytes);
+        }
+        Ok(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut fields: A) -> std::result::Result<Self, A::Error> {
+        while let Some((Longest(key), Longest(value))) = fields.next_entry()? {
+            self.0 = self.0.max(key).max(value);
+        }
+        Ok(self)
+    }
+}
+
+/// How much longer a text becomes by replacements, those inside others multiplied.
+fn growth(rules: &Value) -> u64 {
+    let own = match rules["type"].as_str() {
+        Some("Replace") => rules["content"].as_str(),
+        Some("Prepend") => rules["prepend"].as_str(),
+        _ => None,
+    };
+    let own = own.map_or(1, |content| content.len().max(1) as u64);
+    let inner = ["normalizers", "decoders"].into_iter().filter_map(|name| rules[name].as_array()).flatten();
+    inner.map(growth).fold(own, u64::saturating_mul)
 }
 
 /// The value of a JSON file; `expected` says in errors what it should be.
@@ -97,11 +191,41 @@ pub(crate) fn parse<'a, T: Deserialize<'a>>(file: &str, json: &'a [u8], expected
     })?
 }
 
+/// The bytes of a map of characters, which stands in base64 (RFC 4648); `None` if it is something else.
+fn rules_of(normalizer: &Value) -> Option<Vec<u8>> {
+    let text = normalizer["precompiled_charsmap"].as_str()?.trim_end_matches('=');
+    let (mut bytes, mut bits, mut n_bits) = (Vec::with_capacity(text.len() / 4 * 3), 0u32, 0);
+    for symbol in text.bytes() {
+        let value = match symbol {
+            b'A'..=b'Z' => symbol - b'A',
+            b'a'..=b'z' => symbol - b'a' + 26,
+            b'0'..=b'9' => symbol - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        (bits, n_bits) = (bits << 6 | u32::from(value), n_bits + 6);
+        if n_bits >= 8 {
+            n_bits -= 8;
+            bytes.push((bits >> n_bits) as u8);
+        }
+    }
+    Some(bytes)
+}
+
 /// Loads the `Precompiled` rules of a normalizer and of those inside it, as the library will.
 fn check_charsmaps(file: &str, place: &str, normalizer: &Value) -> Result<()> {
     if normalizer["type"] == "Precompiled" {
         if normalizer["precompiled_charsmap"].is_null() {
             Err(Cause::NullCharsmap { file: file.to_owned(), place: place.to_owned() })?;
+        }
+        // The library takes the map's own word for its size, and asks for as much memory.
+        let map = rules_of(normalizer).unwrap_or_default();
+        if let Some((size, rest)) = map.split_first_chunk::<4>()
+            && u32::from_le_bytes(*size) as usize > rest.len()
+        {
+            let reason = format!("it gives its double array {} bytes, and {} are there", u32::from_le_bytes(*size), rest.len());
+            Err(Cause::DamagedCharsmap { file: file.to_owned(), place: place.to_owned(), reason })?;
         }
         // Through text, as the library: its base64 field wants a borrowed string.
         if let Err(error) = serde_json::from_str::<Precompiled>(&normalizer.to_string()) {

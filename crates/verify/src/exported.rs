@@ -5,10 +5,9 @@ use crate::{Error, Result};
 use cognate_export::proto::{DataType, TensorProto};
 use cognate_export::read_model;
 use cognate_graph::{Element, Recipe, Storage, Weights};
-use cognate_model::{Layout, Model};
+use cognate_model::{Layout, Model, open_file, read_text};
 use memmap2::Mmap;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -29,7 +28,7 @@ impl Storage for Mapped {
 /// fit each other.
 pub fn open_exported(folder: &Path, layout: Layout) -> Result<Model> {
     let path = folder.join("config.json");
-    let config = std::fs::read_to_string(&path).map_err(|error| Error::folder(path.display(), error))?;
+    let config = read_text(&path).map_err(|error| Error::folder(path.display(), error))?;
     let mut files = BTreeMap::new();
     let mut recipes = BTreeMap::new();
     for name in layout.files() {
@@ -58,7 +57,7 @@ fn stored(folder: &Path, tensor: &TensorProto, files: &mut BTreeMap<String, Arc<
     }
     if !files.contains_key(location) {
         let path = folder.join(location);
-        let file = File::open(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let file = open_file(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         // SAFETY: the mapping is read-only and private; see the same call for checkpoints.
         let mapped = unsafe { Mmap::map(&file) }.map_err(|error| format!("{}: {error}", path.display()))?;
         files.insert(location.into(), Arc::new(Mapped(mapped)));

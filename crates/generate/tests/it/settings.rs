@@ -22,7 +22,9 @@ fn messages() {
     assert_snapshot!(refused(r#"{"sequence_bias": [[[3], 1.5]]}"#), @"generation_config.json: sequence_bias [[[3],1.5]] is not supported; expected the default; leave it out");
     assert_snapshot!(refused(r#"{"repetition_penalty": 0}"#), @"generation_config.json: repetition_penalty 0 is not supported; expected a number above 0");
     assert_snapshot!(refused(r#"{"do_sample": true, "top_p": 1.5}"#), @"generation_config.json: top_p 1.5 is not supported; expected a number from 0 to 1");
-    assert_snapshot!(refused(r#"{"num_beams": 0}"#), @"generation_config.json: num_beams 0 is not supported; expected a positive number");
+    assert_snapshot!(refused(r#"{"num_beams": 0}"#), @"generation_config.json: num_beams 0 is not supported; expected a number from 1 to 1024");
+    assert_snapshot!(refused(r#"{"num_beams": 1000000000}"#), @"generation_config.json: num_beams 1000000000 is not supported; expected a number from 1 to 1024");
+    assert_snapshot!(refused(r#"{"decoder_start_token_id": 8000}"#), @"generation_config.json: decoder_start_token_id 8000 is not supported; expected the id of a token that the model has");
     assert_snapshot!(refused(r#"{"bad_words_ids": [[3, 4], []]}"#), @"generation_config.json: bad_words_ids [[3,4],[]] is not supported; expected a list of lists of token ids");
     assert_snapshot!(refused(r#"{"early_stopping": 3}"#), @r#"generation_config.json: early_stopping 3 is not supported; expected false, true or "never""#);
 }
@@ -73,4 +75,20 @@ fn what_contradicts_itself_is_refused() {
     assert_snapshot!(contradiction(|settings| settings.repetition_penalty = f32::NAN), @"repetition_penalty: expected a number above 0, found NaN");
     assert_snapshot!(contradiction(|settings| settings.sampling = Some(Sampling { temperature: 0.0, ..Sampling::default() })), @"temperature: expected a number above 0, found 0");
     assert_snapshot!(contradiction(|settings| settings.sampling = Some(Sampling { min_p: 2.0, ..Sampling::default() })), @"min_p: expected a number from 0 to 1, found 2");
+}
+
+#[test]
+fn fuzz_generation_config() {
+    let seeds = [
+        r#"{"num_beams": 4, "max_length": 20, "bad_words_ids": [[3, 4]], "eos_token_id": [0, 7], "early_stopping": true}"#,
+        r#"{"do_sample": true, "temperature": 0.5, "top_k": 3, "num_return_sequences": 2, "forced_bos_token_id": 5}"#,
+    ];
+    let seeds = seeds.map(|text| text.as_bytes().to_vec());
+    cognate_testing::never_panics("generation_config", &seeds, 2000, |bytes| {
+        if let Ok(text) = std::str::from_utf8(bytes)
+            && let Ok(settings) = settings(Some(text))
+        {
+            let _ = settings.check();
+        }
+    });
 }

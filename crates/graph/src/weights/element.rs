@@ -40,6 +40,17 @@ impl Element {
         }
     }
 
+    /// The first of the numbers in `bytes` that is not finite, and its place.
+    pub(super) fn first_non_finite(self, bytes: &[u8]) -> Option<(usize, f32)> {
+        match self {
+            // All bits of the exponent are set.
+            Element::F32 => first(bytes, |bits| u32::from_le_bytes(bits) & 0x7f80_0000 == 0x7f80_0000, f32::from_le_bytes),
+            Element::F16 => first(bytes, |bits| u16::from_le_bytes(bits) & 0x7c00 == 0x7c00, |bits| f16::from_le_bytes(bits).to_f32()),
+            Element::Bf16 => first(bytes, |bits| u16::from_le_bytes(bits) & 0x7f80 == 0x7f80, |bits| bf16::from_le_bytes(bits).to_f32()),
+            Element::I8 | Element::U8 => None,
+        }
+    }
+
     /// Appends the numbers, rounded to the nearest, ties to even; what is too large becomes infinite, or the largest integer.
     pub(super) fn encode(self, values: &[f32], bytes: &mut Vec<u8>) {
         match self {
@@ -73,6 +84,20 @@ fn each<const SIZE: usize>(bytes: &[u8], values: &mut [f32], decode: impl Fn([u8
     for (value, &number) in values.iter_mut().zip(numbers) {
         *value = decode(number);
     }
+}
+
+/// Blocks are looked at without a branch, so that many numbers are tested at a time.
+fn first<const SIZE: usize>(
+    bytes: &[u8],
+    is_wanted: impl Fn([u8; SIZE]) -> bool,
+    decode: impl Fn([u8; SIZE]) -> f32,
+) -> Option<(usize, f32)> {
+    const BLOCK: usize = 1024;
+    let (numbers, _) = bytes.as_chunks::<SIZE>();
+    let has_one = |block: &[[u8; SIZE]]| block.iter().fold(false, |found, &number| found | is_wanted(number));
+    let block = numbers.chunks(BLOCK).position(has_one)? * BLOCK;
+    let place = block + numbers[block..].iter().position(|&number| is_wanted(number))?;
+    Some((place, decode(numbers[place])))
 }
 
 impl fmt::Display for Element {

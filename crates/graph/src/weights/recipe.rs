@@ -17,6 +17,11 @@ pub trait Storage: fmt::Debug + Send + Sync {
     fn file(&self) -> Option<&Path> {
         None
     }
+
+    /// Whether the file is another now than when it was opened, as far as the system tells.
+    fn has_changed(&self) -> bool {
+        false
+    }
 }
 
 /// Values that a formula gives, as sinusoids or a seeded initialisation.
@@ -155,6 +160,15 @@ impl Recipe {
         }
     }
 
+    /// Whether what is stored is in a file that has changed since it was opened.
+    pub fn has_changed(&self) -> bool {
+        match &self.source {
+            Source::Stored { storage, .. } => storage.has_changed(),
+            Source::Generated(_) => false,
+            Source::Joined(parts) => parts.iter().any(Recipe::has_changed),
+        }
+    }
+
     /// Gives the little-endian bytes to `sink`, piece by piece; bytes that are stored in the type wanted are lent, not copied.
     ///
     /// # Errors
@@ -213,6 +227,22 @@ impl Recipe {
             Ok::<_, Infallible>(())
         });
         converted
+    }
+
+    /// The first stored value that is not finite, and its place in row-major order; what a formula gives is finite.
+    pub fn first_non_finite(&self) -> Option<(usize, f32)> {
+        match &self.source {
+            Source::Stored { storage, range, element } => element.first_non_finite(&storage.bytes()[range.clone()]),
+            Source::Generated(_) => None,
+            Source::Joined(parts) => {
+                let mut first = 0;
+                parts.iter().find_map(|part| {
+                    let found = part.first_non_finite().map(|(place, value)| (first + place, value));
+                    first += part.elements();
+                    found
+                })
+            }
+        }
     }
 
     /// Whether both give the same values from the same place.

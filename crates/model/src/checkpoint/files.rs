@@ -2,18 +2,22 @@
 //!
 //! Only headers are read; tensors stay in the mapped files. Pickles (`pytorch_model.bin`) are never read.
 
+use crate::reading::{open_file, read_text};
 use crate::{Error, ErrorKind};
 use cognate_graph::Storage;
 use memmap2::Mmap;
 use safetensors::SafeTensors;
 use safetensors::tensor::Dtype;
-use serde::Deserialize;
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fmt;
+use std::fs::Metadata;
 use std::io;
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
@@ -42,6 +46,12 @@ pub fn weights_file(folder: &Path) -> Result<Option<PathBuf>, Error> {
 pub(super) struct Mapped {
     path: PathBuf,
     bytes: Mmap,
+    /// Size and time of the last change when it was opened.
+    opened: (u64, Option<SystemTime>),
+}
+
+fn state(metadata: &Metadata) -> (u64, Option<SystemTime>) {
+    (metadata.len(), metadata.modified().ok())
 }
 
 impl Storage for Mapped {
@@ -51,6 +61,10 @@ impl Storage for Mapped {
 
     fn file(&self) -> Option<&Path> {
         Some(&self.path)
+    }
+
+    fn has_changed(&self) -> bool {
+        std::fs::metadata(&self.path).map_or(true, |now| state(&now) != self.opened)
     }
 }
 
@@ -74,7 +88,8 @@ pub(super) fn open(folder: &Path) -> Result<(PathBuf, Tensors), Error> {
 
 /// Maps a safetensors file and reads its header.
 fn header(path: &Path) -> Result<Tensors, Error> {
-    let file = File::open(path).map_err(|error| Error::file(path, &error))?;
+    let file = open_file(path).map_err(|error| Error::file(path, &error))?;
+    let opened = state(&file.metadata().map_err(|error| Error::file(path, &error))?);
     // SAFETY: the mapping is read-only and private. A program that truncates the file meanwhile makes later reads
     // fail with a signal; that is the stated exception of mapped files.
     let bytes = unsafe { Mmap::map(&file) }.map_err(|error| Error::file(path, &error))?;
@@ -82,15 +97,49 @@ fn header(path: &Path) -> Result<Tensors, Error> {
         let message = format!("no safetensors file of {} bytes: {error}; was it truncated on its way?", bytes.len());
         Error::new(ErrorKind::Weights, path.display(), message)
     })?;
+    check_names(path, &bytes[std::mem::size_of::<u64>()..][..length])?;
     // The header's length, a 64-bit number, stands before the header.
     let start = length + std::mem::size_of::<u64>();
-    let storage = Arc::new(Mapped { path: path.into(), bytes });
+    let storage = Arc::new(Mapped { path: path.into(), bytes, opened });
     let stored = |(name, info): (String, &safetensors::tensor::TensorInfo)| {
         let (first, last) = info.data_offsets;
         let range = start + first..start + last;
         (name, Stored { storage: storage.clone(), range, shape: info.shape.clone(), dtype: info.dtype })
     };
     Ok(metadata.tensors().into_iter().map(stored).collect())
+}
+
+/// Refuses a header that has a name twice: of the two, readers take one or the other.
+fn check_names(path: &Path, header: &[u8]) -> Result<(), Error> {
+    let checked = serde_json::from_slice::<Unique>(header).map(drop);
+    checked.map_err(|error| Error::new(ErrorKind::Weights, path.display(), format!("no safetensors file: {error}")))
+}
+
+/// An object whose keys differ.
+struct Unique;
+
+impl<'de> Deserialize<'de> for Unique {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Unique)
+    }
+}
+
+impl<'de> Visitor<'de> for Unique {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Self, A::Error> {
+        let mut names = HashSet::new();
+        while let Some((name, IgnoredAny)) = object.next_entry::<String, IgnoredAny>()? {
+            if let Some(name) = names.replace(name) {
+                return Err(serde::de::Error::custom(format!("the name {name} stands twice")));
+            }
+        }
+        Ok(self)
+    }
 }
 
 #[derive(Deserialize)]
@@ -101,7 +150,7 @@ struct Index {
 
 /// The tensors of all files that an index names. What is in a file, but not in the index, belongs to the checkpoint too.
 fn indexed(folder: &Path, path: &Path) -> Result<Tensors, Error> {
-    let text = std::fs::read_to_string(path).map_err(|error| Error::file(path, &error))?;
+    let text = read_text(path).map_err(|error| Error::file(path, &error))?;
     let wrong = |message: String| Error::new(ErrorKind::Weights, path.display(), message);
     let Index { weight_map } = serde_json::from_str(&text)
         .map_err(|error| wrong(format!("no index of a checkpoint, which has an object weight_map of tensors and their files: {error}")))?;

@@ -1,6 +1,7 @@
 //! Positions and initial weights, graphs as text, bad checkpoints.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod fuzz;
 mod properties;
 mod refused;
 mod stored;

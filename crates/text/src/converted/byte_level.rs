@@ -22,9 +22,9 @@ pub(crate) fn open(folder: &Path, settings: &Settings, normalizes_mask: bool) ->
             _ => token,
         })
     })?;
-    let path = folder.join("vocab.json");
-    let vocabulary = Vocabulary::read(&path)?.into_ids();
-    let merges = merges::read(&folder.join("merges.txt"), OddLines::Refuse)?;
+    let vocabulary = Vocabulary::read(&folder.join("vocab.json"))?.into_ids();
+    let path = folder.join("merges.txt");
+    let merges = merges::read(&path, OddLines::Refuse)?;
     let spaced = settings.flag("add_prefix_space")?.unwrap_or(false);
     let tokenizer = guard(&path, || {
         let cutter = BPE::builder().vocab_and_merges(vocabulary.into_iter().collect::<Vocab>(), merges).build()?;

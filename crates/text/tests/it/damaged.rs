@@ -9,7 +9,7 @@ use prost::Message;
 use serde_json::{Value, json};
 
 use crate::families::cases;
-use cognate_testing::testdata;
+use cognate_testing::{never_panics, testdata};
 
 /// The fields of a SentencePiece model that the damage touches; the others are lost, as defaults.
 #[derive(Clone, PartialEq, Message)]
@@ -124,7 +124,7 @@ fn vocabularies_that_are_damaged() {
     assert_snapshot!(vocabulary(r#"{"a": 0}"#), @r#"vocab.json: has no token "<unk>"; expected it among the special tokens"#);
     assert_snapshot!(error_with("bart", "merges.txt", "#version\na b c\n"), @"merges.txt: line 2: has 3 pieces, expected 2");
     assert_snapshot!(error_with("bart", "merges.txt", b"#version\na \xff\n"), @"merges.txt: line 2: not UTF-8 at byte 12; convert the file to UTF-8");
-    assert_snapshot!(error_with("bart", "merges.txt", "#version\nqq xx\n"), @"vocab.json: the tokenizers library refuses it: Token `qq` out of vocabulary");
+    assert_snapshot!(error_with("bart", "merges.txt", "#version\nqq xx\n"), @"merges.txt: the tokenizers library refuses it: Token `qq` out of vocabulary");
 }
 
 #[test]
@@ -239,4 +239,29 @@ fn damage_anywhere_never_panics() {
         }
     }
     assert!(n_read > 100, "{n_read} of the damaged files could be read, so the texts tell little");
+}
+
+#[test]
+fn fuzz_tokenizers() {
+    let texts = ["", "the baker opens 日本 ﬁne Ａ  x\t", "<sep>ab▁cd </s> ▁▁ e\u{301}\0"];
+    for (case, file) in [
+        ("marian-bpe-bytes", "source.spm"),
+        ("marian-suffix", "source.spm"),
+        ("bart", "vocab.json"),
+        ("bart", "merges.txt"),
+        ("mbart-json", "tokenizer.json"),
+    ] {
+        let folder = folder(case, |_| {});
+        let whole = fs::read(folder.path().join(file)).unwrap();
+        never_panics(&format!("{case}-{file}"), &[whole], 60, |bytes| {
+            fs::write(folder.path().join(file), bytes).unwrap();
+            let Ok(tokenizer) = Tokenizer::from_folder(folder.path()) else { return };
+            for text in texts {
+                if let Ok(ids) = tokenizer.encode(text) {
+                    // A model may write ids that it has no piece for.
+                    let _ = tokenizer.decode(&ids);
+                }
+            }
+        });
+    }
 }

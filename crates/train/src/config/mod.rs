@@ -51,7 +51,7 @@ impl TrainingConfig {
         let path = path.as_ref();
         let file = path.display().to_string();
         let unreadable = |error: std::io::Error| Cause::Unreadable { file: file.clone(), reason: error.to_string() };
-        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        let text = cognate_model::read_text(path).map_err(unreadable)?;
         let mut config = Self::from_toml(&text, &file)?;
         if let Some(folder) = path.parent() {
             config.paths().for_each(|path| *path = folder.join(&path));

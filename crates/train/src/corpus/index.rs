@@ -131,6 +131,6 @@ fn differing(files: &Files, readers: &mut [Lines<BufReader<File>>], n_lines: u64
 fn text_start(path: &Path) -> Result<u64> {
     let unreadable = |error: std::io::Error| Cause::Unreadable { file: path.display().to_string(), reason: error.to_string() };
     let mut start = Vec::new();
-    File::open(path).map_err(unreadable)?.take(3).read_to_end(&mut start).map_err(unreadable)?;
+    cognate_model::open_file(path).map_err(unreadable)?.take(3).read_to_end(&mut start).map_err(unreadable)?;
     Ok(if start == "\u{feff}".as_bytes() { 3 } else { 0 })
 }

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use cognate_export::{Additions, Existing, Folder};
@@ -193,7 +194,7 @@ impl Output {
 pub(super) fn read_run(folder: &Path) -> Result<Run> {
     let path = folder.join(RUN);
     let wrong = |reason: String| Cause::Unreadable { file: path.display().to_string(), reason };
-    let text = fs::read_to_string(&path).map_err(|error| wrong(error.to_string()))?;
+    let text = cognate_model::read_text(&path).map_err(|error| wrong(error.to_string()))?;
     let run: Run = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
     if run.format != FORMAT {
         Err(wrong(format!("format is {}, expected {FORMAT}: it is that of another version", run.format)))?;
@@ -205,7 +206,9 @@ pub(super) fn read_run(folder: &Path) -> Result<Run> {
 pub(super) fn restore(folder: &Path, run: &Run, step: &mut Step) -> Result<()> {
     let path = folder.join(STATE);
     let wrong = |reason: String| Cause::Unreadable { file: path.display().to_string(), reason };
-    let bytes = fs::read(&path).map_err(|error| wrong(error.to_string()))?;
+    let mut bytes = Vec::new();
+    let read = cognate_model::open_file(&path).and_then(|mut file| file.read_to_end(&mut bytes));
+    read.map_err(|error| wrong(error.to_string()))?;
     let tensors = SafeTensors::deserialize(&bytes).map_err(|error| wrong(error.to_string()))?;
     step.restore(run.update, |name, shape| {
         let tensor = tensors.tensor(name).map_err(|error| wrong(format!("{name}: {error}")))?;

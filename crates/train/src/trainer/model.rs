@@ -59,7 +59,7 @@ impl Start {
     pub(super) fn checkpoint(folder: &Path) -> Result<Self> {
         let model = Model::open(folder)?;
         let tokenizer = Tokenizer::from_folder(folder)?;
-        let generation = match std::fs::read_to_string(folder.join("generation_config.json")) {
+        let generation = match cognate_model::read_text(&folder.join("generation_config.json")) {
             Ok(text) => Some(text),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
             Err(error) => Err(Cause::Folder { folder: folder.display().to_string(), problem: error.to_string() })?,

@@ -212,3 +212,14 @@ fn changed_settings_are_checked() {
     optimiser.label_smoothing is 1, expected a share from 0 up to 1
     ");
 }
+
+#[test]
+fn fuzz_training_config() {
+    let seed = "data.train = [{ source = \"a\", target = \"b\" }]\ndata.max_tokens = 64\nthreads = 1\ntokenizer.algorithm = \"bpe\"\n\
+                model.d_model = 8\nmodel.heads = 2\noptimiser.learning_rate = 5e-3\nschedule.max_updates = 2\nschedule.max_minutes = 1.5\n";
+    cognate_testing::never_panics("training_config", &[seed.as_bytes().to_vec()], 2000, |bytes| {
+        if let Ok(text) = std::str::from_utf8(bytes) {
+            let _ = TrainingConfig::from_toml(text, "run.toml");
+        }
+    });
+}

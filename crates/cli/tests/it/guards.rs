@@ -1,0 +1,59 @@
+//! What is stopped before it does harm: weights that are no numbers, and files that are no files.
+
+use crate::{checkpoint, run, with_dir};
+use cognate_testing::golden;
+use insta::assert_snapshot;
+use safetensors::SafeTensors;
+use std::fs;
+use std::path::Path;
+
+/// A golden model, of which one value of a tensor is changed.
+fn with_value(tensor: &str, place: usize, value: f32) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::copy(golden("marian").join("config.json"), folder.path().join("config.json")).unwrap();
+    let mut bytes = fs::read(golden("marian").join("model.safetensors")).unwrap();
+    let start = SafeTensors::deserialize(&bytes).unwrap().tensor(tensor).unwrap().data().as_ptr() as usize - bytes.as_ptr() as usize;
+    bytes[start + 4 * place..start + 4 * place + 4].copy_from_slice(&value.to_le_bytes());
+    fs::write(folder.path().join("model.safetensors"), bytes).unwrap();
+    folder
+}
+
+fn export(folder: &Path, more: &[&str]) -> crate::Ended {
+    let out = folder.join("out");
+    run(&[&["export", folder.to_str().unwrap(), out.to_str().unwrap(), "--no-verify"], more].concat())
+}
+
+#[test]
+fn weights_that_are_not_finite_are_exported_only_if_that_is_wanted() {
+    for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        let folder = with_value("model.encoder.layers.1.fc1.weight", 1030, value);
+        let error = with_dir(&export(folder.path(), &[]).failed(1), folder.path());
+        let expected = format!(
+            "cognate: error: DIR: weights in its safetensors are not finite: encoder.layers.1.fc1.weight [64, 32]: {value} at element 1030; \
+             take an earlier checkpoint, or pass --allow-non-finite"
+        );
+        assert_eq!(error, expected);
+        assert!(!folder.path().join("out").exists());
+        export(folder.path(), &["--allow-non-finite"]).ok();
+        assert!(folder.path().join("out/encoder.onnx").exists());
+    }
+    // The largest number that there is is one.
+    export(with_value("model.encoder.layers.1.fc1.weight", 0, f32::MAX).path(), &[]).ok();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn pipes_and_devices_are_not_waited_for() {
+    let error_with = |file: &str, change: fn(&Path)| {
+        let folder = checkpoint(true);
+        let path = folder.path().join(file);
+        fs::remove_file(&path).unwrap();
+        change(&path);
+        with_dir(&run(&["translate", "--engine", "tract", "--model", folder.path().to_str().unwrap(), "Hello."]).failed(1), folder.path())
+    };
+    let pipe = |path: &Path| assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+    let device = |path: &Path| std::os::unix::fs::symlink("/dev/zero", path).unwrap();
+    assert_snapshot!(error_with("config.json", pipe), @"cognate: error: DIR/config.json: cannot be read: is no regular file; put the file itself there");
+    assert_snapshot!(error_with("tokenizer.json", device), @"cognate: error: DIR/tokenizer.json: cannot be read: is no regular file; put the file itself there");
+    assert_snapshot!(error_with("model.safetensors", pipe), @"cognate: error: DIR/model.safetensors: is no regular file; put the file itself there");
+}

@@ -1,0 +1,126 @@
+//! Exports and translations that are killed, or find no room: what is there afterwards is whole, or is what was there before.
+
+use crate::{SENTENCES, cognate, run, run_with, with_dir};
+use cognate_testing::golden;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The files below a folder, with their contents.
+fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    entries.map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap())).collect()
+}
+
+fn visible(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| !name.starts_with('.')).collect()
+}
+
+/// Moments between the start of a run and its end, and one after that.
+fn moments(whole: Duration, count: u32) -> impl Iterator<Item = Duration> {
+    (0..=count).map(move |index| whole * index / count)
+}
+
+fn killed_after(command: &mut Command, moment: Duration) {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(moment);
+    // It may have ended.
+    let _ = child.kill();
+    child.wait().unwrap();
+}
+
+#[test]
+fn an_export_that_is_killed_is_whole_or_not_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoint = golden("marian");
+    let args = |out: &Path| ["export", checkpoint.to_str().unwrap(), out.to_str().unwrap(), "--no-verify"].map(str::to_owned);
+    let good = folder.path().join("good");
+    let start = Instant::now();
+    run(&args(&good).each_ref().map(String::as_str)).ok();
+    let whole = start.elapsed();
+    let expected = files(&good);
+    for moment in moments(whole, 8) {
+        let place = tempfile::tempdir_in(folder.path()).unwrap();
+        let out = place.path().join("out");
+        killed_after(&mut cognate(&args(&out).each_ref().map(String::as_str)), moment);
+        assert!(visible(place.path()).is_empty() || files(&out) == expected, "killed after {moment:?}: {:?}", files(&out).keys());
+        // The next one goes as if nothing had been.
+        run(&[&args(&out).each_ref().map(String::as_str)[..], &["--force"]].concat()).ok();
+        assert_eq!(files(&out), expected);
+    }
+}
+
+#[test]
+fn a_translation_that_is_killed_leaves_the_old_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (input, output) = (folder.path().join("text.en"), folder.path().join("text.de"));
+    fs::write(&input, format!("{}\n", SENTENCES.join("\n")).repeat(10)).unwrap();
+    let args =
+        ["translate", "--engine", "tract", "--window", "2", "--input", input.to_str().unwrap(), "--output", output.to_str().unwrap()];
+    let start = Instant::now();
+    assert_eq!(run(&args).ok(), "");
+    let whole = start.elapsed();
+    let expected = fs::read(&output).unwrap();
+    for moment in moments(whole, 5) {
+        fs::write(&output, "old\n").unwrap();
+        killed_after(&mut cognate(&args), moment);
+        let found = fs::read(&output).unwrap();
+        assert!(found == b"old\n" || found == expected, "killed after {moment:?}: {:?}", String::from_utf8_lossy(&found));
+    }
+}
+
+/// A run whose files may have `blocks` of 512 bytes at most, and which is told so by an error and no signal: a full disk.
+#[cfg(unix)]
+fn run_in_little_room(blocks: u32, args: &[&str]) -> crate::Ended {
+    let limited = format!("ulimit -f {blocks}; trap '' XFSZ; exec \"$0\" \"$@\"");
+    let mut command = Command::new("sh");
+    command.args(["-c", &limited, env!("CARGO_BIN_EXE_cognate")]).args(args).current_dir(cognate(&[]).get_current_dir().unwrap());
+    crate::ended(command.env_remove("RUST_BACKTRACE").stdin(Stdio::null()))
+}
+
+#[cfg(unix)]
+#[test]
+fn without_room_nothing_is_written_and_the_error_names_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (checkpoint, out) = (golden("marian"), folder.path().join("out"));
+    let error = run_in_little_room(50, &["export", checkpoint.to_str().unwrap(), out.to_str().unwrap(), "--no-verify"]).failed(1);
+    let error = with_dir(&error, folder.path());
+    assert!(error.starts_with("cognate: error: DIR/out/") && error.contains("cannot write: File too large"), "{error}");
+    assert_eq!(files(folder.path()).len(), 0, "left over");
+
+    // Of a translation the lines do not fit.
+    let (input, output) = (folder.path().join("text.en"), folder.path().join("text.de"));
+    fs::write(&input, format!("{}\n", SENTENCES[0]).repeat(60)).unwrap();
+    fs::write(&output, "old\n").unwrap();
+    let model = folder.path().join("model");
+    run(&["export", cognate_testing::bundled_checkpoint().to_str().unwrap(), model.to_str().unwrap(), "--no-verify"]).ok();
+    let args = ["translate", "--engine", "tract", "--model", model.to_str().unwrap(), "--input", input.to_str().unwrap()];
+    let error = run_in_little_room(1, &[&args[..], &["--output", output.to_str().unwrap()]].concat()).failed(1);
+    let error = with_dir(&error, folder.path());
+    assert!(error.contains("--output: DIR/text.de: cannot be written: File too large"), "{error}");
+    assert_eq!(fs::read(&output).unwrap(), b"old\n");
+    let mut names = visible(folder.path());
+    names.sort();
+    assert_eq!((names, fs::read_dir(folder.path()).unwrap().count()), (["model", "text.de", "text.en"].map(str::to_owned).to_vec(), 3));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_folder_that_may_not_be_written_is_told() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o555)).unwrap();
+    if fs::write(folder.path().join("probe"), "").is_ok() {
+        return eprintln!("skipped: permissions do not bind this user");
+    }
+    let (checkpoint, out) = (golden("marian"), folder.path().join("out"));
+    let error = run(&["export", checkpoint.to_str().unwrap(), out.to_str().unwrap(), "--no-verify"]).failed(1);
+    assert!(with_dir(&error, folder.path()).contains("DIR: cannot write into the folder: Permission denied"), "{error}");
+    let output = folder.path().join("text.de");
+    let error = run_with(&["translate", "--engine", "tract", "--output", output.to_str().unwrap()], SENTENCES[0]).failed(1);
+    assert!(with_dir(&error, folder.path()).contains("--output: DIR/text.de: cannot be written: Permission denied"), "{error}");
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+}

@@ -8,8 +8,11 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod bench;
+mod deny;
 mod export;
 mod fixtures;
+mod fuzz;
+mod hostile;
 mod interop;
 mod layers;
 mod onnxruntime;
@@ -44,6 +47,8 @@ enum Command {
     Fixtures(fixtures::Options),
     Interop(interop::Options),
     Bench(bench::Options),
+    Hostile(hostile::Options),
+    Fuzz(fuzz::Options),
 }
 
 fn main() -> ExitCode {
@@ -70,6 +75,8 @@ fn run(command: &Command) -> Result<()> {
         Command::Fixtures(options) => fixtures::run(&workspace, options),
         Command::Interop(options) => interop::run(&workspace, options),
         Command::Bench(options) => bench::run(&workspace, options),
+        Command::Hostile(options) => hostile::run(&workspace, options),
+        Command::Fuzz(options) => fuzz::run(&workspace, options),
     }
 }
 

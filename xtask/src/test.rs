@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::onnxruntime::{self, Build};
 use crate::workspace::{Workspace, call};
-use crate::{explained, layers, python, snapshots, table};
+use crate::{deny, explained, layers, python, snapshots, table};
 
 /// Run what CI runs: formatting, lints, layers, tests, snapshots, documentation
 ///
@@ -40,6 +40,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         call(workspace.cargo().args(clippy))
     });
     steps.step("layers", || layers::check(workspace));
+    steps.step("dependencies", || deny::check(workspace));
     let references = workspace.target("xtask/snapshot-references");
     let passed = steps.step("tests", || run_tests(workspace, options, library, python, &references));
     steps.step("snapshots", || snapshots::check(workspace, passed.is_some().then_some(references.as_path())));

@@ -1,0 +1,63 @@
+//! `cargo xtask fuzz`: what the tests do to each reader a few hundred times, for as long as is wanted.
+
+use std::process::Stdio;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::table::{table, thousands};
+use crate::workspace::{Workspace, call};
+
+/// Change files at random and give them to every reader, looking for a panic
+///
+/// The targets are the tests whose names begin with `fuzz_`. A change that makes one panic is kept in the temporary folder, and its
+/// number gives it again.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Minutes for all targets together
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    minutes: u64,
+}
+
+/// The tests that are targets.
+const FILTER: &str = "fuzz_";
+/// Files that tests change, of which some share a test.
+const TARGETS: u64 = 11;
+
+/// Runs the command.
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    call(workspace.cargo().args(["test", "--workspace", "--test", "it", "--no-run"]))?;
+    let mut tests = workspace.cargo();
+    tests.args(["test", "--workspace", "--test", "it", "--no-fail-fast", "--", FILTER, "--nocapture", "--test-threads", "1"]);
+    tests.env("COGNATE_FUZZ_SECONDS", (options.minutes * 60 / TARGETS).max(1).to_string());
+    let output = tests.stdout(Stdio::piped()).stderr(Stdio::piped()).output().context("cargo test: cannot be started")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let counts = executions(&said);
+    let rows: Vec<_> = counts.iter().map(|(target, count)| vec![target.clone(), thousands(*count)]).collect();
+    println!("{}", table(&["target", "executions"], &rows));
+    let findings: Vec<&str> = said.lines().filter(|line| line.contains(" panics; they are in ")).collect();
+    ensure!(output.status.success(), "{}\n{} findings\n{}", output.status, findings.len(), findings.join("\n"));
+    ensure!(!counts.is_empty(), "no target ran");
+    Ok(())
+}
+
+/// The targets and how often each ran, of lines such as `fuzz config: 12 executions`.
+fn executions(said: &str) -> Vec<(String, u64)> {
+    let count = |line: &str| {
+        // With `--nocapture` a line may begin with the test's name.
+        let (_, rest) = line.split_once("fuzz ")?;
+        let (target, rest) = rest.split_once(": ")?;
+        Some((target.to_owned(), rest.strip_suffix(" executions")?.parse().ok()?))
+    };
+    said.lines().filter_map(count).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn executions_are_read() {
+        let said = "running 1 test\ntest fuzz::fuzz_config ... fuzz config: 12 executions\nok\nfuzz bart-merges.txt: 7 executions\n";
+        assert_eq!(executions(said), [("config".to_owned(), 12), ("bart-merges.txt".to_owned(), 7)]);
+    }
+}

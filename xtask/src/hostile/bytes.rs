@@ -1,0 +1,118 @@
+//! Changes of files: whole ones, JSON, and safetensors by their parts.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Map, Value, json};
+
+pub(super) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<()> {
+    fs::write(path, bytes).with_context(|| path.display().to_string())
+}
+
+pub(super) fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).with_context(|| path.display().to_string())
+}
+
+/// Changes the bytes of a file.
+pub(super) fn edit(path: &Path, change: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
+    let mut bytes = read(path)?;
+    change(&mut bytes);
+    write(path, bytes)
+}
+
+/// Changes the fields of a JSON file.
+pub(super) fn edit_json(path: &Path, change: impl FnOnce(&mut Map<String, Value>)) -> Result<()> {
+    let mut fields: Map<String, Value> = serde_json::from_slice(&read(path)?).with_context(|| path.display().to_string())?;
+    change(&mut fields);
+    write(path, serde_json::to_string_pretty(&fields)?)
+}
+
+/// `depth` brackets around nothing.
+pub(super) fn nested(depth: usize) -> String {
+    "[".repeat(depth) + &"]".repeat(depth)
+}
+
+pub(super) fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to).with_context(|| to.display().to_string())?;
+    for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {
+        let path = entry?.path();
+        let name = path.file_name().context("a name")?;
+        if path.is_dir() {
+            copy_folder(&path, &to.join(name))?;
+        } else {
+            fs::copy(&path, to.join(name)).with_context(|| path.display().to_string())?;
+        }
+    }
+    Ok(())
+}
+
+/// `count` places of `0..length`, far from one another, the first among them.
+pub(super) fn spread(length: usize, count: usize) -> Vec<usize> {
+    let count = count.min(length);
+    (0..count).map(|index| index * length / count).collect()
+}
+
+/// A safetensors file: a header and the values.
+pub(super) struct Weights {
+    pub(super) header: Map<String, Value>,
+    pub(super) data: Vec<u8>,
+}
+
+impl Weights {
+    pub(super) fn read(path: &Path) -> Result<Self> {
+        let bytes = read(path)?;
+        let (length, rest) = bytes.split_first_chunk::<8>().context("a header's length")?;
+        let length = usize::try_from(u64::from_le_bytes(*length))?;
+        ensure!(length <= rest.len(), "a header that is cut off");
+        Ok(Self { header: serde_json::from_slice(&rest[..length])?, data: rest[length..].to_vec() })
+    }
+
+    pub(super) fn write(&self, path: &Path) -> Result<()> {
+        self.write_with(path, &serde_json::to_string(&self.header)?)
+    }
+
+    /// With another header.
+    pub(super) fn write_with(&self, path: &Path, header: &str) -> Result<()> {
+        write(path, [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &self.data].concat())
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.header.keys().map(String::as_str).filter(|name| *name != "__metadata__")
+    }
+
+    /// Some of the tensors.
+    pub(super) fn only(&self, names: &[String]) -> Result<Self> {
+        let mut part = Self { header: Map::new(), data: Vec::new() };
+        for name in names {
+            let mut tensor = self.header[name].clone();
+            let range = range(&tensor)?;
+            let first = part.data.len();
+            part.data.extend(&self.data[range]);
+            tensor["data_offsets"] = json!([first, part.data.len()]);
+            part.header.insert(name.clone(), tensor);
+        }
+        Ok(part)
+    }
+
+    /// Changes tensors and their values, one by one.
+    pub(super) fn tensors(&mut self, mut change: impl FnMut(&mut Value, &mut Vec<u8>) -> Result<()>) -> Result<()> {
+        let mut data = Vec::new();
+        for (name, tensor) in &mut self.header {
+            if name == "__metadata__" {
+                continue;
+            }
+            let mut values = self.data[range(tensor)?].to_vec();
+            change(tensor, &mut values)?;
+            tensor["data_offsets"] = json!([data.len(), data.len() + values.len()]);
+            data.extend(values);
+        }
+        self.data = data;
+        Ok(())
+    }
+}
+
+fn range(tensor: &Value) -> Result<std::ops::Range<usize>> {
+    let [first, last]: [usize; 2] = serde_json::from_value(tensor["data_offsets"].clone())?;
+    Ok(first..last)
+}

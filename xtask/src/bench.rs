@@ -3,12 +3,16 @@
 mod checkpoint;
 mod copy_task;
 mod decode;
+mod driver;
 mod export;
 mod first_token;
 mod in_place;
 mod peers;
 mod process;
+mod processors;
+mod record;
 mod statistics;
+mod train;
 
 use anyhow::Result;
 
@@ -27,6 +31,7 @@ pub(crate) struct Options {
 enum Bench {
     Export(export::Options),
     Decode(decode::Options),
+    Train(train::Options),
     CopyTask(copy_task::Options),
 }
 
@@ -35,6 +40,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     match &options.bench {
         Bench::Export(options) => export::run(workspace, options),
         Bench::Decode(options) => decode::run(workspace, options),
+        Bench::Train(options) => train::run(workspace, options),
         Bench::CopyTask(options) => copy_task::run(workspace, options),
     }
 }

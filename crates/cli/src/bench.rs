@@ -1,7 +1,10 @@
-//! `cognate bench decode`: the time of whole calls of the decoder, token ids in and token ids out, for `cargo xtask bench decode`.
+//! `cognate bench`, for `cargo xtask bench`: [`train`], and `decode`, which is here: the time of whole calls of the decoder, token ids in and
+//! token ids out.
 //!
 //! The model is loaded once and then measured as often as asked: by options, or by requests on standard input, so that a caller can
 //! let several programs take turns. Answers are lines of JSON: first what was loaded, then one for each call.
+
+mod train;
 
 use crate::layout;
 use anyhow::{Context, Result, ensure};
@@ -28,6 +31,7 @@ pub(crate) struct Options {
 #[derive(clap::Subcommand)]
 enum Bench {
     Decode(Decode),
+    Train(train::Train),
 }
 
 /// Time whole calls of the decoder: token ids in, token ids out
@@ -88,7 +92,14 @@ struct Answer {
 
 /// Runs the command.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
-    let Bench::Decode(options) = &options.bench;
+    match &options.bench {
+        Bench::Decode(options) => decode(options, out)?,
+        Bench::Train(options) => train::run(options, out)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn decode(options: &Decode, out: &mut dyn Write) -> Result<()> {
     let start = Instant::now();
     let mut model = Loaded::open(options)?;
     let loaded = json!({ "engine": model.decoder.engine(), "load_seconds": start.elapsed().as_secs_f64() });
@@ -105,7 +116,7 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
             tell(out, &model.measure(&request)?)?;
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Writes a line that a waiting program reads at once.

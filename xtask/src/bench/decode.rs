@@ -6,9 +6,7 @@
 //! others lie in `xtask/bench/python`.
 
 mod chart;
-mod driver;
 mod limits;
-mod processors;
 mod report;
 mod shape;
 mod ways;
@@ -19,12 +17,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
 
-use self::driver::{Answer, Driver};
 use self::limits::Limits;
+pub(crate) use self::report::machine;
 use self::report::{Block, Column, Report, Row};
 use self::shape::{NEW_TOKENS, SHAPES, SOURCE_TOKENS, Shape};
 use self::ways::{Place, WAYS, Way};
-use super::peers;
+use super::driver::{Answer, Driver};
+use super::{peers, record};
 use crate::python;
 use crate::workspace::Workspace;
 
@@ -101,7 +100,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     println!("\n{text}");
     if options.write {
         let folder = workspace.root().join("onnx");
-        write(&folder.join(RECORD), &report.record(CHART))?;
+        record::put(&folder.join(RECORD), &report.record(CHART))?;
         write(&folder.join(CHART), &chart::svg(report.blocks()))?;
         println!("written: onnx/{RECORD}, onnx/{CHART}");
     }
@@ -169,7 +168,7 @@ mod tests {
         let loose: Vec<_> = REQUIREMENTS.lines().filter(|line| !line.contains("==")).collect();
         assert!(loose.is_empty(), "without a version: {loose:?}");
         let scripts = Workspace::find().unwrap().root().join("xtask/bench/python");
-        for script in ["convert.py", "serve.py", "limits.py", "words.py"] {
+        for script in ["convert.py", "serve.py", "limits.py", "words.py", "train.py"] {
             assert!(scripts.join(script).is_file(), "{script}");
         }
     }

@@ -4,10 +4,10 @@
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use super::processors;
 use super::report::Column;
 use super::shape::{NEW_TOKENS, SOURCE_TOKENS, Shape};
 use super::ways::{Place, Weights};
+use crate::bench::processors;
 use crate::workspace::capture;
 
 /// Measured on some threads, by PyTorch.

@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use super::driver::Answer;
 use super::limits::Limits;
-use super::processors::are_bound;
 use super::shape::{NEW_TOKENS, SOURCE_TOKENS, Shape};
 use super::ways::{Program, Way};
+use crate::bench::driver::Answer;
+use crate::bench::processors::are_bound;
 use crate::bench::statistics::Summary;
 use crate::table::table;
 
@@ -219,7 +219,7 @@ impl Report {
 }
 
 /// The processor, where Linux tells it.
-fn machine() -> String {
+pub(crate) fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpuinfo.lines().find_map(|line| Some(line.strip_prefix("model name")?.split_once(':')?.1.trim().to_owned()));
@@ -241,7 +241,7 @@ pub(crate) mod tests {
             for (column, speed) in speeds.into_iter().enumerate() {
                 for factor in [1.0, 0.5, 2.0] {
                     let seconds = 32.0 / (speed * factor);
-                    row.add(column, Answer { seconds, seconds_in_graph: in_graph.map(|share| share * seconds), tokens: 32 });
+                    row.add(column, Answer { seconds, seconds_in_graph: in_graph.map(|share| share * seconds), tokens: 32, peak_bytes: 0 });
                 }
             }
             row

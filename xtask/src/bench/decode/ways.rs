@@ -9,8 +9,8 @@ use Weights::{F32, Int4, Int8};
 use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValuesParser;
 
-use super::processors;
 use crate::bench::peers::reason;
+use crate::bench::processors;
 use crate::workspace::capture;
 
 /// The type of the weights that are read at each step.

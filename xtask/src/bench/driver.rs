@@ -18,11 +18,20 @@ pub(crate) struct Answer {
     /// Of these within the engine; only ours tell.
     pub(crate) seconds_in_graph: Option<f64>,
     pub(crate) tokens: usize,
+    /// The most memory that was resident so far; only trainings tell.
+    #[serde(default)]
+    pub(crate) peak_bytes: u64,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 struct Greeting {
     engine: String,
+    /// Of trainings: learned values.
+    #[serde(default)]
+    parameters: u64,
+    /// And memory that was resident before there was a model.
+    #[serde(default)]
+    base_bytes: u64,
 }
 
 /// A running program.
@@ -30,7 +39,7 @@ pub(crate) struct Driver {
     child: Child,
     requests: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
-    engine: String,
+    greeting: Greeting,
     /// What it says to people.
     log: PathBuf,
 }
@@ -44,14 +53,24 @@ impl Driver {
         let mut child = command.spawn().with_context(|| format!("{shown}: cannot be started"))?;
         let requests = child.stdin.take();
         let answers = BufReader::new(child.stdout.take().context("the standard output is a pipe")?);
-        let mut driver = Driver { child, requests, answers, engine: String::new(), log: log.to_owned() };
-        driver.engine = driver.read::<Greeting>()?.engine;
+        let mut driver = Driver { child, requests, answers, greeting: Greeting::default(), log: log.to_owned() };
+        driver.greeting = driver.read()?;
         Ok(driver)
     }
 
     /// What computes, with its version.
     pub(crate) fn engine(&self) -> &str {
-        &self.engine
+        &self.greeting.engine
+    }
+
+    /// Learned values of a model that is trained.
+    pub(crate) fn parameters(&self) -> u64 {
+        self.greeting.parameters
+    }
+
+    /// The memory of the program before it had a model.
+    pub(crate) fn base_bytes(&self) -> u64 {
+        self.greeting.base_bytes
     }
 
     /// One call.

@@ -1,0 +1,72 @@
+"""PyTorch trains, for `cargo xtask bench train`.
+
+    python train.py FOLDER THREADS f32|bf16
+
+FOLDER holds `config.json` and `batches.jsonl`, as `cognate bench train --write` writes them. A request is a line of the standard
+input: {"updates": 8}, an answer a line of the standard output; the first tells what was loaded. Updates go on where the last request
+ended, and begin again after the last batch.
+"""
+
+import json
+import os
+import sys
+import time
+
+# What libraries print must not follow an answer.
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+folder, threads, precision = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+
+import torch
+from torch.nn.functional import cross_entropy
+from transformers import MarianConfig, MarianMTModel
+
+
+def memory(field):
+    """A field of this program's memory, in bytes."""
+    with open("/proc/self/status") as status:
+        return next((int(line.split()[1]) * 1024 for line in status if line.startswith(field + ":")), 0)
+
+
+def tell(answer):
+    print(json.dumps(answer), file=answers, flush=True)
+
+
+torch.set_num_threads(threads)
+torch.manual_seed(1)
+with open(os.path.join(folder, "batches.jsonl")) as lines:
+    batches = [{name: torch.tensor(rows) for name, rows in json.loads(line).items()} for line in lines]
+tokens = [int((batch["labels"] >= 0).sum()) for batch in batches]
+base = memory("VmRSS")
+
+with open(os.path.join(folder, "config.json")) as file:
+    config = MarianConfig(**json.load(file) | {"dropout": 0.1, "attention_dropout": 0.0, "activation_dropout": 0.0})
+model = MarianMTModel(config).train()
+learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
+optimiser = torch.optim.Adam(learned, lr=1e-3, betas=(0.9, 0.98), eps=1e-9, fused=True)
+
+
+def update(batch):
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
+        inputs = {name: batch[name] for name in ("input_ids", "attention_mask", "decoder_input_ids")}
+        logits = model(**inputs, use_cache=False).logits
+    loss = cross_entropy(logits.float().flatten(0, 1), batch["labels"].flatten(), ignore_index=-100, label_smoothing=0.1)
+    loss.backward()
+    optimiser.step()
+    optimiser.zero_grad(set_to_none=True)
+    return loss.item()
+
+
+engine = f"PyTorch {torch.__version__.split('+')[0]}"
+tell({"engine": engine, "parameters": sum(parameter.numel() for parameter in learned), "base_bytes": base})
+place = 0
+for line in sys.stdin:
+    count, labels = json.loads(line)["updates"], 0
+    started = time.perf_counter()
+    for _ in range(count):
+        update(batches[place])
+        labels += tokens[place]
+        place = (place + 1) % len(batches)
+    tell({"seconds": time.perf_counter() - started, "seconds_in_graph": None, "tokens": labels, "peak_bytes": memory("VmHWM")})

@@ -101,7 +101,7 @@ fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         Command::Score(options) => score::run(options, out),
         Command::Evaluate(options) => evaluate::run(options, out),
         Command::Export(options) => export::run(options, out),
-        Command::Train(options) => train::run(options),
+        Command::Train(options) => train::run(options, out),
         Command::ExportTraining(options) => export_training::run(options, out),
         Command::Show(options) => show::run(options, out),
         Command::Attend(options) => attend::run(options, out),

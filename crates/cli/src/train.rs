@@ -1,17 +1,20 @@
 //! `cognate train`: a model from parallel text.
 
+mod grid;
 mod progress;
 mod settings;
 
+use self::grid::{Grid, GridOption};
 use self::progress::Bar;
 use self::settings::Settings;
 use crate::{amounts, messages};
 use anyhow::{Context, Result, bail};
-use cognate_runtime::{Device, Engine};
-use cognate_train::config::Metric;
+use cognate_runtime::{Device, Engine, Runtime};
+use cognate_train::config::{Metric, TrainingConfig};
 use cognate_train::{Beginning, Ending, Event, Outcome, Trainer, Validation};
+use std::io::Write;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,6 +38,14 @@ pub(crate) struct Options {
     /// Go on with the run in OUT, by its own settings if no others are named
     #[arg(long)]
     resume: bool,
+    /// Train one model for each value of a setting, as norm_placement=pre,post, and compare them; given several times, one for each
+    /// combination
+    ///
+    /// A name without a section is one of `model`; others are called as optimiser.learning_rate. Every run gets a folder in OUT. At the
+    /// end, and of what is there after an interruption, OUT/grid.csv and OUT/grid.json tell what validation found. The same command
+    /// with --resume goes on with runs that are not over.
+    #[arg(long, value_name = "FIELD=VALUE,...")]
+    grid: Vec<GridOption>,
     /// What computes: auto (ONNX Runtime where it is found, else tract), ort, tract or reference
     #[arg(long, value_name = "NAME", default_value_t)]
     engine: Engine,
@@ -54,6 +65,7 @@ Examples:
   cognate train CONFIG.toml --out OUT                    settings in a file
   cognate train --resume --out OUT                       after an interruption
   cognate train --resume --out OUT --max-updates 20000   further than at first
+  cognate train CONFIG.toml --out OUT --grid positions=sinusoidal,rotary,alibi
   cognate train --init CHECKPOINT --data a.en a.de --out OUT --max-epochs 3 --learning-rate 1e-4
   cognate evaluate --reference val.de --source val.en --model OUT
 
@@ -78,44 +90,65 @@ A file of settings, each of which may be left out but for the text and how long:
   patience = 10";
 
 /// Runs the command.
-pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let config = options.settings.config(options.config.as_deref(), &options.out, options.resume)?;
+pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
+    let is_grid = !options.grid.is_empty();
+    let config = options.settings.config(options.config.as_deref(), &options.out, options.resume && !is_grid)?;
     let runtime = options.engine.open(options.device)?;
     if runtime.name() != "ort" {
         let bring = "`cargo xtask onnxruntime` brings ONNX Runtime, which is several times as fast";
         messages::warning(format_args!("training runs on {} here; {bring}", runtime.name()));
     }
-    let beginning = if options.resume { Beginning::Resume } else { Beginning::Fresh };
-    let metric = config.schedule.metric;
-    let mut trainer = Trainer::new(config, &options.out, beginning, &*runtime, options.device)?;
     let interrupted = interrupted()?;
-    if !options.quiet {
-        introduce(&trainer);
-    }
-    let mut bar = Bar::new(options.quiet, trainer.updates());
-    let outcome = trainer.run(&mut |event| {
-        match event {
-            Event::Update(progress) => bar.update(progress),
-            Event::Validated(validation) if !options.quiet => bar.suspend(|| messages::note(told(validation))),
-            Event::Validated(_) | Event::Logged(_) | Event::Saved(_) => {}
+    let run = Run { options, runtime: &*runtime, interrupted: &interrupted };
+    let ending = if is_grid {
+        Grid::new(&options.grid, &config, &options.out)?.run(&run, options.resume, out)?
+    } else {
+        let beginning = if options.resume { Beginning::Resume } else { Beginning::Fresh };
+        let (outcome, _) = run.train(config.clone(), &options.out, beginning)?;
+        if outcome.ending != Ending::Stopped && !options.quiet {
+            conclude(&outcome, &options.out, config.schedule.metric);
         }
-        if interrupted.load(Ordering::Relaxed) > 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    });
-    bar.finish();
-    let outcome = outcome?;
-    if outcome.ending == Ending::Stopped {
-        let out = options.out.display();
-        messages::note(format_args!(
-            "stopped after update {}, and saved; `cognate train --resume --out {out}` goes on",
-            amounts::thousands(outcome.updates as usize)
-        ));
-        // As a shell reports a program that SIGINT ended.
-        return Ok(ExitCode::from(130));
+        outcome.ending
+    };
+    // As a shell reports a program that SIGINT ended.
+    Ok(if ending == Ending::Stopped { ExitCode::from(130) } else { ExitCode::SUCCESS })
+}
+
+/// What all runs of a command have in common.
+struct Run<'a> {
+    options: &'a Options,
+    runtime: &'a dyn Runtime,
+    interrupted: &'a AtomicUsize,
+}
+
+impl Run<'_> {
+    /// One run to its end, and how many values it learned.
+    fn train(&self, config: TrainingConfig, out: &Path, beginning: Beginning) -> Result<(Outcome, usize)> {
+        let quiet = self.options.quiet;
+        let mut trainer = Trainer::new(config, out, beginning, self.runtime, self.options.device)?;
+        if !quiet {
+            introduce(&trainer);
+        }
+        let mut bar = Bar::new(quiet, trainer.updates());
+        let outcome = trainer.run(&mut |event| {
+            match event {
+                Event::Update(progress) => bar.update(progress),
+                Event::Validated(validation) if !quiet => bar.suspend(|| messages::note(told(validation))),
+                Event::Validated(_) | Event::Logged(_) | Event::Saved(_) => {}
+            }
+            if self.interrupted.load(Ordering::Relaxed) > 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        bar.finish();
+        let outcome = outcome?;
+        if outcome.ending == Ending::Stopped {
+            let goes_on = match self.options.grid.is_empty() {
+                true => format!("`cognate train --resume --out {}` goes on", out.display()),
+                false => "the same command with --resume goes on".into(),
+            };
+            messages::note(format_args!("stopped after update {}, and saved; {goes_on}", amounts::thousands(outcome.updates as usize)));
+        }
+        Ok((outcome, trainer.model().parameters()))
     }
-    if !options.quiet {
-        conclude(&outcome, options, metric);
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Counts signals to end: the first lets the run save its state, the second ends at once.
@@ -148,7 +181,7 @@ fn told(validation: &Validation) -> String {
     format!("update {}: validation loss {valid_loss:.4}, perplexity {perplexity:.2}{bleu}{best}", amounts::thousands(*update as usize))
 }
 
-fn conclude(outcome: &Outcome, options: &Options, metric: Metric) {
+fn conclude(outcome: &Outcome, out: &Path, metric: Metric) {
     let why = match outcome.ending {
         Ending::Updates => "all updates made",
         Ending::Epochs => "all epochs done",
@@ -165,11 +198,11 @@ fn conclude(outcome: &Outcome, options: &Options, metric: Metric) {
         (None, None) => "holds the last model".to_owned(),
     };
     let updates = amounts::thousands(outcome.updates as usize);
-    messages::note(format_args!("{why}: update {updates}; {} {result}", options.out.display()));
+    messages::note(format_args!("{why}: update {updates}; {} {result}", out.display()));
 }
 
 /// Where the settings are, if a run is to go on that names none.
-fn former(out: &std::path::Path) -> Result<PathBuf> {
+fn former(out: &Path) -> Result<PathBuf> {
     let path = out.join("training.toml");
     if !path.is_file() {
         bail!("{}: holds no run to go on with (no training.toml); start without --resume", out.display());

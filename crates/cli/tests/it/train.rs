@@ -59,6 +59,40 @@ fn text_becomes_a_model_that_translates() {
     run(&["export", &out, &exported]).ok();
 }
 
+/// Runs of a grid are compared, and those that are over are not done again.
+#[test]
+fn choices_are_compared() {
+    if let Err(error) = Engine::Ort.open(Device::Cpu) {
+        return eprintln!("skipped: {error}");
+    }
+    let folder = folder();
+    let (settings, out) = (path(folder.path(), "small.toml"), path(folder.path(), "out"));
+    let common = ["train", &settings, "--engine", "ort", "--out", &out, "--max-updates", "110", "--validate-every", "55"];
+    let grid = ["--grid", "norm_placement=pre,post", "--grid", "biases=true,false"];
+    let said = run(&[&common[..], &grid].concat()).ok();
+    let csv = fs::read_to_string(path(folder.path(), "out/grid.csv")).unwrap();
+    let rows: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(rows[0][..6], ["norm_placement", "biases", "parameters", "updates", "valid_loss", "perplexity"]);
+    let choices: Vec<_> = rows[1..].iter().map(|row| (row[0], row[1], row[3])).collect();
+    assert_eq!(choices, [("pre", "true", "110"), ("pre", "false", "110"), ("post", "true", "110"), ("post", "false", "110")]);
+    let parameters: Vec<i64> = rows[1..].iter().map(|row| row[2].parse().unwrap()).collect();
+    // Pre-norm has a norm after each stack; a bias is 32 wide, in three attentions four times, and 64 and 32 in two feed-forwards.
+    assert_eq!((parameters[0] - parameters[2], parameters[0] - parameters[1]), (2 * 64, 3 * 4 * 32 + 2 * 96));
+    let losses: Vec<f64> = said.lines().skip(1).map(|line| line.split_whitespace().nth(4).unwrap().parse().unwrap()).collect();
+    assert!(losses.len() == 4 && losses.is_sorted(), "{said}");
+    let json: serde_json::Value = serde_json::from_str(&fs::read_to_string(path(folder.path(), "out/grid.json")).unwrap()).unwrap();
+    assert_eq!((json["metric"].as_str(), json["runs"][3]["biases"].as_bool()), (Some("loss"), Some(false)));
+    let again = run(&[&common[..], &grid].concat()).failed(1);
+    assert_snapshot!(with_dir(&again, folder.path()), @"cognate: error: DIR/out: expected an empty folder or none; go on by --resume, or name another");
+    // As if one had been interrupted before it was saved.
+    let unsaved = folder.path().join("out/norm_placement=post,biases=false");
+    fs::remove_dir_all(unsaved.join("checkpoint-110")).unwrap();
+    let resumed = run(&[&common[..], &grid, &["--resume"]].concat());
+    assert_eq!(resumed.err.matches("all updates made").count() + resumed.err.matches("validation loss").count(), 2, "{}", resumed.err);
+    resumed.ok();
+    assert_eq!(fs::read_to_string(path(folder.path(), "out/grid.csv")).unwrap().lines().count(), 5);
+}
+
 /// SIGINT lets a run save its state.
 #[cfg(unix)]
 #[test]

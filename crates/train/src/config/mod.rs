@@ -67,6 +67,14 @@ impl TrainingConfig {
         read::read(text, file)
     }
 
+    /// Sets one field, called as `model.positions`, to what a file would say of it; words need no quotation marks.
+    ///
+    /// # Errors
+    /// If there is no such field, or it cannot have this value. Whether all fields go together, [`TrainingConfig::check`] tells.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
+        read::set(self, name, value)
+    }
+
     /// Checks all values together, as reading does: for settings that other means have changed since.
     ///
     /// # Errors

@@ -37,6 +37,39 @@ pub(super) fn read(text: &str, file: &str) -> Result<TrainingConfig> {
     Err(Cause::Config(lines.join("\n")))?
 }
 
+/// Sets one field, called `section.field`, to what a file would say of it; words need no quotation marks.
+pub(super) fn set(config: &mut TrainingConfig, name: &str, text: &str) -> Result<()> {
+    match name.split_once('.') {
+        Some(("data", field)) => set_in(&mut config.data, name, field, text),
+        Some(("tokenizer", field)) => set_in(&mut config.tokenizer, name, field, text),
+        Some(("model", field)) => {
+            set_in(&mut config.model, name, field, text)?;
+            if field == "preset" {
+                config.model.take_preset(config.model.preset);
+            }
+            Ok(())
+        }
+        Some(("dropout", field)) => set_in(&mut config.dropout, name, field, text),
+        Some(("optimiser", field)) => set_in(&mut config.optimiser, name, field, text),
+        Some(("schedule", field)) => set_in(&mut config.schedule, name, field, text),
+        Some((section, _)) => {
+            Err(Cause::Config(format!("{name}: {section} is no section; expected one of {}", SECTIONS.join(", "))).into())
+        }
+        None => set_in(config, name, name, text),
+    }
+}
+
+fn set_in<S: Section>(section: &mut S, name: &str, field: &str, text: &str) -> Result<()> {
+    if !S::FIELDS.contains(&field) {
+        Err(Cause::Config(format!("{name} is unknown; expected one of {}", S::FIELDS.join(", "))))?;
+    }
+    let word = || ValueDeserializer::from(Spanned::new(0..text.len(), DeValue::String(text.into())));
+    let value = ValueDeserializer::parse(text).unwrap_or_else(|_| word());
+    Ok(section.set(field, value).map_err(|error| Cause::Config(format!("{name}: {}", plain(error.message()))))?)
+}
+
+const SECTIONS: [&str; 6] = ["data", "tokenizer", "model", "dropout", "optimiser", "schedule"];
+
 struct Reader<'t> {
     text: &'t str,
     /// With their lines, 0 where there is none.
@@ -49,7 +82,6 @@ struct Reader<'t> {
 
 impl Reader<'_> {
     fn top(&mut self, config: &mut TrainingConfig, table: DeTable<'_>) {
-        const SECTIONS: [&str; 6] = ["data", "tokenizer", "model", "dropout", "optimiser", "schedule"];
         let (mut sections, mut fields) = (Vec::new(), DeTable::new());
         for (key, value) in table {
             match SECTIONS.contains(&key.get_ref().as_ref()) {

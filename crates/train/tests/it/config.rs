@@ -59,6 +59,34 @@ fn a_file_says_what_differs_from_the_defaults() {
     assert_eq!(longest("max_source_tokens = 300", ""), 300);
 }
 
+#[test]
+fn single_fields_are_set_as_a_file_would() {
+    let mut config = read(LEAST);
+    for (name, value) in [
+        ("model.positions", "rotary"),
+        ("model.gated", "true"),
+        ("model.activation", "silu"),
+        ("optimiser.learning_rate", "3e-4"),
+        ("seed", "9"),
+        ("dropout.attention", "0.2"),
+        ("tokenizer.from", "folder"),
+        ("schedule.max_updates", "20"),
+    ] {
+        config.set(name, value).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+    let file = "seed = 9\n[data]\ntrain = [{ source = \"train.en\", target = \"train.de\" }]\n[schedule]\nmax_updates = 20\n[model]\n\
+                positions = \"rotary\"\ngated = true\nactivation = \"silu\"\n[optimiser]\nlearning_rate = 3e-4\n[dropout]\n\
+                attention = 0.2\n[tokenizer]\nfrom = \"folder\"\n";
+    assert_eq!(config, read(file));
+    config.set("model.preset", "additive").unwrap();
+    assert_eq!(config.model.attention_score, AttentionScore::Additive);
+    let mut refused = |name: &str, value: &str| config.set(name, value).unwrap_err().to_string();
+    assert_snapshot!(refused("dropout.layers", "1"), @"dropout.layers is unknown; expected one of embeddings, sublayers, attention, activation");
+    assert_snapshot!(refused("modell.gated", "true"), @"modell.gated: modell is no section; expected one of data, tokenizer, model, dropout, optimiser, schedule");
+    assert_snapshot!(refused("model.norm_placement", "middle"), @"model.norm_placement: found `middle`, expected `post` or `pre`");
+    assert_snapshot!(refused("model.heads", "many"), @r#"model.heads: found string "many", expected a whole number, 0 or more"#);
+}
+
 /// Those called after a choice make it, wherever they stand, unless the file makes another.
 #[test]
 fn presets_bring_their_choice() {

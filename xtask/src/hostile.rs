@@ -10,6 +10,7 @@ mod child;
 mod config;
 mod good;
 mod graphs;
+mod kills;
 mod library;
 mod protobuf;
 mod text;
@@ -49,6 +50,9 @@ pub(crate) struct Options {
     /// Print what commands say, too
     #[arg(long)]
     messages: bool,
+    /// Instead of this, kill so many exports, translations and training runs at random moments, and look at what they left
+    #[arg(long, value_name = "N")]
+    kills: Option<u32>,
 }
 
 /// A way in which files are read: a command of `cognate`.
@@ -182,6 +186,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     };
     let folder = tempfile::Builder::new().prefix("cognate-hostile-").tempdir().context("a temporary folder")?;
     let models = good::Models::make(workspace, &program, &folder.path().join("good"))?;
+    if let Some(count) = options.kills {
+        return kills::run(&program, &models, folder.path(), count);
+    }
     let mut cases = Vec::new();
     for family in
         [weights::cases, config::cases, accounts::cases, tokenizers::cases, graphs::cases, training::cases, text::cases, library::cases]
@@ -195,7 +202,11 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         if number % 100 == 0 {
             eprintln!("{number} of {} cases", cases.len());
         }
-        rows.extend(try_case(case, &program, &models, &folder.path().join(format!("case-{number}")))?);
+        let tried = try_case(case, &program, &models, &folder.path().join(format!("case-{number}")))?;
+        for row in tried.iter().filter(|row| row.outcome.is_failure()) {
+            eprintln!("{}, {}: {}", row.case, row.reader, row.outcome.name());
+        }
+        rows.extend(tried);
     }
     report(&rows, options.messages);
     println!("{} of {n_cases} cases, {} commands", cases.len(), rows.len());

@@ -22,6 +22,7 @@ use crate::Error;
 use crate::error::{Context, Problem};
 use crate::model::FILE_LIMIT;
 use files::Files;
+pub(crate) use files::names;
 use memmap2::Mmap;
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, Metadata};

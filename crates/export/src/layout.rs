@@ -3,6 +3,7 @@
 //! Every distinct weight has one place, however many graphs and names use it (tied embeddings).
 
 use crate::Error;
+use crate::check::names;
 use crate::error::{Problem, some_of};
 use crate::model::{entry, inline, parameter, parameters};
 use crate::proto::{DataLocation, TensorProto};
@@ -149,6 +150,10 @@ impl Misplaced {
             match fs::symlink_metadata(file) {
                 _ if file.parent() != Some(folder) => Some("lies in another folder"),
                 _ if !is_plain => Some("its name is not Unicode"),
+                // The check of what is loaded refuses it, as ONNX's does.
+                Ok(metadata) if metadata.is_file() && names(&metadata) > 1 => {
+                    Some("has several names (hard links), which ONNX does not allow for weights; put a copy there")
+                }
                 Ok(metadata) if metadata.is_file() => None,
                 // ONNX's checker and some runtimes refuse links.
                 Ok(_) => Some("is a link, which ONNX does not allow for weights; put the file itself there"),

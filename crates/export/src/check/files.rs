@@ -34,12 +34,12 @@ fn place(_metadata: &Metadata) -> (u64, u64) {
 
 /// How many names a file has; more than one are hard links.
 #[cfg(unix)]
-fn names(metadata: &Metadata) -> u64 {
+pub(crate) fn names(metadata: &Metadata) -> u64 {
     std::os::unix::fs::MetadataExt::nlink(metadata)
 }
 
 #[cfg(not(unix))]
-fn names(_metadata: &Metadata) -> u64 {
+pub(crate) fn names(_metadata: &Metadata) -> u64 {
     1
 }
 

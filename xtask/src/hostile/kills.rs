@@ -1,0 +1,246 @@
+//! `cargo xtask hostile --kills N`: exports, translations and training runs that are killed at random moments.
+//!
+//! What is there afterwards is whole, or is what was there before. A training run goes on from its last state to the very weights of a
+//! run that nothing has interrupted.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use super::bytes::{copy_folder, read, write};
+use super::good::{Good, Models};
+use crate::table::table;
+use crate::workspace::call;
+
+/// Updates of a training run, of which every second saves its state.
+const UPDATES: u32 = 8;
+
+/// Kills `count` commands in turn, and prints what they left.
+pub(super) fn run(program: &Path, models: &Models, folder: &Path, count: u32) -> Result<()> {
+    let kinds =
+        [Export::new(program, models, folder)?, Translation::new(program, models, folder)?, Training::new(program, models, folder)?];
+    let mut moments = Moments(1);
+    let mut rows = Vec::new();
+    for (index, kind) in kinds.iter().enumerate() {
+        let (mut n_whole, mut n_former) = (0, 0);
+        let n_kills = (index as u32..count).step_by(kinds.len()).count();
+        for number in 0..n_kills {
+            let place = folder.join(format!("kill-{index}-{number}"));
+            fs::create_dir_all(&place).with_context(|| place.display().to_string())?;
+            match kind.kill(&place, kind.time().mul_f64(moments.next())).with_context(|| format!("{}, kill {number}", kind.name()))? {
+                Left::Whole => n_whole += 1,
+                Left::Former => n_former += 1,
+            }
+            fs::remove_dir_all(&place).with_context(|| place.display().to_string())?;
+        }
+        rows.push([kind.name().to_owned(), n_kills.to_string(), n_whole.to_string(), n_former.to_string()].to_vec());
+    }
+    println!("{}", table(&["killed", "times", "whole", "as before"], &rows));
+    Ok(())
+}
+
+/// What a killed command left.
+enum Left {
+    Whole,
+    Former,
+}
+
+/// A command that is killed, and what it leaves if it is not.
+trait Kind {
+    fn name(&self) -> &'static str;
+    /// The time that it takes.
+    fn time(&self) -> Duration;
+    /// Kills it after `moment` and judges what is in `place`.
+    fn kill(&self, place: &Path, moment: Duration) -> Result<Left>;
+}
+
+/// Random shares of a time (Lehmer's generator).
+struct Moments(u64);
+
+impl Moments {
+    fn next(&mut self) -> f64 {
+        self.0 = self.0 * 48_271 % 2_147_483_647;
+        self.0 as f64 / 2_147_483_647.0
+    }
+}
+
+fn command(program: &Path, arguments: &[&OsStr]) -> Command {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+/// Runs a command to its end, and tells how long that took.
+fn timed(program: &Path, arguments: &[&OsStr]) -> Result<Duration> {
+    let start = Instant::now();
+    call(&mut command(program, arguments))?;
+    Ok(start.elapsed())
+}
+
+fn killed_after(program: &Path, arguments: &[&OsStr], moment: Duration) -> Result<()> {
+    let mut child = command(program, arguments).spawn().context("cognate: cannot be started")?;
+    std::thread::sleep(moment);
+    // It may have come to its end.
+    let _ = child.kill();
+    child.wait().map(drop).context("cognate: cannot be waited for")
+}
+
+/// The files in a folder and below, with their contents.
+fn contents(folder: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>> {
+    let mut found = BTreeMap::new();
+    for path in crate::workspace::files(folder)? {
+        found.insert(path.strip_prefix(folder)?.to_owned(), read(&path)?);
+    }
+    Ok(found)
+}
+
+struct Export {
+    program: PathBuf,
+    model: PathBuf,
+    expected: BTreeMap<PathBuf, Vec<u8>>,
+    time: Duration,
+}
+
+impl Export {
+    fn new(program: &Path, models: &Models, folder: &Path) -> Result<Box<dyn Kind>> {
+        let (model, out) = (models.path(Good::Checkpoint).to_owned(), folder.join("whole-export"));
+        let time = timed(program, &["export".as_ref(), model.as_ref(), out.as_ref(), "--no-verify".as_ref()])?;
+        // The name of the folder is in no file.
+        Ok(Box::new(Self { program: program.to_owned(), model, expected: contents(&out)?, time }))
+    }
+}
+
+impl Kind for Export {
+    fn name(&self) -> &'static str {
+        "export"
+    }
+
+    fn time(&self) -> Duration {
+        self.time
+    }
+
+    fn kill(&self, place: &Path, moment: Duration) -> Result<Left> {
+        let out = place.join("out");
+        killed_after(&self.program, &["export".as_ref(), self.model.as_ref(), out.as_ref(), "--no-verify".as_ref()], moment)?;
+        if !out.exists() {
+            return Ok(Left::Former);
+        }
+        ensure!(contents(&out)? == self.expected, "the export is not whole");
+        Ok(Left::Whole)
+    }
+}
+
+struct Translation {
+    program: PathBuf,
+    model: PathBuf,
+    text: PathBuf,
+    expected: Vec<u8>,
+    time: Duration,
+}
+
+impl Translation {
+    fn new(program: &Path, models: &Models, folder: &Path) -> Result<Box<dyn Kind>> {
+        let (text, out) = (folder.join("long.txt"), folder.join("whole.txt"));
+        write(&text, "A dog.\nThe cat sat.\n".repeat(100))?;
+        let mut kind = Self {
+            program: program.to_owned(),
+            model: models.path(Good::Exported).to_owned(),
+            text,
+            expected: Vec::new(),
+            time: Duration::ZERO,
+        };
+        kind.time = timed(program, &kind.arguments(&out))?;
+        kind.expected = read(&out)?;
+        Ok(Box::new(kind))
+    }
+
+    fn arguments<'a>(&'a self, out: &'a Path) -> Vec<&'a OsStr> {
+        let fixed = ["translate", "--max-new-tokens", "8", "--window", "8", "--engine", "tract", "--model"].map(OsStr::new);
+        [&fixed[..], &[self.model.as_ref(), "--input".as_ref(), self.text.as_ref(), "--output".as_ref(), out.as_ref()]].concat()
+    }
+}
+
+impl Kind for Translation {
+    fn name(&self) -> &'static str {
+        "translation"
+    }
+
+    fn time(&self) -> Duration {
+        self.time
+    }
+
+    fn kill(&self, place: &Path, moment: Duration) -> Result<Left> {
+        const FORMER: &[u8] = b"what was there before\n";
+        let out = place.join("out.txt");
+        write(&out, FORMER)?;
+        killed_after(&self.program, &self.arguments(&out), moment)?;
+        let found = read(&out)?;
+        if found == FORMER {
+            return Ok(Left::Former);
+        }
+        ensure!(found == self.expected, "the translation is not whole");
+        Ok(Left::Whole)
+    }
+}
+
+struct Training {
+    program: PathBuf,
+    settings: PathBuf,
+    /// The weights after the last update.
+    expected: Vec<u8>,
+    time: Duration,
+}
+
+impl Training {
+    fn new(program: &Path, models: &Models, folder: &Path) -> Result<Box<dyn Kind>> {
+        let text = folder.join("training");
+        copy_folder(models.path(Good::Text), &text)?;
+        let settings = text.join("run.toml");
+        let lines = String::from_utf8(read(&settings)?)?;
+        let others: Vec<&str> = lines.lines().filter(|line| !line.starts_with("schedule.")).collect();
+        write(&settings, others.join("\n") + &format!("\nschedule.max_updates = {UPDATES}\nschedule.validate_every = 2\n"))?;
+        let out = folder.join("whole-run");
+        let mut kind = Self { program: program.to_owned(), settings, expected: Vec::new(), time: Duration::ZERO };
+        kind.time = timed(program, &kind.arguments(&out))?;
+        kind.expected = read(&Self::weights(&out))?;
+        Ok(Box::new(kind))
+    }
+
+    fn arguments<'a>(&'a self, out: &'a Path) -> Vec<&'a OsStr> {
+        vec!["train".as_ref(), self.settings.as_ref(), "--engine".as_ref(), "tract".as_ref(), "--out".as_ref(), out.as_ref()]
+    }
+
+    fn weights(out: &Path) -> PathBuf {
+        out.join(format!("checkpoint-{UPDATES}/model.safetensors"))
+    }
+}
+
+impl Kind for Training {
+    fn name(&self) -> &'static str {
+        "training"
+    }
+
+    fn time(&self) -> Duration {
+        self.time
+    }
+
+    fn kill(&self, place: &Path, moment: Duration) -> Result<Left> {
+        let out = place.join("out");
+        killed_after(&self.program, &self.arguments(&out), moment)?;
+        let entries = fs::read_dir(&out).into_iter().flatten().flatten();
+        let has_state = entries.map(|entry| entry.file_name()).any(|name| name.to_string_lossy().starts_with("checkpoint-"));
+        if !has_state {
+            // Nothing was saved yet: a run begins anew.
+            return Ok(Left::Former);
+        }
+        let resume = ["train", "--resume", "--engine", "tract", "--out"].map(OsStr::new);
+        call(&mut command(&self.program, &[&resume[..], &[out.as_ref()]].concat())).context("the run does not go on")?;
+        ensure!(read(&Self::weights(&out))? == self.expected, "the run went on to other weights than a run without an interruption");
+        Ok(Left::Whole)
+    }
+}

@@ -1,13 +1,13 @@
 //! `cognate attend`: pictures of what a model attends to.
 
 pub(crate) mod observed;
-mod whole_file;
 
 use self::observed::{Observed, Observing};
 use crate::amounts::at_most;
 use crate::messages;
 use crate::model_options::ModelOptions;
 use crate::unused::Unused;
+use crate::whole_file;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use cognate_generate::alignment_layer;

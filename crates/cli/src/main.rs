@@ -16,6 +16,7 @@ mod layout;
 mod messages;
 mod model_files;
 mod model_options;
+mod plot;
 mod quality;
 mod score;
 mod show;
@@ -25,6 +26,7 @@ mod train;
 mod translate;
 mod unused;
 mod verify;
+mod whole_file;
 
 use clap::{Parser, Subcommand};
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -47,6 +49,7 @@ Examples:
   cognate score --input pairs.tsv                 how likely given translations are
   cognate evaluate --reference text.de output.de  how good translations are
   cognate train CONFIG.toml --out OUT             parallel text becomes a model
+  cognate plot OUT --out curves.svg               how its training went
   cognate export-training MODEL OUT               the training step as ONNX, for other programs
   cognate show OUT                                what is in there
   cognate attend \"Two dogs.\" --out dogs.html      which words the model looks at
@@ -61,6 +64,7 @@ enum Command {
     Evaluate(evaluate::Options),
     Export(export::Options),
     Train(Box<train::Options>),
+    Plot(plot::Options),
     ExportTraining(export_training::Options),
     Show(show::Options),
     Attend(attend::Options),
@@ -102,6 +106,7 @@ fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         Command::Evaluate(options) => evaluate::run(options, out),
         Command::Export(options) => export::run(options, out),
         Command::Train(options) => train::run(options, out),
+        Command::Plot(options) => plot::run(options, out),
         Command::ExportTraining(options) => export_training::run(options, out),
         Command::Show(options) => show::run(options, out),
         Command::Attend(options) => attend::run(options, out),

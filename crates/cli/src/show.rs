@@ -1,5 +1,6 @@
 //! `cognate show`: a readable account of a model, an exported folder or an ONNX file.
 
+mod diagram;
 mod facts;
 mod parameters;
 
@@ -8,11 +9,11 @@ pub(crate) use parameters::without_layer;
 use crate::account::{Account, Hashes, Origin, Stamp};
 use crate::source::ModelSource;
 use crate::unused::Unused;
-use crate::{amounts, layout};
+use crate::{amounts, layout, whole_file};
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use cognate_export::Listing;
-use cognate_graph::{Graph, Op, Type};
+use cognate_graph::{Op, Program, Type};
 use cognate_model::{Attentions, Model};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -32,6 +33,19 @@ pub(crate) struct Options {
     /// Print this graph of a checkpoint or a preset, operation by operation
     #[arg(long, value_name = "GRAPH")]
     graph: Option<GraphName>,
+    /// Write a page to FILE in which the graph's modules are boxes that open, with parameters, FLOPs and equations
+    /// [default graph: teacher-forced]
+    #[arg(long, value_name = "FILE", conflicts_with = "format")]
+    html: Option<PathBuf>,
+    /// Print the graph for another program that draws it [default graph: teacher-forced]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    format: Option<Format>,
+    /// How deep boxes within boxes are drawn for other programs: 0 draws encoder and decoder
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "format")]
+    depth: usize,
+    /// Sizes for which FLOPs are counted, as batch=1,src=24 [default: 1 sentence and beam, 32 tokens, the step's token the last]
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = size)]
+    sizes: Vec<(String, usize)>,
     #[command(flatten)]
     unused: Unused,
 }
@@ -40,6 +54,8 @@ const EXAMPLES: &str = "\
 Examples:
   cognate show testdata/multi30k-en-de
   cognate show preset:base --graph step
+  cognate show testdata/multi30k-en-de --html graph.html
+  cognate show preset:tiny --graph encode --format dot --depth 4 | dot -Tsvg > encoder.svg
   cognate show out/decoder.onnx";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -52,19 +68,44 @@ enum GraphName {
     TeacherForced,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Graphviz's language
+    Dot,
+    /// A flowchart, which Markdown on code hosts draws
+    Mermaid,
+}
+
+/// Reads `symbol=size`.
+fn size(text: &str) -> Result<(String, usize), String> {
+    let (symbol, size) = text.split_once('=').ok_or("expected SYMBOL=SIZE, as src=24")?;
+    let size = size.parse().ok().filter(|size| (1..=1 << 20).contains(size));
+    Ok((symbol.trim().to_owned(), size.ok_or("expected a size from 1 to 1048576")?))
+}
+
 /// Runs the command.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let found = ModelSource::find(&options.model)?;
     // Beside graphs in place lies the checkpoint that has the graphs of the language.
-    let source = if options.graph.is_some() { found.into_checkpoint() } else { found };
-    match (&source, options.graph) {
+    let is_drawn = options.html.is_some() || options.format.is_some();
+    let wanted = options.graph.or(is_drawn.then_some(GraphName::TeacherForced));
+    let source = if wanted.is_some() { found.into_checkpoint() } else { found };
+    match (&source, wanted) {
+        (ModelSource::Checkpoint(_) | ModelSource::Preset(_), Some(name)) if is_drawn => options.draw(&source, name, out)?,
         (ModelSource::Checkpoint(_) | ModelSource::Preset(_), Some(name)) => {
-            write!(out, "{}", graph(&source.open(0, options.unused)?, name)?)?
+            write!(out, "{}", program(&source.open(0, options.unused)?, name)?.graph())?
         }
         (ModelSource::Checkpoint(_) | ModelSource::Preset(_), None) => model(&source, &source.open(0, options.unused)?, out)?,
         (ModelSource::Exported(_) | ModelSource::File(_), Some(_)) => {
+            let option = if options.html.is_some() {
+                "--html"
+            } else if options.format.is_some() {
+                "--format"
+            } else {
+                "--graph"
+            };
             bail!(
-                "--graph: {source} holds ONNX, no graphs of Cognate's language; give the checkpoint that it was made from, or leave it out"
+                "{option}: {source} holds ONNX, no graphs of Cognate's language; give the checkpoint that it was made from, or leave it out"
             )
         }
         (ModelSource::Exported(folder), None) => exported(folder, out)?,
@@ -73,13 +114,32 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn graph(model: &Model, name: GraphName) -> Result<Graph> {
-    let program = match name {
+impl Options {
+    /// Draws a graph, as a page or for another program.
+    fn draw(&self, source: &ModelSource, name: GraphName, out: &mut dyn Write) -> Result<()> {
+        if let Some(file) = &self.html {
+            whole_file::check("--html", file)?;
+        }
+        let model = source.open(0, self.unused)?;
+        let program = program(&model, name)?;
+        let sizes = diagram::sizes(program.graph(), &self.sizes).map_err(anyhow::Error::msg)?;
+        let title = format!("{}, {source}", program.graph().name());
+        let diagram = diagram::diagram(&program, model.config(), title, &sizes);
+        match (&self.html, self.format) {
+            (Some(file), _) => whole_file::write("--html", file, diagram.to_html().as_bytes(), out)?,
+            (None, Some(Format::Mermaid)) => write!(out, "{}", diagram.to_mermaid(self.depth))?,
+            (None, Some(Format::Dot) | None) => write!(out, "{}", diagram.to_dot(self.depth))?,
+        }
+        Ok(())
+    }
+}
+
+fn program(model: &Model, name: GraphName) -> Result<Program> {
+    Ok(match name {
         GraphName::Encode => model.encode()?,
         GraphName::Step => model.step(Attentions::Omit)?,
         GraphName::TeacherForced => model.teacher_forced()?,
-    };
-    Ok(program.graph().clone())
+    })
 }
 
 fn model(source: &ModelSource, model: &Model, out: &mut dyn Write) -> Result<()> {
@@ -90,7 +150,8 @@ fn model(source: &ModelSource, model: &Model, out: &mut dyn Write) -> Result<()>
     writeln!(out, "\nparameters")?;
     parameters::table(model, out)?;
     for name in [GraphName::Encode, GraphName::Step] {
-        let graph = graph(model, name)?;
+        let program = program(model, name)?;
+        let graph = program.graph();
         let n_nodes = graph.nodes().iter().filter(|node| !matches!(node.op, Op::Input | Op::Parameter)).count();
         writeln!(out, "\ngraph {}: {n_nodes} nodes", graph.name())?;
         ports("input", graph.inputs().map(|(_, node)| (node.name.as_str(), &node.ty)), out)?;

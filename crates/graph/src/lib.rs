@@ -24,6 +24,7 @@ mod error;
 mod graph;
 mod infer;
 mod op;
+mod operations;
 mod shape;
 mod text;
 mod verify;

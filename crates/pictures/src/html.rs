@@ -45,15 +45,20 @@ pub fn html(document: &Document) -> String {
     let first = document.examples.first().map_or("", |example| example.source.text.as_str());
     let title = escaped(&format!("What it attends to: {}", shortened(first)));
     let fill = [("{{title}}", title.as_str()), ("{{style}}", STYLE), ("{{data}}", &data), ("{{script}}", SCRIPT)];
-    let (mut page, mut rest) = (String::new(), PAGE);
+    filled(PAGE, &fill)
+}
+
+/// A page with texts in its places, in their order.
+pub(crate) fn filled(page: &str, fill: &[(&str, &str)]) -> String {
+    let (mut filled, mut rest) = (String::new(), page);
     for (place, text) in fill {
         // Text of one place is not searched for the next.
         let (before, after) = rest.split_once(place).expect("the page has every place");
-        page.push_str(before);
-        page.push_str(text);
+        filled.push_str(before);
+        filled.push_str(text);
         rest = after;
     }
-    page + rest
+    filled + rest
 }
 
 /// The document in a page that [`html`] made; weights that it did not keep are 0.

@@ -4,6 +4,8 @@
 //! [`read_html`] takes the numbers out of a page again. [`Figure`] draws one head, or the mean of a layer's heads, as a [`Drawing`],
 //! which becomes SVG or PNG.
 //!
+//! [`Chart`] draws the curves of training runs, and [`Diagram`] graphs as boxes within boxes: a page, or text for Graphviz and Mermaid.
+//!
 //! This crate knows no models, no engines and no files.
 //!
 //! ```
@@ -29,6 +31,8 @@
 //! # Ok::<(), cognate_pictures::Error>(())
 //! ```
 
+mod chart;
+mod diagram;
 mod document;
 mod drawing;
 mod error;
@@ -39,6 +43,8 @@ mod ramp;
 mod raster;
 mod weights;
 
+pub use chart::{Chart, Curve, Panel};
+pub use diagram::{Arrow, Block, Diagram, Kind};
 pub use document::{Attention, Document, Example, Source, Target, Token};
 pub use drawing::{Anchor, Drawing, Shape};
 pub use error::{Error, ErrorKind, Result};

@@ -27,5 +27,5 @@ pub use gradients::gradients;
 pub use optimiser::{Adam, UpdateNames, accumulate, inverse_square_root, paper_rate};
 pub use prefetch::Prefetch;
 pub use tokenizers::{TokenizerChoice, Tokenizers, train_tokenizers};
-pub use trainer::{Beginning, Ending, Event, Outcome, Progress, Stretch, Trainer, Validation};
+pub use trainer::{Beginning, Ending, Event, LogLine, Outcome, Progress, Stretch, Trainer, Validation, read_log};
 pub use training_step::training_step;

@@ -16,6 +16,7 @@ mod in_place;
 mod layouts;
 mod load;
 mod multi30k;
+mod plot;
 mod precision;
 mod quality;
 mod research;

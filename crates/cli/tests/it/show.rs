@@ -57,3 +57,68 @@ fn an_exported_folder_and_its_files() {
       no cognate.json: not known where it comes from
     ");
 }
+
+#[test]
+fn graphs_for_programs_that_draw() {
+    assert_snapshot!(run(&["show", "preset:tiny", "--graph", "encode", "--format", "mermaid", "--depth", "0"]).ok(), @r#"
+    ---
+    title: "encoder, preset:tiny (batch 1, src 32)"
+    ---
+    flowchart TB
+      b0(["input_ids"])
+      b1(["attention_mask"])
+      b2["padding_mask"]
+      b7["encoder"]
+      b164["decoder"]
+      b206(["encoder_hidden_states"])
+      b207(["cross.0.key"])
+      b208(["cross.0.value"])
+      b209(["cross.1.key"])
+      b210(["cross.1.value"])
+      b211(["cross.2.key"])
+      b212(["cross.2.value"])
+      b213(["cross.3.key"])
+      b214(["cross.3.value"])
+      b0 -->|"i64 [batch, src]"| b7
+      b1 -->|"i64 [batch, src]"| b2
+      b2 -->|"f32 [batch, 1, 1, src]"| b7
+      b7 -->|"f32 [batch, src, 128]"| b164
+      b7 -->|"f32 [batch, src, 128]"| b206
+      b164 -->|"f32 [batch, 4, src, 32]"| b207
+      b164 -->|"f32 [batch, 4, src, 32]"| b208
+      b164 -->|"f32 [batch, 4, src, 32]"| b209
+      b164 -->|"f32 [batch, 4, src, 32]"| b210
+      b164 -->|"f32 [batch, 4, src, 32]"| b211
+      b164 -->|"f32 [batch, 4, src, 32]"| b212
+      b164 -->|"f32 [batch, 4, src, 32]"| b213
+      b164 -->|"f32 [batch, 4, src, 32]"| b214
+    "#);
+    let dot = run(&["show", "preset:tiny", "--graph", "step", "--format", "dot", "--depth", "2"]).ok();
+    assert_eq!(dot.matches('{').count(), dot.matches('}').count());
+    assert!(dot.contains("label=\"layers\"") && dot.contains("f32 [batch, beams, tgt, 128]"), "{dot}");
+    let refused = run(&["show", "testdata/multi30k-en-de", "--format", "dot", "--sizes", "src=24,past=3"]).failed(1);
+    assert_eq!(refused, "cognate: error: --sizes: teacher_forced has no past; expected some of batch, src, tgt");
+}
+
+#[test]
+fn the_page_of_a_graph_counts_what_is_in_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("graph.html");
+    let path = file.to_str().unwrap();
+    run(&["show", "testdata/multi30k-en-de", "--html", path, "--sizes", "src=10,tgt=7"]).ok();
+    let page = std::fs::read_to_string(&file).unwrap();
+    let (_, data) = page.split_once("id=\"data\">").unwrap();
+    let data: serde_json::Value = serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap();
+    let boxes = data["boxes"].as_array().unwrap();
+    let of = |name: &str, field: &str| {
+        let found = boxes.iter().find(|block| block["name"] == name && block["parent"].is_null()).unwrap();
+        found[field].as_u64().unwrap()
+    };
+    // Tokens and positions; of each of the 4 layers four projections, two layers of the feed-forward, two normalisations.
+    let (d, ff) = (128, 256);
+    let projection = d * d + d;
+    assert_eq!(of("encoder", "parameters"), (8_000 + 256) * d + 4 * (4 * projection + 2 * d * ff + ff + d + 2 * 2 * d));
+    assert_eq!(of("lm_head", "operations"), 7 * 8_000 * (2 * d + 1));
+    // Nothing is asked of the network: the one address is the name of SVG.
+    assert_eq!(page.matches("//").count() - page.matches("// ").count(), page.matches("http://www.w3.org/2000/svg").count());
+}

@@ -1,9 +1,10 @@
 //! `log.jsonl`: a line of JSON for each stretch of updates and each validation.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::checkpoint::Output;
@@ -11,8 +12,11 @@ use crate::error::{Cause, Error, Result};
 
 const LOG: &str = "log.jsonl";
 
+/// Bytes of a line, at most.
+const MOST_IN_A_LINE: u64 = 1 << 16;
+
 /// A stretch of updates, as its line in the log.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stretch {
     /// Updates so far.
     pub update: u64,
@@ -35,7 +39,7 @@ pub struct Stretch {
 }
 
 /// A validation, as its line in the log.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Validation {
     /// Updates so far.
     pub update: u64,
@@ -48,12 +52,44 @@ pub struct Validation {
     /// `e` to the power of `valid_nll`.
     pub perplexity: f64,
     /// BLEU of the translations, 0 to 100, where it is the metric.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bleu: Option<f64>,
     /// Whether it is better than those before.
     pub best: bool,
     /// Seconds of training so far.
     pub seconds: f64,
+}
+
+/// A line of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(untagged)]
+pub enum LogLine {
+    /// Updates.
+    Stretch(Stretch),
+    /// A look at held-out text.
+    Validation(Validation),
+}
+
+/// Reads a run's log: `log.jsonl`, or the run's folder. A last line that is being written is left out.
+///
+/// # Errors
+/// If it cannot be read, or names the line that is none of a log.
+pub fn read_log(path: &Path) -> Result<Vec<LogLine>> {
+    let path = if path.is_dir() { path.join(LOG) } else { path.to_owned() };
+    let wrong = |reason: String| Cause::Unreadable { file: path.display().to_string(), reason };
+    let mut lines = BufReader::new(File::open(&path).map_err(|error| wrong(error.to_string()))?);
+    let mut found = Vec::new();
+    for number in 1.. {
+        let mut line = Vec::new();
+        let most = MOST_IN_A_LINE + 1;
+        lines.by_ref().take(most).read_until(b'\n', &mut line).map_err(|error| wrong(error.to_string()))?;
+        if line.last() != Some(&b'\n') && (line.len() as u64) < most {
+            break;
+        }
+        let read = serde_json::from_slice(&line).map_err(|_| wrong(format!("line {number} is none of a training log")))?;
+        found.push(read);
+    }
+    Ok(found)
 }
 
 /// The file, open for more lines.

@@ -34,7 +34,7 @@ use crate::tokenizers::train_tokenizers;
 use checkpoint::{Output, Run};
 pub use events::{Beginning, Ending, Event, Outcome, Progress};
 use log::Log;
-pub use log::{Stretch, Validation};
+pub use log::{LogLine, Stretch, Validation, read_log};
 use looking::tell;
 use model::Start;
 use recipes::{adam, dropout_seed, loss};

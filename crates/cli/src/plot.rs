@@ -1,0 +1,146 @@
+//! `cognate plot`: the curves of training runs.
+
+use crate::whole_file;
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+use cognate_pictures::{Chart, Curve, Panel};
+use cognate_train::{LogLine, read_log};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Draw how training runs went, beside one another
+///
+/// Reads the logs that `cognate train` writes, also while it runs: the loss of training and of held-out text, the learning rate,
+/// tokens per second, and BLEU where that was measured. Each run has a colour and dashes of its own in every panel.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    /// Folders of runs, or their log.jsonl
+    #[arg(value_name = "LOG", required = true)]
+    logs: Vec<PathBuf>,
+    /// Write to FILE, which appears when it is whole; - is standard output
+    #[arg(short, long, value_name = "FILE")]
+    out: PathBuf,
+    /// What to write [default: what the ending of FILE says; svg for -]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    format: Option<Format>,
+    /// What the horizontal axis counts
+    #[arg(long, value_enum, value_name = "AXIS", default_value = "updates")]
+    by: By,
+    /// The names of the runs in the legend, in the order of LOG [default: their folders]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    names: Vec<String>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  cognate plot OUT --out curves.svg
+  cognate plot post-norm pre-norm --out curves.png --by minutes
+  cognate plot a/log.jsonl b/log.jsonl --names paper,rotary --out curves.svg";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Lines and words, sharp at any size
+    Svg,
+    /// Pixels
+    Png,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum By {
+    /// Updates of the weights
+    Updates,
+    /// Minutes of training, validation left out
+    Minutes,
+}
+
+/// Pixels of a PNG for each point of the drawing.
+const PIXELS: f32 = 2.0;
+
+/// Runs the command.
+pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
+    let format = options.format()?;
+    whole_file::check("--out", &options.out)?;
+    if !options.names.is_empty() && options.names.len() != options.logs.len() {
+        bail!("--names: has {} names for {} logs; expected one for each", options.names.len(), options.logs.len());
+    }
+    let runs = options.logs.iter().map(|log| Ok(read_log(log)?)).collect::<Result<Vec<_>>>()?;
+    for (log, run) in options.logs.iter().zip(&runs) {
+        if run.is_empty() {
+            bail!("{}: has no line yet; a run writes the first after `schedule.log_every` updates", log.display());
+        }
+    }
+    let names = match options.names.as_slice() {
+        [] => options.logs.iter().map(|log| name(log)).collect(),
+        names => names.to_vec(),
+    };
+    let drawing = chart(names, &runs, options.by).draw();
+    let bytes = match format {
+        Format::Svg => drawing.to_svg().into_bytes(),
+        Format::Png => drawing.to_png(PIXELS)?,
+    };
+    whole_file::write("--out", &options.out, &bytes, out)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Options {
+    fn format(&self) -> Result<Format> {
+        let ending = self.out.extension().map(|ending| ending.to_ascii_lowercase());
+        match (self.format, ending.as_deref().and_then(|ending| ending.to_str())) {
+            (Some(format), _) => Ok(format),
+            (None, Some("png")) => Ok(Format::Png),
+            (None, Some("svg")) => Ok(Format::Svg),
+            (None, None) if self.out == Path::new("-") => Ok(Format::Svg),
+            (None, _) => bail!("--out: {}: expected a name that ends in .svg or .png, or --format", self.out.display()),
+        }
+    }
+}
+
+/// The folder of a log.
+fn name(log: &Path) -> String {
+    let folder = if log.is_dir() { Some(log) } else { log.parent().filter(|parent| *parent != Path::new("")) };
+    let name = folder.unwrap_or(log).canonicalize().ok().and_then(|path| path.file_name().map(|name| name.to_string_lossy().into_owned()));
+    name.unwrap_or_else(|| log.display().to_string())
+}
+
+fn chart(names: Vec<String>, runs: &[Vec<LogLine>], by: By) -> Chart {
+    let at = |update: u64, seconds: f64| match by {
+        By::Updates => update as f64,
+        By::Minutes => seconds / 60.0,
+    };
+    let trained = |value: fn(&cognate_train::Stretch) -> f64| {
+        curves(runs, false, move |line| match line {
+            LogLine::Stretch(stretch) => Some([at(stretch.update, stretch.seconds), value(stretch)]),
+            LogLine::Validation(_) => None,
+        })
+    };
+    let validated = |value: fn(&cognate_train::Validation) -> Option<f64>| {
+        curves(runs, true, move |line| match line {
+            LogLine::Validation(validation) => Some([at(validation.update, validation.seconds), value(validation)?]),
+            LogLine::Stretch(_) => None,
+        })
+    };
+    let losses = trained(|stretch| stretch.nll).into_iter().chain(validated(|validation| Some(validation.valid_nll))).collect();
+    let panel = |title: &str, curves| Panel { title: title.to_owned(), curves };
+    Chart {
+        title: format!("Training: {}", names.join(", ")),
+        axis: match by {
+            By::Updates => "updates".to_owned(),
+            By::Minutes => "minutes of training".to_owned(),
+        },
+        runs: names,
+        panels: vec![
+            panel("Loss a token (nats), marked: held-out text", losses),
+            panel("BLEU of held-out text", validated(|validation| validation.bleu)),
+            panel("Learning rate", trained(|stretch| stretch.learning_rate)),
+            panel("Target tokens per second", trained(|stretch| stretch.tokens_per_second)),
+        ],
+    }
+}
+
+/// A curve for each run that has points.
+fn curves(runs: &[Vec<LogLine>], is_marked: bool, point: impl Fn(&LogLine) -> Option<[f64; 2]>) -> Vec<Curve> {
+    let curve = |(run, lines): (usize, &Vec<LogLine>)| Curve { run, is_marked, points: lines.iter().filter_map(&point).collect() };
+    runs.iter().enumerate().map(curve).filter(|curve| !curve.points.is_empty()).collect()
+}

@@ -1,0 +1,80 @@
+//! What modules and operations compute, as formulas (Vaswani et al. 2017, and the papers of what is chosen otherwise).
+
+use cognate_graph::{Op, Unary};
+use cognate_model::{Activation, AttentionScore, Config, Norm, NormPlacement, Positions};
+
+/// What the module at a path computes; empty where its boxes say it.
+pub(super) fn of_module(path: &str, config: &Config) -> String {
+    let name = path.rsplit('.').next().unwrap_or(path);
+    let norm = |of: &str| match config.norm {
+        Norm::Layer => format!("LayerNorm({of})"),
+        Norm::Rms => format!("RMSNorm({of})"),
+    };
+    let sublayer = |sublayer: &str| match config.placement {
+        NormPlacement::Post => format!("x ← {}", norm(&format!("x + {sublayer}(x)"))),
+        NormPlacement::Pre => format!("x ← x + {sublayer}({})", norm("x")),
+    };
+    let attention = || {
+        let distances = matches!(config.positions, Positions::Relative { .. } | Positions::Alibi);
+        let bias = if distances { " + B" } else { "" };
+        match config.score {
+            AttentionScore::ScaledDot => format!("softmax(Q Kᵀ / √d_k{bias} + mask) V"),
+            AttentionScore::Dot => format!("softmax(Q Kᵀ{bias} + mask) V"),
+            AttentionScore::Additive => format!("softmax(vᵀ tanh(q + k){bias} + mask) V"),
+        }
+    };
+    match name {
+        "self_attn" | "encoder_attn" => attention(),
+        "q_proj" => "Q = x Wᵀ + b, one part for each head".to_owned(),
+        "k_proj" => "K = x Wᵀ + b, one part for each head".to_owned(),
+        "v_proj" => "V = x Wᵀ + b, one part for each head".to_owned(),
+        "out_proj" => "heads side by side, x Wᵀ + b".to_owned(),
+        "fc1" if config.gated => "the inner states, x W₁ᵀ + b₁, and their gate".to_owned(),
+        "fc1" => format!("h = {}(x W₁ᵀ + b₁)", activation(config.activation)),
+        "fc2" => "h W₂ᵀ + b₂".to_owned(),
+        "activation_fn" => activation(config.activation).to_owned(),
+        "embed_tokens" | "shared" if config.scale_embedding => "E[ids] · √d_model".to_owned(),
+        "embed_tokens" | "shared" => "E[ids]".to_owned(),
+        "embed_positions" => match config.positions {
+            Positions::Sinusoidal(_) | Positions::Counted => "x + P, with sines and cosines of pos / 10000^(2i/d_model)".to_owned(),
+            _ => "x + P[positions]".to_owned(),
+        },
+        "self_attn_layer_norm" | "encoder_attn_layer_norm" | "final_layer_norm" | "layer_norm" | "layernorm_embedding" => match config.norm
+        {
+            Norm::Layer => "(x - μ) / √(σ² + ε) · γ + β".to_owned(),
+            Norm::Rms => "x / √(mean(x²) + ε) · γ".to_owned(),
+        },
+        "padding_mask" => "0 for words, -10⁹ for padding".to_owned(),
+        "causal_mask" => "0 up to the own position, -10⁹ after it".to_owned(),
+        "lm_head" => "logits = x Wᵀ".to_owned(),
+        "encoder" => "the source as states".to_owned(),
+        "decoder" => "the next word from the words so far and the source's states".to_owned(),
+        _ if name.bytes().all(|byte| byte.is_ascii_digit()) => {
+            let cross = if path.starts_with("decoder") { format!(", {}", sublayer("CrossAttention")) } else { String::new() };
+            format!("{}{cross}, {}", sublayer("SelfAttention"), sublayer("FFN"))
+        }
+        _ => String::new(),
+    }
+}
+
+/// What an operation computes; empty where its name says it.
+pub(super) fn of_operation(op: &Op) -> &'static str {
+    match op {
+        Op::Linear => "x Wᵀ + b",
+        Op::MatMul => "A B",
+        Op::Softmax => "exp(xᵢ) / Σ exp(xⱼ)",
+        Op::LayerNorm { .. } => "(x - μ) / √(σ² + ε) · γ + β",
+        Op::RmsNorm { .. } => "x / √(mean(x²) + ε) · γ",
+        Op::Gather => "rows of a table",
+        Op::Unary(Unary::Relu) => "max(x, 0)",
+        Op::Unary(Unary::Sigmoid) => "1 / (1 + exp(-x))",
+        _ => "",
+    }
+}
+
+fn activation(activation: Activation) -> &'static str {
+    match activation {
+        Activation::Relu => "max(0, ·)",
+        other => other.name(),
+    }
+}

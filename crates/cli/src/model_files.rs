@@ -10,7 +10,7 @@ use crate::{layout, messages, tokenizer_files};
 use anyhow::{Context, Result, bail};
 use cognate_export::{Existing, Folder};
 use cognate_generate::Settings;
-use cognate_model::{Attentions, Config, Layout};
+use cognate_model::{AttentionScore, Attentions, Config, Layout};
 use cognate_runtime::{Device, Engine, Runtime, Source};
 use cognate_text::Tokenizer;
 use std::path::{MAIN_SEPARATOR, Path, PathBuf};
@@ -115,8 +115,10 @@ impl ModelOptions {
                 let temporary = tempfile::Builder::new().prefix("cognate-").tempdir().context("a temporary folder for the export")?;
                 let exported: PathBuf = temporary.path().join("model");
                 let mut writing = Folder::create(&exported, Existing::Refuse)?;
-                // The form that only ONNX Runtime's operators for the processor run is the fastest there; they give no weights.
-                let is_fused = name == "ort" && device == Device::Cpu && attentions != Attentions::All;
+                // The form that only ONNX Runtime's operators for the processor run is the fastest there; they give no weights, and
+                // know no additive scores.
+                let has_form = attentions != Attentions::All && model.config().score != AttentionScore::Additive;
+                let is_fused = name == "ort" && device == Device::Cpu && has_form;
                 let layout = if is_fused { Layout::SharedCache } else { Layout::Cognate };
                 layout::write_graphs(&model, layout, attentions, &layout::folder_name(folder), &mut writing)?;
                 writing.commit()?;

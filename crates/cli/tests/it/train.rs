@@ -59,6 +59,20 @@ fn text_becomes_a_model_that_translates() {
     run(&["export", &out, &exported]).ok();
 }
 
+/// ONNX Runtime's fastest form has no additive scores: another is taken.
+#[test]
+fn additive_models_translate_on_every_engine() {
+    if let Err(error) = Engine::Ort.open(Device::Cpu) {
+        return eprintln!("skipped: {error}");
+    }
+    let folder = folder();
+    let (settings, out) = (path(folder.path(), "small.toml"), path(folder.path(), "out"));
+    let short = ["--preset", "additive", "--max-updates", "101", "--validate-every", "101"];
+    run(&[&["train", &settings, "--engine", "ort", "--out", &out], &short[..]].concat()).ok();
+    let said = ["ort", "tract", "reference"].map(|engine| run(&["translate", "--engine", engine, "--model", &out, "a b c"]).ok());
+    assert!(said[0] == said[1] && said[0] == said[2], "{said:?}");
+}
+
 /// Runs of a grid are compared, and those that are over are not done again.
 #[test]
 fn choices_are_compared() {

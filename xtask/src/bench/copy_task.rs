@@ -41,7 +41,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "paper", value_parser = CHOICES.map(|(name, _)| name))]
     choices: Vec<String>,
     /// Updates of the weights
-    #[arg(long, value_name = "N", default_value_t = 1_200, value_parser = clap::value_parser!(u64).range(6..))]
+    #[arg(long, value_name = "N", default_value_t = 1_600, value_parser = clap::value_parser!(u64).range(6..))]
     updates: u64,
     /// Sequences that are asked
     #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(1..))]

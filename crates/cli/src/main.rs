@@ -9,6 +9,7 @@ mod attend;
 mod bench;
 mod decoding;
 mod evaluate;
+mod explain;
 mod export;
 mod export_training;
 mod languages;
@@ -53,6 +54,7 @@ Examples:
   cognate export-training MODEL OUT               the training step as ONNX, for other programs
   cognate show OUT                                what is in there
   cognate attend \"Two dogs.\" --out dogs.html      which words the model looks at
+  cognate explain \"Two dogs.\"                     what it does, step by step
   cognate verify OUT                              every runtime against the f64 reference
 
 `cognate help COMMAND` tells more.";
@@ -68,6 +70,7 @@ enum Command {
     ExportTraining(export_training::Options),
     Show(show::Options),
     Attend(attend::Options),
+    Explain(explain::Options),
     Verify(verify::Options),
     #[command(hide = true)]
     Bench(bench::Options),
@@ -110,6 +113,7 @@ fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         Command::ExportTraining(options) => export_training::run(options, out),
         Command::Show(options) => show::run(options, out),
         Command::Attend(options) => attend::run(options, out),
+        Command::Explain(options) => explain::run(options, out),
         Command::Verify(options) => verify::run(options, out),
         Command::Bench(options) => bench::run(options, out),
     }

@@ -15,6 +15,7 @@ use std::ops::ControlFlow;
 mod attend;
 mod batch;
 mod beam;
+mod beam_tree;
 mod constraints;
 mod decoder;
 mod error;
@@ -30,6 +31,7 @@ mod shared_cache;
 
 pub use attend::{Attended, Attending, attend};
 pub use batch::{Batch, Event};
+pub use beam_tree::{BeamNode, BeamTree, beam_tree};
 pub use decoder::{Decoder, SessionDecoder};
 pub use error::{Error, ErrorKind, Result};
 pub use forced::{Scored, greedy_choices, score};

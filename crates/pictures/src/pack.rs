@@ -118,6 +118,7 @@ fn number(digits: &[u8]) -> Option<u32> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -116,6 +116,7 @@ impl<'de> Deserialize<'de> for Weights {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

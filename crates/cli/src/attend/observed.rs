@@ -2,6 +2,7 @@
 
 use crate::account::Account;
 use crate::amounts::at_most;
+use crate::export::Precision;
 use crate::layout;
 use crate::messages;
 use crate::model_files::{Graphs, ModelFiles};
@@ -10,10 +11,11 @@ use crate::source::ModelSource;
 use crate::unused::Unused;
 use anyhow::{Context, Result, bail};
 use cognate_export::Listing;
-use cognate_generate::{Attended, Attending, Hypothesis, Settings, attend, decoder as decoder_of, generate};
-use cognate_model::{Attentions, Config, Layout, Names};
+use cognate_generate::{Attended, Attending, BeamTree, Hypothesis, Settings, attend, beam_tree, decoder as decoder_of, generate};
+use cognate_model::{Attentions, Config, Layout, Model, Names};
 use cognate_pictures::{Example, Source, Target, Token, Weights};
 use cognate_runtime::{Loaded, Options as Load, Session};
+use cognate_verify::open_exported;
 use ndarray::Array4;
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -86,6 +88,39 @@ impl Observed {
 
     pub(crate) fn config(&self) -> &Config {
         &self.files.config
+    }
+
+    /// How it translates.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.files.settings
+    }
+
+    /// The weights, where there are some as they were trained.
+    ///
+    /// # Errors
+    /// If an export rounds them.
+    pub(crate) fn model(&self, unused: Unused) -> Result<Model> {
+        let ModelSource::Exported(folder) = &self.source else { return self.source.open(0, unused) };
+        let precision = Account::read(folder)?.and_then(|account| Precision::named(&account.precision)).unwrap_or_default();
+        if precision.is_quantised() {
+            bail!("{}: its weights are rounded to integers", folder.display());
+        }
+        Ok(open_exported(folder, self.layout)?)
+    }
+
+    /// The hypotheses of a beam search, and all that ran.
+    ///
+    /// # Errors
+    /// If the engine fails.
+    pub(crate) fn beam_tree(&self, source: &[i64]) -> Result<(Vec<Hypothesis>, BeamTree)> {
+        let settings = &self.files.settings;
+        let mut decoder = decoder_of(self.layout, self.sessions(), &self.files.config, settings.pad_token)?;
+        Ok(beam_tree(decoder.as_mut(), source, settings)?)
+    }
+
+    /// The text of a translation.
+    pub(crate) fn text(&self, tokens: &[i64]) -> Result<String> {
+        Ok(self.files.tokenizer.decode(tokens)?)
     }
 
     fn sessions(&self) -> Vec<Box<dyn Session>> {

@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 
 #[test]
 fn help_of_each_command() {
-    for command in ["translate", "score", "evaluate", "export", "train", "plot", "export-training", "show", "attend", "verify"] {
+    for command in ["translate", "score", "evaluate", "export", "train", "plot", "export-training", "show", "attend", "explain", "verify"] {
         assert_snapshot!(format!("help_{command}"), run(&[command, "--help"]).ok());
     }
     assert_snapshot!("help", run(&["--help"]).ok());

@@ -7,6 +7,7 @@ mod bench;
 mod decoding;
 mod errors;
 mod evaluate;
+mod explain;
 mod export;
 mod export_training;
 mod families;

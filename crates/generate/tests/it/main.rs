@@ -1,6 +1,7 @@
 //! Decoding against transformers' own tokens and scores, drawing, and settings that are refused.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod beam_tree;
 mod golden;
 mod observed;
 mod optimum;

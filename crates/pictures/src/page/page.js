@@ -199,7 +199,7 @@
   const linesView = (map, { rows, columns }, choose) => {
     const box = make("div", { className: "scroll" });
     const sides = [rows, columns].map((tokens) => Math.min(190, widest(tokens, FONT)));
-    const margin = 44, gap = 165;
+    const margin = 52, gap = 150;
     const [left, right] = [margin + sides[0], margin + sides[0] + gap];
     const size = { width: right + sides[1] + margin, height: 34 + STEP * Math.max(rows.length, columns.length) };
     const svg = draw("svg", { class: "lines", viewBox: `0 0 ${size.width} ${size.height}`, width: size.width, height: size.height, tabindex: 0, role: "application", "aria-label": "Lines between words. Arrow keys choose a word; left and right change sides." });

@@ -1,0 +1,42 @@
+//! The tree of a beam search: its ends are transformers' hypotheses, and its sums those of given targets.
+
+use crate::golden::{reference, sources};
+use cognate_generate::{Batch, beam_tree, score};
+use cognate_testing::Golden;
+
+#[test]
+fn a_tree_ends_in_transformers_hypotheses() {
+    for name in ["marian", "bart", "t5"] {
+        let expected = Golden::open(name);
+        let (mut decoder, mut settings) = reference(name);
+        (settings.max_new_tokens, settings.num_beams) = (24, 4);
+        let scores = &expected.floats("beam4_scores").data;
+        for (sentence, source) in sources(&expected).into_iter().enumerate() {
+            let (hypotheses, tree) = beam_tree(&mut decoder, &source, &settings).unwrap();
+            let mut ends: Vec<_> = (0..tree.nodes.len()).filter(|&node| tree.nodes[node].finished.is_some()).collect();
+            ends.sort_by_key(|&node| tree.nodes[node].finished.unwrap().0);
+            assert_eq!(ends.len(), 4, "{name}");
+            for ((&end, hypothesis), score_of) in ends.iter().zip(&hypotheses).zip(&scores[4 * sentence..]) {
+                assert!((tree.nodes[end].finished.unwrap().1 - score_of).abs() < 1e-4, "{name}");
+                let mut path = Vec::new();
+                let mut node = end;
+                while let Some(parent) = tree.nodes[node].parent {
+                    path.push(node);
+                    node = parent;
+                }
+                path.reverse();
+                let tokens: Vec<_> = path.iter().map(|&node| tree.nodes[node].token).take(hypothesis.tokens.len()).collect();
+                assert_eq!(tokens, hypothesis.tokens, "{name}");
+                // Under the model alone, as when the target is given.
+                let found = score(&mut decoder, &Batch::new(&[source.clone()]), &[tokens], &settings).unwrap();
+                let mut sum = 0.0;
+                for (&node, log) in path.iter().zip(&found[0].log_probabilities) {
+                    sum += log;
+                    let forced = settings.forced_bos_token.is_some() || settings.forced_eos_token.is_some();
+                    let known = tree.nodes[node].log_probability;
+                    assert!(forced && node == end || (known - sum).abs() < 1e-3, "{name}: {known} {sum}");
+                }
+            }
+        }
+    }
+}

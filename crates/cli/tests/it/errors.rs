@@ -116,7 +116,7 @@ fn a_wrong_configuration() {
 fn a_wrong_generation_configuration() {
     let folder = checkpoint(false);
     edit(&folder, "generation_config.json", "\"num_beams\": 1", "\"num_beams\": 0");
-    assert_snapshot!(error_of(&folder), @"cognate: error: DIR/generation_config.json: num_beams 0 is not supported; expected a positive number");
+    assert_snapshot!(error_of(&folder), @"cognate: error: DIR/generation_config.json: num_beams 0 is not supported; expected a number from 1 to 1024");
     let positions = ["translate", "--max-new-tokens", "257", "Hello."];
     assert_snapshot!(run(&positions).failed(1), @"cognate: error: --max-new-tokens: expected at most 256, the positions of the model, found 257");
 }

@@ -52,7 +52,9 @@ impl Models {
     /// Makes them in `folder`.
     pub(super) fn make(workspace: &Workspace, program: &Path, folder: &Path) -> Result<Self> {
         let folders = Good::ALL.map(|good| folder.join(format!("{good:?}"))).to_vec();
-        let has_onnxruntime = workspace.target("onnxruntime").is_dir();
+        // A command looks for it in folders above its own.
+        let has_onnxruntime =
+            program.ancestors().any(|folder| folder.join("target/onnxruntime").is_dir() || folder.join("onnxruntime").is_dir());
         if !has_onnxruntime {
             println!("ONNX Runtime is not there, and not tested; `cargo xtask onnxruntime` brings it");
         }

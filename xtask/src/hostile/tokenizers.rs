@@ -29,7 +29,9 @@ pub(super) fn cases(models: &Models) -> Result<Vec<Case>> {
         let case = |name: String, expect, change: Box<dyn Fn(&Path) -> Result<()>>| {
             Case::new(format!("{good:?}, {file}: {name}").to_lowercase(), good, READERS, expect, move |folder| change(&folder.join(file)))
         };
-        let (refused, either) = (Expect::Refused(file), Expect::Either(file));
+        // Merges of pieces that the vocabulary lacks are told of the merges.
+        let either = Expect::Either(if good == Good::Bart { "files/" } else { file });
+        let refused = Expect::Refused(file);
         cases.push(case("untouched".into(), Expect::Either(""), Box::new(|_| Ok(()))));
         let is_spm = file.ends_with(".spm");
         let cuts = if is_spm {

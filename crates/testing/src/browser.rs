@@ -168,8 +168,13 @@ impl Browser {
             "ArrowDown" => 40,
             other => panic!("{other}: no such key is known here"),
         };
-        for kind in ["rawKeyDown", "keyUp"] {
-            self.call("Input.dispatchKeyEvent", json!({ "type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code }));
+        // Only a key that writes something presses a button.
+        let down = if key == "Enter" { json!({ "type": "keyDown", "text": "\r" }) } else { json!({ "type": "rawKeyDown" }) };
+        for mut event in [down, json!({ "type": "keyUp" })] {
+            event["key"] = key.into();
+            event["code"] = key.into();
+            event["windowsVirtualKeyCode"] = code.into();
+            self.call("Input.dispatchKeyEvent", event);
         }
     }
 

@@ -6,7 +6,9 @@ use std::fmt::Write;
 impl Diagram {
     /// The diagram as a Mermaid flowchart, boxes open down to `depth`: 0 draws only the outermost ones.
     pub fn to_mermaid(&self, depth: usize) -> String {
-        let mut out = format!("---\ntitle: {}\n---\nflowchart TB\n", quoted(&format!("{} ({})", self.title, self.note)));
+        // Strings of JSON are strings of YAML.
+        let title = serde_json::Value::from(format!("{} ({})", self.title, self.note));
+        let mut out = format!("---\ntitle: {title}\n---\nflowchart TB\n");
         self.mermaid_boxes(&mut out, None, depth, 1);
         for arrow in self.shown_arrows(depth) {
             let _ = writeln!(out, "  b{} -->|{}| b{}", arrow.from, quoted(&arrow.label), arrow.to);

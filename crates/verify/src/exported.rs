@@ -72,5 +72,5 @@ fn stored(folder: &Path, tensor: &TensorProto, files: &mut BTreeMap<String, Arc<
     };
     let (offset, length) = (number("offset")?, number("length")?);
     let end = offset.checked_add(length).ok_or("external data: offset and length are too large")?;
-    Recipe::stored_as(element, files[location].clone(), offset..end, &shape).map_err(|error| error.to_string())
+    Recipe::stored_as(element, files[location].clone(), offset..end, &shape).map_err(|error| format!("{location}: {error}"))
 }

@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use super::Expect;
 
 /// What runs longer is ended.
-const PATIENCE: Duration = Duration::from_secs(8);
+const PATIENCE: Duration = Duration::from_secs(30);
 const INTERVAL: Duration = Duration::from_millis(1);
 
 /// KiB of addresses that a process may have, so that what goes wrong does not take the machine with it.

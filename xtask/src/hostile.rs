@@ -144,6 +144,7 @@ enum Expect {
     Either(&'static str),
 }
 
+/// What is done to a folder, or to a file in it.
 type Change = Box<dyn Fn(&Path) -> Result<()>>;
 
 /// A change of a good model, and who reads it.

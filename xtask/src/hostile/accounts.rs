@@ -1,14 +1,12 @@
 //! `cognate.json` of an export, and of one in place.
 
-use std::path::Path;
-
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 
 use super::bytes::{edit, edit_json, nested, read, spread, write};
 use super::good::{Good, Models};
 use super::weights::{link, pipe};
-use super::{Case, Expect, Reader};
+use super::{Case, Change, Expect, Reader};
 
 const FILE: &str = "cognate.json";
 const READERS: &[Reader] = &[Reader::Show, Reader::Tract, Reader::Verify];
@@ -17,7 +15,7 @@ const PLACE: &[Reader] = &[Reader::Show, Reader::Tract];
 
 pub(super) fn cases(models: &Models) -> Result<Vec<Case>> {
     let length = read(&models.path(Good::Exported).join(FILE))?.len();
-    let case = |name: String, readers, expect, change: Box<dyn Fn(&Path) -> Result<()>>| {
+    let case = |name: String, readers, expect, change: Change| {
         Case::new(format!("{FILE}: {name}"), Good::Exported, readers, expect, move |folder| change(&folder.join(FILE)))
     };
     let refused = Expect::Refused(FILE);

@@ -10,7 +10,7 @@ use super::bytes::{edit, edit_json, read, spread, write};
 use super::good::{Good, Models};
 use super::protobuf::{self, Message, Value};
 use super::weights::{link, pipe};
-use super::{Case, Expect, Reader};
+use super::{Case, Change, Expect, Reader};
 
 const FILE: &str = "encoder.onnx";
 const WEIGHTS: &str = "weights.onnx_data";
@@ -515,7 +515,7 @@ fn optimum_cases(cases: &mut Vec<Case>) {
     const ENCODER: &str = "onnx/encoder_model.onnx";
     const DECODER: &str = "onnx/decoder_model_merged.onnx";
     for (file, name) in [(ENCODER, "encoder_model.onnx"), (DECODER, "decoder_model_merged.onnx")] {
-        let case = |what: &str, change: Box<dyn Fn(&Path) -> Result<()>>| {
+        let case = |what: &str, change: Change| {
             Case::new(format!("optimum, {name}: {what}"), Good::Optimum, READERS, Expect::Refused(name), move |folder| {
                 change(&folder.join(file))
             })

@@ -22,8 +22,11 @@ const UPDATES: u32 = 8;
 
 /// Kills `count` commands in turn, and prints what they left.
 pub(super) fn run(program: &Path, models: &Models, folder: &Path, count: u32) -> Result<()> {
-    let kinds =
-        [Export::new(program, models, folder)?, Translation::new(program, models, folder)?, Training::new(program, models, folder)?];
+    let kinds = [
+        Export::prepare(program, models, folder)?,
+        Translation::prepare(program, models, folder)?,
+        Training::prepare(program, models, folder)?,
+    ];
     let mut moments = Moments(1);
     let mut rows = Vec::new();
     for (index, kind) in kinds.iter().enumerate() {
@@ -107,7 +110,7 @@ struct Export {
 }
 
 impl Export {
-    fn new(program: &Path, models: &Models, folder: &Path) -> Result<Box<dyn Kind>> {
+    fn prepare(program: &Path, models: &Models, folder: &Path) -> Result<Box<dyn Kind>> {
         let (model, out) = (models.path(Good::Checkpoint).to_owned(), folder.join("whole-export"));
         let time = timed(program, &["export".as_ref(), model.as_ref(), out.as_ref(), "--no-verify".as_ref()])?;
         // The name of the folder is in no file.
@@ -144,7 +147,7 @@ struct Translation {
 }
 
 impl Translation {
-    fn new(program: &Path, models: &Models, folder: &Path) -> Result<Box<dyn Kind>> {
+    fn prepare(program: &Path, models: &Models, folder: &Path) -> Result<Box<dyn Kind>> {
         let (text, out) = (folder.join("long.txt"), folder.join("whole.txt"));
         write(&text, "A dog.\nThe cat sat.\n".repeat(100))?;
         let mut kind = Self {
@@ -197,7 +200,7 @@ struct Training {
 }
 
 impl Training {
-    fn new(program: &Path, models: &Models, folder: &Path) -> Result<Box<dyn Kind>> {
+    fn prepare(program: &Path, models: &Models, folder: &Path) -> Result<Box<dyn Kind>> {
         let text = folder.join("training");
         copy_folder(models.path(Good::Text), &text)?;
         let settings = text.join("run.toml");

@@ -5,12 +5,12 @@ use anyhow::Result;
 use super::bytes::write;
 use super::good::{Good, Models};
 use super::weights::{link, pipe};
-use super::{Case, Expect, Reader};
+use super::{Case, Change, Expect, Reader};
 
 const FILE: &str = "libonnxruntime.so";
 
 pub(super) fn cases(_models: &Models) -> Result<Vec<Case>> {
-    let case = |name: &str, change: Box<dyn Fn(&std::path::Path) -> Result<()>>| {
+    let case = |name: &str, change: Change| {
         let mut case = Case::new(format!("library: {name}"), Good::Exported, &[Reader::Ort], Expect::Refused(FILE), move |folder| {
             change(&folder.join(FILE))
         });

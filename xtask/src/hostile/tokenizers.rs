@@ -1,7 +1,5 @@
 //! Tokenizers: `tokenizer.json`, SentencePiece models, vocabularies and merges.
 
-use std::path::Path;
-
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 
@@ -9,7 +7,7 @@ use super::bytes::{edit, edit_json, nested, read, spread, write};
 use super::good::{Good, Models};
 use super::protobuf::{self, Message};
 use super::weights::{link, pipe};
-use super::{Case, Expect, Reader};
+use super::{Case, Change, Expect, Reader};
 
 const READERS: &[Reader] = &[Reader::Tract];
 
@@ -26,7 +24,7 @@ pub(super) fn cases(models: &Models) -> Result<Vec<Case>> {
     for (good, file) in files {
         let bytes = read(&models.path(good).join(file))?;
         let length = bytes.len();
-        let case = |name: String, expect, change: Box<dyn Fn(&Path) -> Result<()>>| {
+        let case = |name: String, expect, change: Change| {
             Case::new(format!("{good:?}, {file}: {name}").to_lowercase(), good, READERS, expect, move |folder| change(&folder.join(file)))
         };
         // Merges of pieces that the vocabulary lacks are told of the merges.
@@ -180,7 +178,7 @@ fn piece_cases() -> Vec<Case> {
         ("no end of a sentence", |fields| drop(fields.remove("</s>"))),
         ("no unknown piece", |fields| drop(fields.remove("<unk>"))),
     ] {
-        cases.push(Case::new(format!("vocab.json: {name}"), Good::Marian, READERS, Expect::Either("vocab.json"), move |folder| {
+        cases.push(Case::new(format!("vocab.json: {name}"), Good::Marian, READERS, Expect::Either("files"), move |folder| {
             edit_json(&folder.join("vocab.json"), change)
         }));
     }

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::bytes::{Weights, edit, edit_json, nested, read, spread, write};
 use super::good::{Good, Models};
 use super::weights::{link, pipe};
-use super::{Case, Expect, Reader};
+use super::{Case, Change, Expect, Reader};
 
 const READERS: &[Reader] = &[Reader::Resume];
 const STATE: &str = "training_state.safetensors";
@@ -19,7 +19,7 @@ pub(super) fn cases(models: &Models) -> Result<Vec<Case>> {
     for file in [STATE, RUN, "model.safetensors", "config.json", "tokenizer.json"] {
         let path = place(file);
         let length = read(&models.path(Good::Run).join(&path)).with_context(|| format!("{path} of a run"))?.len();
-        let case = |name: String, expect, change: Box<dyn Fn(&std::path::Path) -> Result<()>>| {
+        let case = |name: String, expect, change: Change| {
             let path = path.clone();
             Case::new(format!("training state: {file}: {name}"), Good::Run, READERS, expect, move |folder| change(&folder.join(&path)))
         };
@@ -30,7 +30,7 @@ pub(super) fn cases(models: &Models) -> Result<Vec<Case>> {
         for at in spread(length.min(2000), 5) {
             cases.push(case(
                 format!("byte {at} changed"),
-                Expect::Either(last),
+                Expect::Either("files"),
                 Box::new(move |path| edit(path, |bytes| bytes[at] ^= 0x10)),
             ));
         }
@@ -47,9 +47,13 @@ pub(super) fn cases(models: &Models) -> Result<Vec<Case>> {
         ("config", json!([])),
         ("corpus", json!("another")),
     ] {
-        cases.push(Case::new(format!("training state: {RUN}: {field} {value}"), Good::Run, READERS, Expect::Either(last), move |folder| {
-            edit_json(&folder.join(last).join(RUN), |fields| drop(fields.insert(field.into(), value.clone())))
-        }));
+        cases.push(Case::new(
+            format!("training state: {RUN}: {field} {value}"),
+            Good::Run,
+            READERS,
+            Expect::Either("files"),
+            move |folder| edit_json(&folder.join(last).join(RUN), |fields| drop(fields.insert(field.into(), value.clone()))),
+        ));
     }
     for (name, value) in
         [("another shape", json!([1])), ("10 GB", json!([10_000_000_000_u64])), ("sizes that overflow", json!([1_u64 << 40, 1_u64 << 40]))]

@@ -121,8 +121,10 @@ pub(super) fn cases(models: &Models) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
+type FieldChange = Box<dyn Fn(&mut serde_json::Map<String, Value>)>;
+
 fn index_cases() -> Vec<Case> {
-    let index = |name: &str, change: Box<dyn Fn(&mut serde_json::Map<String, Value>)>| {
+    let index = |name: &str, change: FieldChange| {
         Case::new(format!("index: {name}"), Good::Sharded, HEADER, Expect::Refused(INDEX), move |folder| {
             edit_json(&folder.join(INDEX), &*change)
         })

@@ -131,7 +131,7 @@ fn settings(options: &Options, name: &str) -> String {
          valid = [{{ source = \"valid.source\", target = \"valid.target\" }}]\n\
          max_tokens = 1024\n\
          [tokenizer]\nalgorithm = \"bpe\"\nvocab_size = 64\n\
-         [model]\n{choice}\nd_model = 64\nheads = 4\nd_ff = 256\nencoder_layers = 2\ndecoder_layers = 2\nmax_positions = 32\n\
+         [model]\n{choice}\nd_model = 64\ninitialisation = \"glorot\"\nheads = 4\nd_ff = 256\nencoder_layers = 2\ndecoder_layers = 2\nmax_positions = 32\n\
          [dropout]\nembeddings = 0.0\nsublayers = 0.0\n\
          [optimiser]\nlabel_smoothing = 0.0\nlearning_rate = 3e-3\nwarmup_updates = {warmup}\ndecay = \"linear\"\n\
          [schedule]\nmax_updates = {updates}\nvalidate_every = {updates}\nlog_every = 100\n"

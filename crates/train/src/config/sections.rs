@@ -154,7 +154,8 @@ section! {
         gated: bool = false,
         /// How attention compares queries with keys.
         attention_score: AttentionScore = AttentionScore::ScaledDot,
-        /// How the weights of linear layers begin. With `glorot` and normalisation after sublayers, high rates learn slowly.
+        /// How the weights of linear layers begin. With `glorot` and normalisation after sublayers, high rates learn slowly; narrow
+        /// models learn sooner.
         initialisation: Initialisation = Initialisation::Normal,
         /// Whether linear layers add a bias.
         biases: bool = true,

@@ -82,7 +82,7 @@ fn refusal(config: &TrainingConfig, out: &Path, beginning: Beginning, runtime: &
 fn reversing_is_learned() {
     let Some(ort) = ort() else { return };
     let folder = Folder::new();
-    let more = "dropout.embeddings = 0.0\ndropout.sublayers = 0.0\noptimiser.label_smoothing = 0.0\n\
+    let more = "model.initialisation = \"glorot\"\ndropout.embeddings = 0.0\ndropout.sublayers = 0.0\noptimiser.label_smoothing = 0.0\n\
                 optimiser.learning_rate = 5e-3\noptimiser.warmup_updates = 100\noptimiser.ema_decay = 0.99\n\
                 schedule.max_updates = 600\nschedule.validate_every = 300\nschedule.metric = \"bleu\"\nschedule.keep_checkpoints = 2";
     let out = folder.path().join("out");
@@ -105,7 +105,7 @@ fn reversing_is_learned_by_other_choices() {
     for preset in ["additive", "rotary"] {
         let folder = Folder::new();
         let more = format!(
-            "model.preset = \"{preset}\"\ndropout.embeddings = 0.0\ndropout.sublayers = 0.0\noptimiser.label_smoothing = 0.0\n\
+            "model.preset = \"{preset}\"\nmodel.initialisation = \"glorot\"\ndropout.embeddings = 0.0\ndropout.sublayers = 0.0\noptimiser.label_smoothing = 0.0\n\
              optimiser.learning_rate = 5e-3\noptimiser.warmup_updates = 100\nschedule.max_updates = 600\nschedule.validate_every = 600\n\
              schedule.metric = \"bleu\""
         );

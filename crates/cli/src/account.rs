@@ -32,6 +32,9 @@ pub(crate) struct Account {
     pub(crate) layout: String,
     /// The type in which weights are stored and sums are made.
     pub(crate) precision: String,
+    /// Weights that share a scale, in a precision that rounds in blocks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) block_size: Option<usize>,
     /// What stays f32 in an export of less precision.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) kept_in_f32: Vec<KeptAccount>,
@@ -189,6 +192,7 @@ impl Account {
             parameters,
             layout: layout.name().into(),
             precision: "f32".into(),
+            block_size: None,
             kept_in_f32: Vec::new(),
             opset: cognate_export::OPSET,
             graphs,

@@ -82,7 +82,7 @@ enum Format {
     Svg,
     /// The same in pixels
     Png,
-    /// All numbers, for programs: lists [layer][head][row][column]
+    /// All numbers, for programs: lists `[layer][head][row][column]`
     Json,
 }
 

@@ -166,6 +166,7 @@ fn packed(options: &Options, source: &ModelSource, destination: &Path, start: In
     }
     let mut account = Account::new(origin, model.parameters(), layout, graph_accounts(folder.path(), layout)?);
     account.precision = options.precision.name().into();
+    account.block_size = precision::block_size(options);
     account.kept_in_f32 = graphs.kept_in_f32;
     folder.write(account::FILE, account.to_json()?.as_bytes())?;
     let report = folder.commit()?;

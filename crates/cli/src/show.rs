@@ -206,7 +206,8 @@ fn exported(folder: &Path, out: &mut dyn Write) -> Result<()> {
             };
             writeln!(out, "  {name:<12} {origin}")?;
             writeln!(out, "  written by   {}", account.producer)?;
-            writeln!(out, "  form         {} layout, {}, opset {}", account.layout, account.precision, account.opset)?;
+            let blocks = account.block_size.map_or(String::new(), |size| format!(" in blocks of {size}"));
+            writeln!(out, "  form         {} layout, {}{blocks}, opset {}", account.layout, account.precision, account.opset)?;
             if !account.kept_in_f32.is_empty() {
                 writeln!(out, "  kept in f32")?;
             }

@@ -219,14 +219,13 @@ mod tests {
     fn dashes_of_long_curves_end() {
         let places: Vec<[f32; 2]> = (0..800).map(|x| [64.0 + x as f32 * 0.483, 100.0 + ((x * 7919) % 97) as f32 * 0.911]).collect();
         let length: f32 = places.windows(2).map(|pair| (pair[1][0] - pair[0][0]).hypot(pair[1][1] - pair[0][1])).sum();
-        for run in 0..4 {
+        for (run, [on, off]) in DASHES.into_iter().enumerate() {
             let mut shapes = Vec::new();
             stroke(&places, run, &mut shapes);
             let drawn = |shape: &Shape| match shape {
                 Shape::Line { ends: [from, to], .. } => (to[0] - from[0]).hypot(to[1] - from[1]),
                 _ => 0.0,
             };
-            let [on, off] = DASHES[run];
             let share = if off == 0.0 { 1.0 } else { on / (on + off) };
             let sum: f32 = shapes.iter().map(drawn).sum();
             assert!((sum / length - share).abs() < 0.01, "{run}: {sum} of {length}");

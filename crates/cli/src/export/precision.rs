@@ -117,8 +117,13 @@ fn columns(layout: Layout, steps: Steps) -> quantize::Options<'static> {
     quantize::Options::Columns { steps, unscaled: (layout == Layout::SharedCache).then_some([LOGITS, SCALE]) }
 }
 
+/// Weights that share a scale, in a precision that rounds in blocks.
+pub(super) fn block_size(options: &Options) -> Option<usize> {
+    options.precision.block_bits().map(|_| options.block_size.unwrap_or(BLOCK_SIZE))
+}
+
 fn blocks(options: &Options, bits: Bits) -> quantize::Options<'static> {
-    quantize::Options::Blocks { blocks: Blocks { bits, size: options.block_size.unwrap_or(BLOCK_SIZE) }, output: LOGITS }
+    quantize::Options::Blocks { blocks: Blocks { bits, size: block_size(options).unwrap_or(BLOCK_SIZE) }, output: LOGITS }
 }
 
 fn in_integers(model: &Model, layout: Layout, attentions: Attentions, options: quantize::Options<'_>) -> Result<Graphs> {

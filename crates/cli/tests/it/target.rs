@@ -57,6 +57,10 @@ fn a_translation_in_integers_does_not_depend_on_its_batch() {
             let precisions = [&["int8"][..], &["int8-block", "--block-size", "128"], &["int4"]];
             let export = |args: &[&str]| exported(&folder, &args.concat(), &[&["--target", "ort", "--precision"], args].concat());
             forms.extend(precisions.map(|args| ("ort", export(args))));
+            for ((_, model), form) in forms[1..].iter().zip(["int8,", "int8-block in blocks of 128,", "int4 in blocks of 32,"]) {
+                let shown = run(&["show", model]).ok();
+                assert!(shown.contains(&format!("shared-cache layout, {form} opset")), "{form}: {shown}");
+            }
         }
         Err(error) => eprintln!("skipped on ONNX Runtime: {error}"),
     }

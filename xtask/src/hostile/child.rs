@@ -204,7 +204,8 @@ mod tests {
     #[test]
     fn a_process_is_measured() {
         let scratch = tempfile::tempdir().unwrap();
-        let ended = run(Path::new("sh"), &["-c", "echo no >&2; exit 1"].map(Into::into), scratch.path(), None).unwrap();
+        // Long enough to be looked at: the sizes of what ends at once and is smaller than this process are not known.
+        let ended = run(Path::new("sh"), &["-c", "echo no >&2; sleep 1; exit 1"].map(Into::into), scratch.path(), None).unwrap();
         assert_eq!((ended.status.and_then(|status| status.code()), ended.said.as_str()), (Some(1), "no\n"));
         assert!(ended.memory > 100_000, "{ended:?}");
     }

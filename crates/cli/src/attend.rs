@@ -1,18 +1,16 @@
 //! `cognate attend`: pictures of what a model attends to.
 
-pub(crate) mod observed;
-
-use self::observed::{Observed, Observing};
 use crate::amounts::at_most;
 use crate::messages;
 use crate::model_options::ModelOptions;
+use crate::observed::{Given, Observed, Observing};
 use crate::unused::Unused;
 use crate::whole_file;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use cognate_generate::alignment_layer;
 use cognate_pictures::{Attention, Document, Figure, Head, Picture, html};
-use std::io::{self, Read, Write};
+use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -29,12 +27,8 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// The sentence [default: the line on standard input]
-    #[arg(value_name = "SENTENCE")]
-    sentence: Option<String>,
-    /// Look along this translation instead of the model's own
-    #[arg(long, value_name = "TEXT")]
-    target: Option<String>,
+    #[command(flatten)]
+    given: Given,
     /// Show another sentence beside it; a word that both have is marked in both
     #[arg(long, value_name = "SENTENCE")]
     compare: Option<String>,
@@ -122,13 +116,10 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let format = options.format()?;
     options.figure.check(format)?;
     whole_file::check("--out", &options.out)?;
-    let sentence = match &options.sentence {
-        Some(sentence) => sentence.clone(),
-        None => line()?,
-    };
+    let sentence = options.given.sentence()?;
     let observed = Observed::load(&options.model, options.unused, &options.observing)?;
     messages::note(format_args!("model {} on {}", observed.source(), observed.engine()));
-    let mut examples = vec![observed.example(&sentence, options.target.as_deref())?];
+    let mut examples = vec![observed.example(&sentence, options.given.target.as_deref())?];
     if let Some(other) = &options.compare {
         examples.push(observed.example(other, options.compare_target.as_deref()).context("--compare")?);
     }
@@ -211,17 +202,5 @@ impl FigureOptions {
         let from_zero = |number: NonZeroUsize| number.get() - 1;
         let (layer, head) = (self.layer.map_or(usual, from_zero), self.head.map_or(Head::Mean, |head| Head::One(from_zero(head))));
         Figure { attention, layer, head, picture }
-    }
-}
-
-/// The one line on standard input.
-pub(crate) fn line() -> Result<String> {
-    let mut text = String::new();
-    io::stdin().read_to_string(&mut text).context("stdin: expected a sentence in UTF-8")?;
-    let mut lines = text.lines().filter(|line| !line.trim().is_empty());
-    match (lines.next(), lines.count()) {
-        (Some(line), 0) => Ok(line.to_owned()),
-        (None, _) => bail!("stdin: expected a sentence, found none; give it as the argument, or by a pipe"),
-        (Some(_), more) => bail!("stdin: expected one sentence, found {} lines", more + 1),
     }
 }

@@ -5,9 +5,8 @@ mod embeddings;
 mod summary;
 
 use crate::amounts::at_most;
-use crate::attend::line;
-use crate::attend::observed::{Observed, Observing, Seen};
 use crate::model_options::ModelOptions;
+use crate::observed::{Given, Observed, Observing, Seen};
 use crate::unused::Unused;
 use anyhow::{Context, Result};
 use cognate_generate::Attended;
@@ -23,12 +22,8 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// The sentence [default: the line on standard input]
-    #[arg(value_name = "SENTENCE")]
-    sentence: Option<String>,
-    /// Go along this translation instead of the model's own
-    #[arg(long, value_name = "TEXT")]
-    target: Option<String>,
+    #[command(flatten)]
+    given: Given,
     /// How many likely next words to tell at each step
     #[arg(long, value_name = "N", default_value = "5", value_parser = at_most(100))]
     likeliest: NonZeroUsize,
@@ -49,12 +44,9 @@ Examples:
 
 /// Runs the command.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
-    let sentence = match &options.sentence {
-        Some(sentence) => sentence.clone(),
-        None => line()?,
-    };
+    let sentence = options.given.sentence()?;
     let observed = Observed::load(&options.model, options.unused, &options.observing)?;
-    let seen = observed.seen(&sentence, options.target.as_deref())?;
+    let seen = observed.seen(&sentence, options.given.target.as_deref())?;
     let attended = observed.attended(&seen, options.likeliest.get())?;
     writeln!(out, "{sentence}\n→ {}\n{} on {}", seen.text, observed.source(), observed.engine())?;
 
@@ -64,7 +56,7 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     summary::tell(&attended, out)?;
     writeln!(out, "\n3. What comes next, step by step")?;
     steps(&observed, &seen, &attended, out)?;
-    if observed.settings().num_beams > 1 && options.target.is_none() {
+    if observed.settings().num_beams > 1 && options.given.target.is_none() {
         writeln!(out, "\n4. Beam search with {} beams", observed.settings().num_beams)?;
         beams::tell(&observed, &seen, out)?;
     }

@@ -17,6 +17,7 @@ mod layout;
 mod messages;
 mod model_files;
 mod model_options;
+mod observed;
 mod plot;
 mod quality;
 mod score;

@@ -1,6 +1,6 @@
 //! The tree of a beam search, as text.
 
-use crate::attend::observed::{Observed, Seen};
+use crate::observed::{Observed, Seen};
 use anyhow::Result;
 use cognate_generate::BeamTree;
 use std::io::Write;

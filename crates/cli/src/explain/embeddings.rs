@@ -1,6 +1,6 @@
 //! Pieces and ids, and how long their embeddings are.
 
-use crate::attend::observed::{Observed, Seen};
+use crate::observed::{Observed, Seen};
 use crate::unused::Unused;
 use anyhow::{Context, Result};
 use cognate_model::{EmbeddingNames, Model};

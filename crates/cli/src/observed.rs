@@ -17,10 +17,29 @@ use cognate_pictures::{Example, Source, Target, Token, Weights};
 use cognate_runtime::{Loaded, Options as Load, Session};
 use cognate_verify::open_exported;
 use ndarray::Array4;
+use std::io::Read;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 use tempfile::TempDir;
+
+/// The sentence, and whose translation is looked along.
+#[derive(clap::Args)]
+pub(crate) struct Given {
+    /// The sentence [default: the line on standard input]
+    #[arg(value_name = "SENTENCE")]
+    sentence: Option<String>,
+    /// Look along this translation instead of the model's own
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) target: Option<String>,
+}
+
+impl Given {
+    /// The sentence, read if it is not on the command line.
+    pub(crate) fn sentence(&self) -> Result<String> {
+        self.sentence.clone().map_or_else(line, Ok)
+    }
+}
 
 /// How the model translates what is looked at.
 #[derive(clap::Args)]
@@ -258,4 +277,16 @@ fn lack(folder: &Path) -> Result<Option<&'static str>> {
         }
     }
     Ok(None)
+}
+
+/// The one line on standard input.
+fn line() -> Result<String> {
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text).context("stdin: expected a sentence in UTF-8")?;
+    let mut lines = text.lines().filter(|line| !line.trim().is_empty());
+    match (lines.next(), lines.count()) {
+        (Some(line), 0) => Ok(line.to_owned()),
+        (None, _) => bail!("stdin: expected a sentence, found none; give it as the argument, or by a pipe"),
+        (Some(_), more) => bail!("stdin: expected one sentence, found {} lines", more + 1),
+    }
 }

@@ -15,6 +15,7 @@ mod fuzz;
 mod hostile;
 mod interop;
 mod layers;
+mod mpi;
 mod onnxruntime;
 mod python;
 mod snapshots;

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::onnxruntime::{self, Build};
 use crate::workspace::{Workspace, call};
-use crate::{deny, explained, layers, python, snapshots, table};
+use crate::{deny, explained, layers, mpi, python, snapshots, table};
 
 /// Run what CI runs: formatting, lints, layers, tests, snapshots, documentation
 ///
@@ -18,11 +18,18 @@ pub(crate) struct Options {
     /// Also test on CUDA; needs a GPU, CUDA 13 and cuDNN 9 (LD_LIBRARY_PATH names their folders)
     #[arg(long)]
     cuda: bool,
+    /// Leave out training by several processes, which is tested where an MPI and libclang are installed
+    #[arg(long)]
+    without_mpi: bool,
 }
 
 /// Runs the command.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let mut steps = Steps::default();
+    let features: &[&str] = if !options.without_mpi && mpi::is_here() { &mpi::FEATURES } else { &[] };
+    if features.is_empty() {
+        println!("training by several processes is not tested: there is no MPI with its compiler, or no libclang");
+    }
     let build = if options.cuda { Build::Cuda } else { Build::Cpu };
     let library = steps.step("ONNX Runtime", || {
         let library = onnxruntime::bring(workspace, build)?;
@@ -36,17 +43,17 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     });
     steps.step("format", || call(workspace.cargo().args(["fmt", "--all", "--check"])));
     steps.step("lints", || {
-        let clippy = ["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"];
-        call(workspace.cargo().args(clippy))
+        let clippy = ["clippy", "--workspace", "--all-targets"];
+        call(workspace.cargo().args(clippy).args(features).args(["--", "--deny", "warnings"]))
     });
     steps.step("layers", || layers::check(workspace));
     steps.step("dependencies", || deny::check(workspace));
     let references = workspace.target("xtask/snapshot-references");
-    let passed = steps.step("tests", || run_tests(workspace, options, library, python, &references));
+    let passed = steps.step("tests", || run_tests(workspace, options, features, library, python, &references));
     steps.step("snapshots", || snapshots::check(workspace, passed.is_some().then_some(references.as_path())));
     steps.step("documentation", || {
         let doc = ["doc", "--workspace", "--no-deps"];
-        call(workspace.cargo().args(doc).env("RUSTDOCFLAGS", "--deny warnings"))
+        call(workspace.cargo().args(doc).args(features).env("RUSTDOCFLAGS", "--deny warnings"))
     });
     steps.finish()
 }
@@ -55,6 +62,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 fn run_tests(
     workspace: &Workspace,
     options: &Options,
+    features: &[&str],
     library: Option<PathBuf>,
     python: Option<PathBuf>,
     references: &PathBuf,
@@ -65,7 +73,7 @@ fn run_tests(
         std::fs::remove_file(references).with_context(|| references.display().to_string())?;
     }
     let mut cargo = workspace.cargo();
-    cargo.args(["test", "--workspace", "--no-fail-fast"]);
+    cargo.args(["test", "--workspace", "--no-fail-fast"]).args(features);
     // A snapshot that differs fails its test; none is written.
     cargo.env("INSTA_UPDATE", "no").env("INSTA_SNAPSHOT_REFERENCES_FILE", references);
     if let Some(library) = library {

@@ -1,17 +1,19 @@
 //! `cognate train`: a model from parallel text.
 
 mod grid;
+mod job;
 mod progress;
 mod settings;
 
 use self::grid::{Grid, GridOption};
+use self::job::Job;
 use self::progress::Bar;
 use self::settings::Settings;
 use crate::{amounts, messages};
 use anyhow::{Context, Result, bail};
-use cognate_runtime::{Device, Engine, Runtime};
+use cognate_runtime::{Device, Engine};
 use cognate_train::config::{Metric, TrainingConfig};
-use cognate_train::{Beginning, Ending, Event, Outcome, Trainer, Validation};
+use cognate_train::{Beginning, Ending, Event, Machine, Outcome, Trainer, Validation};
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -67,6 +69,7 @@ Examples:
   cognate train --resume --out OUT --max-updates 20000   further than at first
   cognate train CONFIG.toml --out OUT --grid positions=sinusoidal,rotary,alibi
   cognate train --init CHECKPOINT --data a.en a.de --out OUT --max-epochs 3 --learning-rate 1e-4
+  mpirun -n 4 cognate train CONFIG.toml --out OUT        each batch divided over 4 processes (built with `--features mpi`)
   cognate evaluate --reference val.de --source val.en --model OUT
 
 A file of settings, each of which may be left out but for the text and how long:
@@ -91,21 +94,33 @@ A file of settings, each of which may be left out but for the text and how long:
 
 /// Runs the command.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
+    let job = Job::join()?;
+    let ended = train(options, &job, out);
+    ended.or_else(|error| job.fail(error))
+}
+
+fn train(options: &Options, job: &Job, out: &mut dyn Write) -> Result<ExitCode> {
+    let ranks = job.ranks();
+    let quiet = options.quiet || ranks.rank() > 0;
     let is_grid = !options.grid.is_empty();
     let config = options.settings.config(options.config.as_deref(), &options.out, options.resume && !is_grid)?;
     let runtime = options.engine.open(options.device)?;
-    if runtime.name() != "ort" {
+    if is_grid && ranks.size() > 1 {
+        bail!("--grid trains in one process; expected none of {} that `mpirun` began", ranks.size());
+    }
+    if runtime.name() != "ort" && ranks.rank() == 0 {
         let bring = "`cargo xtask onnxruntime` brings ONNX Runtime, which is several times as fast";
         messages::warning(format_args!("training runs on {} here; {bring}", runtime.name()));
     }
     let interrupted = interrupted()?;
-    let run = Run { options, runtime: &*runtime, interrupted: &interrupted };
+    let machine = Machine { runtime: &*runtime, device: options.device, ranks };
+    let run = Run { options, machine, quiet, interrupted: &interrupted };
     let ending = if is_grid {
         Grid::new(&options.grid, &config, &options.out)?.run(&run, options.resume, out)?
     } else {
         let beginning = if options.resume { Beginning::Resume } else { Beginning::Fresh };
         let (outcome, _) = run.train(config.clone(), &options.out, beginning)?;
-        if outcome.ending != Ending::Stopped && !options.quiet {
+        if outcome.ending != Ending::Stopped && !quiet {
             conclude(&outcome, &options.out, config.schedule.metric);
         }
         outcome.ending
@@ -117,17 +132,18 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
 /// What all runs of a command have in common.
 struct Run<'a> {
     options: &'a Options,
-    runtime: &'a dyn Runtime,
+    machine: Machine<'a>,
+    quiet: bool,
     interrupted: &'a AtomicUsize,
 }
 
 impl Run<'_> {
     /// One run to its end, and how many values it learned.
     fn train(&self, config: TrainingConfig, out: &Path, beginning: Beginning) -> Result<(Outcome, usize)> {
-        let quiet = self.options.quiet;
-        let mut trainer = Trainer::new(config, out, beginning, self.runtime, self.options.device)?;
+        let quiet = self.quiet;
+        let mut trainer = Trainer::new(config, out, beginning, self.machine)?;
         if !quiet {
-            introduce(&trainer);
+            introduce(&trainer, self.machine.ranks.size());
         }
         let mut bar = Bar::new(quiet, trainer.updates());
         let outcome = trainer.run(&mut |event| {
@@ -140,7 +156,7 @@ impl Run<'_> {
         });
         bar.finish();
         let outcome = outcome?;
-        if outcome.ending == Ending::Stopped {
+        if outcome.ending == Ending::Stopped && self.machine.ranks.rank() == 0 {
             let goes_on = match self.options.grid.is_empty() {
                 true => format!("`cognate train --resume --out {}` goes on", out.display()),
                 false => "the same command with --resume goes on".into(),
@@ -165,10 +181,11 @@ fn interrupted() -> Result<Arc<AtomicUsize>> {
     Ok(count)
 }
 
-fn introduce(trainer: &Trainer<'_>) {
+fn introduce(trainer: &Trainer<'_>, n_ranks: usize) {
     let (model, corpus) = (trainer.model(), trainer.corpus());
     let [parameters, pairs, lines] = [model.parameters(), corpus.n_pairs() as usize, corpus.n_lines() as usize].map(amounts::thousands);
-    messages::note(format_args!("{parameters} parameters, {pairs} pairs of {lines} lines, on {}", trainer.engine()));
+    let shared = if n_ranks > 1 { format!(", in {n_ranks} processes") } else { String::new() };
+    messages::note(format_args!("{parameters} parameters, {pairs} pairs of {lines} lines, on {}{shared}", trainer.engine()));
     if trainer.updates() > 0 {
         messages::note(format_args!("goes on after update {}", amounts::thousands(trainer.updates() as usize)));
     }

@@ -28,6 +28,8 @@ pub enum ErrorKind {
     Engine,
     /// A folder of a training run: what is in it, or what could not be written.
     Folder,
+    /// Processes that train together and do not fit together.
+    Ranks,
     /// The loss is no number any more.
     Diverged,
 }
@@ -75,6 +77,8 @@ pub(crate) enum Cause {
     Model(String),
     #[error("{0}")]
     Engine(String),
+    #[error("{0}")]
+    Ranks(String),
     #[error("{folder}: {problem}")]
     Folder { folder: String, problem: String },
     #[error(
@@ -103,6 +107,7 @@ impl Error {
             Cause::Model(_) => ErrorKind::Model,
             Cause::Engine(_) => ErrorKind::Engine,
             Cause::Folder { .. } => ErrorKind::Folder,
+            Cause::Ranks(_) => ErrorKind::Ranks,
             Cause::Diverged { .. } => ErrorKind::Diverged,
             Cause::Config(_) | Cause::NoCorpus | Cause::ColumnZero { .. } | Cause::Setting { .. } => ErrorKind::Settings,
         }

@@ -7,7 +7,7 @@
 //! - [`gradients`] makes of a loss graph one that gives `loss` and `gradient.PATH` of every learned weight; [`Adam::update`] is the
 //!   graph that takes gradients and state and gives the new state. Between the two, gradients may be summed: over batches, over
 //!   processes. [`training_step`] is both in one graph, for other programs.
-//! - [`Trainer`]: the loop over all of these, with validation, checkpoints and a log.
+//! - [`Trainer`]: the loop over all of these, with validation, checkpoints and a log, in one process or in several [`Ranks`].
 
 mod batches;
 pub mod config;
@@ -16,6 +16,7 @@ mod error;
 mod gradients;
 mod optimiser;
 mod prefetch;
+mod ranks;
 mod tokenizers;
 mod trainer;
 mod training_step;
@@ -26,6 +27,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use gradients::gradients;
 pub use optimiser::{Adam, UpdateNames, accumulate, inverse_square_root, paper_rate};
 pub use prefetch::Prefetch;
+pub use ranks::{Alone, Ranks};
 pub use tokenizers::{TokenizerChoice, Tokenizers, train_tokenizers};
-pub use trainer::{Beginning, Ending, Event, LogLine, Outcome, Progress, Stretch, Trainer, Validation, read_log};
+pub use trainer::{Beginning, Ending, Event, LogLine, Machine, Outcome, Progress, Stretch, Trainer, Validation, read_log};
 pub use training_step::training_step;

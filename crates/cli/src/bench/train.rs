@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use cognate_runtime::{Device, Engine};
 use cognate_text::Tokenizer;
 use cognate_train::config::TrainingConfig;
-use cognate_train::{Batches, Beginning, Corpus, Event, Framing, IGNORED, Position, Trainer};
+use cognate_train::{Batches, Beginning, Corpus, Event, Framing, IGNORED, Machine, Position, Trainer};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::fs::{self, File};
@@ -70,7 +70,7 @@ pub(super) fn run(options: &Train, out: &mut dyn Write) -> Result<()> {
     // Requests end the run; its log tells the time in the engine.
     (config.schedule.max_updates, config.schedule.validate_every, config.schedule.log_every) = (Some(u64::MAX), u64::MAX, 1);
     let runtime = options.engine.open(Device::Cpu)?;
-    let mut trainer = Trainer::new(config.clone(), &options.out, Beginning::Fresh, &*runtime, Device::Cpu)?;
+    let mut trainer = Trainer::new(config.clone(), &options.out, Beginning::Fresh, Machine::alone(&*runtime, Device::Cpu))?;
     if let (Some(folder), Some(count)) = (&options.write, options.batches) {
         write(folder, &config, &trainer, count)?;
     }

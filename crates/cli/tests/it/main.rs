@@ -20,6 +20,7 @@ mod multi30k;
 mod plot;
 mod precision;
 mod quality;
+mod ranks;
 mod research;
 mod same;
 mod show;

@@ -8,7 +8,7 @@ use std::path::Path;
 use tempfile::TempDir;
 
 /// A folder with text of letters and their capitals: `a.src`, `a.tgt`; and settings of a small model: `small.toml`.
-fn folder() -> TempDir {
+pub(crate) fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     // All sequences of four letters, and those of three.
     let letters =
@@ -26,7 +26,7 @@ fn folder() -> TempDir {
     folder
 }
 
-fn path(folder: &Path, name: &str) -> String {
+pub(crate) fn path(folder: &Path, name: &str) -> String {
     folder.join(name).to_str().unwrap().to_owned()
 }
 

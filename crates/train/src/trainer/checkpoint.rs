@@ -104,6 +104,11 @@ impl Output {
         Ok(())
     }
 
+    /// The folder, which another rank makes.
+    pub(super) fn at(path: &Path) -> Self {
+        Self { path: path.to_owned() }
+    }
+
     /// The folder, made if it is not there yet.
     pub(super) fn create(path: &Path) -> Result<Self> {
         let output = Self { path: path.to_owned() };
@@ -148,7 +153,7 @@ impl Output {
     }
 
     /// Saves the state; of the checkpoints, the last `keep` stay.
-    pub(super) fn save(&self, run: &Run, model: &Model, step: &Step, start: &Start, keep: usize) -> Result<PathBuf> {
+    pub(super) fn save(&self, run: &Run, model: &Model, step: &Step<'_>, start: &Start, keep: usize) -> Result<PathBuf> {
         let path = self.path.join(format!("{PREFIX}{}", run.update));
         // One that was saved before an interruption holds the same state.
         let mut folder = Folder::create(&path, Existing::Replace)?;
@@ -203,7 +208,7 @@ pub(super) fn read_run(folder: &Path) -> Result<Run> {
 }
 
 /// Brings a step to the state saved in a checkpoint.
-pub(super) fn restore(folder: &Path, run: &Run, step: &mut Step) -> Result<()> {
+pub(super) fn restore(folder: &Path, run: &Run, step: &mut Step<'_>) -> Result<()> {
     let path = folder.join(STATE);
     let wrong = |reason: String| Cause::Unreadable { file: path.display().to_string(), reason };
     let mut bytes = Vec::new();
@@ -232,7 +237,7 @@ fn model_files(model: &Model, start: &Start) -> Result<Vec<(String, Vec<u8>)>> {
     Ok(files)
 }
 
-fn state_file(step: &Step) -> Result<Vec<u8>> {
+fn state_file(step: &Step<'_>) -> Result<Vec<u8>> {
     let tensor = |(name, value): (&str, &Value)| {
         let shape = value.shape().to_vec();
         Ok((name.to_owned(), Tensor { numbers: Numbers::State(value.to_f32()?), shape }))

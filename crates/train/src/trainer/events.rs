@@ -1,8 +1,29 @@
-//! What a run begins as, tells on its way, and comes to.
+//! Where a run computes, what it begins as, tells on its way, and comes to.
 
 use std::path::Path;
 
+use cognate_runtime::{Device, Runtime};
+
 use super::log::{Stretch, Validation};
+use crate::ranks::{Alone, Ranks};
+
+/// Where a run computes.
+#[derive(Clone, Copy)]
+pub struct Machine<'r> {
+    /// The engine.
+    pub runtime: &'r dyn Runtime,
+    /// What it computes on.
+    pub device: Device,
+    /// The processes that share the work. If there are several, each computes in one thread unless `threads` says otherwise.
+    pub ranks: &'r dyn Ranks,
+}
+
+impl<'r> Machine<'r> {
+    /// This process by itself.
+    pub fn alone(runtime: &'r dyn Runtime, device: Device) -> Self {
+        Self { runtime, device, ranks: &Alone }
+    }
+}
 
 /// Whether a run begins or goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +39,7 @@ pub enum Beginning {
 pub enum Event<'e> {
     /// An update was made.
     Update(&'e Progress),
-    /// A line was added to the log.
+    /// A stretch of updates is over, and stands in the log.
     Logged(&'e Stretch),
     /// The held-out text was looked at.
     Validated(&'e Validation),
@@ -52,7 +73,7 @@ pub enum Ending {
     Minutes,
     /// `schedule.patience`.
     Patience,
-    /// The observer.
+    /// The observer, of any rank.
     Stopped,
 }
 

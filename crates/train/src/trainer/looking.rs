@@ -14,6 +14,7 @@ use crate::batches::Batch;
 use crate::config::Metric;
 use crate::error::{Cause, Error, Result};
 use crate::optimiser::Adam;
+use crate::ranks::{agree, leads};
 
 const FAILED_BATCH: &str = "failed_batch.json";
 
@@ -40,10 +41,10 @@ impl Trainer<'_> {
             } else {
                 self.run.worse += 1;
             }
-            self.log.write(&validation)?;
+            self.write_log(&validation)?;
             tell(observer, Event::Validated(&validation));
         }
-        if is_best {
+        if is_best && leads(self.machine.ranks) {
             self.output.publish(&model, &self.start)?;
         }
         self.save_model(&model, observer)
@@ -55,16 +56,20 @@ impl Trainer<'_> {
     }
 
     fn save_model(&mut self, model: &Model, observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Result<()> {
-        let path = self.output.save(&self.run, model, &self.step, &self.start, self.config.schedule.keep_checkpoints)?;
-        tell(observer, Event::Saved(&path));
-        self.saved = Some(path);
+        let ranks = self.machine.ranks;
+        if leads(ranks) {
+            let path = self.output.save(&self.run, model, &self.step, &self.start, self.config.schedule.keep_checkpoints)?;
+            tell(observer, Event::Saved(&path));
+        }
+        // Ranks that drifted apart would go on to train nonsense. Others read the checkpoint only after this, too.
+        agree(ranks, "weights", || self.step.hash())?;
         Ok(())
     }
 
     /// What held-out text says of `model`, whose losses are `sums`: with BLEU where that is the metric.
     fn judge(&self, held: &Held, model: &Model, sums: Sums) -> Result<Validation> {
         let bleu = match self.config.schedule.metric {
-            Metric::Bleu => Some(held.bleu(model, &self.start, self.config.schedule.beams, self.runtime, &self.options)?),
+            Metric::Bleu => Some(held.bleu(model, &self.start, self.config.schedule.beams, self.machine, &self.options)?),
             Metric::Loss => None,
         };
         let labels = sums.tokens.max(1) as f64;
@@ -86,14 +91,16 @@ impl Trainer<'_> {
         let mut validation = None;
         if let Some(held) = &self.held {
             let recipes = Recipes { model: &model, loss: loss(&self.config), adam: Adam { average: None, ..adam(&self.config) } };
-            let sums = held.loss(&mut Step::new(&recipes, self.runtime, &self.options)?)?;
+            let sums = held.loss(&mut Step::new(&recipes, self.machine.runtime, &self.options, self.machine.ranks)?)?;
             validation = Some(self.judge(held, &model, sums)?);
         }
         if let Some(validation) = &validation {
-            self.log.write(validation)?;
+            self.write_log(validation)?;
             tell(observer, Event::Validated(validation));
         }
-        self.output.publish(&model, &self.start)?;
+        if leads(self.machine.ranks) {
+            self.output.publish(&model, &self.start)?;
+        }
         Ok(validation)
     }
 
@@ -106,7 +113,8 @@ impl Trainer<'_> {
             "update": update, "position": batch.position(), "lines": lines,
             "input_ids": rows(&arrays.input_ids), "decoder_input_ids": rows(&arrays.decoder_input_ids), "labels": rows(&arrays.labels),
         });
-        let file = match self.output.write(FAILED_BATCH, &format!("{content:#}\n")) {
+        let written = if leads(self.machine.ranks) { self.output.write(FAILED_BATCH, &format!("{content:#}\n")) } else { Ok(()) };
+        let file = match written {
             Ok(()) => self.output.path().join(FAILED_BATCH).display().to_string(),
             Err(error) => format!("nothing ({error})"),
         };

@@ -17,22 +17,22 @@ mod validate;
 
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use cognate_model::Model;
-use cognate_runtime::{Device, Options, Runtime};
+use cognate_runtime::Options;
 use cognate_text::Tokenizer;
 
 use crate::batches::{Batch, BatchSettings, Batches};
 use crate::config::TrainingConfig;
 use crate::corpus::Corpus;
 use crate::error::{Cause, Result};
-use crate::tokenizers::train_tokenizers;
+use crate::ranks::{agree, leads};
 
 use checkpoint::{Output, Run};
-pub use events::{Beginning, Ending, Event, Outcome, Progress};
+pub use events::{Beginning, Ending, Event, Machine, Outcome, Progress};
 use log::Log;
 pub use log::{LogLine, Stretch, Validation, read_log};
 use looking::tell;
@@ -48,16 +48,15 @@ pub struct Trainer<'r> {
     corpus: Arc<Corpus>,
     held: Option<Held>,
     start: Start,
-    step: Step,
+    step: Step<'r>,
     run: Run,
-    log: Log,
+    /// The first rank's.
+    log: Option<Log>,
     settings: BatchSettings,
-    runtime: &'r dyn Runtime,
+    machine: Machine<'r>,
     options: Options,
     /// When this part of the run began, and the seconds of those before.
     began: (Instant, f64),
-    /// The last checkpoint of this run.
-    saved: Option<PathBuf>,
 }
 
 impl<'r> Trainer<'r> {
@@ -65,13 +64,15 @@ impl<'r> Trainer<'r> {
     ///
     /// # Errors
     /// If settings contradict each other or ask for what cannot be trained, text or checkpoint cannot be read, the folder is not
-    /// empty or not writable, the engine cannot run the graphs, or a run is to go on with other settings or another text.
-    pub fn new(mut config: TrainingConfig, out: &Path, beginning: Beginning, runtime: &'r dyn Runtime, device: Device) -> Result<Self> {
+    /// empty or not writable, the engine cannot run the graphs, a run is to go on with other settings or another text, or ranks begin
+    /// differently.
+    pub fn new(mut config: TrainingConfig, out: &Path, beginning: Beginning, machine: Machine<'r>) -> Result<Self> {
         config.make_paths_absolute();
         config.check()?;
         model::refuse_unbuilt(&config)?;
         let resumed = match beginning {
-            Beginning::Fresh => Output::check_vacant(out).map(|()| None)?,
+            Beginning::Fresh if leads(machine.ranks) => Output::check_vacant(out).map(|()| None)?,
+            Beginning::Fresh => None,
             Beginning::Resume => Some(Output::resume(out)?),
         };
         let text = config.to_toml()?;
@@ -90,10 +91,8 @@ impl<'r> Trainer<'r> {
             (None, Some(init), _) => Start::checkpoint(init)?,
             (None, None, Some(folder)) => Start::fresh(&config, Tokenizer::from_folder(folder)?, model::tokenizer_files(folder)?)?,
             (None, None, None) => {
-                let tokenizers = train_tokenizers(&corpus, &config.tokenizer_choice())?;
-                let files = tokenizers.files(config.model.max_positions).into_iter();
-                let files = files.map(|(name, text)| (name.to_owned(), text.into_bytes())).collect();
-                Start::fresh(&config, tokenizers.tokenizer(), files)?
+                let (tokenizer, files) = model::trained_tokenizer(&config, &corpus, machine.ranks)?;
+                Start::fresh(&config, tokenizer, files)?
             }
         };
         if let Some(positions) = start.model.config().max_positions {
@@ -103,22 +102,30 @@ impl<'r> Trainer<'r> {
         let tokenizer = Arc::new(start.tokenizer.clone());
         let longest = start.model.config().max_positions.unwrap_or(usize::MAX).min(config.data.max_tokens);
         let held = valid.map(|corpus| Held::new(corpus, &tokenizer, settings.clone(), longest)).transpose()?;
-        let options = Options { device, threads: config.threads.and_then(NonZeroUsize::new), ..Options::default() };
+        let threads = config.threads.or((machine.ranks.size() > 1).then_some(1));
+        let options = Options { device: machine.device, threads: threads.and_then(NonZeroUsize::new), ..Options::default() };
         let recipes = Recipes { model: &start.model, loss: loss(&config), adam: adam(&config) };
-        let mut step = Step::new(&recipes, runtime, &options)?;
+        let mut step = Step::new(&recipes, machine.runtime, &options, machine.ranks)?;
         let fresh = Run::new(told, corpus.fingerprint());
         let (output, run) = match (resumed, former) {
             (Some((output, folder)), Some(former)) => {
                 checkpoint::restore(&folder, &former, &mut step)?;
                 (output, Run { config: fresh.config, ..former })
             }
-            _ => (Output::create(out)?, fresh),
+            _ if leads(machine.ranks) => (Output::create(out)?, fresh),
+            _ => (Output::at(out), fresh),
         };
-        let log = Log::open(&output, run.update)?;
-        output.write("training.toml", &text)?;
+        agree(machine.ranks, "settings", || Ok(blake3::hash(run.config.to_string().as_bytes())))?;
+        agree(machine.ranks, "text", || Ok(blake3::hash(run.corpus.as_bytes())))?;
+        agree(machine.ranks, "weights", || step.hash())?;
+        let mut log = None;
+        if leads(machine.ranks) {
+            log = Some(Log::open(&output, run.update)?);
+            output.write("training.toml", &text)?;
+        }
         let began = (Instant::now(), run.seconds);
         let corpus = Arc::new(corpus);
-        Ok(Self { config, output, corpus, held, start, step, run, log, settings, runtime, options, began, saved: None })
+        Ok(Self { config, output, corpus, held, start, step, run, log, settings, machine, options, began })
     }
 
     /// What executes.
@@ -163,13 +170,14 @@ impl<'r> Trainer<'r> {
             let update = self.run.update;
             if update.is_multiple_of(self.config.schedule.log_every) {
                 let stretch = self.stretch(&mut unlogged, norm);
-                self.log.write(&stretch)?;
+                self.write_log(&stretch)?;
                 tell(observer, Event::Logged(&stretch));
             }
             self.run.unlogged = unlogged.bits();
             let (loss, tokens) = (sums.loss / sums.tokens.max(1) as f64, sums.tokens);
             let progress = Progress { update, epoch: self.run.position.epoch, loss, tokens, share: self.share() };
             let stopped = observer(Event::Update(&progress)).is_break();
+            let stopped = self.agree_on(stopped);
             if !stopped && update.is_multiple_of(self.config.schedule.validate_every) {
                 looked = update;
                 self.look(observer)?;
@@ -188,7 +196,7 @@ impl<'r> Trainer<'r> {
                 _ => self.look(observer)?,
             }
         }
-        if !self.output.has_model() {
+        if leads(self.machine.ranks) && !self.output.has_model() {
             let model = self.step.snapshot()?;
             self.output.publish(&model, &self.start)?;
         }
@@ -199,11 +207,12 @@ impl<'r> Trainer<'r> {
 
     /// One update: the batches whose gradients are summed for it, and the change of the weights.
     fn update(&mut self, batches: &mut impl Iterator<Item = Result<Batch>>) -> Result<(Sums, f64)> {
-        let (mut sums, update) = (Sums::default(), self.run.update + 1);
+        let (mut sums, update, ranks) = (Sums::default(), self.run.update + 1, self.machine.ranks);
         let mut last = None;
         for micro in 0..self.config.optimiser.accumulation {
             let batch = batches.next().ok_or_else(|| Cause::Engine("batches ended".into()))??;
-            let found = self.step.accumulate(&batch.arrays(), dropout_seed(self.config.seed, update, micro))?;
+            let seed = dropout_seed(self.config.seed, update, micro * ranks.size() as u64 + ranks.rank() as u64);
+            let found = self.step.accumulate(&batch, seed)?;
             if !found.loss.is_finite() {
                 return Err(self.diverged("the loss", found.loss, &batch));
             }
@@ -220,6 +229,19 @@ impl<'r> Trainer<'r> {
         self.run.seconds = self.began.1 + self.began.0.elapsed().as_secs_f64();
         debug_assert_eq!(self.step.updates(), update);
         Ok((sums, norm))
+    }
+
+    /// Whether any rank was told to stop; the first rank's clock becomes that of all.
+    fn agree_on(&mut self, stopped: bool) -> bool {
+        let own_seconds = if leads(self.machine.ranks) { self.run.seconds } else { 0.0 };
+        let mut numbers = [f64::from(u8::from(stopped)), own_seconds];
+        self.machine.ranks.sum_f64(&mut numbers);
+        self.run.seconds = numbers[1];
+        numbers[0] > 0.0
+    }
+
+    fn write_log(&mut self, line: &impl serde::Serialize) -> Result<()> {
+        self.log.as_mut().map_or(Ok(()), |log| log.write(line))
     }
 
     fn is_over(&self) -> Option<Ending> {

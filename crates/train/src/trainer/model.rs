@@ -8,7 +8,13 @@ use cognate_text::{TargetLanguage, Tokenizer};
 
 use crate::batches::{Framing, IGNORED};
 use crate::config::{AttentionScore, NormKind, NormPlacement, PositionKind, Precision, TrainingConfig};
+use crate::corpus::Corpus;
 use crate::error::{Cause, Result};
+use crate::ranks::{Ranks, leads};
+use crate::tokenizers::train_tokenizers;
+
+/// The tokenizer's files, names and contents.
+pub(super) type TokenizerFiles = Vec<(String, Vec<u8>)>;
 
 /// What the start of a run brings: a model and all that belongs to it.
 pub(super) struct Start {
@@ -17,8 +23,7 @@ pub(super) struct Start {
     pub(super) framing: Framing,
     /// The text of `generation_config.json`, if there is one.
     pub(super) generation: Option<String>,
-    /// The tokenizer's files, names and contents.
-    pub(super) files: Vec<(String, Vec<u8>)>,
+    pub(super) files: TokenizerFiles,
 }
 
 /// Refuses what training files may say and no graph can do yet: told before minutes go by.
@@ -33,7 +38,7 @@ pub(super) fn refuse_unbuilt(config: &TrainingConfig) -> Result<()> {
 
 impl Start {
     /// A fresh model, its weights by the file's seed, for a tokenizer.
-    pub(super) fn fresh(config: &TrainingConfig, tokenizer: Tokenizer, files: Vec<(String, Vec<u8>)>) -> Result<Self> {
+    pub(super) fn fresh(config: &TrainingConfig, tokenizer: Tokenizer, files: TokenizerFiles) -> Result<Self> {
         let id = |piece: &str| {
             let missing = || Cause::Model(format!("the tokenizer has no {piece}; expected one with </s> and <pad>"));
             tokenizer.id(piece).ok_or_else(missing)
@@ -70,8 +75,30 @@ impl Start {
     }
 }
 
+/// The tokenizer of a text, trained by the first rank, and its files.
+pub(super) fn trained_tokenizer(config: &TrainingConfig, corpus: &Corpus, ranks: &dyn Ranks) -> Result<(Tokenizer, TokenizerFiles)> {
+    let trained = leads(ranks).then(|| train_tokenizers(corpus, &config.tokenizer_choice())).transpose()?;
+    let mut sent = Vec::new();
+    if let Some(trained) = &trained {
+        sent = serde_json::to_vec(&trained.files(config.model.max_positions)).expect("texts are JSON");
+    }
+    ranks.broadcast(0, &mut sent);
+    let files: Vec<(String, String)> = serde_json::from_slice(&sent).expect("the first rank sent what it wrote");
+    let tokenizer = match trained {
+        Some(trained) => trained.tokenizer(),
+        None => {
+            let problem =
+                |error: std::io::Error| Cause::Folder { folder: "the system's temporary folder".into(), problem: error.to_string() };
+            let folder = tempfile::tempdir().map_err(problem)?;
+            files.iter().try_for_each(|(name, text)| std::fs::write(folder.path().join(name), text)).map_err(problem)?;
+            Tokenizer::from_folder(folder.path())?
+        }
+    };
+    Ok((tokenizer, files.into_iter().map(|(name, text)| (name, text.into_bytes())).collect()))
+}
+
 /// The tokenizer's files in a folder, names and contents.
-pub(super) fn tokenizer_files(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
+pub(super) fn tokenizer_files(folder: &Path) -> Result<TokenizerFiles> {
     let paths = Tokenizer::FILES.iter().map(|name| (name, folder.join(name))).filter(|(_, path)| path.is_file());
     let read = |(name, path): (&&str, std::path::PathBuf)| {
         let unreadable = |error: std::io::Error| Cause::Unreadable { file: path.display().to_string(), reason: error.to_string() };

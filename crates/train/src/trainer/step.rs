@@ -1,7 +1,7 @@
 //! The sessions of a training step, and the state that stays with them.
 //!
 //! Weights, moments and averages are values of the engine: on the processor the update writes them where they lie, on a GPU they
-//! stay there. The host sees losses, norms, and all of it when a checkpoint is saved.
+//! stay there. The host sees losses, norms, and all of it when a checkpoint is saved; gradients, where several ranks sum theirs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,12 +12,13 @@ use cognate_graph::{Program, Recipe, Shape, Storage, Weights};
 use cognate_model::{Loss, LossNames, Model};
 use cognate_passes::{feed::feed, fold::fold};
 use cognate_runtime::{Options, Runtime, Session, Source, Value, Values};
-use ndarray::{ArrayD, IxDyn, arr0};
+use ndarray::{ArrayD, Dimension, IxDyn, arr0};
 
-use crate::batches::Arrays;
+use crate::batches::{Arrays, Batch, shard};
 use crate::error::{Cause, Result};
 use crate::gradients::gradients;
 use crate::optimiser::{Adam, UpdateNames};
+use crate::ranks::Ranks;
 
 /// Sums over the labels of some batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -38,7 +39,8 @@ impl std::ops::AddAssign for Sums {
 }
 
 /// Both graphs of training and that of validation, loaded.
-pub(super) struct Step {
+pub(super) struct Step<'r> {
+    ranks: &'r dyn Ranks,
     gradients: Box<dyn Session>,
     update: Box<dyn Session>,
     loss: Box<dyn Session>,
@@ -64,9 +66,9 @@ pub(super) struct Recipes<'a> {
     pub(super) adam: Adam,
 }
 
-impl Step {
+impl<'r> Step<'r> {
     /// Builds, exports and loads the graphs, with the model's weights and moments of zero.
-    pub(super) fn new(recipes: &Recipes<'_>, runtime: &dyn Runtime, options: &Options) -> Result<Self> {
+    pub(super) fn new(recipes: &Recipes<'_>, runtime: &dyn Runtime, options: &Options, ranks: &'r dyn Ranks) -> Result<Self> {
         let Recipes { model, loss, adam } = recipes;
         let learned: Vec<&str> = model.learned().collect();
         let recipe = |path: &str| model.weights().get(path).expect("learned weights are weights").clone();
@@ -90,6 +92,7 @@ impl Step {
         };
         let [gradients, update, loss] = graphs.map(load);
         let mut step = Self {
+            ranks,
             gradients: gradients?,
             update: update?,
             loss: loss?,
@@ -131,13 +134,21 @@ impl Step {
         std::mem::take(&mut self.computed)
     }
 
-    /// Adds the gradients of a batch to those since the last update.
-    pub(super) fn accumulate(&mut self, arrays: &Arrays, dropout_seed: i64) -> Result<Sums> {
+    /// Adds the gradients of this rank's share of a batch to those since the last update; gives the whole batch's losses.
+    pub(super) fn accumulate(&mut self, batch: &Batch, dropout_seed: i64) -> Result<Sums> {
+        let (rank, size) = (self.ranks.rank(), self.ranks.size());
+        let share = batch.shard(rank, size);
+        let own = if share.n_sentences() > 0 { self.add_gradients(&share.arrays(), dropout_seed)? } else { Sums::default() };
+        let sums = self.of_all_ranks(own);
+        self.sum += sums;
+        Ok(sums)
+    }
+
+    fn add_gradients(&mut self, arrays: &Arrays, dropout_seed: i64) -> Result<Sums> {
         let begin = Instant::now();
         let mut outputs = run(&mut *self.gradients, &mut self.weights, arrays, dropout_seed)?;
         self.computed += begin.elapsed();
         let sums = sums(&outputs)?;
-        self.sum += sums;
         for path in &self.paths {
             let name = UpdateNames::gradient(path);
             let gradient = outputs.remove(&name).ok_or_else(|| missing(&name))?;
@@ -159,6 +170,7 @@ impl Step {
 
     /// Changes the weights by the gradients since the last update; gives these gradients' norm.
     pub(super) fn update(&mut self, rate: f64) -> Result<f64> {
+        self.sum_gradients()?;
         let mut state = std::mem::take(&mut self.sums);
         let scale = 1.0 / self.sum.tokens.max(1) as f64;
         state.insert(UpdateNames::LEARNING_RATE, arr0(rate as f32).into_dyn());
@@ -185,19 +197,51 @@ impl Step {
         Ok(norm)
     }
 
-    /// The losses of batches by the present weights, or their averages where they are kept.
-    pub(super) fn evaluate<'b>(&mut self, batches: impl Iterator<Item = &'b Arrays>) -> Result<Sums> {
-        self.exchange_averages();
-        let mut total = Sums::default();
-        let evaluate = |step: &mut Self| -> Result<()> {
-            for arrays in batches {
-                total += sums(&run(&mut *step.loss, &mut step.weights, arrays, 0)?)?;
+    /// Puts the gradients of all ranks in the place of this one's.
+    fn sum_gradients(&mut self) -> Result<()> {
+        if self.ranks.size() == 1 {
+            return Ok(());
+        }
+        let mut numbers = Vec::new();
+        for path in &self.paths {
+            match self.sums.get(&UpdateNames::gradient(path)) {
+                Some(gradient) => numbers.extend(gradient.to_f32()?.iter()),
+                // No sentence of these batches was ours.
+                None => numbers
+                    .resize(numbers.len() + self.weights.get(path).ok_or_else(|| missing(path))?.shape().iter().product::<usize>(), 0.0),
             }
-            Ok(())
+        }
+        self.ranks.sum(&mut numbers);
+        let mut rest = numbers.as_slice();
+        for path in &self.paths {
+            let shape = IxDyn(self.weights.get(path).ok_or_else(|| missing(path))?.shape());
+            let (own, after) = rest.split_at(shape.size());
+            let gradient = ArrayD::from_shape_vec(shape, own.to_vec()).expect("as many as the weight has");
+            self.sums.insert(UpdateNames::gradient(path), gradient);
+            rest = after;
+        }
+        Ok(())
+    }
+
+    fn of_all_ranks(&self, own: Sums) -> Sums {
+        let mut numbers = [own.loss, own.nll, own.tokens as f64];
+        self.ranks.sum_f64(&mut numbers);
+        Sums { loss: numbers[0], nll: numbers[1], tokens: numbers[2] as u64 }
+    }
+
+    /// The losses of batches by the present weights, or their averages where they are kept; each rank takes some.
+    pub(super) fn evaluate(&mut self, batches: &[Arrays]) -> Result<Sums> {
+        self.exchange_averages();
+        let evaluate = |step: &mut Self| -> Result<Sums> {
+            let mut total = Sums::default();
+            for batch in shard(batches.len(), step.ranks.rank(), step.ranks.size()) {
+                total += sums(&run(&mut *step.loss, &mut step.weights, &batches[batch], 0)?)?;
+            }
+            Ok(total)
         };
         let evaluated = evaluate(self);
         self.exchange_averages();
-        evaluated.map(|()| total)
+        evaluated.map(|total| self.of_all_ranks(total))
     }
 
     /// The model with the present weights, or their averages where they are kept.
@@ -213,6 +257,17 @@ impl Step {
     /// All state but for the number of updates, by name.
     pub(super) fn state(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.weights.iter().chain(self.rest.iter())
+    }
+
+    /// A hash of all state.
+    pub(super) fn hash(&self) -> Result<blake3::Hash> {
+        let mut hasher = blake3::Hasher::new();
+        for (name, value) in self.state() {
+            hasher.update(name.as_bytes());
+            let bytes: Vec<u8> = value.to_f32()?.iter().flat_map(|number| number.to_le_bytes()).collect();
+            hasher.update(&bytes);
+        }
+        Ok(hasher.finalize())
     }
 
     /// Goes on from a saved state; `value` finds it by name and shape.

@@ -8,11 +8,13 @@ use cognate_model::{Attentions, Model};
 use cognate_runtime::{Options, Runtime, Source};
 use cognate_text::{Tokenizer, corpus_bleu};
 
+use super::Machine;
 use super::model::Start;
 use super::step::{Step, Sums};
-use crate::batches::{Arrays, BatchSettings, Batches, Position};
+use crate::batches::{Arrays, BatchSettings, Batches, Position, shard};
 use crate::corpus::Corpus;
 use crate::error::{Cause, Result};
+use crate::ranks::gather;
 
 /// Sentences that are decoded together hold so many source tokens at most.
 const DECODED_TOKENS: usize = 2_048;
@@ -54,45 +56,65 @@ impl Held {
     }
 
     /// The sums of the losses.
-    pub(super) fn loss(&self, step: &mut Step) -> Result<Sums> {
-        step.evaluate(self.batches.iter())
+    pub(super) fn loss(&self, step: &mut Step<'_>) -> Result<Sums> {
+        step.evaluate(&self.batches)
     }
 
-    /// BLEU of a model's translations: its graphs are exported and decoded as for anybody.
-    pub(super) fn bleu(&self, model: &Model, start: &Start, beams: usize, runtime: &dyn Runtime, options: &Options) -> Result<f64> {
-        let (encode, step) = (model.encode()?, model.step(Attentions::Omit)?);
-        let folder = tempfile::Builder::new().prefix("cognate-train.").tempdir();
-        let folder =
-            folder.map_err(|error| Cause::Folder { folder: "the system's temporary folder".into(), problem: error.to_string() })?;
-        let graphs = [("encoder.onnx", &encode), ("decoder.onnx", &step)];
-        let metadata = Metadata::default();
-        write_folder(folder.path(), &Export::new(&graphs, "weights.onnx_data", &metadata), &[], Existing::Replace)?;
-        let load = |file, program: &cognate_graph::Program| {
-            let source = match runtime.name() {
-                "reference" => Source::Graph(program.clone()),
-                _ => Source::Onnx(folder.path().join(file)),
-            };
-            runtime.load(&source, options)
-        };
-        let mut settings = Settings::from_json(model.config_json(), start.generation.as_deref(), model.config())?;
-        (settings.num_beams, settings.num_return_sequences, settings.sampling) = (beams, 1, None);
-        let (encoder, decoder) = (load("encoder.onnx", &encode)?, load("decoder.onnx", &step)?);
-        let mut decoder = SessionDecoder::new(encoder, decoder, settings.pad_token)?;
+    /// BLEU of a model's translations, of which each rank makes some.
+    pub(super) fn bleu(&self, model: &Model, start: &Start, beams: usize, machine: Machine<'_>, options: &Options) -> Result<f64> {
+        let ranks = machine.ranks;
+        let share: Vec<_> = shard(self.sources.len(), ranks.rank(), ranks.size()).map(|index| &self.sources[index]).collect();
+        let own = translations(&share, model, start, beams, machine.runtime, options)?;
+        let own = serde_json::to_vec(&own).expect("numbers and texts are JSON");
         let mut translations = vec![String::new(); self.references.len()];
-        let mut rest = self.sources.as_slice();
-        while !rest.is_empty() {
-            let fits = |n: &usize| *n * rest[n - 1].1.len() * beams <= DECODED_TOKENS;
-            let n = (1..=rest.len()).take_while(fits).last().unwrap_or(1);
-            let (batch, after) = rest.split_at(n);
-            rest = after;
-            let longest = batch.last().map_or(0, |(_, ids)| ids.len());
-            // What has learned nothing yet goes on without end.
-            let settings = Settings { max_new_tokens: settings.max_new_tokens.min(2 * longest + 16), ..settings.clone() };
-            let sources: Vec<Vec<i64>> = batch.iter().map(|(_, ids)| ids.clone()).collect();
-            for ((number, _), found) in batch.iter().zip(generate(&mut decoder, &sources, &settings)?) {
-                translations[*number] = start.tokenizer.decode(&found.tokens)?;
-            }
+        for share in gather(ranks, &own) {
+            let found: Vec<(usize, String)> = serde_json::from_slice(&share).expect("a rank sent what it wrote");
+            found.into_iter().for_each(|(number, text)| translations[number] = text);
         }
         Ok(corpus_bleu(&translations, &self.references)?.score)
     }
+}
+
+/// What a model makes of numbered sources: its graphs are exported and decoded as for anybody.
+fn translations(
+    sources: &[&(usize, Vec<i64>)],
+    model: &Model,
+    start: &Start,
+    beams: usize,
+    runtime: &dyn Runtime,
+    options: &Options,
+) -> Result<Vec<(usize, String)>> {
+    let (encode, step) = (model.encode()?, model.step(Attentions::Omit)?);
+    let folder = tempfile::Builder::new().prefix("cognate-train.").tempdir();
+    let folder = folder.map_err(|error| Cause::Folder { folder: "the system's temporary folder".into(), problem: error.to_string() })?;
+    let graphs = [("encoder.onnx", &encode), ("decoder.onnx", &step)];
+    let metadata = Metadata::default();
+    write_folder(folder.path(), &Export::new(&graphs, "weights.onnx_data", &metadata), &[], Existing::Replace)?;
+    let load = |file, program: &cognate_graph::Program| {
+        let source = match runtime.name() {
+            "reference" => Source::Graph(program.clone()),
+            _ => Source::Onnx(folder.path().join(file)),
+        };
+        runtime.load(&source, options)
+    };
+    let mut settings = Settings::from_json(model.config_json(), start.generation.as_deref(), model.config())?;
+    (settings.num_beams, settings.num_return_sequences, settings.sampling) = (beams, 1, None);
+    let (encoder, decoder) = (load("encoder.onnx", &encode)?, load("decoder.onnx", &step)?);
+    let mut decoder = SessionDecoder::new(encoder, decoder, settings.pad_token)?;
+    let mut translations = Vec::with_capacity(sources.len());
+    let mut rest = sources;
+    while !rest.is_empty() {
+        let fits = |n: &usize| *n * rest[n - 1].1.len() * beams <= DECODED_TOKENS;
+        let n = (1..=rest.len()).take_while(fits).last().unwrap_or(1);
+        let (batch, after) = rest.split_at(n);
+        rest = after;
+        let longest = batch.last().map_or(0, |(_, ids)| ids.len());
+        // What has learned nothing yet goes on without end.
+        let settings = Settings { max_new_tokens: settings.max_new_tokens.min(2 * longest + 16), ..settings.clone() };
+        let sources: Vec<Vec<i64>> = batch.iter().map(|(_, ids)| ids.clone()).collect();
+        for ((number, _), found) in batch.iter().zip(generate(&mut decoder, &sources, &settings)?) {
+            translations.push((*number, start.tokenizer.decode(&found.tokens)?));
+        }
+    }
+    Ok(translations)
 }

@@ -7,6 +7,7 @@ mod config;
 mod corpus;
 mod dropout;
 mod gradients;
+mod ranks;
 mod steps;
 mod tokenizers;
 mod trainer;

@@ -4,7 +4,7 @@ use crate::Folder;
 use cognate_runtime::{Device, Engine, Runtime};
 use cognate_testing::bundled_checkpoint;
 use cognate_train::config::TrainingConfig;
-use cognate_train::{Beginning, Ending, Event, Outcome, Trainer};
+use cognate_train::{Beginning, Ending, Event, Machine, Outcome, Trainer};
 use insta::assert_snapshot;
 use serde_json::Value;
 use std::fs;
@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 /// ONNX Runtime, which trains; `None`, with the reason on standard error, where its library is not found.
-fn ort() -> Option<Box<dyn Runtime>> {
+pub(crate) fn ort() -> Option<Box<dyn Runtime>> {
     Engine::Ort.open(Device::Cpu).inspect_err(|error| eprintln!("skipped: {error}")).ok()
 }
 
@@ -35,7 +35,7 @@ fn reversals(n: u64) -> [String; 2] {
 }
 
 /// Settings of a small run on `folder`'s texts, with more lines of TOML.
-fn config(folder: &Folder, more: &str) -> TrainingConfig {
+pub(crate) fn config(folder: &Folder, more: &str) -> TrainingConfig {
     let [source, target] = reversals(2_000);
     folder.write("train.src", source);
     folder.write("train.tgt", target);
@@ -56,7 +56,7 @@ fn config(folder: &Folder, more: &str) -> TrainingConfig {
 
 fn run(config: &TrainingConfig, out: &Path, beginning: Beginning, runtime: &dyn Runtime) -> (Outcome, Vec<f64>) {
     let mut losses = Vec::new();
-    let mut trainer = Trainer::new(config.clone(), out, beginning, runtime, Device::Cpu).unwrap();
+    let mut trainer = Trainer::new(config.clone(), out, beginning, Machine::alone(runtime, Device::Cpu)).unwrap();
     let outcome = trainer.run(&mut |event| {
         if let Event::Update(progress) = event {
             losses.push(progress.loss);
@@ -66,13 +66,13 @@ fn run(config: &TrainingConfig, out: &Path, beginning: Beginning, runtime: &dyn 
     (outcome.unwrap(), losses)
 }
 
-fn log(out: &Path) -> Vec<Value> {
+pub(crate) fn log(out: &Path) -> Vec<Value> {
     let text = fs::read_to_string(out.join("log.jsonl")).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 fn refusal(config: &TrainingConfig, out: &Path, beginning: Beginning, runtime: &dyn Runtime) -> String {
-    match Trainer::new(config.clone(), out, beginning, runtime, Device::Cpu) {
+    match Trainer::new(config.clone(), out, beginning, Machine::alone(runtime, Device::Cpu)) {
         Ok(_) => panic!("the run began"),
         Err(error) => error.to_string(),
     }
@@ -202,7 +202,7 @@ fn a_loss_that_is_no_number_ends_the_run() {
     let folder = Folder::new();
     let more = "optimiser.learning_rate = 1e30\noptimiser.warmup_updates = 1\nschedule.max_updates = 50";
     let out = folder.path().join("out");
-    let mut trainer = Trainer::new(config(&folder, more), &out, Beginning::Fresh, &*ort, Device::Cpu).unwrap();
+    let mut trainer = Trainer::new(config(&folder, more), &out, Beginning::Fresh, Machine::alone(&*ort, Device::Cpu)).unwrap();
     let error = trainer.run(&mut |_| ControlFlow::Continue(())).unwrap_err();
     assert_eq!(error.kind(), cognate_train::ErrorKind::Diverged);
     let told = folder.shown(&error);

@@ -1,0 +1,128 @@
+//! The processes of `mpirun` that train together.
+
+use anyhow::{Error, Result};
+use cognate_train::Ranks;
+
+#[cfg(feature = "mpi")]
+pub(super) use with_mpi::Job;
+#[cfg(not(feature = "mpi"))]
+pub(super) use without_mpi::Job;
+
+/// How many processes `mpirun` began, if it began this one: Open MPI says so, and those with the process manager of MPICH.
+fn begun() -> Option<usize> {
+    ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"].iter().find_map(|name| std::env::var(name).ok()?.parse().ok())
+}
+
+#[cfg(not(feature = "mpi"))]
+mod without_mpi {
+    use anyhow::bail;
+    use cognate_train::Alone;
+
+    use super::{Error, Ranks, Result, begun};
+
+    /// This process by itself.
+    pub(in super::super) struct Job;
+
+    impl Job {
+        /// Refuses to be one of several, who would all write the same files.
+        pub(in super::super) fn join() -> Result<Self> {
+            match begun() {
+                Some(n) if n > 1 => bail!(
+                    "{n} processes were begun together, and this `cognate` knows no MPI; build it with `cargo build --release --features \
+                     mpi`, which needs MPI's compiler (Debian: libopenmpi-dev) and libclang (libclang-dev)"
+                ),
+                _ => Ok(Self),
+            }
+        }
+
+        pub(in super::super) fn ranks(&self) -> &dyn Ranks {
+            &Alone
+        }
+
+        #[expect(clippy::unused_self, reason = "where there are others, it ends them")]
+        pub(in super::super) fn fail<T>(&self, error: Error) -> Result<T> {
+            Err(error)
+        }
+    }
+}
+
+#[cfg(feature = "mpi")]
+mod with_mpi {
+    use std::thread;
+    use std::time::Duration;
+
+    use anyhow::Context;
+    use cognate_train::Alone;
+    use mpi::Threading;
+    use mpi::collective::SystemOperation;
+    use mpi::environment::Universe;
+    use mpi::traits::{Communicator, CommunicatorCollectives, Root};
+
+    use super::{Error, Ranks, Result, begun};
+    use crate::messages;
+
+    /// Those whose fellows may be telling the same error leave them this time to do so.
+    const COURTESY: Duration = Duration::from_millis(500);
+
+    /// All processes of one `mpirun`, or this one by itself.
+    pub(in super::super) struct Job(Option<Universe>);
+
+    impl Job {
+        pub(in super::super) fn join() -> Result<Self> {
+            if begun().is_none() {
+                return Ok(Self(None));
+            }
+            // Text is read by another thread; MPI is called by this one.
+            let (universe, _) = mpi::initialize_with_threading(Threading::Funneled).context("MPI cannot be begun twice")?;
+            Ok(Self(Some(universe)))
+        }
+
+        pub(in super::super) fn ranks(&self) -> &dyn Ranks {
+            if self.0.is_some() { self } else { &Alone }
+        }
+
+        /// Tells the error and ends all processes: they would wait for this one.
+        pub(in super::super) fn fail<T>(&self, error: Error) -> Result<T> {
+            let Some(universe) = self.0.as_ref().filter(|universe| universe.world().size() > 1) else { return Err(error) };
+            let rank = universe.world().rank();
+            if rank > 0 {
+                thread::sleep(COURTESY);
+            }
+            messages::error(&error.context(format!("process {rank} of {}", universe.world().size())));
+            universe.world().abort(1)
+        }
+
+        fn world(&self) -> mpi::topology::SimpleCommunicator {
+            self.0.as_ref().expect("only what MPI began has ranks").world()
+        }
+    }
+
+    impl Ranks for Job {
+        fn rank(&self) -> usize {
+            self.world().rank().try_into().expect("ranks are not negative")
+        }
+
+        fn size(&self) -> usize {
+            self.world().size().try_into().expect("a number of processes")
+        }
+
+        fn sum(&self, values: &mut [f32]) {
+            let own = values.to_vec();
+            self.world().all_reduce_into(&own[..], values, SystemOperation::sum());
+        }
+
+        fn sum_f64(&self, values: &mut [f64]) {
+            let own = values.to_vec();
+            self.world().all_reduce_into(&own[..], values, SystemOperation::sum());
+        }
+
+        fn broadcast(&self, root: usize, bytes: &mut Vec<u8>) {
+            let world = self.world();
+            let root = world.process_at_rank(root.try_into().expect("one of the ranks"));
+            let mut length = bytes.len() as u64;
+            root.broadcast_into(&mut length);
+            bytes.resize(length.try_into().expect("as long as another process holds"), 0);
+            root.broadcast_into(&mut bytes[..]);
+        }
+    }
+}

@@ -3,7 +3,7 @@
 use crate::amounts::at_most;
 use crate::messages;
 use crate::model_options::ModelOptions;
-use crate::observed::{Given, Observed, Observing};
+use crate::observed::{Given, Observed, Observing, Telling};
 use crate::unused::Unused;
 use crate::whole_file;
 use anyhow::{Context, Result, bail};
@@ -20,7 +20,8 @@ use std::process::ExitCode;
 /// A Transformer attends in three places: the encoder to the sentence itself, the decoder to what it has written so far, and the
 /// decoder to the sentence (cross-attention). In each layer there are several heads, and each head gives each word weights over the
 /// words it may look at, which sum to 1. The page of --out FILE.html shows them all: choose a layer and a head in the grid, and point
-/// at a word or a cell to read its weights. It is one file, which asks the network for nothing.
+/// at a word or a cell to read its weights. Below them it tells what `cognate explain` tells, step by step. It is one file, which asks
+/// the network for nothing.
 ///
 /// Words are shown as the vocabulary cuts them, where a ▁ or a Ġ is the space before a word. A row of the decoder is the word that
 /// it is writing; what it has read by then are the words before.
@@ -108,6 +109,9 @@ Examples:
   cognate attend \"Two dogs.\" --out - --format json | python3 -m json.tool | less
   cognate export CHECKPOINT OUT --attentions && cognate attend --model OUT \"Two dogs.\" --out dogs.html";
 
+/// Likely next words that a page tells at each step.
+const LIKELIEST: usize = 5;
+
 /// Pixels of a PNG for each point of the drawing.
 const PIXELS: f32 = 2.0;
 
@@ -119,9 +123,14 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let sentence = options.given.sentence()?;
     let observed = Observed::load(&options.model, options.unused, &options.observing)?;
     messages::note(format_args!("model {} on {}", observed.source(), observed.engine()));
-    let mut examples = vec![observed.example(&sentence, options.given.target.as_deref())?];
+    let telling = match format {
+        Format::Html | Format::Json => Telling::Likeliest(LIKELIEST),
+        Format::Svg | Format::Png => Telling::Omit,
+    };
+    let example = |text: &str, target: Option<&str>| observed.example(text, target, telling, options.unused);
+    let mut examples = vec![example(&sentence, options.given.target.as_deref())?];
     if let Some(other) = &options.compare {
-        examples.push(observed.example(other, options.compare_target.as_deref()).context("--compare")?);
+        examples.push(example(other, options.compare_target.as_deref()).context("--compare")?);
     }
     let document = Document { model: observed.source().to_string(), engine: observed.engine().into(), examples };
     for example in &document.examples {

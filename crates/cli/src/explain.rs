@@ -2,14 +2,14 @@
 
 mod beams;
 mod embeddings;
-mod summary;
+mod layers;
 
 use crate::amounts::at_most;
 use crate::model_options::ModelOptions;
-use crate::observed::{Given, Observed, Observing, Seen};
+use crate::observed::{Given, Observed, Observing, Telling};
 use crate::unused::Unused;
 use anyhow::{Context, Result};
-use cognate_generate::Attended;
+use cognate_pictures::{Example, Explained, Likely};
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
@@ -18,7 +18,7 @@ use std::process::ExitCode;
 ///
 /// The pieces and ids that the encoder reads, with the sizes of their embeddings and positions; what each layer's attention looks at;
 /// for each word of the translation the likeliest next words with their probabilities, and which source words it looked at; and with
-/// --beams the tree of the search. `cognate attend` draws the same attention.
+/// --beams the tree of the search. The page of `cognate attend` has the same, with all of the attention.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -40,59 +40,56 @@ Examples:
   cognate explain \"A man is riding a bicycle.\"
   cognate explain \"A man is riding a bicycle.\" --beams 4
   cognate explain \"Two dogs.\" --target \"Zwei Katzen.\" | less
+  cognate attend \"A man is riding a bicycle.\" --beams 4 --out page.html
   echo \"Two dogs.\" | cognate explain --model OUT";
 
 /// Runs the command.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let sentence = options.given.sentence()?;
     let observed = Observed::load(&options.model, options.unused, &options.observing)?;
-    let seen = observed.seen(&sentence, options.given.target.as_deref())?;
-    let attended = observed.attended(&seen, options.likeliest.get())?;
-    writeln!(out, "{sentence}\n→ {}\n{} on {}", seen.text, observed.source(), observed.engine())?;
+    let telling = Telling::Likeliest(options.likeliest.get());
+    let example = observed.example(&sentence, options.given.target.as_deref(), telling, options.unused)?;
+    let explained = example.explained.as_ref().context("it was asked for")?;
+    writeln!(out, "{sentence}\n→ {}\n{} on {}", example.target.text, observed.source(), observed.engine())?;
 
     writeln!(out, "\n1. What the encoder reads")?;
-    embeddings::tell(&observed, &seen, options.unused, out)?;
+    embeddings::tell(&example, &explained.embeddings, out)?;
     writeln!(out, "\n2. What the layers look at, on average over words and heads")?;
-    summary::tell(&attended, out)?;
+    layers::tell(&explained.layers, out)?;
     writeln!(out, "\n3. What comes next, step by step")?;
-    steps(&observed, &seen, &attended, out)?;
-    if observed.settings().num_beams > 1 && options.given.target.is_none() {
-        writeln!(out, "\n4. Beam search with {} beams", observed.settings().num_beams)?;
-        beams::tell(&observed, &seen, out)?;
+    steps(&example, explained, out)?;
+    if let Some(beams) = &explained.beams {
+        writeln!(out, "\n4. Beam search with {} beams", beams.width)?;
+        beams::tell(beams, out)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// The likeliest next words at each step, and what the step looked at.
-fn steps(observed: &Observed, seen: &Seen, attended: &Attended, out: &mut dyn Write) -> Result<()> {
-    /// Source words that are told of each step.
-    const TOLD: usize = 3;
-    let layer_index = cognate_generate::alignment_layer(observed.config());
-    let layer = attended.cross.index_axis(ndarray::Axis(0), layer_index);
-    let mean = layer.mean_axis(ndarray::Axis(0)).context("the model has no heads")?;
-    let width = seen.written.iter().map(|&id| observed.piece(id).chars().count()).max().unwrap_or(0);
-    for (step, ((&read, &written), next)) in seen.read.iter().zip(&seen.written).zip(&attended.next).enumerate() {
-        let likely: Vec<_> =
-            next.iter().map(|&(id, log)| format!("{} {:.3}", marked(observed.piece(id), id == written), log.exp())).collect();
-        let is_likely = next.iter().any(|&(id, _)| id == written);
-        let own =
-            attended.followed.get(step).filter(|_| !is_likely).map(|log| format!("; here {} {:.1e}", observed.piece(written), log.exp()));
-        let row = mean.row(step);
-        let mut order: Vec<usize> = (0..row.len()).collect();
-        order.sort_by(|&a, &b| row[b].total_cmp(&row[a]));
-        let looked: Vec<_> =
-            order.iter().take(TOLD).map(|&place| format!("{} {:.2}", observed.source_piece(seen.source[place]), row[place])).collect();
-        writeln!(out, "  {:>3}  after {:<width$}  {}{}", step + 1, observed.piece(read), likely.join("  "), own.unwrap_or_default())?;
-        writeln!(out, "       looks at  {}", looked.join("  "))?;
+fn steps(example: &Example, explained: &Explained, out: &mut dyn Write) -> Result<()> {
+    let target = &example.target;
+    let width = target.written.iter().map(|token| token.piece.chars().count()).max().unwrap_or(0);
+    for (number, ((read, written), step)) in target.read.iter().zip(&target.written).zip(&explained.steps).enumerate() {
+        let is_written = |likely: &Likely| likely.token.id == written.id;
+        let likely: Vec<_> = step
+            .likeliest
+            .iter()
+            .map(|likely| format!("{} {:.3}", marked(&likely.token.piece, is_written(likely)), likely.probability))
+            .collect();
+        let own = step.written.filter(|_| !step.likeliest.iter().any(is_written));
+        let own = own.map(|probability| format!("; here {} {probability:.1e}", written.piece)).unwrap_or_default();
+        let looks = step.looks_at.iter().map(|&(place, weight)| format!("{} {weight:.2}", example.source.tokens[place].piece));
+        writeln!(out, "  {:>3}  after {:<width$}  {}{own}", number + 1, read.piece, likely.join("  "))?;
+        writeln!(out, "       looks at  {}", looks.collect::<Vec<_>>().join("  "))?;
     }
     writeln!(
         out,
         "  Probabilities of the model alone; [ ] is what comes next. Looks: cross-attention, layer {}, mean of the heads.",
-        layer_index + 1
+        explained.alignment_layer + 1
     )?;
     Ok(())
 }
 
-fn marked(piece: String, is_chosen: bool) -> String {
-    if is_chosen { format!("[{piece}]") } else { piece }
+fn marked(piece: &str, is_chosen: bool) -> String {
+    if is_chosen { format!("[{piece}]") } else { piece.to_owned() }
 }

@@ -1,5 +1,7 @@
 //! A loaded model whose attention is looked at: from a sentence to its words and weights.
 
+mod explained;
+
 use crate::account::Account;
 use crate::amounts::at_most;
 use crate::export::Precision;
@@ -16,6 +18,7 @@ use cognate_model::{Attentions, Config, Layout, Model, Names};
 use cognate_pictures::{Example, Source, Target, Token, Weights};
 use cognate_runtime::{Loaded, Options as Load, Session};
 use cognate_verify::open_exported;
+use explained::Likelihoods;
 use ndarray::Array4;
 use std::io::Read;
 use std::num::NonZeroUsize;
@@ -68,14 +71,25 @@ pub(crate) struct Observed {
 }
 
 /// A sentence and what its translation was made of.
-pub(crate) struct Seen {
+struct Seen {
     /// The source's ids, with its end.
-    pub(crate) source: Vec<i64>,
+    source: Vec<i64>,
     /// What the decoder reads, from the start token on.
-    pub(crate) read: Vec<i64>,
+    read: Vec<i64>,
     /// What it writes at each of these places.
-    pub(crate) written: Vec<i64>,
-    pub(crate) text: String,
+    written: Vec<i64>,
+    text: String,
+    /// Whether somebody else translated.
+    is_given: bool,
+}
+
+/// What is told of a sentence beside its attention.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Telling {
+    /// Nothing.
+    Omit,
+    /// Everything, with so many likely next words at each step.
+    Likeliest(usize),
 }
 
 impl Observed {
@@ -110,7 +124,7 @@ impl Observed {
     }
 
     /// How it translates.
-    pub(crate) fn settings(&self) -> &Settings {
+    fn settings(&self) -> &Settings {
         &self.files.settings
     }
 
@@ -118,7 +132,7 @@ impl Observed {
     ///
     /// # Errors
     /// If an export rounds them.
-    pub(crate) fn model(&self, unused: Unused) -> Result<Model> {
+    fn model(&self, unused: Unused) -> Result<Model> {
         let ModelSource::Exported(folder) = &self.source else { return self.source.open(0, unused) };
         let precision = Account::read(folder)?.and_then(|account| Precision::named(&account.precision)).unwrap_or_default();
         if precision.is_quantised() {
@@ -131,14 +145,14 @@ impl Observed {
     ///
     /// # Errors
     /// If the engine fails.
-    pub(crate) fn beam_tree(&self, source: &[i64]) -> Result<(Vec<Hypothesis>, BeamTree)> {
+    fn beam_tree(&self, source: &[i64]) -> Result<(Vec<Hypothesis>, BeamTree)> {
         let settings = &self.files.settings;
         let mut decoder = decoder_of(self.layout, self.sessions(), &self.files.config, settings.pad_token)?;
         Ok(beam_tree(decoder.as_mut(), source, settings)?)
     }
 
     /// The text of a translation.
-    pub(crate) fn text(&self, tokens: &[i64]) -> Result<String> {
+    fn text(&self, tokens: &[i64]) -> Result<String> {
         Ok(self.files.tokenizer.decode(tokens)?)
     }
 
@@ -150,9 +164,10 @@ impl Observed {
     ///
     /// # Errors
     /// If one of them is empty or too long, or the engine fails.
-    pub(crate) fn seen(&self, text: &str, target: Option<&str>) -> Result<Seen> {
+    fn seen(&self, text: &str, target: Option<&str>) -> Result<Seen> {
         let source = self.files.source_ids(text)?;
         let settings = &self.files.settings;
+        let is_given = target.is_some();
         let (tokens, complete, text) = match target {
             Some(target) => (self.files.target_ids(target).context("--target")?, true, target.to_owned()),
             None => {
@@ -167,7 +182,7 @@ impl Observed {
             bail!("the translation has no tokens; there is nothing to look at");
         }
         let read = [settings.start_token].into_iter().chain(written[..written.len() - 1].iter().copied()).collect();
-        Ok(Seen { source, read, written, text })
+        Ok(Seen { source, read, written, text, is_given })
     }
 
     fn translate(&self, source: &[i64]) -> Result<Hypothesis> {
@@ -181,7 +196,7 @@ impl Observed {
     ///
     /// # Errors
     /// If the engine fails.
-    pub(crate) fn attended(&self, seen: &Seen, likeliest: usize) -> Result<Attended> {
+    fn attended(&self, seen: &Seen, likeliest: usize) -> Result<Attended> {
         let mut sessions = self.sessions();
         let [encoder, decoder] = sessions.as_mut_slice() else {
             bail!("{}: expected an encoder and a decoder, found {} graphs", self.source, self.graphs.len())
@@ -190,31 +205,41 @@ impl Observed {
         Ok(attend(self.layout, [encoder.as_mut(), decoder.as_mut()], &self.files.config, sentence)?)
     }
 
-    /// A sentence with everything that a picture shows.
+    /// A sentence with everything that a picture shows, and what is to be told of it.
     ///
     /// # Errors
     /// If a text is empty or too long, or the engine fails.
-    pub(crate) fn example(&self, text: &str, target: Option<&str>) -> Result<Example> {
+    pub(crate) fn example(&self, text: &str, target: Option<&str>, telling: Telling, unused: Unused) -> Result<Example> {
         let seen = self.seen(text, target)?;
-        let attended = self.attended(&seen, 1)?;
+        let likeliest = match telling {
+            Telling::Omit => 1,
+            Telling::Likeliest(likeliest) => likeliest,
+        };
+        let mut attended = self.attended(&seen, likeliest)?;
+        let likelihoods = Likelihoods::take(&mut attended);
         let source_piece = |id: &i64| Token { piece: self.source_piece(*id), id: *id };
         let tokens = |ids: &[i64]| ids.iter().map(|&id| Token { piece: self.piece(id), id }).collect();
-        Ok(Example {
+        let mut example = Example {
             source: Source { text: text.to_owned(), tokens: seen.source.iter().map(source_piece).collect() },
             target: Target { text: seen.text.clone(), read: tokens(&seen.read), written: tokens(&seen.written) },
             encoder_attentions: weights(attended.encoder)?,
             decoder_attentions: weights(attended.decoder)?,
             cross_attentions: weights(attended.cross)?,
-        })
+            explained: None,
+        };
+        if matches!(telling, Telling::Likeliest(_)) {
+            example.explained = Some(self.explained(&seen, &example, likelihoods, unused)?);
+        }
+        Ok(example)
     }
 
     /// A piece of the source's vocabulary.
-    pub(crate) fn source_piece(&self, id: i64) -> String {
+    fn source_piece(&self, id: i64) -> String {
         self.files.tokenizer.source_piece(id).unwrap_or_else(|| format!("<{id}>"))
     }
 
     /// A piece of the target's vocabulary.
-    pub(crate) fn piece(&self, id: i64) -> String {
+    fn piece(&self, id: i64) -> String {
         self.files.tokenizer.piece(id).unwrap_or_else(|| format!("<{id}>"))
     }
 }

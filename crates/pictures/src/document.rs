@@ -1,7 +1,7 @@
 //! What pictures are made of: one sentence or several, with their words and weights.
 
-use crate::Weights;
 use crate::error::{Error, ErrorKind, Result};
+use crate::{Explained, Weights};
 use serde::{Deserialize, Serialize};
 
 /// Sentences under one model.
@@ -28,6 +28,9 @@ pub struct Example<W = Weights> {
     pub decoder_attentions: W,
     /// Rows are what is written, columns the source's tokens.
     pub cross_attentions: W,
+    /// What else the model does with it, step by step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub explained: Option<Explained>,
 }
 
 /// What the encoder reads.
@@ -113,6 +116,7 @@ impl<W> Example<W> {
             encoder_attentions: encoder_attentions?,
             decoder_attentions: decoder_attentions?,
             cross_attentions: cross_attentions?,
+            explained: self.explained.clone(),
         })
     }
 }
@@ -134,6 +138,9 @@ impl Document {
                     let place = attention.title().to_lowercase();
                     return refuse(format!("example {}: {place}: expected weights {expected:?}, found {found:?}", number + 1));
                 }
+            }
+            if let Some(misfit) = example.explained.as_ref().and_then(|explained| explained.misfit(example)) {
+                return refuse(format!("example {}: step by step: {misfit}", number + 1));
             }
         }
         Ok(())

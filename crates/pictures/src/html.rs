@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 const PAGE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
-const SCRIPT: &str = include_str!("page/page.js");
+const SCRIPT: &str = concat!(include_str!("page/steps.js"), include_str!("page/page.js"));
 
 /// Where the numbers begin and end.
 const DATA: [&str; 2] = ["<script type=\"application/json\" id=\"data\">", "</script>"];

@@ -2,7 +2,7 @@
 //!
 //! [`Document`] holds the words and the weights; [`html()`] makes a page of it, in which readers choose layers and heads, and
 //! [`read_html`] takes the numbers out of a page again. [`Figure`] draws one head, or the mean of a layer's heads, as a [`Drawing`],
-//! which becomes SVG or PNG.
+//! which becomes SVG or PNG. [`Explained`] has what else the model does with a sentence, step by step.
 //!
 //! [`Chart`] draws the curves of training runs, and [`Diagram`] graphs as boxes within boxes: a page, or text for Graphviz and Mermaid.
 //!
@@ -19,6 +19,7 @@
 //!     encoder_attentions: weights([0.5, 0.5, 0.25, 0.75])?,
 //!     decoder_attentions: weights([1.0, 0.0, 0.5, 0.5])?,
 //!     cross_attentions: weights([0.9, 0.1, 0.2, 0.8])?,
+//!     explained: None,
 //! };
 //! let document = Document { model: "a model".into(), engine: "an engine".into(), examples: vec![example] };
 //!
@@ -36,6 +37,7 @@ mod diagram;
 mod document;
 mod drawing;
 mod error;
+mod explained;
 mod figure;
 mod html;
 mod pack;
@@ -48,6 +50,7 @@ pub use diagram::{Arrow, Block, Diagram, Kind};
 pub use document::{Attention, Document, Example, Source, Target, Token};
 pub use drawing::{Anchor, Drawing, Shape};
 pub use error::{Error, ErrorKind, Result};
+pub use explained::{Beams, Embeddings, Explained, Finished, Likely, Node, Norms, Step, Summary};
 pub use figure::{Figure, Head, Picture};
 pub use html::{html, read_html};
 pub use weights::Weights;

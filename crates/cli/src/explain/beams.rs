@@ -1,18 +1,16 @@
 //! The tree of a beam search, as text.
 
-use crate::observed::{Observed, Seen};
 use anyhow::Result;
-use cognate_generate::BeamTree;
+use cognate_pictures::Beams;
 use std::io::Write;
 
 /// Tells it, and the finished hypotheses.
-pub(super) fn tell(observed: &Observed, seen: &Seen, out: &mut dyn Write) -> Result<()> {
-    let (hypotheses, tree) = observed.beam_tree(&seen.source)?;
-    for line in lines(&tree, &|id| observed.piece(id)) {
+pub(super) fn tell(beams: &Beams, out: &mut dyn Write) -> Result<()> {
+    for line in lines(beams) {
         writeln!(out, "  {line}")?;
     }
-    for (rank, hypothesis) in hypotheses.iter().enumerate() {
-        writeln!(out, "  #{}  {:.4}  {}", rank + 1, hypothesis.score, observed.text(&hypothesis.tokens)?)?;
+    for (rank, hypothesis) in beams.finished.iter().enumerate() {
+        writeln!(out, "  #{}  {:.4}  {}", rank + 1, hypothesis.score, hypothesis.text)?;
     }
     writeln!(
         out,
@@ -23,33 +21,33 @@ pub(super) fn tell(observed: &Observed, seen: &Seen, out: &mut dyn Write) -> Res
 }
 
 /// A line for each place where hypotheses part, and for each of their ends.
-fn lines(tree: &BeamTree, piece: &dyn Fn(i64) -> String) -> Vec<String> {
+fn lines(beams: &Beams) -> Vec<String> {
     let mut lines = Vec::new();
-    if !tree.nodes.is_empty() {
-        branch(tree, 0, "", "", piece, &mut lines);
+    if !beams.nodes.is_empty() {
+        branch(beams, 0, "", "", &mut lines);
     }
     lines
 }
 
 /// The line of a node and of what follows it alone, then the branches below.
-fn branch(tree: &BeamTree, node: usize, first: &str, rest: &str, piece: &dyn Fn(i64) -> String, lines: &mut Vec<String>) {
+fn branch(beams: &Beams, node: usize, first: &str, rest: &str, lines: &mut Vec<String>) {
     let (mut line, mut at) = (first.to_owned(), node);
     let children = loop {
-        let known = &tree.nodes[at];
-        line.push_str(&piece(known.token));
+        let known = &beams.nodes[at];
+        line.push_str(&known.token.piece);
         if known.parent.is_some() {
             line.push_str(&format!(" {:.2}", known.log_probability));
         }
-        if let Some((rank, score)) = known.finished {
-            line.push_str(&format!("  #{} {score:.4}", rank + 1));
+        if let Some((rank, finished)) = known.rank.and_then(|rank| Some((rank, beams.finished.get(rank)?))) {
+            line.push_str(&format!("  #{} {:.4}", rank + 1, finished.score));
         }
-        let children: Vec<usize> = tree.children(at).collect();
+        let children: Vec<usize> = beams.children(at).collect();
         match children[..] {
             [only] => {
                 line.push_str("  ");
                 at = only;
             }
-            [] if known.finished.is_none() => {
+            [] if known.rank.is_none() => {
                 line.push_str("  ×");
                 break children;
             }
@@ -60,27 +58,28 @@ fn branch(tree: &BeamTree, node: usize, first: &str, rest: &str, piece: &dyn Fn(
     for (index, &child) in children.iter().enumerate() {
         let is_last = index + 1 == children.len();
         let (elbow, bar) = if is_last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-        branch(tree, child, &format!("{rest}{elbow}"), &format!("{rest}{bar}"), piece, lines);
+        branch(beams, child, &format!("{rest}{elbow}"), &format!("{rest}{bar}"), lines);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cognate_generate::BeamNode;
+    use cognate_pictures::{Finished, Node, Token};
 
     #[test]
     fn a_tree_is_drawn() {
-        let node = |token, parent, log_probability, finished| BeamNode { token, parent, log_probability, finished };
+        let node =
+            |id: i64, parent, log_probability, rank| Node { token: Token { piece: format!("w{id}"), id }, parent, log_probability, rank };
         let nodes = vec![
             node(0, None, 0.0, None),
             node(1, Some(0), -0.1, None),
             node(2, Some(1), -0.5, None),
             node(3, Some(1), -0.7, None),
-            node(4, Some(2), -0.9, Some((0, -0.3))),
+            node(4, Some(2), -0.9, Some(0)),
             node(5, Some(2), -1.5, None),
         ];
-        let found = lines(&BeamTree { nodes }, &|id| format!("w{id}"));
-        assert_eq!(found, ["w0  w1 -0.10", "├─ w2 -0.50", "│  ├─ w4 -0.90  #1 -0.3000", "│  └─ w5 -1.50  ×", "└─ w3 -0.70  ×"]);
+        let beams = Beams { width: 2, nodes, finished: vec![Finished { text: "w1 w2".into(), score: -0.3 }] };
+        assert_eq!(lines(&beams), ["w0  w1 -0.10", "├─ w2 -0.50", "│  ├─ w4 -0.90  #1 -0.3000", "│  └─ w5 -1.50  ×", "└─ w3 -0.70  ×"]);
     }
 }

@@ -28,6 +28,7 @@ fn through_a_page(layout: Layout, sessions: &mut [Box<dyn Session>], model: &Mod
         encoder_attentions: weights(found.encoder),
         decoder_attentions: weights(found.decoder),
         cross_attentions: weights(found.cross),
+        explained: None,
     };
     let page = html(&Document { model: String::new(), engine: String::new(), examples: vec![example] });
     read_html(&page).unwrap().examples.remove(0)

@@ -1,6 +1,7 @@
 //! `cognate explain`: its numbers against the checkpoint's, and those of other commands.
 
 use crate::{SENTENCES, run, run_with, with_dir};
+use cognate_pictures::{Embeddings, Summary, read_html};
 use cognate_testing::bundled_checkpoint;
 use insta::assert_snapshot;
 use safetensors::SafeTensors;
@@ -56,6 +57,35 @@ fn the_tree_ends_in_the_hypotheses_of_translate() {
         assert!(text.contains(&line), "{line}\n{text}");
         assert_eq!(text.matches(&format!("  #{} {score:.4}\n", rank + 1)).count(), 1, "an end of the tree\n{text}");
     }
+}
+
+/// The page of `cognate attend` has the numbers that this command tells.
+#[test]
+fn the_page_tells_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    let beams = [SENTENCES[0], "--engine", "tract", "--beams", "4"];
+    let text = run(&[&["explain"], &beams[..]].concat()).ok();
+    run(&[&["attend", "--out", page.to_str().unwrap()], &beams[..]].concat()).ok();
+    let document = read_html(&fs::read_to_string(&page).unwrap()).unwrap();
+    let explained = document.examples[0].explained.as_ref().unwrap();
+    let Embeddings::Known { d_model: 128, is_scaled: true, source, .. } = &explained.embeddings else { panic!("{explained:?}") };
+    let mut expected: Vec<String> = source.iter().map(|norms| format!("{:.3}       8.000  {:>27.3}\n", norms.token, norms.sum)).collect();
+    for Summary { own, first, last, words, .. } in explained.layers.iter().flatten() {
+        let shares = own.iter().flatten().chain([first, last]).map(|share| format!("{:>6.1}%", 100.0 * share));
+        expected.push(format!("{}  {words:>5.1}", shares.collect::<Vec<_>>().join("  ")));
+    }
+    for (step, written) in explained.steps.iter().zip(&document.examples[0].target.written) {
+        assert_eq!(step.likeliest.len(), 5);
+        expected.push(format!("[{}] {:.3}", written.piece, step.written.unwrap()));
+        expected.extend(step.likeliest[1..].iter().map(|likely| format!("  {} {:.3}", likely.token.piece, likely.probability)));
+    }
+    let beams = explained.beams.as_ref().unwrap();
+    assert_eq!((beams.width, beams.finished.len()), (4, 4));
+    expected.extend(beams.nodes[1..].iter().map(|node| format!("{} {:.2}", node.token.piece, node.log_probability)));
+    expected.extend(beams.finished.iter().map(|hypothesis| format!("{:.4}  {}\n", hypothesis.score, hypothesis.text)));
+    let lost: Vec<_> = expected.iter().filter(|expected| !text.contains(*expected)).collect();
+    assert!(lost.is_empty(), "{lost:?}\n{text}");
 }
 
 #[test]

@@ -501,6 +501,7 @@
   });
   byId("from").textContent = `${data.model}, on ${data.engine}`;
   redrawAll();
+  stepByStep(data, byId("steps"), { make, draw });
   // For programs that look at the page: the weights it shows, and where it shows them.
   window.cognate = {
     data,

@@ -122,6 +122,89 @@ fn the_keyboard_suffices() {
     assert_eq!(browser.complaints(), [""; 0]);
 }
 
+/// The texts of all elements that a selector finds.
+fn texts(browser: &mut Browser, selector: &str) -> Vec<String> {
+    let found = browser.evaluate(&format!("[...document.querySelectorAll({selector:?})].map((e) => e.textContent)"));
+    found.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn what_it_does_step_by_step_opens() {
+    let document = document(vec![example([3, 4, 7, 6])]);
+    let Some((mut browser, _folder)) = open(&document) else { return };
+    let explained = document.examples[0].explained.as_ref().unwrap();
+    let headings =
+        ["1. What the encoder and the decoder read", "2. What the layers look at", "3. What comes next", "4. Beam search with 2 beams"];
+    assert_eq!(texts(&mut browser, "#steps summary"), headings);
+    assert_eq!(texts(&mut browser, "#steps table"), [""; 0], "nothing is made before it is opened");
+
+    // By the keyboard: on from the last picture.
+    browser.evaluate("document.querySelector('.space canvas').focus()");
+    for part in 1..=4 {
+        browser.press("Tab");
+        let focused = browser.evaluate("document.activeElement.parentElement.id");
+        assert_eq!(focused, format!("part-{part}"));
+        browser.press("Enter");
+        browser.wait_for(&format!("document.querySelectorAll('#part-{part} .table').length > 0"));
+        // Its tables, which arrow keys scroll.
+        let tables = texts(&mut browser, &format!("#part-{part} .table")).len();
+        assert_eq!(tables, [2, 3, 1, 1][part - 1]);
+        for _ in 0..tables {
+            browser.press("Tab");
+            assert_eq!(browser.evaluate("document.activeElement.className"), "table");
+        }
+    }
+    assert_eq!(
+        texts(&mut browser, "#part-1 .table:first-child tbody tr:nth-child(2) td"),
+        ["2", "▁source1", "1", "11.000", "8.000", "12.345"]
+    );
+    let summary = explained.layers[1][2];
+    let share = |share: f32| format!("{:.1}%", 100.0 * share);
+    let [itself, before, after] = summary.own.unwrap().map(share);
+    let expected = [
+        "3".into(),
+        itself,
+        before,
+        after,
+        share(summary.first),
+        share(summary.last),
+        format!("{:.1}", summary.words),
+        format!("{} ({:.1} words)", summary.sharpest + 1, summary.sharpest_words),
+    ];
+    assert_eq!(texts(&mut browser, "#part-2 .table:nth-child(2) tbody tr:nth-child(3) td"), expected);
+    assert_eq!(
+        texts(&mut browser, "#part-3 tbody tr:nth-child(2) td"),
+        [
+            "2",
+            "▁target0",
+            "▁likely00.500",
+            "▁likely10.250",
+            "▁target10.125 comes next",
+            "▁likely30.063",
+            "▁likely40.031",
+            "",
+            "▁source0 0.25▁source1 0.25▁source2 0.25"
+        ]
+    );
+    assert_eq!(texts(&mut browser, "#part-3 tbody tr:nth-child(6) .chosen"), ["▁target51.3e-5 comes next"]);
+    // The tree: each word, below it its log-probability, and how it ends.
+    let words = texts(&mut browser, "svg.tree g text:not(.number):not(.end)");
+    assert_eq!(words.len(), explained.beams.as_ref().unwrap().nodes.len());
+    assert_eq!(texts(&mut browser, "svg.tree text.end"), ["#1 -0.2500", "#2 -0.7500", "×"]);
+    assert_eq!(texts(&mut browser, "svg.tree g.best text.number"), ["-0.50", "-1.00", "-1.50", "-2.00", "-2.50", "-3.00"]);
+    assert_eq!(texts(&mut browser, ".finished li"), ["the best -0.2500", "the other -0.7500"]);
+    // Later words stand to the right of earlier ones, and no two on each other.
+    let places = browser.evaluate("[...document.querySelectorAll('svg.tree g text:first-of-type')].map((t) => { const b = t.getBBox(); return [b.x, b.y, b.x + b.width, b.y + b.height]; })");
+    let places: Vec<[f64; 4]> = serde_json::from_value(places).unwrap();
+    let nodes = &explained.beams.as_ref().unwrap().nodes;
+    for (index, place) in places.iter().enumerate() {
+        assert!(nodes[index].parent.is_none_or(|parent| places[parent][2] < place[0]), "{index}: {place:?}");
+        let is_apart = |other: &[f64; 4]| other[0] >= place[2] || other[2] <= place[0] || other[1] >= place[3] || other[3] <= place[1];
+        assert!(places[..index].iter().all(is_apart), "{index}: {place:?}");
+    }
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
 #[test]
 fn a_word_that_two_sentences_share_is_marked_in_both() {
     let document = document(vec![example([2, 2, 7, 6]), example([2, 2, 5, 4])]);
@@ -147,6 +230,15 @@ fn markup_is_text() {
         assert!(shown.as_array().unwrap().iter().any(|text| text == piece), "{piece}: {shown}");
     }
     assert_eq!(text(&mut browser, "article h3"), MARKUP.concat());
+    browser.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })");
+    browser.wait_for("document.querySelectorAll('svg.tree').length === 1");
+    assert_eq!(browser.evaluate("document.querySelectorAll('b, img, #broken').length"), 0);
+    let likely = texts(&mut browser, "#part-3 td.likely:nth-child(7) bdi");
+    assert_eq!(likely, MARKUP);
+    let hypotheses = texts(&mut browser, ".finished bdi");
+    assert_eq!(hypotheses, [MARKUP.concat(), MARKUP.concat()]);
+    let note = text(&mut browser, "#part-1 .note");
+    assert!(note.ends_with(&MARKUP.concat()), "{note}");
     assert_eq!(browser.complaints(), [""; 0]);
 }
 
@@ -178,6 +270,11 @@ fn five_hundred_tokens_are_usable() {
     browser.point(place);
     let expected = format!("“▁target479” (480) → “▁source{most}” ({}): {:.4}", most + 1, row[most]);
     assert_eq!(text(&mut browser, "#readout-0"), expected);
+    for part in 1..=4 {
+        browser.evaluate(&format!("document.querySelector('#part-{part} summary').click()"));
+        browser.wait_for(&format!("document.querySelectorAll('#part-{part} .table').length > 0"));
+    }
+    assert_eq!(texts(&mut browser, "#part-3 tbody tr").len(), 480);
     let meaning = text(&mut browser, "#meaning");
     assert!(meaning.contains("The text is long: of each row the "), "{meaning}");
     assert_eq!(browser.complaints(), [""; 0]);

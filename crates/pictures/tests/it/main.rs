@@ -7,7 +7,10 @@ mod diagram;
 mod figures;
 mod pages;
 
-use cognate_pictures::{Document, Example, Source, Target, Token, Weights};
+use cognate_pictures::{
+    Attention, Beams, Document, Embeddings, Example, Explained, Finished, Likely, Node, Norms, Source, Step, Summary, Target, Token,
+    Weights,
+};
 
 /// Layers, heads, tokens of the source and of the target.
 type Sizes = [usize; 4];
@@ -39,12 +42,54 @@ fn example([layers, heads, src, tgt]: Sizes) -> Example {
     let written = tokens("target", tgt);
     let start = Token { piece: "<s>".into(), id: 99 };
     let read = [start].into_iter().chain(written[..tgt - 1].iter().cloned()).collect();
-    Example {
+    let mut example = Example {
         source: Source { text: format!("A text of {src} tokens"), tokens: tokens("source", src) },
         target: Target { text: format!("A translation of {tgt} tokens"), read, written },
         encoder_attentions: weights([layers, heads, src, src], |_| src),
         decoder_attentions: weights([layers, heads, tgt, tgt], |row| row + 1),
         cross_attentions: weights([layers, heads, tgt, src], |_| src),
+        explained: None,
+    };
+    example.explained = Some(explained(&example));
+    example
+}
+
+/// Made-up numbers of each kind: the third likeliest word is what comes next, of the last step none, and a search with two ends.
+fn explained(example: &Example) -> Explained {
+    let norms = |tokens: &[Token]| {
+        let norm = |(index, _)| Norms { token: 10.0 + index as f32, position: Some(8.0), sum: 12.345 };
+        tokens.iter().enumerate().map(norm).collect()
+    };
+    let Target { read, written, .. } = &example.target;
+    let step = |(index, token): (usize, &Token)| {
+        let is_last = index + 1 == written.len();
+        let likely = |rank: usize| Likely {
+            token: if rank == 2 && !is_last { token.clone() } else { Token { piece: format!("▁likely{rank}"), id: 1000 + rank as i64 } },
+            probability: 0.5 / (1 << rank) as f32,
+        };
+        Step {
+            likeliest: (0..5).map(likely).collect(),
+            written: Some(if is_last { 1.25e-5 } else { 0.125 }),
+            looks_at: (0..3).map(|column| (column, 0.25)).collect(),
+        }
+    };
+    let mut nodes = vec![Node { token: read[0].clone(), parent: None, log_probability: 0.0, rank: None }];
+    for (index, token) in written.iter().enumerate() {
+        let rank = (index + 1 == written.len()).then_some(0);
+        nodes.push(Node { token: token.clone(), parent: Some(index), log_probability: -0.5 * (index + 1) as f32, rank });
+    }
+    let token = Token { piece: "▁other".into(), id: 1001 };
+    let first = nodes.len();
+    nodes.push(Node { token: token.clone(), parent: Some(1), log_probability: -1.5, rank: None });
+    nodes.push(Node { token, parent: Some(first), log_probability: -2.0, rank: Some(1) });
+    nodes.push(Node { token: read[0].clone(), parent: Some(0), log_probability: -4.0, rank: None });
+    let finished = [("the best", -0.25), ("the other", -0.75)].map(|(text, score)| Finished { text: text.into(), score });
+    Explained {
+        embeddings: Embeddings::Known { d_model: 16, is_scaled: true, source: norms(&example.source.tokens), target: norms(read) },
+        layers: Attention::ALL.map(|of| Summary::of(example.weights(of), of != Attention::Cross)),
+        alignment_layer: 0,
+        steps: written.iter().enumerate().map(step).collect(),
+        beams: Some(Beams { width: 2, nodes, finished: finished.into() }),
     }
 }
 
@@ -66,5 +111,12 @@ fn markup() -> Document {
     }
     example.source.text = MARKUP.concat();
     example.target.text = MARKUP.concat();
+    let mut found = explained(&example);
+    for (step, text) in found.steps.iter_mut().zip(MARKUP) {
+        step.likeliest[4].token.piece = text.into();
+    }
+    found.beams.iter_mut().flat_map(|beams| &mut beams.finished).for_each(|hypothesis| hypothesis.text = MARKUP.concat());
+    found.embeddings = Embeddings::Unknown(MARKUP.concat());
+    example.explained = Some(found);
     Document { model: MARKUP.concat(), engine: MARKUP.concat(), examples: vec![example] }
 }

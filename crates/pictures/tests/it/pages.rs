@@ -1,7 +1,7 @@
 //! What is in a page, and what is read back out of it.
 
 use crate::{MARKUP, document, example, markup};
-use cognate_pictures::{Attention, Document, ErrorKind, html, read_html};
+use cognate_pictures::{Attention, Document, Embeddings, ErrorKind, Explained, html, read_html};
 
 /// The largest distance between the weights of two documents.
 fn distance(found: &Document, expected: &Document) -> f32 {
@@ -25,11 +25,12 @@ fn thirty_tokens_six_layers_eight_heads_are_below_a_megabyte_and_read_back() {
     assert!((row - 1.0).abs() < 1e-5, "{row}");
     assert_eq!(found.examples[0].source, document.examples[0].source);
     assert_eq!(found.examples[0].target, document.examples[0].target);
+    assert_eq!(found.examples[0].explained, document.examples[0].explained);
 }
 
 #[test]
 fn two_sentences_are_below_a_megabyte_too() {
-    let document = document(vec![example([6, 8, 28, 30]), example([6, 8, 30, 25])]);
+    let document = document(vec![example([6, 8, 28, 30]), example([6, 8, 28, 25])]);
     let page = html(&document);
     assert!(page.len() < 1_000_000, "{} bytes", page.len());
     assert!(distance(&read_html(&page).unwrap(), &document) < 1e-7);
@@ -105,5 +106,20 @@ fn what_is_no_page_or_fits_not_is_refused() {
     short.examples[0].source.tokens.pop();
     let error = short.check().unwrap_err();
     assert_eq!(error.to_string(), "example 1: encoder self-attention: expected weights [2, 2, 2, 2], found [2, 2, 3, 3]");
+    let damages: [(fn(&mut Explained), &str); 4] = [
+        (|explained| drop(explained.steps.pop()), "expected 4 steps, found 3"),
+        (|explained| explained.steps[1].looks_at[0].0 = 9, "expected places below 3, found 9"),
+        (|explained| explained.embeddings = Embeddings::Unknown(String::new()), ""),
+        (
+            |explained| explained.beams.iter_mut().for_each(|beams| beams.nodes[2].parent = Some(2)),
+            "word 2 of the tree: expected the word before it and its hypothesis to be there",
+        ),
+    ];
+    for (damage, expected) in damages {
+        let mut wrong = whole.clone();
+        wrong.examples[0].explained.iter_mut().for_each(damage);
+        let found = wrong.check().err().map(|error| error.to_string()).unwrap_or_default();
+        assert_eq!(found.strip_prefix("example 1: step by step: ").unwrap_or(&found), expected);
+    }
     assert_eq!(document(Vec::new()).check().unwrap_err().to_string(), "expected an example, found none");
 }

@@ -97,6 +97,10 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
         }
         (ModelSource::Checkpoint(_) | ModelSource::Preset(_), None) => model(&source, &source.open(0, options.unused)?, out)?,
         (ModelSource::Exported(_) | ModelSource::File(_), Some(_)) => {
+            if let ModelSource::File(path) = &source {
+                // What is no ONNX file is called what it is.
+                Listing::read(path)?;
+            }
             let option = if options.html.is_some() {
                 "--html"
             } else if options.format.is_some() {

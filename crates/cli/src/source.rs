@@ -50,8 +50,11 @@ impl ModelSource {
             }
             Err(error) => return Err(error).with_context(|| format!("{place}: cannot be looked at")),
         };
-        if !metadata.is_dir() {
+        if metadata.is_file() {
             return Ok(Self::File(path.into()));
+        }
+        if !metadata.is_dir() {
+            bail!("{place}: is no regular file; expected the folder of a checkpoint ({CHECKPOINT}) or of an export ({EXPORT})");
         }
         let has = |name: &str| path.join(name).exists();
         let has_graphs = layout::of(path).is_some() || layout::optimum(path).is_some();

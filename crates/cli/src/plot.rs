@@ -72,7 +72,7 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
         }
     }
     let names = match options.names.as_slice() {
-        [] => options.logs.iter().map(|log| name(log)).collect(),
+        [] => names(&options.logs),
         names => names.to_vec(),
     };
     let drawing = chart(names, &runs, options.by).draw();
@@ -95,6 +95,13 @@ impl Options {
             (None, _) => bail!("--out: {}: expected a name that ends in .svg or .png, or --format", self.out.display()),
         }
     }
+}
+
+/// The folders of logs; where two have one name, their paths.
+fn names(logs: &[PathBuf]) -> Vec<String> {
+    let names: Vec<String> = logs.iter().map(|log| name(log)).collect();
+    let is_alone = |name: &String| names.iter().filter(|other| *other == name).count() == 1;
+    if names.iter().all(is_alone) { names } else { logs.iter().map(|log| log.display().to_string()).collect() }
 }
 
 /// The folder of a log.

@@ -4,6 +4,7 @@
 //! its own.
 
 use crate::drawing::{Anchor, Drawing, Shape};
+use crate::raster;
 
 /// Panels of curves.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,6 +42,9 @@ pub struct Curve {
 const COLOURS: [[u8; 3]; 7] = [[0, 114, 178], [213, 94, 0], [0, 158, 115], [204, 121, 167], [230, 159, 0], [86, 180, 233], [60, 60, 60]];
 /// Lengths of strokes and gaps; the first line has none.
 const DASHES: [[f32; 2]; 4] = [[f32::INFINITY, 0.0], [7.0, 3.5], [2.0, 3.0], [12.0, 4.0]];
+/// Width and opacity of curves, and of those that stand beside marked ones.
+const MARKED: [f32; 2] = [1.6, 1.0];
+const UNMARKED: [f32; 2] = [1.1, 0.6];
 /// Strokes shorter than this are over.
 const SHORTEST: f32 = 0.01;
 const INK: [u8; 3] = [28, 29, 33];
@@ -61,15 +65,18 @@ impl Chart {
         let rows = self.panels.len().div_ceil(columns);
         let legend_top = HEADING + rows as f32 * PANEL[1] + 6.0;
         let size = [columns as f32 * PANEL[0], legend_top + self.runs.len() as f32 * LEGEND_LINE + 12.0];
-        let mut shapes = vec![text([AROUND[0], 26.0], 16.0, Anchor::Start, INK, &self.title)];
+        let room = |left: f32| size[0] - left - AROUND[2];
+        let title = raster::fitted(&self.title, room(AROUND[0]), 16.0);
+        let mut shapes = vec![text([AROUND[0], 26.0], 16.0, Anchor::Start, INK, &title)];
         for (index, panel) in self.panels.iter().enumerate() {
             let corner = [(index % columns) as f32 * PANEL[0], HEADING + (index / columns) as f32 * PANEL[1]];
             self.panel(panel, corner, &mut shapes);
         }
         for (run, name) in self.runs.iter().enumerate() {
             let y = legend_top + (run as f32 + 0.5) * LEGEND_LINE;
-            stroke(&[[AROUND[0], y], [AROUND[0] + 44.0, y]], run, &mut shapes);
-            shapes.push(text([AROUND[0] + 54.0, y + 4.0], 12.0, Anchor::Start, INK, name));
+            let left = AROUND[0] + 54.0;
+            stroke(&[[AROUND[0], y], [AROUND[0] + 44.0, y]], run, MARKED, &mut shapes);
+            shapes.push(text([left, y + 4.0], 12.0, Anchor::Start, INK, &raster::fitted(name, room(left), 12.0)));
         }
         Drawing { size, title: self.title.clone(), shapes }
     }
@@ -96,9 +103,12 @@ impl Chart {
         if curves.iter().all(|(_, points)| points.is_empty()) {
             shapes.push(text([(x0 + x1) / 2.0, (y0 + y1) / 2.0], 12.0, Anchor::Middle, SOFT, "nothing in the logs"));
         }
+        let has_marks = curves.iter().any(|(curve, _)| curve.is_marked);
         for (curve, points) in curves {
             let places: Vec<[f32; 2]> = points.into_iter().map(place).collect();
-            stroke(&places, curve.run, shapes);
+            // Where there are marks, what has none steps back.
+            let weight = if curve.is_marked || !has_marks { MARKED } else { UNMARKED };
+            stroke(&places, curve.run, weight, shapes);
             if curve.is_marked {
                 let mark =
                     |[x, y]: [f32; 2]| Shape::Rectangle { at: [x - 2.5, y - 2.5], size: [5.0; 2], colour: colour(curve.run), label: None };
@@ -169,7 +179,7 @@ fn colour(run: usize) -> [u8; 3] {
 }
 
 /// A line through places, in the dashes of a run.
-fn stroke(places: &[[f32; 2]], run: usize, shapes: &mut Vec<Shape>) {
+fn stroke(places: &[[f32; 2]], run: usize, [width, opacity]: [f32; 2], shapes: &mut Vec<Shape>) {
     let [on, off] = DASHES[run % DASHES.len()];
     let (mut is_on, mut left) = (true, on);
     for pair in places.windows(2) {
@@ -180,7 +190,7 @@ fn stroke(places: &[[f32; 2]], run: usize, shapes: &mut Vec<Shape>) {
         while done < length {
             let end = (done + left).min(length);
             if is_on {
-                shapes.push(Shape::Line { ends: [at(done), at(end)], width: 1.6, colour: colour(run), opacity: 1.0 });
+                shapes.push(Shape::Line { ends: [at(done), at(end)], width, colour: colour(run), opacity });
             }
             left -= end - done;
             done = end;
@@ -221,7 +231,7 @@ mod tests {
         let length: f32 = places.windows(2).map(|pair| (pair[1][0] - pair[0][0]).hypot(pair[1][1] - pair[0][1])).sum();
         for (run, [on, off]) in DASHES.into_iter().enumerate() {
             let mut shapes = Vec::new();
-            stroke(&places, run, &mut shapes);
+            stroke(&places, run, MARKED, &mut shapes);
             let drawn = |shape: &Shape| match shape {
                 Shape::Line { ends: [from, to], .. } => (to[0] - from[0]).hypot(to[1] - from[1]),
                 _ => 0.0,

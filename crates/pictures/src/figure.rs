@@ -58,8 +58,9 @@ impl Figure {
         document.check()?;
         let (mut shapes, mut left, mut bottom) = (Vec::new(), 0.0f32, 0.0f32);
         let mut titles = Vec::new();
+        let frame = self.frame(document)?;
         for example in &document.examples {
-            let part = self.part(example)?;
+            let part = self.part(example, frame)?;
             shapes.extend(part.shapes.into_iter().map(|shape| moved(shape, left)));
             left += part.size[0];
             bottom = bottom.max(part.size[1]);
@@ -68,20 +69,32 @@ impl Figure {
         Ok(Drawing { size: [left.ceil(), bottom.ceil()], title: titles.join("; "), shapes })
     }
 
-    fn part(&self, example: &Example) -> Result<Drawing> {
+    /// What sentences side by side share, so that one can be held against the other.
+    fn frame(&self, document: &Document) -> Result<Frame> {
+        let mut frame = Frame { largest: f32::MIN_POSITIVE, widths: [0.0; 2] };
+        for example in &document.examples {
+            frame.largest = self.map(example.weights(self.attention))?.into_iter().fold(frame.largest, f32::max);
+            for (width, words) in frame.widths.iter_mut().zip(example.words(self.attention)) {
+                *width = width.max(widest(words));
+            }
+        }
+        Ok(frame)
+    }
+
+    fn part(&self, example: &Example, frame: Frame) -> Result<Drawing> {
         let weights = example.weights(self.attention);
         let map = self.map(weights)?;
         let words = example.words(self.attention);
         let mut drawing = match self.picture {
-            Picture::Lines => lines(&map, words),
-            Picture::HeatMap => heat_map(&map, words),
+            Picture::Lines => lines(&map, words, frame),
+            Picture::HeatMap => heat_map(&map, words, frame),
         };
         let head = match self.head {
             Head::One(head) => format!("head {}", head + 1),
             Head::Mean => "mean of the heads".into(),
         };
         let title = format!("{}, layer {}, {head}", self.attention.title(), self.layer + 1);
-        let sentence = fitted(&example.source.text, (drawing.size[0] - 2.0 * MARGIN).max(200.0), FONT);
+        let sentence = raster::fitted(&example.source.text, (drawing.size[0] - 2.0 * MARGIN).max(200.0), FONT);
         for (y, size, colour, text) in [(20.0, FONT, INK, &sentence), (37.0, 11.0, SOFT, &title)] {
             drawing.size[0] = drawing.size[0].max(raster::width(text, size) + 2.0 * MARGIN);
             let anchor = Anchor::Start;
@@ -106,10 +119,23 @@ impl Figure {
     }
 }
 
-fn lines(map: &[f32], [rows, columns]: [&[Token]; 2]) -> Drawing {
+/// What the drawings of several sentences have in common.
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    /// The weight that the darkest colour stands for.
+    largest: f32,
+    /// Of the widest words of rows and of columns.
+    widths: [f32; 2],
+}
+
+/// Over the words of a drawing of lines.
+const HEADINGS: [&str; 2] = ["this word", "looks at"];
+
+fn lines(map: &[f32], [rows, columns]: [&[Token]; 2], frame: Frame) -> Drawing {
     const STEP: f32 = 21.0;
     const GAP: f32 = 170.0;
-    let [row_width, column_width] = [rows, columns].map(widest);
+    let headings = HEADINGS.map(|heading| raster::width(heading, 11.0));
+    let [row_width, column_width] = [0, 1].map(|side| frame.widths[side].max(headings[side]));
     let (left, right) = (MARGIN + row_width + 7.0, MARGIN + row_width + 7.0 + GAP);
     let y = |index: usize| HEADING + 24.0 + STEP * index as f32;
     let mut drawn: Vec<usize> = (0..map.len()).filter(|&index| map[index] >= LEAST).collect();
@@ -123,44 +149,44 @@ fn lines(map: &[f32], [rows, columns]: [&[Token]; 2]) -> Drawing {
         })
         .collect();
     let mut word = |at, anchor, size, colour, text: String| shapes.push(Shape::Text { at, size, anchor, turned: 0.0, colour, text });
-    word([left - 7.0, HEADING + 2.0], Anchor::End, 11.0, SOFT, "this word".into());
-    word([right + 7.0, HEADING + 2.0], Anchor::Start, 11.0, SOFT, "looks at".into());
+    word([left - 7.0, HEADING + 2.0], Anchor::End, 11.0, SOFT, HEADINGS[0].into());
+    word([right + 7.0, HEADING + 2.0], Anchor::Start, 11.0, SOFT, HEADINGS[1].into());
     for (index, token) in rows.iter().enumerate() {
-        word([left - 7.0, y(index)], Anchor::End, FONT, INK, fitted(&token.piece, WIDEST, FONT));
+        word([left - 7.0, y(index)], Anchor::End, FONT, INK, raster::fitted(&token.piece, WIDEST, FONT));
     }
     for (index, token) in columns.iter().enumerate() {
-        word([right + 7.0, y(index)], Anchor::Start, FONT, INK, fitted(&token.piece, WIDEST, FONT));
+        word([right + 7.0, y(index)], Anchor::Start, FONT, INK, raster::fitted(&token.piece, WIDEST, FONT));
     }
-    let size = [right + 7.0 + column_width.max(60.0) + MARGIN, y(rows.len().max(columns.len())) - STEP + 16.0];
+    let size = [right + 7.0 + column_width + MARGIN, y(rows.len().max(columns.len())) - STEP + 16.0];
     Drawing { size, title: String::new(), shapes }
 }
 
-fn heat_map(map: &[f32], [rows, columns]: [&[Token]; 2]) -> Drawing {
+fn heat_map(map: &[f32], [rows, columns]: [&[Token]; 2], frame: Frame) -> Drawing {
     let cell = if rows.len().max(columns.len()) > 60 { 18.0 } else { 30.0 };
-    let [row_width, column_width] = [rows, columns].map(widest);
+    let Frame { largest, widths: [row_width, column_width] } = frame;
     // Words over columns are turned by 60 degrees.
     let (x0, y0) = (MARGIN + row_width + 7.0, HEADING + column_width * 0.87 + 10.0);
-    let largest = map.iter().copied().fold(f32::MIN_POSITIVE, f32::max);
     let mut shapes = Vec::new();
     for (index, &weight) in map.iter().enumerate() {
         let (row, column) = (index / columns.len(), index % columns.len());
         let at = [x0 + cell * column as f32, y0 + cell * row as f32];
         let share = weight / largest;
+        let colour = ramp::light(share);
         let label = Some(format!("{} → {}: {weight:.4}", rows[row].piece, columns[column].piece));
-        shapes.push(Shape::Rectangle { at, size: [cell - 1.0; 2], colour: ramp::light(share), label });
+        shapes.push(Shape::Rectangle { at, size: [cell - 1.0; 2], colour, label });
         if cell >= 26.0 && weight >= 0.005 {
             let text = if weight >= 0.995 { "1.0".into() } else { format!("{weight:.2}")[1..].to_owned() };
-            let colour = if share > 0.5 { [255; 3] } else { INK };
+            let colour = if ramp::is_dark(colour) { [255; 3] } else { [0; 3] };
             let at = [at[0] + (cell - 1.0) / 2.0, at[1] + cell / 2.0 + 3.5];
             shapes.push(Shape::Text { at, size: 10.0, anchor: Anchor::Middle, turned: 0.0, colour, text });
         }
     }
     for (index, token) in rows.iter().enumerate() {
-        let (at, text) = ([x0 - 7.0, y0 + cell * (index as f32 + 0.5) + 4.5], fitted(&token.piece, WIDEST, FONT));
+        let (at, text) = ([x0 - 7.0, y0 + cell * (index as f32 + 0.5) + 4.5], raster::fitted(&token.piece, WIDEST, FONT));
         shapes.push(Shape::Text { at, size: FONT, anchor: Anchor::End, turned: 0.0, colour: INK, text });
     }
     for (index, token) in columns.iter().enumerate() {
-        let (at, text) = ([x0 + cell * (index as f32 + 0.5) + 4.0, y0 - 6.0], fitted(&token.piece, WIDEST, FONT));
+        let (at, text) = ([x0 + cell * (index as f32 + 0.5) + 4.0, y0 - 6.0], raster::fitted(&token.piece, WIDEST, FONT));
         shapes.push(Shape::Text { at, size: FONT, anchor: Anchor::Start, turned: -60.0, colour: INK, text });
     }
     // The legend: what the darkest colour stands for.
@@ -168,7 +194,9 @@ fn heat_map(map: &[f32], [rows, columns]: [&[Token]; 2]) -> Drawing {
     const STEPS: usize = 60;
     for step in 0..STEPS {
         let colour = ramp::light(step as f32 / (STEPS - 1) as f32);
-        shapes.push(Shape::Rectangle { at: [x0 + 2.0 * step as f32, y], size: [2.0, 9.0], colour, label: None });
+        // Each lies under the next, so that paper does not shine through between them.
+        let size = [2.0 * (STEPS - step) as f32, 9.0];
+        shapes.push(Shape::Rectangle { at: [x0 + 2.0 * step as f32, y], size, colour, label: None });
     }
     let ends = [(x0 - 5.0, Anchor::End, "0".to_owned()), (x0 + 2.0 * STEPS as f32 + 5.0, Anchor::Start, format!("{largest:.3}"))];
     for (x, anchor, text) in ends {
@@ -180,16 +208,6 @@ fn heat_map(map: &[f32], [rows, columns]: [&[Token]; 2]) -> Drawing {
 
 fn widest(tokens: &[Token]) -> f32 {
     tokens.iter().map(|token| raster::width(&token.piece, FONT)).fold(0.0, f32::max).min(WIDEST)
-}
-
-/// The text, or as much of its beginning as fits.
-fn fitted(text: &str, width: f32, size: f32) -> String {
-    if raster::width(text, size) <= width {
-        return text.to_owned();
-    }
-    let ends: Vec<usize> = text.char_indices().map(|(end, _)| end).collect();
-    let fits = ends.partition_point(|&end| raster::width(&text[..end], size) + raster::width("…", size) <= width);
-    format!("{}…", &text[..ends[fits.saturating_sub(1)]])
 }
 
 fn moved(mut shape: Shape, by: f32) -> Shape {

@@ -32,6 +32,21 @@ pub(crate) fn light(share: f32) -> Colour {
     at([0.975, 0.33], [0.008, 0.13], share)
 }
 
+/// Whether white stands out from a colour more than black does.
+pub(crate) fn is_dark(colour: Colour) -> bool {
+    // (1 + 0.05) / (y + 0.05) > (y + 0.05) / (0 + 0.05)
+    luminance(colour) < 0.179
+}
+
+/// Relative luminance (WCAG 2.2).
+fn luminance(colour: Colour) -> f64 {
+    let linear = |channel: u8| {
+        let value = f64::from(channel) / 255.0;
+        if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+    };
+    0.2126 * linear(colour[0]) + 0.7152 * linear(colour[1]) + 0.0722 * linear(colour[2])
+}
+
 fn ramp(lightness: [f64; 2], chroma: [f64; 2]) -> Vec<Colour> {
     (0..STOPS).map(|stop| at(lightness, chroma, stop as f64 / (STOPS - 1) as f64)).collect()
 }
@@ -63,15 +78,6 @@ fn at(lightness: [f64; 2], chroma: [f64; 2], share: f64) -> Colour {
 mod tests {
     use super::*;
 
-    /// Relative luminance (WCAG 2.2).
-    fn luminance(colour: Colour) -> f64 {
-        let linear = |channel: u8| {
-            let value = f64::from(channel) / 255.0;
-            if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
-        };
-        0.2126 * linear(colour[0]) + 0.7152 * linear(colour[1]) + 0.0722 * linear(colour[2])
-    }
-
     #[test]
     fn luminance_alone_tells_weights_apart() {
         let Ramps { light: on_light, dark } = Ramps::new();
@@ -81,6 +87,12 @@ mod tests {
         assert!(contrast(on_light[0], on_light[STOPS - 1]) > 9.0, "{on_light:?}");
         assert!(contrast(dark[STOPS - 1], dark[0]) > 9.0, "{dark:?}");
         assert_eq!(light(1.0), on_light[STOPS - 1]);
+        // Numbers in cells can be read.
+        for colour in [on_light, dark].concat() {
+            let ink = if is_dark(colour) { 1.0 } else { 0.0 };
+            let [low, high] = if ink < luminance(colour) { [ink, luminance(colour)] } else { [luminance(colour), ink] };
+            assert!((high + 0.05) / (low + 0.05) > 4.5, "{colour:?}");
+        }
     }
 
     /// As CSS Color 4 defines Oklab: white and black have no chroma.

@@ -23,6 +23,16 @@ pub(crate) fn width(text: &str, size: f32) -> f32 {
     text.chars().map(|character| f32::from(advance(character))).sum::<f32>() * size / f32::from(face.units_per_em())
 }
 
+/// The text, or as much of its beginning as fits.
+pub(crate) fn fitted(text: &str, room: f32, size: f32) -> String {
+    if width(text, size) <= room {
+        return text.to_owned();
+    }
+    let ends: Vec<usize> = text.char_indices().map(|(end, _)| end).collect();
+    let fits = ends.partition_point(|&end| width(&text[..end], size) + width("…", size) <= room);
+    format!("{}…", &text[..ends[fits.saturating_sub(1)]])
+}
+
 /// What the font has no glyph for.
 pub(crate) fn lacking<'t>(texts: impl Iterator<Item = &'t str>) -> Vec<char> {
     let face = face();

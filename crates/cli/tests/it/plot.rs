@@ -44,6 +44,9 @@ fn runs_are_drawn_beside_one_another() {
     assert_eq!([marks("#0072b2"), marks("#d55e00")], [4, 4]);
     let again = run(&["plot", &format!("{post}/log.jsonl"), pre, "--out", "-", "--names", "post,pre<1>"]).ok();
     assert_eq!(again, svg);
+    // Where two have one name, their paths tell them apart.
+    let twice = run(&["plot", post, &format!("{post}/log.jsonl"), "--out", "-"]).ok();
+    assert!(twice.contains(&format!(">{post}<")) && twice.contains(&format!(">{post}/log.jsonl<")), "{twice}");
     let picture = folder.path().join("curves.png");
     run(&["plot", post, "--out", picture.to_str().unwrap(), "--by", "minutes"]).ok();
     assert!(fs::read(&picture).unwrap().starts_with(b"\x89PNG\r\n"));

@@ -77,6 +77,11 @@
     const mix = (channel) => Math.round(stops[low][channel] + (place - low) * (stops[low + 1][channel] - stops[low][channel]));
     return [mix(0), mix(1), mix(2)];
   };
+  // As WCAG 2.2 defines it: below 0.179 white stands out more, else black.
+  const luminance = (channels) => {
+    const [red, green, blue] = channels.map((channel) => (channel <= 10 ? channel / 255 / 12.92 : ((channel / 255 + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  };
   const resolved = (name) => {
     // light-dark() is resolved by the browser for properties, not for variables.
     const probe = make("span");
@@ -283,14 +288,13 @@
   };
 
   // A cell for each pair of words. Only what is in sight is drawn, so that a text may be long.
-  const mapView = (map, { rows, columns }, choose) => {
+  const mapView = (map, { rows, columns }, choose, most) => {
     const box = make("div", { className: "scroll" });
     const canvas = make("canvas", { tabIndex: 0 });
     canvas.setAttribute("role", "application");
     canvas.setAttribute("aria-label", "Heat map: rows look at columns. Arrow keys choose a cell.");
     const space = make("div", { className: "space" }, canvas);
     box.append(space);
-    const most = map.values.reduce((most, weight) => Math.max(most, weight), 1e-9);
     const small = "13px system-ui, sans-serif";
     const gutter = { left: Math.min(150, widest(rows, small)) + 14, top: Math.min(120, widest(columns, small)) * 0.87 + 22 };
     let cell = 20, chosen = [null, null], at = [0, 0];
@@ -330,8 +334,7 @@
           context.fillStyle = `rgb(${colour(share)})`;
           context.fillRect(x0 + column * cell, y0 + row * cell, cell - 1, cell - 1);
           if (cell >= 26 && weight >= 0.005) {
-            context.fillStyle = (share > 0.5) === isDark() ? "#101216" : "#ffffff";
-            if (share <= 0.5) context.fillStyle = isDark() ? "#e8e9ec" : "#1c1d21";
+            context.fillStyle = luminance(colour(share)) < 0.179 ? "#ffffff" : "#000000";
             context.fillText(weight >= 0.995 ? "1.0" : weight.toFixed(2).slice(1), x0 + (column + 0.5) * cell, y0 + (row + 0.5) * cell);
           }
         }
@@ -449,11 +452,14 @@
     byId("title").textContent = `${KINDS[state.kind].name.replace("self", "self-attention").replace(/^Cross$/, "Cross-attention")}, ${named(state.layer, state.head)}`;
     const kept = data.examples.map((example) => example[KINDS[state.kind].key].kept).filter((kept) => kept !== null);
     byId("meaning").textContent = KINDS[state.kind].meaning + (kept.length ? ` The text is long: of each row the ${Math.min(...kept)} largest weights are in this page.` : "");
+    const maps = data.examples.map((example) => read(example, state.kind, state.layer, state.head));
+    // Sentences side by side share one scale.
+    const most = maps.reduce((most, map) => map.values.reduce((most, weight) => Math.max(most, weight), most), 1e-9);
     views = data.examples.map((example, index) => {
-      const map = read(example, state.kind, state.layer, state.head);
+      const map = maps[index];
       const both = words(example, state.kind);
       const choose = (row, column) => chooseIn(index, row, column);
-      const parts = { lines: [linesView], map: [mapView], both: [linesView, mapView] }[state.picture].map((view) => view(map, both, choose));
+      const parts = { lines: [linesView], map: [mapView], both: [linesView, mapView] }[state.picture].map((view) => view(map, both, choose, most));
       const readout = make("p", { className: "readout", id: `readout-${index}`, ariaLive: "polite", textContent: told(map, both, null, null) });
       const node = make("article", { className: "example" },
         make("h3", { textContent: example.source.text }),

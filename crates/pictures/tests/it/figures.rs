@@ -1,7 +1,7 @@
 //! Drawings: what stands in the SVG, and what the pixels show.
 
 use crate::{document, example, markup};
-use cognate_pictures::{Anchor, Attention, Drawing, Figure, Head, Picture, Shape};
+use cognate_pictures::{Anchor, Attention, Chart, Curve, Drawing, Figure, Head, Panel, Picture, Shape, Weights};
 use insta::assert_snapshot;
 use tiny_skia::Pixmap;
 
@@ -56,6 +56,59 @@ fn cells_are_as_dark_as_their_weights() {
     shades.sort_by(|a, b| a.0.total_cmp(&b.0));
     assert!(shades.windows(2).all(|pair| pair[0].1 >= pair[1].1), "{shades:?}");
     assert!(shades[0].1 > 400 && shades[19].1 < 100, "{shades:?}");
+}
+
+/// A colour stands for one weight in both sentences, however large the largest of each is.
+#[test]
+fn sentences_side_by_side_share_a_scale() {
+    let mut even = example([2, 2, 5, 4]);
+    even.cross_attentions = Weights::new([2, 2, 4, 5], vec![0.2; 80]).unwrap();
+    let drawing = FIGURE.draw(&document(vec![example([2, 2, 5, 4]), even])).unwrap();
+    let mut cells: Vec<(f32, u32)> = drawing
+        .shapes
+        .iter()
+        .filter_map(|shape| match shape {
+            Shape::Rectangle { colour, label: Some(label), .. } => {
+                Some((label.rsplit(' ').next()?.parse().ok()?, colour.iter().map(|&channel| u32::from(channel)).sum()))
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(cells.len(), 40);
+    cells.sort_by(|a, b| a.0.total_cmp(&b.0));
+    assert!(cells.windows(2).all(|pair| pair[0].1 >= pair[1].1), "{cells:?}");
+}
+
+/// Around every drawing there is paper: nothing is cut.
+#[test]
+fn nothing_is_cut_at_an_edge() {
+    let mut short = example([2, 2, 3, 3]);
+    for token in short.source.tokens.iter_mut().chain(&mut short.target.written) {
+        token.piece = "a".into();
+    }
+    let mut long = example([2, 2, 3, 3]);
+    for token in long.source.tokens.iter_mut().chain(&mut long.target.written) {
+        token.piece = "Wort".repeat(30);
+    }
+    let curve = |run| Curve { run, is_marked: true, points: vec![[0.0, 1.0], [8_000_000.0, 1e-5]] };
+    let panels = [0, 1, 2, 3].map(|_| Panel { title: "Loss".into(), curves: vec![curve(0), curve(1)] }).into();
+    let runs: Vec<String> = ["a run's name ".repeat(20), "other".into()].into();
+    let chart = Chart { title: runs.join(", "), axis: "updates".into(), runs, panels };
+    let of = |picture| {
+        let figure = Figure { picture, ..FIGURE };
+        [vec![short.clone()], vec![long.clone()], vec![short.clone(), long.clone()]]
+            .map(|examples| figure.draw(&document(examples)).unwrap())
+    };
+    let drawings = [&of(Picture::Lines)[..], &of(Picture::HeatMap), &[chart.draw()]].concat();
+    for (index, drawing) in drawings.iter().enumerate() {
+        let pixels = Pixmap::decode_png(&drawing.to_png(1.0).unwrap()).unwrap();
+        let (width, height) = (pixels.width(), pixels.height());
+        let is_paper = |x, y| pixels.pixel(x, y).unwrap().demultiply().red() == 255;
+        let is_edge = |&(x, y): &(u32, u32)| x.min(width - 1 - x).min(y).min(height - 1 - y) < 5;
+        let edges = (0..width).flat_map(|x| (0..height).map(move |y| (x, y))).filter(is_edge);
+        let cut: Vec<_> = edges.filter(|&(x, y)| !is_paper(x, y)).collect();
+        assert!(cut.is_empty(), "{index}, {width} by {height}: {:?}", cut.first());
+    }
 }
 
 #[test]

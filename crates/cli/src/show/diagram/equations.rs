@@ -23,16 +23,19 @@ pub(super) fn of_module(path: &str, config: &Config) -> String {
             AttentionScore::Additive => format!("softmax(vᵀ tanh(q + k){bias} + mask) V"),
         }
     };
+    let linear = |product: &str, bias: &str| if config.biases { format!("{product} + {bias}") } else { product.to_owned() };
     match name {
         "self_attn" | "encoder_attn" => attention(),
-        "q_proj" => "Q = x Wᵀ + b, one part for each head".to_owned(),
-        "k_proj" => "K = x Wᵀ + b, one part for each head".to_owned(),
-        "v_proj" => "V = x Wᵀ + b, one part for each head".to_owned(),
-        "out_proj" => "heads side by side, x Wᵀ + b".to_owned(),
-        "fc1" if config.gated => "the inner states, x W₁ᵀ + b₁, and their gate".to_owned(),
-        "fc1" => format!("h = {}(x W₁ᵀ + b₁)", activation(config.activation)),
-        "fc2" => "h W₂ᵀ + b₂".to_owned(),
-        "activation_fn" => activation(config.activation).to_owned(),
+        "q_proj" => format!("Q = {}, one part for each head", linear("x Wᵀ", "b")),
+        "k_proj" => format!("K = {}, one part for each head", linear("x Wᵀ", "b")),
+        "v_proj" => format!("V = {}, one part for each head", linear("x Wᵀ", "b")),
+        "out_proj" => format!("heads side by side, {}", linear("x Wᵀ", "b")),
+        "fc1" => linear("x W₁ᵀ", "b₁"),
+        "fc_gate" => linear("x Vᵀ", "c"),
+        "activation_fn" if config.gated => format!("h = {}, times the gate", activation(config.activation)),
+        "activation_fn" => format!("h = {}", activation(config.activation)),
+        "fc2" => linear("h W₂ᵀ", "b₂"),
+        "layers" => "x ← layer(x), one after the other".to_owned(),
         "embed_tokens" | "shared" if config.scale_embedding => "E[ids] · √d_model".to_owned(),
         "embed_tokens" | "shared" => "E[ids]".to_owned(),
         "embed_positions" => match config.positions {
@@ -46,6 +49,7 @@ pub(super) fn of_module(path: &str, config: &Config) -> String {
         },
         "padding_mask" => "0 for words, -10⁹ for padding".to_owned(),
         "causal_mask" => "0 up to the own position, -10⁹ after it".to_owned(),
+        "lm_head" if config.output_bias => "logits = x Wᵀ + b".to_owned(),
         "lm_head" => "logits = x Wᵀ".to_owned(),
         "encoder" => "the source as states".to_owned(),
         "decoder" => "the next word from the words so far and the source's states".to_owned(),

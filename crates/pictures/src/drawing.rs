@@ -5,6 +5,7 @@
 use crate::error::Result;
 use crate::html::escaped;
 use crate::raster;
+use std::borrow::Cow;
 use std::fmt::Write;
 
 /// What is drawn, in the order in which it is painted.
@@ -108,7 +109,7 @@ impl Drawing {
                         svg,
                         "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" text-anchor=\"{anchor}\" fill=\"{}\"{turned}>{}</text>",
                         hexadecimal(*colour),
-                        escaped(text)
+                        escaped(&isolated(text))
                     )
                 }
             };
@@ -135,6 +136,13 @@ impl Drawing {
         });
         raster::lacking(words)
     }
+}
+
+/// A word of a script that runs from right to left, set apart from what stands around it: the mark of the space before it stands on its
+/// right, too.
+pub(crate) fn isolated(text: &str) -> Cow<'_, str> {
+    let runs_left = |character| matches!(character, '\u{590}'..='\u{8ff}' | '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{fefc}');
+    if text.contains(runs_left) { format!("\u{2068}{text}\u{2069}").into() } else { text.into() }
 }
 
 fn hexadecimal([red, green, blue]: [u8; 3]) -> String {

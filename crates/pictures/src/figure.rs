@@ -1,8 +1,8 @@
 //! One head of one layer as a drawing for paper: lines between words, or a heat map; several sentences side by side.
 
-use crate::drawing::{Anchor, Drawing, Shape};
+use crate::drawing::{Anchor, Drawing, Shape, isolated};
 use crate::error::{Error, ErrorKind, Result};
-use crate::{Attention, Document, Example, Token, Weights, ramp, raster};
+use crate::{Attention, Document, Example, Token, Weights, glyphs, ramp, raster};
 
 /// What is drawn of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +96,7 @@ impl Figure {
         let title = format!("{}, layer {}, {head}", self.attention.title(), self.layer + 1);
         let sentence = raster::fitted(&example.source.text, (drawing.size[0] - 2.0 * MARGIN).max(200.0), FONT);
         for (y, size, colour, text) in [(20.0, FONT, INK, &sentence), (37.0, 11.0, SOFT, &title)] {
-            drawing.size[0] = drawing.size[0].max(raster::width(text, size) + 2.0 * MARGIN);
+            drawing.size[0] = drawing.size[0].max(glyphs::width(text, size) + 2.0 * MARGIN);
             let anchor = Anchor::Start;
             drawing.shapes.push(Shape::Text { at: [MARGIN, y], size, anchor, turned: 0.0, colour, text: text.clone() });
         }
@@ -134,7 +134,7 @@ const HEADINGS: [&str; 2] = ["this word", "looks at"];
 fn lines(map: &[f32], [rows, columns]: [&[Token]; 2], frame: Frame) -> Drawing {
     const STEP: f32 = 21.0;
     const GAP: f32 = 170.0;
-    let headings = HEADINGS.map(|heading| raster::width(heading, 11.0));
+    let headings = HEADINGS.map(|heading| glyphs::width(heading, 11.0));
     let [row_width, column_width] = [0, 1].map(|side| frame.widths[side].max(headings[side]));
     let (left, right) = (MARGIN + row_width + 7.0, MARGIN + row_width + 7.0 + GAP);
     let y = |index: usize| HEADING + 24.0 + STEP * index as f32;
@@ -172,7 +172,8 @@ fn heat_map(map: &[f32], [rows, columns]: [&[Token]; 2], frame: Frame) -> Drawin
         let at = [x0 + cell * column as f32, y0 + cell * row as f32];
         let share = weight / largest;
         let colour = ramp::light(share);
-        let label = Some(format!("{} → {}: {weight:.4}", rows[row].piece, columns[column].piece));
+        let [from, to] = [&rows[row], &columns[column]].map(|token| isolated(&token.piece));
+        let label = Some(format!("{from} → {to}: {weight:.4}"));
         shapes.push(Shape::Rectangle { at, size: [cell - 1.0; 2], colour, label });
         if cell >= 26.0 && weight >= 0.005 {
             let text = if weight >= 0.995 { "1.0".into() } else { format!("{weight:.2}")[1..].to_owned() };
@@ -207,7 +208,7 @@ fn heat_map(map: &[f32], [rows, columns]: [&[Token]; 2], frame: Frame) -> Drawin
 }
 
 fn widest(tokens: &[Token]) -> f32 {
-    tokens.iter().map(|token| raster::width(&token.piece, FONT)).fold(0.0, f32::max).min(WIDEST)
+    tokens.iter().map(|token| glyphs::width(&token.piece, FONT)).fold(0.0, f32::max).min(WIDEST)
 }
 
 fn moved(mut shape: Shape, by: f32) -> Shape {

@@ -39,6 +39,7 @@ mod drawing;
 mod error;
 mod explained;
 mod figure;
+mod glyphs;
 mod html;
 mod pack;
 mod ramp;

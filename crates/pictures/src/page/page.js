@@ -191,6 +191,9 @@
   };
   const named = (layer, head) => `layer ${layer + 1}, ${head < sizes(state.kind)[1] ? `head ${head + 1}` : "mean of the heads"}`;
 
+  // Words of scripts that run from right to left, set apart (U+2068, U+2069) so that the mark of their space stands before them.
+  const isolated = (piece) => (/[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/.test(piece) ? `\u2068${piece}\u2069` : piece);
+
   const measure = document.createElement("canvas").getContext("2d");
   const widest = (tokens, font) => {
     measure.font = font;
@@ -226,7 +229,7 @@
       return { row, column, line };
     });
     const side = (tokens, x, anchor, outside, of) => tokens.map(({ piece }, index) => {
-      const text = draw("text", { x, y: y(index), "text-anchor": anchor }, piece);
+      const text = draw("text", { x, y: y(index), "text-anchor": anchor }, isolated(piece));
       text.append(draw("title", {}, piece));
       const space = draw("rect", { x: anchor === "end" ? 0 : x - 8, y: y(index) - 17, width: (anchor === "end" ? x : size.width - x) + 8, height: STEP, fill: "transparent" });
       for (const node of [text, space]) {
@@ -242,13 +245,13 @@
       side(columns, right + 8, "start", size.width - 4, (index) => [null, index]),
     ];
     // Long words are cut where their side ends.
-    shown.forEach((words, which) => words.forEach(({ text }) => {
-      const piece = text.firstChild.data;
+    shown.forEach((words, which) => words.forEach(({ text }, index) => {
+      const { piece } = [rows, columns][which][index];
       measure.font = FONT;
       if (measure.measureText(piece).width <= 190) return;
       let length = piece.length;
       while (length > 1 && measure.measureText(`${piece.slice(0, length)}…`).width > 186) length--;
-      text.firstChild.data = `${piece.slice(0, length)}…`;
+      text.firstChild.data = isolated(`${piece.slice(0, length)}…`);
     }));
     let at = [0, 0];
     svg.addEventListener("pointerleave", () => choose(null, null));
@@ -288,7 +291,7 @@
   };
 
   // A cell for each pair of words. Only what is in sight is drawn, so that a text may be long.
-  const mapView = (map, { rows, columns }, choose, most) => {
+  const mapView = (map, { rows, columns }, choose, { most, all }) => {
     const box = make("div", { className: "scroll" });
     const canvas = make("canvas", { tabIndex: 0 });
     canvas.setAttribute("role", "application");
@@ -296,19 +299,19 @@
     const space = make("div", { className: "space" }, canvas);
     box.append(space);
     const small = "13px system-ui, sans-serif";
-    const gutter = { left: Math.min(150, widest(rows, small)) + 14, top: Math.min(120, widest(columns, small)) * 0.87 + 22 };
+    const gutter = { left: Math.min(150, widest(all.rows, small)) + 14, top: Math.min(120, widest(all.columns, small)) * 0.87 + 22 };
     let cell = 20, chosen = [null, null], at = [0, 0];
     const fitted = (context, text, width) => {
-      if (context.measureText(text).width <= width) return text;
+      if (context.measureText(text).width <= width) return isolated(text);
       let length = text.length;
       while (length > 1 && context.measureText(`${text.slice(0, length)}…`).width > width) length--;
-      return `${text.slice(0, length)}…`;
+      return isolated(`${text.slice(0, length)}…`);
     };
     const layout = () => {
       const width = box.parentElement.clientWidth - 2;
       // Room for the last column's slanted word.
       const tail = Math.min(70, gutter.top * 0.6);
-      cell = Math.max(16, Math.min(38, Math.floor((width - gutter.left - tail) / map.columns)));
+      cell = Math.max(16, Math.min(38, Math.floor((width - gutter.left - tail) / all.most)));
       const whole = [gutter.left + cell * map.columns + tail, gutter.top + cell * map.rows + 6];
       space.style.width = `${whole[0]}px`;
       space.style.height = `${whole[1]}px`;
@@ -433,7 +436,7 @@
     };
   };
 
-  const quoted = (token) => `“${token.piece}”`;
+  const quoted = (token) => `“${isolated(token.piece)}”`;
   // What is told of a choice, in words.
   const told = (map, { rows, columns }, row, column) => {
     const weight = (r, c) => map.values[r * map.columns + c];
@@ -453,17 +456,21 @@
     const kept = data.examples.map((example) => example[KINDS[state.kind].key].kept).filter((kept) => kept !== null);
     byId("meaning").textContent = KINDS[state.kind].meaning + (kept.length ? ` The text is long: of each row the ${Math.min(...kept)} largest weights are in this page.` : "");
     const maps = data.examples.map((example) => read(example, state.kind, state.layer, state.head));
-    // Sentences side by side share one scale.
-    const most = maps.reduce((most, map) => map.values.reduce((most, weight) => Math.max(most, weight), most), 1e-9);
+    // Sentences side by side share one scale, and their rows one height.
+    const sides = data.examples.map((example) => words(example, state.kind));
+    const frame = {
+      most: maps.reduce((most, map) => map.values.reduce((most, weight) => Math.max(most, weight), most), 1e-9),
+      all: { rows: sides.flatMap(({ rows }) => rows), columns: sides.flatMap(({ columns }) => columns), most: Math.max(...maps.map((map) => map.columns)) },
+    };
     views = data.examples.map((example, index) => {
       const map = maps[index];
-      const both = words(example, state.kind);
+      const both = sides[index];
       const choose = (row, column) => chooseIn(index, row, column);
-      const parts = { lines: [linesView], map: [mapView], both: [linesView, mapView] }[state.picture].map((view) => view(map, both, choose, most));
+      const parts = { lines: [linesView], map: [mapView], both: [linesView, mapView] }[state.picture].map((view) => view(map, both, choose, frame));
       const readout = make("p", { className: "readout", id: `readout-${index}`, ariaLive: "polite", textContent: told(map, both, null, null) });
       const node = make("article", { className: "example" },
-        make("h3", { textContent: example.source.text }),
-        make("p", { className: "target", textContent: example.target.text }),
+        make("h3", {}, make("bdi", { textContent: example.source.text })),
+        make("p", { className: "target" }, make("bdi", { textContent: example.target.text })),
         readout,
         make("div", { className: "both" }, ...parts.map((part) => part.node)));
       return { map, both, parts, readout, node };
@@ -507,7 +514,7 @@
   });
   byId("from").textContent = `${data.model}, on ${data.engine}`;
   redrawAll();
-  stepByStep(data, byId("steps"), { make, draw });
+  stepByStep(data, byId("steps"), { make, draw, isolated });
   // For programs that look at the page: the weights it shows, and where it shows them.
   window.cognate = {
     data,

@@ -1,6 +1,6 @@
 "use strict";
 // What the model does with each sentence, step by step: four parts that open, each made when it is first opened.
-const stepByStep = (data, place, { make, draw }) => {
+const stepByStep = (data, place, { make, draw, isolated }) => {
   const explained = data.examples.filter((example) => example.explained);
   if (!explained.length) return;
 
@@ -157,10 +157,10 @@ const stepByStep = (data, place, { make, draw }) => {
     });
     nodes.forEach(({ parent, log_probability: log }, index) => {
       const { piece, end } = labels[index], x = lefts[depth[index]];
-      const told = path(index, 20).map((at) => nodes[at].token.piece).join(" ");
+      const told = path(index, 20).map((at) => isolated(nodes[at].token.piece)).join(" ");
       const node = draw("g", { class: best.has(index) ? "best" : end === "×" ? "left" : "" },
         draw("title", {}, `${told}\nlog-probability ${decimal(log, 4)}, probability ${probability(Math.exp(log))}`),
-        draw("text", { x, y: y[index] }, piece));
+        draw("text", { x, y: y[index] }, isolated(piece)));
       if (parent !== null) node.append(draw("text", { x, y: y[index] + 12, class: "number" }, decimal(log, 2)));
       if (end) node.append(draw("text", { x: ends[index] + 3, y: y[index], class: "end" }, end));
       svg.append(node);
@@ -190,7 +190,7 @@ const stepByStep = (data, place, { make, draw }) => {
       if (isMade || !details.open) return;
       isMade = true;
       const made = explained.map((example) => make("article", {},
-        ...(explained.length > 1 ? [make("h3", { textContent: example.source.text })] : []), ...fill(example)));
+        ...(explained.length > 1 ? [make("h3", {}, make("bdi", { textContent: example.source.text }))] : []), ...fill(example)));
       // What holds for all of them is said once, below the last.
       const note = (article) => article.querySelector(":scope > .note:last-child");
       made.slice(0, -1).forEach((article, at) => {

@@ -242,6 +242,30 @@ fn markup_is_text() {
     assert_eq!(browser.complaints(), [""; 0]);
 }
 
+/// The mark of the space before a word stands where the word begins: on its right, if it runs to the left.
+#[test]
+fn words_run_as_their_script_does() {
+    let mut example = example([2, 2, 3, 3]);
+    let words = ["▁word", "▁שלום", "▁مرحبا"];
+    for (token, word) in example.source.tokens.iter_mut().zip(words) {
+        token.piece = word.into();
+    }
+    let Some((mut browser, _folder)) = open(&document(vec![example])) else { return };
+    // Where the first character of each word lies: in its left half, or in its right.
+    let left = browser.evaluate(
+        "[...document.querySelectorAll('svg.lines text')].filter((t) => t.getAttribute('text-anchor') === 'start' && t.querySelector('title'))
+            .map((t) => { const at = t.textContent.indexOf('▁'), c = t.getExtentOfChar(at), b = t.getBBox(); return c.x + c.width / 2 < b.x + b.width / 2; })",
+    );
+    assert_eq!(left.as_array().unwrap().iter().map(|left| left.as_bool().unwrap()).collect::<Vec<_>>(), [true, false, false]);
+    assert_eq!(texts(&mut browser, "svg.lines title")[3..], words, "titles are the words themselves");
+    browser.evaluate("document.querySelector('svg.lines').focus()");
+    browser.press("ArrowRight");
+    browser.press("ArrowDown");
+    let told = text(&mut browser, "#readout-0");
+    assert!(told.starts_with("“\u{2068}▁שלום\u{2069}” is looked at by"), "{told}");
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
 #[test]
 fn five_hundred_tokens_are_usable() {
     let document = document(vec![example([6, 8, 500, 480])]);

@@ -162,6 +162,17 @@ fn other_layers_and_heads_are_refused() {
     assert_snapshot!(refused(Figure { head: Head::One(2), ..FIGURE }), @"head 3: expected 1 to 2, those of the model");
 }
 
+/// Readers' programs shape words; the mark of a space before a word that runs to the left is set on its right.
+#[test]
+fn words_that_run_to_the_left_are_set_apart() {
+    let mut example = example([2, 2, 3, 3]);
+    example.source.tokens[0].piece = "▁שלום".into();
+    let drawing = FIGURE.draw(&document(vec![example])).unwrap();
+    let svg = drawing.to_svg();
+    assert!(svg.contains(">\u{2068}▁שלום\u{2069}<") && svg.contains("<title>▁target0 → \u{2068}▁שלום\u{2069}: 0."), "{svg}");
+    assert_eq!((drawing.lacks(), svg.matches('\u{2068}').count()), (Vec::new(), 4));
+}
+
 #[test]
 fn the_font_says_what_it_lacks() {
     let mut example = example([2, 2, 3, 3]);

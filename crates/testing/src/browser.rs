@@ -2,6 +2,9 @@
 //!
 //! Messages are JSON, each ended by a zero byte: the browser reads them from its file descriptor 3 and writes them to 4
 //! (`--remote-debugging-pipe`), which a shell makes of its standard input and output. So a test needs no driver, no port and no network.
+//!
+//! Libraries that drive browsers were weighed: headless_chrome would bring 53 crates, chromiumoxide 77, fantoccini 60 and a program
+//! beside the browser. What the tests want of the protocol is a dozen methods.
 
 use serde_json::{Value, json};
 use std::env;

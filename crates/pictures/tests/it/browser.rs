@@ -207,7 +207,8 @@ fn what_it_does_step_by_step_opens() {
 
 #[test]
 fn a_word_that_two_sentences_share_is_marked_in_both() {
-    let document = document(vec![example([2, 2, 7, 6]), example([2, 2, 5, 4])]);
+    let mut document = document(vec![example([2, 2, 7, 6]), example([2, 2, 5, 4])]);
+    document.examples[1].target.text = "A translation that takes more than one line ".repeat(3);
     let Some((mut browser, _folder)) = open(&document) else { return };
     let place = browser.middle("article:first-child svg.lines text:not(.heading)");
     browser.point(place);
@@ -215,8 +216,35 @@ fn a_word_that_two_sentences_share_is_marked_in_both() {
         let told = text(&mut browser, &format!("#readout-{index}"));
         assert!(told.starts_with("“▁target0” looks at"), "{told}");
     }
-    let widths = browser.evaluate("[...document.querySelectorAll('article')].map((e) => e.getBoundingClientRect().top)");
-    assert_eq!(widths[0], widths[1], "side by side");
+    // Side by side, however long the sentences are.
+    browser.click("#pictures button:nth-child(2)");
+    let places = browser.evaluate("[...document.querySelectorAll('.space canvas')].map((e) => e.getBoundingClientRect().top)");
+    assert_eq!(places[0], places[1], "side by side");
+    let rows = [0, 1].map(|index| cell(&mut browser, index, 3, 0)[1]);
+    assert_eq!(rows[0], rows[1], "rows of one height");
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+#[test]
+fn a_narrow_window_cuts_nothing() {
+    let mut long = document(vec![example([6, 8, 9, 9])]);
+    (long.model, long.engine) = ("a/folder/of/some/length".into(), "an engine of version 1.31.1, on some processor".into());
+    let Some((mut browser, _folder)) = open(&long) else { return };
+    for width in [1300, 900, 520, 380] {
+        browser.call(
+            "Emulation.setDeviceMetricsOverride",
+            serde_json::json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false }),
+        );
+        browser.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })");
+        browser.wait_for("document.querySelectorAll('svg.tree').length === 1");
+        let [page, header] = ["document.documentElement.scrollWidth", "document.querySelector('header').offsetHeight"]
+            .map(|of| browser.evaluate(of).as_u64().unwrap());
+        let wide = browser.evaluate(&format!(
+            "[...document.querySelectorAll('body *')].filter((e) => e.getBoundingClientRect().right > {width} && !e.closest('.scroll, .table'))
+                .map((e) => `${{e.tagName}} ${{e.id}} ${{e.className}}`)"
+        ));
+        assert!(page <= width && header < 200, "{width}: the page is {page} wide, its header {header} high; {wide}");
+    }
     assert_eq!(browser.complaints(), [""; 0]);
 }
 

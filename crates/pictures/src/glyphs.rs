@@ -130,7 +130,9 @@ mod tests {
     /// Glyphs and places that HarfBuzz 15.0 (uharfbuzz 0.57) gives for the runs of each text, in the order in which they are seen.
     #[test]
     fn accents_joins_and_directions() {
-        let cases: [(&str, &[(u16, i32)], i32); 4] = [
+        /// A text, its glyphs with their places, and where it ends.
+        type Case = (&'static str, &'static [(u16, i32)], i32);
+        let cases: [Case; 4] = [
             ("▁e\u{301}a\u{323}\u{302}", &[(3673, 0), (171, 1575), (2475, 2835)], 4090),
             ("▁مرحبا", &[(5256, 0), (5260, 624), (5277, 1242), (5288, 2508), (5341, 3638), (3673, 4735)], 6310),
             ("▁שלום", &[(1332, 0), (1324, 1359), (1331, 1917), (1344, 3081), (3673, 4532)], 6107),

@@ -106,7 +106,9 @@ fn what_is_no_page_or_fits_not_is_refused() {
     short.examples[0].source.tokens.pop();
     let error = short.check().unwrap_err();
     assert_eq!(error.to_string(), "example 1: encoder self-attention: expected weights [2, 2, 2, 2], found [2, 2, 3, 3]");
-    let damages: [(fn(&mut Explained), &str); 4] = [
+    /// What is done to a document, and what is said of it.
+    type Damage = (fn(&mut Explained), &'static str);
+    let damages: [Damage; 4] = [
         (|explained| drop(explained.steps.pop()), "expected 4 steps, found 3"),
         (|explained| explained.steps[1].looks_at[0].0 = 9, "expected places below 3, found 9"),
         (|explained| explained.embeddings = Embeddings::Unknown(String::new()), ""),

@@ -109,7 +109,7 @@ fn a_wrong_configuration() {
     ");
     assert_snapshot!(config_error("\"marian\"", "\"opus\""), @r#"cognate: error: DIR/config.json: model_type "opus" is not supported; expected one of bart, blenderbot, blenderbot-small, cognate, m2m_100, marian, mbart, mt5, pegasus, plbart, t5, umt5"#);
     assert_snapshot!(config_error("\"vocab_size\": 8000", "\"vocab_size\": \"many\""), @r#"cognate: error: DIR/config.json: vocab_size wants a whole number, found "many""#);
-    assert_snapshot!(config_error("\"d_model\"", "d_model"), @"cognate: error: DIR/config.json: not JSON: key must be a string at line 8 column 3");
+    assert_snapshot!(config_error("\"d_model\"", "d_model"), @"cognate: error: DIR/config.json: not JSON: key must be a string at line 7 column 3");
 }
 
 #[test]

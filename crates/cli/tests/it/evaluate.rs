@@ -176,8 +176,8 @@ fn reference_translations_have_their_scores() {
     let args = [file("greedy"), file("beam5"), "--reference".into(), reference.to_str().unwrap().into(), "--width".into(), "4".into()];
     let out = evaluate(&args, &["--paired-bs"]).ok();
     let rows: Vec<_> = out.lines().skip(1).take(2).map(|line| line.rsplit_once(".de").unwrap().1.trim()).collect();
-    assert_snapshot!(rows[0], @"36.2417 (36.1469 ± 1.5769)                59.9773 (59.9484 ± 1.1554)");
-    assert_snapshot!(rows[1], @"37.7327 (37.7012 ± 1.5892) (p = 0.0010)*  61.4476 (61.4212 ± 1.1071) (p = 0.0010)*");
+    assert_snapshot!(rows[0], @"38.5687 (38.5080 ± 1.6267)                62.3993 (62.3782 ± 1.1527)");
+    assert_snapshot!(rows[1], @"39.8110 (39.7368 ± 1.5862) (p = 0.0010)*  63.4899 (63.4797 ± 1.1301) (p = 0.0010)*");
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn zero_bytes_and_a_line_of_100_000_characters_do_no_harm() {
     assert_snapshot!(ended.err, @"
     cognate: model testdata/multi30k-en-de on tract 0.23.9
     cognate: warning: stdin: line 2: empty, and so is its translation
-    cognate: warning: stdin: line 3: 37502 tokens, but the model has 256 positions; what is beyond is left out
+    cognate: warning: stdin: line 3: 37501 tokens, but the model has 256 positions; what is beyond is left out
     ");
     let (out, expected) = (ended.ok(), run(&tract(&SENTENCES)).ok());
     let (lines, expected): (Vec<_>, Vec<_>) = (out.lines().collect(), expected.lines().collect());

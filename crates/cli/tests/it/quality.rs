@@ -6,6 +6,7 @@ use crate::{checkpoint, edit, run, with_dir};
 use cognate_runtime::{Device, Engine};
 use cognate_testing::shared_multi30k;
 use insta::assert_snapshot;
+use safetensors::SafeTensors;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -20,7 +21,7 @@ const LINES: [[&str; 3]; 12] = [
     [
         "Two children are building a castle out of sand at the beach.",
         "Zwei Kinder bauen am Strand eine Burg aus Sand.",
-        "Zwei Kinder bauen eine Sandburg aus dem Sand am Strand.",
+        "Zwei Kinder bauen eine Sandburg am Strand aus Sand.",
     ],
     ["A woman is playing the guitar on a stage.", "Eine Frau spielt auf einer Bühne Gitarre.", "Eine Frau spielt auf einer Bühne Gitarre."],
     ["", "", ""],
@@ -42,22 +43,22 @@ const LINES: [[&str; 3]; 12] = [
     [
         "An old man is reading a newspaper on a bench in the park.",
         "Ein alter Mann liest auf einer Bank im Park eine Zeitung.",
-        "Ein alter Mann liest Zeitung auf einer Bank im Park.",
+        "Ein alter Mann liest auf einer Bank im Park Zeitung.",
     ],
     [
         "The girl is holding a red balloon in her hand.",
         "Das Mädchen hält einen roten Ballon in der Hand.",
-        "Das Mädchen hält einen roten Luftballon in der Hand.",
+        "Das Mädchen hält einen roten Ballon in der Hand.",
     ],
     [
         "Several cyclists are waiting at a traffic light in the rain.",
         "Mehrere Radfahrer warten im Regen an einer Ampel.",
-        "Mehrere Radfahrer warten an einem Ampel im Regen.",
+        "Mehrere Radfahrer warten im Regen an einer Ampel.",
     ],
     [
         "A cook with a white hat is cutting vegetables in a small kitchen.",
         "Ein Koch mit einer weißen Mütze schneidet in einer kleinen Küche Gemüse.",
-        "Ein Koch mit einem weißen Hut schneidet Gemüse in einer kleinen Küche.",
+        "Ein Koch mit einem weißen Hut schneidet in einer kleinen Küche Gemüse.",
     ],
     [
         "Three women in long dresses are dancing in front of a church.",
@@ -97,9 +98,9 @@ fn what_f32_does_is_what_pytorch_does() {
     edit(&beams, "generation_config.json", "\"num_beams\": 1", "\"num_beams\": 4");
     let beams = beams.path().to_str().unwrap();
     for (model, options, method, steps, bleu) in [
-        (BUNDLED, &["--precision", "int8"][..], "greedy", 143, 63.925_606_619_939_714),
-        (BUNDLED, &["--precision", "f16", "--layout", "hf"], "greedy", 143, 63.925_606_619_939_714),
-        (beams, &["--precision", "int8"], "beam 4", 140, 63.870_855_394_388_29),
+        (BUNDLED, &["--precision", "int8"][..], "greedy", 140, 76.816_158_765_483_75),
+        (BUNDLED, &["--precision", "f16", "--layout", "hf"], "greedy", 140, 76.816_158_765_483_75),
+        (beams, &["--precision", "int8"], "beam 4", 140, 72.851_862_078_890_87),
     ] {
         let ended = export(folder.path(), model, options, ["text.en", "text.de"]);
         assert!(!ended.err.contains("warning"), "{}", ended.err);
@@ -116,11 +117,45 @@ fn what_f32_does_is_what_pytorch_does() {
     }
 }
 
+/// The bundled checkpoint with one unit of each feed-forward layer and one of each attention's values 1,024 times as large, and weighed as
+/// much less by the layer that follows: the same numbers in f32, to the bit, and of other units little is left by one scale a tensor.
+fn with_outliers() -> tempfile::TempDir {
+    let folder = checkpoint(true);
+    let path = folder.path().join("model.safetensors");
+    let mut bytes = fs::read(&path).unwrap();
+    let (length, header) = SafeTensors::read_metadata(&bytes).unwrap();
+    let offset = |name: &str| 8 + length + header.info(name).unwrap().data_offsets.0;
+    let mut scale = |offset: usize, numbers: &mut dyn Iterator<Item = usize>, factor: f32| {
+        for number in numbers {
+            let place = &mut bytes[offset + 4 * number..][..4];
+            let value = f32::from_le_bytes(place.try_into().unwrap());
+            place.copy_from_slice(&(value * factor).to_le_bytes());
+        }
+    };
+    // All are of 128 rows or columns, as many as d_model; `next` is [128, width].
+    for (stack, first, next, width) in [
+        ("encoder", "fc1", "fc2", 256),
+        ("encoder", "self_attn.v_proj", "self_attn.out_proj", 128),
+        ("decoder", "fc1", "fc2", 256),
+        ("decoder", "self_attn.v_proj", "self_attn.out_proj", 128),
+        ("decoder", "encoder_attn.v_proj", "encoder_attn.out_proj", 128),
+    ] {
+        for layer in 0..4 {
+            let tensor = |name: &str| offset(&format!("model.{stack}.layers.{layer}.{name}"));
+            scale(tensor(&format!("{first}.weight")), &mut (0..128), 1024.0);
+            scale(tensor(&format!("{first}.bias")), &mut (0..1), 1024.0);
+            scale(tensor(&format!("{next}.weight")), &mut (0..128).map(|row| width * row), 1.0 / 1024.0);
+        }
+    }
+    fs::write(path, bytes).unwrap();
+    folder
+}
+
 /// PyTorch's own translations are the references: f32 has all of BLEU, and a word that changes is a loss.
 #[test]
 fn a_loss_is_told_and_no_failure() {
-    let folder = text();
-    let ended = export(folder.path(), BUNDLED, &["--precision", "int8-tensor"], ["text.en", "pytorch.de"]);
+    let (folder, outliers) = (text(), with_outliers());
+    let ended = export(folder.path(), outliers.path().to_str().unwrap(), &["--precision", "int8-tensor"], ["text.en", "pytorch.de"]);
     let said = ended.err.trim_end().to_owned();
     assert!(ended.ok().contains("in f32 100.00: "));
     let out = folder.path().join("out");
@@ -139,7 +174,7 @@ fn a_loss_is_told_and_no_failure() {
 
     let shown = run(&["show", &model]).ok();
     assert!(shown.contains("  quality      beside f32 on ") && shown.contains("less  LOW\n      greedy steps  "), "{shown}");
-    run(&["verify", &model, "--checkpoint", BUNDLED]);
+    run(&["verify", &model, "--checkpoint", outliers.path().to_str().unwrap()]);
     assert_eq!(quality(&out), stored, "a verification leaves it");
 }
 
@@ -213,7 +248,7 @@ fn integers_lose_little_on_multi30k() {
         run(&[&args[..], &["--target", target, "--precision", precision]].concat()).ok();
         let quality = quality(&out);
         let [single, lower] = ["f32", "exported"].map(|name| quality["bleu"][name].as_f64().unwrap());
-        assert_eq!(format!("{single:.2}"), "36.24", "{quality}");
+        assert_eq!(format!("{single:.2}"), "38.57", "{quality}");
         assert!(single - lower <= loss, "{target}, {precision}: {quality}");
         let [steps, found] = ["steps", "equal"].map(|name| quality["steps"][name].as_f64().unwrap());
         assert!(found >= equal * steps, "{target}, {precision}: {quality}");

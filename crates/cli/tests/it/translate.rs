@@ -55,14 +55,14 @@ fn an_output_file_appears_when_it_is_whole() {
 
 #[test]
 fn empty_long_and_unfinished_lines_are_told_and_the_others_go_on() {
-    let text = format!("\nA dog.\n \u{200b}\t\n{}\n", "A man ".repeat(200));
+    let text = format!("\nA dog runs through deep snow.\n \u{200b}\t\n{}\n", "A man ".repeat(200));
     let ended = run_with(&translate(&["--max-new-tokens", "6"]), &text);
     assert_snapshot!(ended.err, @"
     cognate: model testdata/multi30k-en-de on tract 0.23.9
     cognate: warning: stdin: line 1: empty, and so is its translation
     cognate: warning: stdin: line 2: its translation has no end within 6 tokens (--max-new-tokens) and is cut
     cognate: warning: stdin: line 3: empty, and so is its translation
-    cognate: warning: stdin: line 4: 402 tokens, but the model has 256 positions; what is beyond is left out
+    cognate: warning: stdin: line 4: 401 tokens, but the model has 256 positions; what is beyond is left out
     cognate: warning: stdin: line 4: its translation has no end within 6 tokens (--max-new-tokens) and is cut
     ");
     let lines: Vec<_> = ended.out.lines().map(str::is_empty).collect();

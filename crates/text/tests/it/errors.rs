@@ -52,9 +52,9 @@ fn files_that_are_not_tokenizers() {
     let config = fs::read(testdata("multi30k-en-de/config.json")).unwrap();
     assert_snapshot!(error("<html>"), @"tokenizer.json: is not JSON (expected value at line 1 column 1); expected Hugging Face's tokenizer.json");
     assert_snapshot!(error(""), @"tokenizer.json: ends too early (EOF while parsing a value at line 1 column 0); fetch the file again");
-    assert_snapshot!(error(&whole[..100_000]), @"tokenizer.json: ends too early (EOF while parsing a list at line 6289 column 0); fetch the file again");
+    assert_snapshot!(error(&whole[..100_000]), @"tokenizer.json: ends too early (EOF while parsing a value at line 6287 column 1); fetch the file again");
     assert_snapshot!(error("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"), @"tokenizer.json: is a Git LFS pointer; fetch the file itself with `git lfs pull`");
-    assert_snapshot!(error(config), @"tokenizer.json: is JSON, but not Hugging Face's tokenizer.json: it has no `model`; it has activation_dropout, activation_function, architectures, attention_dropout, d_model, decoder_attention_heads, decoder_ffn_dim, decoder_layerdrop");
+    assert_snapshot!(error(config), @"tokenizer.json: is JSON, but not Hugging Face's tokenizer.json: it has no `model`; it has activation_function, architectures, bos_token_id, d_model, decoder_attention_heads, decoder_ffn_dim, decoder_layers, decoder_start_token_id");
     assert_snapshot!(error("{}"), @"tokenizer.json: is JSON, but not Hugging Face's tokenizer.json: it is empty, expected `model`");
     assert_snapshot!(error("[]"), @"tokenizer.json: is JSON, but not Hugging Face's tokenizer.json: invalid length 0, expected an object at line 1 column 2");
     assert_snapshot!(error([b'"', 0xff, b'"']), @"tokenizer.json: is not JSON (invalid unicode code point at line 1 column 2); expected Hugging Face's tokenizer.json");
@@ -67,9 +67,9 @@ fn parts_that_are_damaged() {
     assert_snapshot!(error_with("/normalizer/normalizers/1", charsmap(json!(""))), @"tokenizer.json: normalizer.normalizers[1]: precompiled_charsmap is damaged (Cannot parse precompiled_charsmap), expected base64 of SentencePiece's normalization rules; fetch the file again");
     assert_snapshot!(error_with("/normalizer/normalizers/1", charsmap(json!("%"))), @"tokenizer.json: normalizer.normalizers[1]: precompiled_charsmap is damaged (Invalid byte 37, offset 0. at line 1 column 49), expected base64 of SentencePiece's normalization rules; fetch the file again");
     assert_snapshot!(error_with("/normalizer/normalizers/1", charsmap(json!("/////w=="))), @"tokenizer.json: normalizer.normalizers[1]: precompiled_charsmap is damaged (it gives its double array 4294967295 bytes, and 0 are there), expected base64 of SentencePiece's normalization rules; fetch the file again");
-    assert_snapshot!(error_with("/normalizer/normalizers/1", json!({"type": "Nonsense"})), @"tokenizer.json: the tokenizers library refuses it: data did not match any variant of untagged enum NormalizerUntagged at line 1 column 543");
-    assert_snapshot!(error_with("/model/type", json!("Nonsense")), @"tokenizer.json: the tokenizers library refuses it: data did not match any variant of untagged enum ModelUntagged at line 1 column 270363");
-    assert_snapshot!(error_with("/model/unk_id", json!(8000)), @"tokenizer.json: the tokenizers library refuses it: Unable to load vocab UnkIdNotInVocabulary at line 1 column 270365");
+    assert_snapshot!(error_with("/normalizer/normalizers/1", json!({"type": "Nonsense"})), @"tokenizer.json: the tokenizers library refuses it: data did not match any variant of untagged enum NormalizerUntagged at line 1 column 597");
+    assert_snapshot!(error_with("/model/type", json!("Nonsense")), @"tokenizer.json: the tokenizers library refuses it: data did not match any variant of untagged enum ModelUntagged at line 1 column 270444");
+    assert_snapshot!(error_with("/model/unk_id", json!(8000)), @"tokenizer.json: the tokenizers library refuses it: Unable to load vocab UnkIdNotInVocabulary at line 1 column 270446");
     assert_snapshot!(error_with("/version", json!("2.0")), @"tokenizer.json: the tokenizers library refuses it: Unknown tokenizer version '2.0' at line 1 column 16");
 }
 

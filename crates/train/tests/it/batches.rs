@@ -68,8 +68,8 @@ fn the_decoder_reads_its_target_shifted() {
     let rows = |array: &ndarray::Array2<i64>| array.rows().into_iter().map(|row| row.to_vec()).collect::<Vec<_>>();
     assert_eq!(rows(&arrays.input_ids), [[8, 20, 5, 30, 168, 93, 3, 0], [8, 20, 0, 2, 2, 2, 2, 2]]);
     assert_eq!(rows(&arrays.attention_mask), [[1, 1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0, 0, 0]]);
-    assert_eq!(rows(&arrays.labels), [[7, 4, 0, IGNORED], [7, 4, 515, 0]]);
-    assert_eq!(rows(&arrays.decoder_input_ids), [[2, 7, 4, 2], [2, 7, 4, 515]]);
+    assert_eq!(rows(&arrays.labels), [[7, 4, 0, IGNORED], [7, 4, 511, 0]]);
+    assert_eq!(rows(&arrays.decoder_input_ids), [[2, 7, 4, 2], [2, 7, 4, 511]]);
     assert_eq!(rows(&arrays.label_mask), [[1, 1, 1, 0], [1, 1, 1, 1]]);
 }
 

@@ -43,9 +43,9 @@ fn numbers() {
     let decoded = load(model.step(Attentions::Cross).unwrap()).run(&inputs).unwrap();
     lines.extend(["logits", "present.3.key", "cross_attentions.3"].map(|name| format!("{name} {}", Summary::of(&output(&decoded, name)))));
     assert_snapshot!(lines.join("\n"), @r"
-    encoder_hidden_states [2, 4, 128] norm 4.845e0 first -6.668e-2 -3.958e-2 -4.489e-2 -4.912e-2
-    logits [2, 1, 3, 8000] norm 8.637e2 first -1.630e0 -1.499e0 -1.505e0 -9.798e-1
-    present.3.key [2, 1, 4, 3, 32] norm 2.458e1 first 1.781e-1 2.641e-1 4.002e-1 -6.474e-1
-    cross_attentions.3 [2, 1, 4, 3, 4] norm 3.672e0 first 2.208e-1 5.335e-1 3.452e-2 2.112e-1
+    encoder_hidden_states [2, 4, 128] norm 6.211e0 first 1.463e-1 -2.106e-1 1.182e-2 1.239e-1
+    logits [2, 1, 3, 8000] norm 6.146e2 first -2.263e-1 -3.117e0 5.499e-1 9.578e-2
+    present.3.key [2, 1, 4, 3, 32] norm 2.337e1 first 3.980e-1 1.667e-1 3.340e-3 -5.613e-1
+    cross_attentions.3 [2, 1, 4, 3, 4] norm 3.883e0 first 3.115e-1 3.476e-1 3.387e-1 2.162e-3
     ");
 }

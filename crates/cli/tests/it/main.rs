@@ -5,6 +5,7 @@
 mod attend;
 mod bench;
 mod decoding;
+mod determinism;
 mod errors;
 mod evaluate;
 mod explain;

@@ -58,6 +58,11 @@ Examples:
   cognate explain \"Two dogs.\"                     what it does, step by step
   cognate verify OUT                              every runtime against the f64 reference
 
+Environment:
+  COGNATE_MODEL   the model of commands that name none
+  COGNATE_LIMITS  what ONNX files may ask for: parts=524288,depth=16,elements=67108864
+  ORT_DYLIB_PATH  the library of ONNX Runtime
+
 `cognate help COMMAND` tells more.";
 
 #[derive(Subcommand)]

@@ -29,6 +29,12 @@ use std::fs::{self, File, Metadata};
 use std::path::{Path, PathBuf};
 use wire::{Fields, Kind, Value};
 
+/// The environment variable that gives engines and commands other [`Limits`], as `parts=2000000,elements=268435456`.
+pub const LIMITS: &str = "COGNATE_LIMITS";
+
+/// Deeper graphs would end the walk's own stack.
+const DEEPEST: usize = 64;
+
 /// What a graph may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -45,6 +51,42 @@ impl Default for Limits {
     fn default() -> Self {
         Self { parts: 1 << 19, depth: 16, elements: 1 << 26 }
     }
+}
+
+impl Limits {
+    /// The default, but for what the variable [`LIMITS`] says.
+    ///
+    /// # Errors
+    /// If it says what cannot be understood.
+    pub fn from_environment() -> Result<Self, Error> {
+        match std::env::var_os(LIMITS) {
+            None => Ok(Self::default()),
+            Some(text) => Self::from_text(&text.to_string_lossy()),
+        }
+    }
+
+    /// The default, but for what `text` says: names and numbers, as `depth=32,elements=268435456`.
+    ///
+    /// # Errors
+    /// If a name is unknown, or a number is none, 0, or for the depth above 64.
+    pub fn from_text(text: &str) -> Result<Self, Error> {
+        let mut limits = Self::default();
+        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            let number = |part: &str| part.parse::<usize>().ok().filter(|number| *number > 0);
+            match part.split_once('=').map(|(name, value)| (name.trim(), number(value.trim()))) {
+                Some(("parts", Some(number))) => limits.parts = number,
+                Some(("depth", Some(number @ ..=DEEPEST))) => limits.depth = number,
+                Some(("elements", Some(number))) => limits.elements = number as u64,
+                _ => return Err(Problem::Limits { found: part.into() }.into()),
+            }
+        }
+        Ok(limits)
+    }
+}
+
+/// What to do about a limit that a good file passes.
+fn to_allow(name: &str) -> String {
+    format!("; to allow more, set {LIMITS}={name}=N")
 }
 
 /// A file that was checked, and those to which it points.
@@ -93,7 +135,7 @@ pub fn check_model(path: &Path, limits: &Limits) -> Result<Checked, Error> {
 
 /// Whether the message at `path` unpacks to a bounded amount of memory.
 pub(crate) fn check_amount(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    sizes::amount(bytes, &Limits::default()).map_err(|message| Problem::Unsound { path: path.into(), message }.into())
+    sizes::amount(bytes, &Limits::from_environment()?).map_err(|message| Problem::Unsound { path: path.into(), message }.into())
 }
 
 /// Opens the file at `path`, if it is a regular one and no larger than an ONNX file may be.
@@ -185,7 +227,7 @@ impl<'a> Walk<'a> {
 
     fn graph(&mut self, bytes: &'a [u8]) -> Result<(), String> {
         if self.depth == self.limits.depth {
-            return Err(format!("graphs are nested deeper than {}", self.limits.depth));
+            return Err(format!("graphs are nested deeper than {}{}", self.limits.depth, to_allow("depth")));
         }
         self.depth += 1;
         let (mut names, mut initializers, mut inputs) = (HashSet::new(), HashSet::new(), HashSet::new());
@@ -356,7 +398,7 @@ impl<'a> Walk<'a> {
     /// Takes `parts` off what the file may have.
     fn spend(&mut self, parts: usize) -> Result<(), String> {
         self.parts += parts;
-        if self.parts > self.limits.parts { Err(format!("has more than {} parts", self.limits.parts)) } else { Ok(()) }
+        if self.parts > self.limits.parts { Err(sizes::too_many_parts(self.limits)) } else { Ok(()) }
     }
 
     fn is_given(&self, name: &str) -> bool {

@@ -42,7 +42,11 @@ impl Error {
             | Problem::FileName { .. }
             | Problem::SameFile { .. } => ErrorKind::Destination,
             Problem::Io { .. } | Problem::ReadBack { .. } => ErrorKind::Io,
-            Problem::TooLong { .. } | Problem::NoModel { .. } | Problem::Unsound { .. } | Problem::Changed { .. } => ErrorKind::Format,
+            Problem::TooLong { .. }
+            | Problem::NoModel { .. }
+            | Problem::Unsound { .. }
+            | Problem::Changed { .. }
+            | Problem::Limits { .. } => ErrorKind::Format,
         }
     }
 }
@@ -100,6 +104,8 @@ pub(crate) enum Problem {
     NoModel { path: PathBuf, message: String },
     #[error("{}: {message}", path.display())]
     Unsound { path: PathBuf, message: String },
+    #[error("COGNATE_LIMITS: expected parts=N, depth=N (at most 64) or elements=N, with commas between, found {found:?}")]
+    Limits { found: String },
     #[error("{}: changed while it was read; read it again when nothing writes there", path.display())]
     Changed { path: PathBuf },
 }

@@ -39,7 +39,7 @@ mod read;
 mod writer;
 
 pub use additions::Additions;
-pub use check::{Checked, Limits, check_model};
+pub use check::{Checked, LIMITS, Limits, check_model};
 pub use error::{Error, ErrorKind};
 pub use folder::{Existing, Folder, Report};
 pub use listing::{Initializer, Listing};

@@ -50,7 +50,8 @@ impl<'a> Export<'a> {
             folder.write_with(self.weights_file, |file, path| write_early(file, |file| layout.write(file)).context("write", path))?;
         }
         // What no engine would be given is not written either.
-        self.graphs.iter().try_for_each(|(name, _)| check_model(&folder.path().join(name), &Limits::default()).map(drop))
+        let limits = Limits::from_environment()?;
+        self.graphs.iter().try_for_each(|(name, _)| check_model(&folder.path().join(name), &limits).map(drop))
     }
 
     /// Writes graphs beside the files that hold their weights, to which they point; only weights that a formula gives go to

@@ -66,7 +66,8 @@ impl Source {
                 return Err(Error::new(ErrorKind::Load, path.display(), format!("expected an exported ONNX file, found {found}")));
             }
         };
-        let checked = cognate_export::check_model(path, &cognate_export::Limits::default()).map_err(Error::from_check)?;
+        let limits = cognate_export::Limits::from_environment().map_err(Error::from_check)?;
+        let checked = cognate_export::check_model(path, &limits).map_err(Error::from_check)?;
         let loaded = read(path)?;
         checked.unchanged().map_err(Error::from_check)?;
         Ok(loaded)

@@ -1,6 +1,6 @@
 //! What is stopped before it does harm: weights that are no numbers, and files that are no files.
 
-use crate::{checkpoint, run, with_dir};
+use crate::{checkpoint, cognate, ended, run, with_dir};
 use cognate_testing::golden;
 use insta::assert_snapshot;
 use safetensors::SafeTensors;
@@ -41,6 +41,20 @@ fn weights_that_are_not_finite_are_exported_only_if_that_is_wanted() {
     }
     // The largest number that there is is one.
     export(with_value("model.encoder.layers.1.fc1.weight", 0, f32::MAX).path(), &[]).ok();
+}
+
+/// What a file may ask for is the user's to say.
+#[test]
+fn limits_are_taken_from_the_environment() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    run(&["export", golden("marian").to_str().unwrap(), out.to_str().unwrap(), "--no-verify"]).ok();
+    let graph = out.join("encoder.onnx");
+    let show = |limits: &str| ended(cognate(&["show", graph.to_str().unwrap()]).env("COGNATE_LIMITS", limits));
+    let said = |limits: &str| with_dir(&show(limits).failed(1), folder.path());
+    assert_snapshot!(said("parts=5"), @"cognate: error: DIR/out/encoder.onnx: has more than 5 parts; to allow more, set COGNATE_LIMITS=parts=N");
+    assert_snapshot!(said("size=5"), @r#"cognate: error: COGNATE_LIMITS: expected parts=N, depth=N (at most 64) or elements=N, with commas between, found "size=5""#);
+    show("parts=100000").ok();
 }
 
 #[cfg(target_os = "linux")]

@@ -69,7 +69,13 @@ impl Ended {
 fn cognate(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cognate"));
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
-    command.args(args).current_dir(root).env_remove("COGNATE_MODEL").env_remove("RUST_BACKTRACE").env("COLUMNS", "100");
+    command
+        .args(args)
+        .current_dir(root)
+        .env_remove("COGNATE_MODEL")
+        .env_remove("COGNATE_LIMITS")
+        .env_remove("RUST_BACKTRACE")
+        .env("COLUMNS", "100");
     command
 }
 

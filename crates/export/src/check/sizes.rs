@@ -3,9 +3,9 @@
 //!
 //! Shapes in exported graphs are often computed from constants by other nodes; those few operators are followed here.
 
-use super::Limits;
 use super::tensor::elements;
 use super::wire::{Fields, Kind, Value};
+use super::{Limits, to_allow};
 use std::collections::HashMap;
 
 /// What of a node its result's size depends on.
@@ -42,7 +42,7 @@ pub(super) fn value(node: &Node<'_>, constants: &HashMap<&str, Vec<i64>>, limits
     let input = |index: usize| node.inputs.get(index).and_then(|name| constants.get(name));
     let bounded = |shape: &[i64], what: &str| match elements(shape) {
         Ok(elements) if elements <= limits.elements => Ok(()),
-        Ok(elements) => Err(format!("{what} {elements} elements, more than {}", limits.elements)),
+        Ok(elements) => Err(format!("{what} {elements} elements, more than {}{}", limits.elements, to_allow("elements"))),
         Err(reason) => Err(reason),
     };
     match node.operator {
@@ -150,7 +150,7 @@ pub(super) fn amount(bytes: &[u8], limits: &Limits) -> Result<(), String> {
             if let (Some(inner), Value::Bytes(bytes)) = (part.of(field), value) {
                 parts += 1;
                 if parts > limits.parts {
-                    return Err(format!("has more than {} parts", limits.parts));
+                    return Err(too_many_parts(limits));
                 }
                 waiting.extend(match inner {
                     Part::Leaf => None,
@@ -160,4 +160,8 @@ pub(super) fn amount(bytes: &[u8], limits: &Limits) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+pub(super) fn too_many_parts(limits: &Limits) -> String {
+    format!("has more than {} parts{}", limits.parts, to_allow("parts"))
 }

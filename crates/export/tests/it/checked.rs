@@ -146,14 +146,20 @@ fn amounts_are_bounded() {
             graph.initializer.push(integers("shape", &[2, 3]));
             graph.node.push(node("ConstantOfShape", &["shape"], "z"));
         }),
-        ("node \"z\" (ConstantOfShape): makes a tensor of 1099511627776 elements, more than 67108864", |_, graph| {
-            graph.initializer.push(integers("shape", &[1 << 20]));
-            graph.node.extend([node("Mul", &["shape", "shape"], "square"), node("ConstantOfShape", &["square"], "z")]);
-        }),
-        ("node \"z\" (Range): counts 1099511627776 elements, more than 67108864", |_, graph| {
-            graph.initializer.extend([integers("from", &[0]), integers("to", &[1 << 40]), integers("step", &[1])]);
-            graph.node.push(node("Range", &["from", "to", "step"], "z"));
-        }),
+        (
+            "node \"z\" (ConstantOfShape): makes a tensor of 1099511627776 elements, more than 67108864; to allow more, set COGNATE_LIMITS=elements=N",
+            |_, graph| {
+                graph.initializer.push(integers("shape", &[1 << 20]));
+                graph.node.extend([node("Mul", &["shape", "shape"], "square"), node("ConstantOfShape", &["square"], "z")]);
+            },
+        ),
+        (
+            "node \"z\" (Range): counts 1099511627776 elements, more than 67108864; to allow more, set COGNATE_LIMITS=elements=N",
+            |_, graph| {
+                graph.initializer.extend([integers("from", &[0]), integers("to", &[1 << 40]), integers("step", &[1])]);
+                graph.node.push(node("Range", &["from", "to", "step"], "z"));
+            },
+        ),
         ("node \"z\" (Loop): may go round without end; only a constant number of rounds is supported", |_, graph| {
             graph.node.push(node("Loop", &["", "x"], "z"));
         }),
@@ -166,11 +172,25 @@ fn amounts_are_bounded() {
         model.graph = Some(GraphProto { node: vec![node], initializer: vec![floats("w", &[1], 4)], ..GraphProto::default() });
     }
     let deep = said(folder.path(), &model.encode_to_vec());
-    assert_eq!(deep, "node \"z\" (If): ".repeat(16) + "graphs are nested deeper than 16");
+    assert_eq!(deep, "node \"z\" (If): ".repeat(16) + "graphs are nested deeper than 16; to allow more, set COGNATE_LIMITS=depth=N");
     let path = folder.path().join("a.onnx");
     fs::write(&path, good().encode_to_vec()).unwrap();
     let error = check_model(&path, &Limits { parts: 5, ..Limits::default() }).unwrap_err().to_string();
-    assert!(error.ends_with("a.onnx: has more than 5 parts"), "{error}");
+    assert!(error.ends_with("a.onnx: has more than 5 parts; to allow more, set COGNATE_LIMITS=parts=N"), "{error}");
+}
+
+#[test]
+fn limits_are_given_by_name() {
+    let limits = |text: &str| Limits::from_text(text).map_err(|error| error.to_string());
+    let usual = Limits::default();
+    assert_eq!(limits(""), Ok(usual));
+    assert_eq!(limits("depth=32, elements=1000"), Ok(Limits { depth: 32, elements: 1000, ..usual }));
+    assert_eq!(limits("parts=7,"), Ok(Limits { parts: 7, ..usual }));
+    for wrong in ["parts", "parts=", "parts=-1", "parts=0", "depth=65", "nodes=3", "elements=1e9"] {
+        let expected =
+            format!("COGNATE_LIMITS: expected parts=N, depth=N (at most 64) or elements=N, with commas between, found {wrong:?}");
+        assert_eq!(limits(wrong), Err(expected));
+    }
 }
 
 #[test]

@@ -120,7 +120,7 @@ impl<'g> Lowering<'g> {
             statistics: Statistics::of(graph),
             exponentials: HashMap::new(),
             caches: Pending::default(),
-            node_names: Names::default(),
+            node_names: Names::of_given(graph),
             tensor_names: Names::of_interface(graph)?,
             made: GraphProto {
                 name: graph.name().into(),
@@ -169,6 +169,13 @@ impl<'g> Lowering<'g> {
                 };
                 self.by_rows(id, operator, &[])?;
             }
+            // tract 0.23.9 makes a square of it, which it has for floats only.
+            Op::Binary(Binary::Mul) if node.ty.dtype == DType::I64 && is_same(self.graph, node.inputs[0], node.inputs[1]) => {
+                let x = self.value(node.inputs[0])?;
+                let negative = self.emit_between("Neg", &format!("{}.negative", node.name), vec![x.clone()], &[], &node.ty);
+                let product = self.emit_between("Mul", &format!("{}.product", node.name), vec![x, negative], &[], &node.ty);
+                self.define(id, &node.ty.shape, "Neg", vec![product], &[]);
+            }
             Op::Binary(function) => {
                 let operator = match function {
                     Binary::Add => "Add",
@@ -191,10 +198,7 @@ impl<'g> Lowering<'g> {
             }
             Op::LayerNormStatistic { statistic, epsilon } => self.layer_norm_statistic(id, node, *statistic, *epsilon)?,
             Op::Sum(axes) => self.sum(id, node, axes)?,
-            Op::Expand(shape) => {
-                let inputs = vec![self.value(node.inputs[0])?, self.shape(shape)];
-                self.define(id, shape, "Expand", inputs, &[]);
-            }
+            Op::Expand(shape) => self.expand(id, node, shape)?,
             Op::ScatterAdd => self.scatter_add(id, node)?,
             Op::Gemm { transposed } => {
                 let turns = ["transA", "transB"].into_iter().zip(transposed).filter(|(_, turned)| **turned);
@@ -395,4 +399,11 @@ fn is_row(shape: &Shape) -> bool {
         [first, _] => *first == Dim::from(1),
         _ => false,
     }
+}
+
+/// Whether two nodes compute the same: engines that merge such nodes take them for one.
+fn is_same(graph: &Graph, one: NodeId, other: NodeId) -> bool {
+    let (left, right) = (graph.node(one), graph.node(other));
+    let computed = !matches!(left.op, Op::Input | Op::Parameter) && left.op == right.op && left.inputs.len() == right.inputs.len();
+    one == other || computed && left.inputs.iter().zip(&right.inputs).all(|(&one, &other)| is_same(graph, one, other))
 }

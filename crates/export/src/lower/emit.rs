@@ -120,6 +120,11 @@ impl Names {
         Ok(Self { used: kinds.into_keys().map(str::to_owned).collect() })
     }
 
+    /// The names of inputs and parameters: engines that have one list of names make nodes of them.
+    pub(super) fn of_given(graph: &Graph) -> Self {
+        Self { used: graph.inputs().chain(graph.parameters()).map(|(_, node)| node.name.clone()).collect() }
+    }
+
     /// `wanted`, or the first of `wanted_1`, `wanted_2`, ... that is free.
     pub(super) fn fresh(&mut self, wanted: &str) -> String {
         let mut name = wanted.to_owned();

@@ -3,7 +3,7 @@
 use super::emit::{Attribute, value_info};
 use super::{Lowering, rows};
 use crate::Error;
-use cognate_graph::{Graph, Node, NodeId, Op, Shape, Statistic, Type};
+use cognate_graph::{DType, Dim, Graph, Node, NodeId, Op, Shape, Statistic, Type};
 use std::collections::HashMap;
 
 /// Which value, with which epsilon (by bits), and what.
@@ -74,6 +74,43 @@ impl Lowering<'_> {
         let shifted = self.emit_between("Add", &part("shifted"), vec![variance, epsilon], &[], &node.ty);
         let root = self.emit_between("Sqrt", &part("root"), vec![shifted], &[], &node.ty);
         self.define(id, &own, "Reciprocal", vec![root], &[]);
+        Ok(())
+    }
+
+    pub(super) fn expand(&mut self, id: NodeId, node: &Node, shape: &Shape) -> Result<(), Error> {
+        let x = node.inputs[0];
+        let is_product = |reader: &&Node| matches!(reader.op, Op::MatMul | Op::Linear | Op::Gemm { .. });
+        if !self.graph.nodes().iter().filter(is_product).any(|reader| reader.inputs.contains(&id)) {
+            let inputs = vec![self.value(x)?, self.shape(shape)];
+            self.define(id, shape, "Expand", inputs, &[]);
+            return Ok(());
+        }
+        // tract 0.23.9 leaves expansions before products out, ONNX's Tile too, and with them an axis that the other side lacks. That it
+        // reads the first row of an axis several times, it does not see.
+        let given = &self.graph.node(x).ty.shape;
+        let mut dims: Vec<Dim> = vec![Dim::from(1); shape.rank() - given.rank()];
+        dims.extend_from_slice(given.dims());
+        let mut tensor = self.form(x, &dims.iter().collect())?;
+        let mut repeated: Vec<usize> = (0..dims.len()).filter(|&axis| dims[axis] != shape.dims()[axis]).collect();
+        let last = repeated.pop();
+        let mut gather = |lowering: &mut Self, tensor: String, axis: usize| {
+            let size = &shape.dims()[axis];
+            let inputs = vec![lowering.integers(&[0]), lowering.size(size)];
+            let first = lowering.emit_between("Expand", &format!("{}.first", node.name), inputs, &[], &Type::new(DType::I64, [size]));
+            dims[axis] = size.clone();
+            (vec![tensor, first], [Attribute::Int("axis", axis as i64)], Type::new(node.ty.dtype, dims.clone()))
+        };
+        for axis in repeated {
+            let (inputs, along, ty) = gather(self, tensor, axis);
+            tensor = self.emit_between("Gather", &format!("{}.repeated", node.name), inputs, &along, &ty);
+        }
+        match last {
+            Some(axis) => {
+                let (inputs, along, _) = gather(self, tensor, axis);
+                self.define(id, shape, "Gather", inputs, &along);
+            }
+            None => self.declare_form(shape.clone(), tensor),
+        }
         Ok(())
     }
 

@@ -29,6 +29,8 @@ const TABLE: &[(&str, Row)] = &[
     ("Add", |given| given.x + given.row),
     ("Sub", |given| given.x - given.row),
     ("Mul", |given| given.x * given.row),
+    ("Mul", |given| (given.ids * given.ids).cast(DType::F32)),
+    ("Mul", |given| ((given.ids + given.builder.integer(1)) * (given.ids + given.builder.integer(1))).cast(DType::F32)),
     ("Div", |given| given.x / (given.row * given.row + 0.5)),
     ("Mod", |given| ((given.ids - given.builder.integer(3)) % given.builder.integer(4)).cast(DType::F32)),
     ("LessOrEqual", |given| given.x.less_or_equal(given.row).cast(DType::F32)),
@@ -65,6 +67,10 @@ const TABLE: &[(&str, Row)] = &[
     ("Sum", |given| given.square.gather(given.ids).linear(given.square, None).sum(&[2])),
     ("Sum", |given| given.ids.sum(&[1]).cast(DType::F32)),
     ("Expand", |given| given.x.reshape([Dim::from("rows"), 1.into(), 6.into()]).expand([Dim::from("rows"), 2.into(), 6.into()])),
+    ("Expand", |given| given.square.matmul(given.square.expand([Dim::from("rows"), 6.into(), 6.into()]))),
+    // The product has an axis of which only the repeated side knows.
+    ("Expand", |given| given.x.expand([Dim::from("rows"), Dim::from("rows"), 6.into()]).linear(given.square, None)),
+    ("Expand", |given| given.row.reshape([1, 6]).expand([Dim::from("rows"), 6.into()]).matmul(given.square)),
     ("Expand", |given| given.x.number(0.5).expand([Dim::from("rows"), 3.into()])),
     ("ScatterAdd", |given| added_rows(given, given.square)),
     ("ScatterAdd", |given| added_rows(given, given.row)),
@@ -113,6 +119,25 @@ fn every_operation_agrees() {
 #[test]
 fn every_operation_agrees_in_f16() {
     agree(DType::F16, HALF_ROUNDING);
+}
+
+/// An output that is an input under another shape, and an operation that reads it so: two nodes, of which none may have the input's name.
+#[test]
+fn other_forms_of_inputs_have_names_of_their_own() {
+    let builder = Builder::new("forms");
+    let x = builder.input("x", DType::F32, [Dim::from("rows"), 6.into()]);
+    builder.output("y", x.reshape([1.into(), Dim::from("rows"), 6.into()]));
+    builder.output("z", x.expand([Dim::from(2), "rows".into(), 6.into()]).matmul(x.t()));
+    let program = Program::new(builder.finish().unwrap(), Weights::default()).unwrap();
+    let inputs: Values = [("x", wave(&[3, 6], 0.0))].into_iter().collect();
+    let mut sessions = everywhere(&program);
+    let expected = sessions[0].run(&inputs).unwrap();
+    for session in &mut sessions[1..] {
+        let found = session.run(&inputs).unwrap();
+        for name in ["y", "z"] {
+            assert_close(&output(&found, name), &output(&expected, name), SINGLE_ROUNDING, &format!("{}: {name}", session.engine()));
+        }
+    }
 }
 
 fn agree(dtype: DType, bound: f64) {

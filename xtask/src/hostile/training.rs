@@ -30,7 +30,7 @@ pub(super) fn cases(models: &Models) -> Result<Vec<Case>> {
         for at in spread(length.min(2000), 5) {
             cases.push(case(
                 format!("byte {at} changed"),
-                Expect::Either("files"),
+                Expect::Either(file),
                 Box::new(move |path| edit(path, |bytes| bytes[at] ^= 0x10)),
             ));
         }
@@ -47,13 +47,9 @@ pub(super) fn cases(models: &Models) -> Result<Vec<Case>> {
         ("config", json!([])),
         ("corpus", json!("another")),
     ] {
-        cases.push(Case::new(
-            format!("training state: {RUN}: {field} {value}"),
-            Good::Run,
-            READERS,
-            Expect::Either("files"),
-            move |folder| edit_json(&folder.join(last).join(RUN), |fields| drop(fields.insert(field.into(), value.clone()))),
-        ));
+        cases.push(Case::new(format!("training state: {RUN}: {field} {value}"), Good::Run, READERS, Expect::Either(RUN), move |folder| {
+            edit_json(&folder.join(last).join(RUN), |fields| drop(fields.insert(field.into(), value.clone())))
+        }));
     }
     for (name, value) in
         [("another shape", json!([1])), ("10 GB", json!([10_000_000_000_u64])), ("sizes that overflow", json!([1_u64 << 40, 1_u64 << 40]))]

@@ -124,7 +124,7 @@ fn vocabularies_that_are_damaged() {
     assert_snapshot!(vocabulary(r#"{"a": 0}"#), @r#"vocab.json: has no token "<unk>"; expected it among the special tokens"#);
     assert_snapshot!(error_with("bart", "merges.txt", "#version\na b c\n"), @"merges.txt: line 2: has 3 pieces, expected 2");
     assert_snapshot!(error_with("bart", "merges.txt", b"#version\na \xff\n"), @"merges.txt: line 2: not UTF-8 at byte 12; convert the file to UTF-8");
-    assert_snapshot!(error_with("bart", "merges.txt", "#version\nqq xx\n"), @"merges.txt: the tokenizers library refuses it: Token `qq` out of vocabulary");
+    assert_snapshot!(error_with("bart", "merges.txt", "#version\nqq xx\n"), @"merges.txt: the tokenizers library refuses it: with the pieces of vocab.json: Token `qq` out of vocabulary");
 }
 
 #[test]

@@ -84,7 +84,10 @@ impl<'r> Trainer<'r> {
         let corpus = Corpus::open(&config.train_files(), &config.cleaning())?;
         let valid = (!config.valid_files().is_empty()).then(|| Corpus::open(&config.valid_files(), &config.cleaning())).transpose()?;
         if former.as_ref().is_some_and(|former| former.corpus != corpus.fingerprint()) {
-            Err(Cause::Config(format!("{}: data.train: the text has changed since the run began; start another one", out.display())))?;
+            Err(Cause::Config(format!(
+                "{}: data.train: the text has changed since the run began, as training.json has it; start another one",
+                out.display()
+            )))?;
         }
         let start = match (&resumed, &config.model.init, &config.tokenizer.from) {
             (Some((_, folder)), _, _) => Start::checkpoint(folder)?,

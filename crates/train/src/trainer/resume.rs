@@ -33,7 +33,11 @@ pub(super) fn check(folder: &Path, former: &Value, now: &Value) -> Result<()> {
         return Ok(());
     }
     let told: Vec<String> = lines.iter().map(|(field, former, now)| format!("\n  {field} is {now}, expected {former}")).collect();
-    let message = format!("{}: a run goes on with the settings that it began with{}", folder.display(), told.concat());
+    let message = format!(
+        "{}: a run goes on with the settings that it began with, which are in its training.json{}",
+        folder.display(),
+        told.concat()
+    );
     Err(Cause::Config(message).into())
 }
 

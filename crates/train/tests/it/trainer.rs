@@ -229,12 +229,12 @@ fn what_cannot_begin_is_refused() {
     assert_snapshot!(refused(&good, Beginning::Fresh), @"out: holds a training run; go on with it by --resume, or name another folder");
     let other = config(&folder, "schedule.max_updates = 4\noptimiser.label_smoothing = 0.2\nmodel.gated = true");
     assert_snapshot!(refused(&other, Beginning::Resume), @r"
-    out: a run goes on with the settings that it began with
+    out: a run goes on with the settings that it began with, which are in its training.json
       model.gated is true, expected false
       optimiser.label_smoothing is 0.2, expected 0.1
     ");
     folder.write("train.src", "a b\n".repeat(2_000));
-    assert_snapshot!(refused(&good, Beginning::Resume), @"out: data.train: the text has changed since the run began; start another one");
+    assert_snapshot!(refused(&good, Beginning::Resume), @"out: data.train: the text has changed since the run began, as training.json has it; start another one");
     let foreign = folder.path().join("foreign");
     fs::create_dir(&foreign).unwrap();
     fs::write(foreign.join("thesis.txt"), "mine").unwrap();

@@ -1,7 +1,7 @@
 //! `cargo xtask hostile --kills N`: exports, translations and training runs that are killed at random moments.
 //!
-//! What is there afterwards is whole, or is what was there before. A training run goes on from its last state to the very weights of a
-//! run that nothing has interrupted.
+//! What is there afterwards is whole, or is what was there before. A training run goes on from its last state to the very losses,
+//! weights and state of a run that nothing has interrupted, bit for bit.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -10,23 +10,28 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
 
 use super::bytes::{copy_folder, read, write};
 use super::good::{Good, Models};
 use crate::table::table;
 use crate::workspace::call;
 
-/// Updates of a training run, of which every second saves its state.
-const UPDATES: u32 = 8;
+/// Updates of a training run, and how many go by from one saved state to the next.
+const UPDATES: u64 = 40;
+const STATE_EVERY: u64 = 4;
 
 /// Kills `count` commands in turn, and prints what they left.
 pub(super) fn run(program: &Path, models: &Models, folder: &Path, count: u32) -> Result<()> {
-    let kinds = [
+    let mut kinds = vec![
         Export::prepare(program, models, folder)?,
         Translation::prepare(program, models, folder)?,
-        Training::prepare(program, models, folder)?,
+        Training::prepare(program, models, folder, "tract")?,
     ];
+    if models.has_onnxruntime {
+        kinds.push(Training::prepare(program, models, folder, "ort")?);
+    }
     let mut moments = Moments(1);
     let mut rows = Vec::new();
     for (index, kind) in kinds.iter().enumerate() {
@@ -41,7 +46,7 @@ pub(super) fn run(program: &Path, models: &Models, folder: &Path, count: u32) ->
             }
             fs::remove_dir_all(&place).with_context(|| place.display().to_string())?;
         }
-        rows.push([kind.name().to_owned(), n_kills.to_string(), n_whole.to_string(), n_former.to_string()].to_vec());
+        rows.push([kind.name(), n_kills.to_string(), n_whole.to_string(), n_former.to_string()].to_vec());
     }
     println!("{}", table(&["killed", "times", "whole", "as before"], &rows));
     Ok(())
@@ -55,7 +60,7 @@ enum Left {
 
 /// A command that is killed, and what it leaves if it is not.
 trait Kind {
-    fn name(&self) -> &'static str;
+    fn name(&self) -> String;
     /// The time that it takes.
     fn time(&self) -> Duration;
     /// Kills it after `moment` and judges what is in `place`.
@@ -119,8 +124,8 @@ impl Export {
 }
 
 impl Kind for Export {
-    fn name(&self) -> &'static str {
-        "export"
+    fn name(&self) -> String {
+        "export".into()
     }
 
     fn time(&self) -> Duration {
@@ -169,8 +174,8 @@ impl Translation {
 }
 
 impl Kind for Translation {
-    fn name(&self) -> &'static str {
-        "translation"
+    fn name(&self) -> String {
+        "translation".into()
     }
 
     fn time(&self) -> Duration {
@@ -194,38 +199,65 @@ impl Kind for Translation {
 struct Training {
     program: PathBuf,
     settings: PathBuf,
-    /// The weights after the last update.
-    expected: Vec<u8>,
+    engine: &'static str,
+    expected: Trained,
     time: Duration,
 }
 
+/// What a run comes to.
+#[derive(PartialEq)]
+struct Trained {
+    /// The files of the last state, but for that which tells the time.
+    state: BTreeMap<PathBuf, Vec<u8>>,
+    /// Of each update and each validation, as the log has it, digit by digit.
+    losses: BTreeMap<(u64, &'static str), Value>,
+}
+
+impl Trained {
+    fn read(out: &Path) -> Result<Self> {
+        let mut state = contents(&out.join(format!("checkpoint-{UPDATES}")))?;
+        ensure!(state.remove(Path::new("training.json")).is_some(), "the state has no training.json");
+        let (log, mut losses) = (String::from_utf8(read(&out.join("log.jsonl"))?)?, BTreeMap::new());
+        for line in log.lines() {
+            let line: Value = serde_json::from_str(line).context("log.jsonl")?;
+            let update = line["update"].as_u64().context("log.jsonl: a line without an update")?;
+            for name in ["loss", "gradient_norm", "valid_loss"] {
+                let Some(value) = line.get(name) else { continue };
+                // What was done after the last state is done again, and must give the same again.
+                if losses.insert((update, name), value.clone()).is_some_and(|before| before != *value) {
+                    bail!("update {update} has another {name} the second time");
+                }
+            }
+        }
+        let n_losses = losses.keys().filter(|(_, name)| *name == "loss").count() as u64;
+        ensure!(n_losses == UPDATES, "the log has {n_losses} losses, expected {UPDATES}");
+        Ok(Self { state, losses })
+    }
+}
+
 impl Training {
-    fn prepare(program: &Path, models: &Models, folder: &Path) -> Result<Box<dyn Kind>> {
-        let text = folder.join("training");
+    fn prepare(program: &Path, models: &Models, folder: &Path, engine: &'static str) -> Result<Box<dyn Kind>> {
+        let text = folder.join(format!("training-{engine}"));
         copy_folder(models.path(Good::Text), &text)?;
         let settings = text.join("run.toml");
         let lines = String::from_utf8(read(&settings)?)?;
         let others: Vec<&str> = lines.lines().filter(|line| !line.starts_with("schedule.")).collect();
-        write(&settings, others.join("\n") + &format!("\nschedule.max_updates = {UPDATES}\nschedule.validate_every = 2\n"))?;
-        let out = folder.join("whole-run");
-        let mut kind = Self { program: program.to_owned(), settings, expected: Vec::new(), time: Duration::ZERO };
-        kind.time = timed(program, &kind.arguments(&out))?;
-        kind.expected = read(&Self::weights(&out))?;
-        Ok(Box::new(kind))
+        let schedule = format!("schedule.max_updates = {UPDATES}\nschedule.validate_every = {STATE_EVERY}\nschedule.log_every = 1\n");
+        write(&settings, format!("{}\n{schedule}", others.join("\n")))?;
+        let out = folder.join(format!("whole-run-{engine}"));
+        let arguments = Self::arguments(engine, &settings, &out);
+        let time = timed(program, &arguments)?;
+        Ok(Box::new(Self { program: program.to_owned(), expected: Trained::read(&out)?, settings, engine, time }))
     }
 
-    fn arguments<'a>(&'a self, out: &'a Path) -> Vec<&'a OsStr> {
-        vec!["train".as_ref(), self.settings.as_ref(), "--engine".as_ref(), "tract".as_ref(), "--out".as_ref(), out.as_ref()]
-    }
-
-    fn weights(out: &Path) -> PathBuf {
-        out.join(format!("checkpoint-{UPDATES}/model.safetensors"))
+    fn arguments<'a>(engine: &'a str, settings: &'a Path, out: &'a Path) -> Vec<&'a OsStr> {
+        vec!["train".as_ref(), settings.as_ref(), "--engine".as_ref(), engine.as_ref(), "--out".as_ref(), out.as_ref()]
     }
 }
 
 impl Kind for Training {
-    fn name(&self) -> &'static str {
-        "training"
+    fn name(&self) -> String {
+        format!("training, {}", self.engine)
     }
 
     fn time(&self) -> Duration {
@@ -234,16 +266,18 @@ impl Kind for Training {
 
     fn kill(&self, place: &Path, moment: Duration) -> Result<Left> {
         let out = place.join("out");
-        killed_after(&self.program, &self.arguments(&out), moment)?;
+        killed_after(&self.program, &Self::arguments(self.engine, &self.settings, &out), moment)?;
         let entries = fs::read_dir(&out).into_iter().flatten().flatten();
         let has_state = entries.map(|entry| entry.file_name()).any(|name| name.to_string_lossy().starts_with("checkpoint-"));
         if !has_state {
             // Nothing was saved yet: a run begins anew.
             return Ok(Left::Former);
         }
-        let resume = ["train", "--resume", "--engine", "tract", "--out"].map(OsStr::new);
+        let resume = ["train", "--resume", "--engine", self.engine, "--out"].map(OsStr::new);
         call(&mut command(&self.program, &[&resume[..], &[out.as_ref()]].concat())).context("the run does not go on")?;
-        ensure!(read(&Self::weights(&out))? == self.expected, "the run went on to other weights than a run without an interruption");
+        let found = Trained::read(&out)?;
+        ensure!(found.losses == self.expected.losses, "the run went on to other losses than a run without an interruption");
+        ensure!(found.state == self.expected.state, "the run went on to another state than a run without an interruption");
         Ok(Left::Whole)
     }
 }

@@ -14,5 +14,6 @@ mod lecture;
 mod ops;
 mod profile;
 mod properties;
+mod random_graphs;
 mod research;
 mod snapshots;

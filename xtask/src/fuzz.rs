@@ -1,5 +1,7 @@
 //! `cargo xtask fuzz`: what the tests do to each reader a few hundred times, for as long as is wanted.
 
+mod libfuzzer;
+
 use std::process::Stdio;
 
 use anyhow::{Context, Result, ensure};
@@ -7,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use crate::table::{table, thousands};
 use crate::workspace::{Workspace, call};
 
-/// Change files at random and give them to every reader, looking for a panic
+/// Change files at random and give them to every reader, looking for a panic; make graphs at random and compare the engines
 ///
 /// The targets are the tests whose names begin with `fuzz_`. A change that makes one panic is kept in the temporary folder, and its
 /// number gives it again.
@@ -16,15 +18,24 @@ pub(crate) struct Options {
     /// Minutes for all targets together
     #[arg(long, value_name = "N", default_value_t = 20)]
     minutes: u64,
+    /// Let libFuzzer change the files instead, led by the code that they reach: the targets of xtask/fuzz, with a nightly compiler
+    #[arg(long)]
+    libfuzzer: bool,
+    /// With --libfuzzer: the settings of decoding and training, too, whose build takes minutes
+    #[arg(long, requires = "libfuzzer")]
+    engines: bool,
 }
 
 /// The tests that are targets.
 const FILTER: &str = "fuzz_";
 /// Files that tests change, of which some share a test.
-const TARGETS: u64 = 11;
+const TARGETS: u64 = 12;
 
 /// Runs the command.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    if options.libfuzzer {
+        return libfuzzer::run(workspace, options.minutes, options.engines);
+    }
     call(workspace.cargo().args(["test", "--workspace", "--test", "it", "--no-run"]))?;
     let mut tests = workspace.cargo();
     tests.args(["test", "--workspace", "--test", "it", "--no-fail-fast", "--", FILTER, "--nocapture", "--test-threads", "1"]);
@@ -34,7 +45,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let counts = executions(&said);
     let rows: Vec<_> = counts.iter().map(|(target, count)| vec![target.clone(), thousands(*count)]).collect();
     println!("{}", table(&["target", "executions"], &rows));
-    let findings: Vec<&str> = said.lines().filter(|line| line.contains(" panics; they are in ")).collect();
+    let is_finding = |line: &&str| line.contains(" panics; they are in ") || line.starts_with("graphs: ");
+    let findings: Vec<&str> = said.lines().filter(is_finding).collect();
     ensure!(output.status.success(), "{}\n{} findings\n{}", output.status, findings.len(), findings.join("\n"));
     ensure!(!counts.is_empty(), "no target ran");
     Ok(())

@@ -16,6 +16,7 @@ mod hostile;
 mod interop;
 mod layers;
 mod mpi;
+mod nightly;
 mod onnxruntime;
 mod python;
 mod snapshots;
@@ -50,6 +51,8 @@ enum Command {
     Bench(bench::Options),
     Hostile(hostile::Options),
     Fuzz(fuzz::Options),
+    Miri(nightly::Miri),
+    Sanitize(nightly::Sanitize),
 }
 
 fn main() -> ExitCode {
@@ -78,6 +81,8 @@ fn run(command: &Command) -> Result<()> {
         Command::Bench(options) => bench::run(&workspace, options),
         Command::Hostile(options) => hostile::run(&workspace, options),
         Command::Fuzz(options) => fuzz::run(&workspace, options),
+        Command::Miri(options) => nightly::miri(&workspace, options),
+        Command::Sanitize(options) => nightly::sanitize(&workspace, options),
     }
 }
 

@@ -443,9 +443,8 @@ fn agree(program: &Program, path: &std::path::Path, scale: f64) -> Result<Outcom
     let source = Source::Onnx(path.to_owned());
     let load = |runtime: &dyn Runtime, source: &Source| runtime.load(source, &Options::default()).map_err(|error| error.to_string());
     let graph = Source::Graph(program.clone());
-    let mut sessions: Vec<(String, Result<Box<dyn Session>, String>)> = Vec::new();
-    sessions.push(("reference".into(), load(&Reference::F64, &graph)));
-    sessions.push(("reference in f32".into(), load(&Reference::F32, &graph)));
+    let mut sessions =
+        vec![("reference".to_owned(), load(&Reference::F64, &graph)), ("reference in f32".to_owned(), load(&Reference::F32, &graph))];
     for engine in available(Device::Cpu).unwrap() {
         sessions.push((engine.name().into(), load(&*engine, &source)));
     }
@@ -467,7 +466,7 @@ fn agree(program: &Program, path: &std::path::Path, scale: f64) -> Result<Outcom
         }
         let outputs: Vec<_> = found.into_iter().filter_map(|(name, outputs)| Some((name, outputs.ok()?))).collect();
         for output in program.graph().outputs() {
-            let values = |index: usize| outputs[index].1.get(&*output.name).unwrap().to_f64().unwrap();
+            let values = |index: usize| outputs[index].1.get(&output.name).unwrap().to_f64().unwrap();
             let expected = values(0);
             // How well the numbers can be known in f32 at all.
             let single = compare(&values(1), &expected).map_or(f64::NAN, |measured| measured.max_absolute);

@@ -1,0 +1,9 @@
+//! `config.json`, of any family.
+#![no_main]
+
+use cognate_model::Config;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    let _ = Config::from_json(text);
+});

@@ -1,0 +1,135 @@
+//! The targets of `xtask/fuzz`, which libFuzzer leads to code that no test has reached.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::nightly::{self, TARGET};
+use crate::table::{table, thousands};
+use crate::workspace::{Workspace, call, shown};
+
+/// Each target and the files of `testdata` that it begins with.
+const TARGETS: [(&str, &[&str]); 10] = [
+    ("config", &["golden/*/config.json"]),
+    ("safetensors", &["golden/marian/model.safetensors", "golden/t5/model.safetensors"]),
+    ("index", &[]),
+    ("onnx", &["../onnx/tiny/encoder.onnx", "../onnx/tiny/decoder.onnx"]),
+    ("tokenizer_json", &["tokenizers/models/mbart.tokenizer.json", "tokenizers/models/nllb.tokenizer.json"]),
+    ("sentencepiece", &["tokenizers/models/unigram.model", "tokenizers/models/bpe-bytes.model"]),
+    ("vocabulary", &["tokenizers/models/byte-level.vocab.json"]),
+    ("merges", &["tokenizers/models/byte-level.merges.txt"]),
+    ("generation_config", &["golden/*/generation_config.json"]),
+    ("training_config", &[]),
+];
+
+/// What libFuzzer wants to be told: which code ran, and what was compared with what.
+const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+                        -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares --cfg=fuzzing -Zsanitizer=address";
+
+/// Memory and time that one input may take: MB and seconds.
+const LIMITS: [&str; 3] = ["-rss_limit_mb=4096", "-malloc_limit_mb=2048", "-timeout=10"];
+
+/// Builds the targets and runs each for its share of `minutes`; `engines` brings those of the crates above the engines, too.
+pub(super) fn run(workspace: &Workspace, minutes: u64, engines: bool) -> Result<()> {
+    let Some(mut cargo) = nightly::cargo(workspace, &[]) else { return Ok(()) };
+    let folder = workspace.target("fuzz");
+    cargo.args(["build", "--release", "--manifest-path", "xtask/fuzz/Cargo.toml", "--target", TARGET, "--target-dir"]).arg(&folder);
+    if engines {
+        cargo.args(["--features", "engines"]);
+    }
+    call(cargo.env("RUSTFLAGS", COVERAGE))?;
+    let programs = folder.join(TARGET).join("release");
+    let targets: Vec<_> = TARGETS.iter().filter(|(name, _)| engines || !NEED_ENGINES.contains(name)).collect();
+    let seconds = (minutes * 60 / targets.len() as u64).max(1);
+    let (mut rows, mut findings) = (Vec::new(), Vec::new());
+    for (name, seeds) in targets {
+        let ended = run_one(workspace, &folder, &programs.join(name), name, seeds, seconds)?;
+        rows.push(vec![(*name).to_owned(), thousands(ended.executions), ended.verdict().to_owned()]);
+        findings.extend(ended.finding);
+    }
+    println!("{}", table(&["target", "executions", "outcome"], &rows));
+    ensure!(findings.is_empty(), "{} findings\n{}", findings.len(), findings.join("\n"));
+    Ok(())
+}
+
+/// The targets of the crates above the engines.
+const NEED_ENGINES: [&str; 2] = ["generation_config", "training_config"];
+
+/// How a target ended.
+struct Ended {
+    executions: u64,
+    /// Its last words, if it found something.
+    finding: Option<String>,
+}
+
+impl Ended {
+    fn verdict(&self) -> &'static str {
+        if self.finding.is_some() { "FOUND" } else { "clean" }
+    }
+}
+
+fn run_one(workspace: &Workspace, folder: &Path, program: &Path, name: &str, seeds: &[&str], seconds: u64) -> Result<Ended> {
+    // What has reached new code stays from run to run; seeds stay where they are.
+    let corpus = folder.join("corpus").join(name);
+    fs::create_dir_all(&corpus).with_context(|| corpus.display().to_string())?;
+    let seeds = seed_files(workspace, seeds)?;
+    let mut command = Command::new(program);
+    command.arg(&corpus).arg(format!("-max_total_time={seconds}")).args(LIMITS).arg("-print_final_stats=1");
+    command.arg(format!("-artifact_prefix={}", folder.join(format!("found-{name}-")).display()));
+    if !seeds.is_empty() {
+        command.arg(format!("-seed_inputs={}", seeds.join(",")));
+    }
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("{}: cannot be started", shown(&command)))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let Some(executions) = executions(&said) else { bail!("{name}: {}\n{}", output.status, said.trim()) };
+    let last: Vec<&str> = said.lines().rev().take(60).collect();
+    let finding = (!output.status.success()).then(|| format!("{name}\n{}", last.into_iter().rev().collect::<Vec<_>>().join("\n")));
+    Ok(Ended { executions, finding })
+}
+
+/// The files that the patterns mean; `*` stands for every folder.
+fn seed_files(workspace: &Workspace, patterns: &[&str]) -> Result<Vec<String>> {
+    let testdata = workspace.root().join("testdata");
+    let mut found: Vec<PathBuf> = Vec::new();
+    for pattern in patterns {
+        match pattern.split_once("/*/") {
+            None => found.push(testdata.join(pattern)),
+            Some((folder, file)) => {
+                let folder = testdata.join(folder);
+                let entries = fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
+                found.extend(entries.flatten().map(|entry| entry.path().join(file)).filter(|path| path.is_file()));
+            }
+        }
+    }
+    found.sort();
+    Ok(found.iter().map(|path| path.display().to_string()).collect())
+}
+
+/// How many inputs were tried, of a line such as `stat::number_of_executed_units: 1234`.
+fn executions(said: &str) -> Option<u64> {
+    let line = said.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"))?;
+    line.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn executions_are_read() {
+        let said = "INFO: seed 3\nDone 12 runs in 1 second(s)\nstat::number_of_executed_units: 12\nstat::new_units_added: 0\n";
+        assert_eq!(executions(said), Some(12));
+        assert_eq!(executions("INFO: seed 3\n"), None);
+    }
+
+    #[test]
+    fn seeds_are_there() {
+        let workspace = Workspace::find().unwrap();
+        for (name, patterns) in TARGETS {
+            let files = seed_files(&workspace, patterns).unwrap();
+            assert!(files.len() >= patterns.len() && files.iter().all(|file| Path::new(file).is_file()), "{name}: {files:?}");
+        }
+    }
+}

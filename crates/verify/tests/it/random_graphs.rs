@@ -5,7 +5,7 @@
 
 use cognate_export::{Existing, Export, Metadata, write_folder};
 use cognate_graph::{Bindings, Builder, DType, Dim, Generator, Graph, Program, Recipe, Shape, Statistic, Tensor, Unary, Weights, concat};
-use cognate_runtime::{Device, Options, Reference, Runtime, Session, Source, Value, Values, available};
+use cognate_runtime::{Device, Options, Reference, Runtime, Source, Value, Values, available};
 use cognate_testing::FUZZ_SECONDS;
 use cognate_verify::{CLOSE, compare};
 use ndarray::{ArrayD, IxDyn};

@@ -39,7 +39,6 @@ mod without_mpi {
             &Alone
         }
 
-        #[expect(clippy::unused_self, reason = "where there are others, it ends them")]
         pub(in super::super) fn fail<T>(&self, error: Error) -> Result<T> {
             Err(error)
         }

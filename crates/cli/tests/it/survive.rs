@@ -1,6 +1,7 @@
 //! Exports and translations that are killed, or find no room: what is there afterwards is whole, or is what was there before.
 
 use crate::{SENTENCES, cognate, run, run_with, with_dir};
+use cognate_runtime::{Device, Engine};
 use cognate_testing::golden;
 use std::collections::BTreeMap;
 use std::fs;
@@ -106,6 +107,32 @@ fn without_room_nothing_is_written_and_the_error_names_the_file() {
     let mut names = visible(folder.path());
     names.sort();
     assert_eq!((names, fs::read_dir(folder.path()).unwrap().count()), (["model", "text.de", "text.en"].map(str::to_owned).to_vec(), 3));
+}
+
+/// A checkpoint that finds no room leaves the one before, from which the run goes on.
+#[cfg(unix)]
+#[test]
+fn a_training_without_room_keeps_its_last_state() {
+    if let Err(error) = Engine::Ort.open(Device::Cpu) {
+        return eprintln!("skipped: {error}");
+    }
+    let folder = crate::train::folder();
+    let (settings, out) = (folder.path().join("small.toml"), folder.path().join("out"));
+    let to = |updates| ["train", settings.to_str().unwrap(), "--engine", "ort", "--max-updates", updates, "--out", out.to_str().unwrap()];
+    run(&to("3")).ok();
+    let (last, expected) = (out.join("checkpoint-3"), visible(&out));
+    let state = files(&last);
+    // Room for the graphs and the model, and none for the state: moments of the weights, too.
+    let blocks = state["training_state.safetensors"].len() as u32 / 512 - 1;
+    let error = run_in_little_room(blocks, &[&to("6")[..], &["--resume"]].concat()).failed(1);
+    let error = with_dir(&error, folder.path());
+    let error = error.lines().last().unwrap();
+    assert!(error.starts_with("cognate: error: DIR/out/") && error.contains("cannot write: File too large"), "{error}");
+    assert_eq!(files(&last), state);
+    assert_eq!(visible(&out), expected);
+    let further = run(&[&to("6")[..], &["--resume"]].concat());
+    assert!(further.err.contains("goes on after update 3"), "{}", further.err);
+    further.ok();
 }
 
 #[cfg(unix)]

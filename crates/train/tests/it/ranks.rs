@@ -55,10 +55,9 @@ impl Ranks for Thread<'_> {
     }
 
     fn sum(&self, values: &mut [f32]) {
-        let all = self.exchange(values.iter().flat_map(|value| value.to_le_bytes()).collect());
-        for (index, value) in values.iter_mut().enumerate() {
-            *value = all.iter().map(|bytes| f32::from_le_bytes(bytes[4 * index..][..4].try_into().unwrap())).sum();
-        }
+        let mut wide: Vec<f64> = values.iter().copied().map(f64::from).collect();
+        self.sum_f64(&mut wide);
+        values.iter_mut().zip(wide).for_each(|(value, sum)| *value = sum as f32);
     }
 
     fn sum_f64(&self, values: &mut [f64]) {

@@ -156,8 +156,10 @@ impl Model {
         let path = folder.join("config.json");
         let config_json = read_text(&path).map_err(|error| Error::file(&path, &error))?;
         let (family, config) = family::parse(&config_json).map_err(|error| error.within(folder))?;
+        // Files that are none are refused before any graph is made.
+        let checkpoint = Checkpoint::open(folder)?;
         let graph = entry::teacher_forced(&config)?;
-        let (weights, unused) = Checkpoint::open(folder)?.bind(&Naming { family, config: &config }, &graph, &computed(&config), unused)?;
+        let (weights, unused) = checkpoint.bind(&Naming { family, config: &config }, &graph, &computed(&config), unused)?;
         Ok((Self { config, config_json, weights }, unused))
     }
 

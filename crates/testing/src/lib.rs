@@ -5,14 +5,12 @@
 //!
 //! A dev-dependency only. This crate knows none of the other crates, no ONNX and no Transformer.
 
-mod browser;
 mod golden;
 mod mutations;
 
 use std::env;
 use std::path::{Path, PathBuf};
 
-pub use browser::Browser;
 pub use golden::{Array, Golden};
 pub use mutations::{FUZZ_SECONDS, never_panics};
 
@@ -114,7 +112,7 @@ fn root() -> &'static Path {
 }
 
 /// Says that (part of) the running test is skipped, by the name of its thread, which is the test's.
-fn skip(reason: &str) {
+pub fn skip(reason: &str) {
     let thread = std::thread::current();
     eprintln!("{}: skipped: {reason}", thread.name().unwrap_or("test"));
 }

@@ -1,6 +1,7 @@
 //! What several targets do: a folder that lives as long as the program, and a tokenizer that is tried on texts.
 
 use std::fs;
+use std::panic;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -28,6 +29,12 @@ pub fn folder(files: &[(&str, &str)]) -> &'static Path {
 /// Writes `bytes` into the folder as `file`.
 pub fn write(folder: &Path, file: &str, bytes: &[u8]) {
     fs::write(folder.join(file), bytes).expect("a file in a temporary folder");
+}
+
+/// Lets panics of the library that reads `tokenizer.json` be errors, as cognate-text makes them: libFuzzer would end the program before they
+/// are caught. One that nobody catches still ends it.
+pub fn catch_panics() {
+    drop(panic::take_hook());
 }
 
 /// Reads the folder's tokenizer, of which one file is any bytes, and cuts texts by it.

@@ -1,10 +1,10 @@
 //! `merges.txt`, as BART has it.
 #![no_main]
 
-use cognate_fuzz::{folder, tokenize};
+use cognate_fuzz::{catch_panics, folder, tokenize};
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| {
+fuzz_target!(init: catch_panics(), |bytes: &[u8]| {
     let files = [("golden/bart/config.json", "config.json"), ("tokenizers/models/byte-level.vocab.json", "vocab.json")];
     tokenize(folder(&files), "merges.txt", bytes);
 });

@@ -1,10 +1,10 @@
 //! SentencePiece models, as Marian has them.
 #![no_main]
 
-use cognate_fuzz::{folder, tokenize};
+use cognate_fuzz::{catch_panics, folder, tokenize};
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| {
+fuzz_target!(init: catch_panics(), |bytes: &[u8]| {
     let files = [
         ("golden/marian/config.json", "config.json"),
         ("tokenizers/models/unigram-bytes.model", "target.spm"),

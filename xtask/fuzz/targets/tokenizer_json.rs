@@ -1,7 +1,7 @@
 //! `tokenizer.json`
 #![no_main]
 
-use cognate_fuzz::{folder, tokenize};
+use cognate_fuzz::{catch_panics, folder, tokenize};
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| tokenize(folder(&[]), "tokenizer.json", bytes));
+fuzz_target!(init: catch_panics(), |bytes: &[u8]| tokenize(folder(&[]), "tokenizer.json", bytes));

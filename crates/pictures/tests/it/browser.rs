@@ -1,32 +1,32 @@
 //! The page in a headless Chromium: what readers do with it, and what they see.
 
+use crate::chromium::Chromium;
 use crate::{MARKUP, document, example, markup};
 use cognate_pictures::{Document, html};
-use cognate_testing::Browser;
 use std::fs;
 use tempfile::TempDir;
 use tiny_skia::Pixmap;
 
 /// A page in a browser, and the folder where it lies.
-fn open(document: &Document) -> Option<(Browser, TempDir)> {
+fn open(document: &Document) -> Option<(Chromium, TempDir)> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("page.html");
     fs::write(&file, html(document)).unwrap();
-    Some((Browser::open(&file, [1300, 900])?, folder))
+    Some((Chromium::open(&file, [1300, 900])?, folder))
 }
 
-fn text(browser: &mut Browser, selector: &str) -> String {
+fn text(browser: &Chromium, selector: &str) -> String {
     browser.evaluate(&format!("document.querySelector({selector:?}).textContent")).as_str().unwrap().to_owned()
 }
 
 /// The middle of a cell of the heat map.
-fn cell(browser: &mut Browser, example: usize, row: usize, column: usize) -> [f64; 2] {
+fn cell(browser: &Chromium, example: usize, row: usize, column: usize) -> [f64; 2] {
     let place = browser.evaluate(&format!("cognate.cell({example}, {row}, {column})"));
     [0, 1].map(|index| place[index].as_f64().unwrap())
 }
 
 /// How bright the window is in a cell's corner, from 0 to 765.
-fn brightness(browser: &mut Browser, cells: &[[f64; 2]]) -> Vec<u32> {
+fn brightness(browser: &Chromium, cells: &[[f64; 2]]) -> Vec<u32> {
     let pixels = Pixmap::decode_png(&browser.screenshot()).unwrap();
     let at = |[x, y]: &[f64; 2]| pixels.pixel((x - 11.0) as u32, (y - 11.0) as u32).unwrap();
     cells.iter().map(at).map(|pixel| u32::from(pixel.red()) + u32::from(pixel.green()) + u32::from(pixel.blue())).collect()
@@ -35,12 +35,12 @@ fn brightness(browser: &mut Browser, cells: &[[f64; 2]]) -> Vec<u32> {
 #[test]
 fn layers_heads_and_numbers() {
     let document = document(vec![example([3, 4, 7, 6])]);
-    let Some((mut browser, _folder)) = open(&document) else { return };
+    let Some((browser, _folder)) = open(&document) else { return };
     let expected = &document.examples[0];
-    assert_eq!(text(&mut browser, "#title"), "Cross-attention, layer 2, mean of the heads");
+    assert_eq!(text(&browser, "#title"), "Cross-attention, layer 2, mean of the heads");
 
     browser.click("#heads button[aria-label='layer 3, head 2']");
-    assert_eq!(text(&mut browser, "#title"), "Cross-attention, layer 3, head 2");
+    assert_eq!(text(&browser, "#title"), "Cross-attention, layer 3, head 2");
     for (kind, weights) in [&expected.encoder_attentions, &expected.decoder_attentions, &expected.cross_attentions].into_iter().enumerate()
     {
         for head in 0..4 {
@@ -57,41 +57,41 @@ fn layers_heads_and_numbers() {
     let head = expected.cross_attentions.head(2, 1);
     let order = |a: &usize, b: &usize| head[*a].total_cmp(&head[*b]);
     let (least, most) = ((0..42).min_by(order).unwrap(), (0..42).max_by(order).unwrap());
-    let cells = [least, most].map(|index| cell(&mut browser, 0, index / 7, index % 7));
+    let cells = [least, most].map(|index| cell(&browser, 0, index / 7, index % 7));
     for (place, index) in cells.into_iter().zip([least, most]) {
         browser.point(place);
         let (row, column) = (index / 7, index % 7);
         let told = format!("“▁target{row}” ({}) → “▁source{column}” ({}): {:.4}", row + 1, column + 1, head[index]);
-        assert_eq!(text(&mut browser, "#readout-0"), told);
+        assert_eq!(text(&browser, "#readout-0"), told);
     }
     browser.point([5.0, 5.0]);
-    let light = brightness(&mut browser, &cells);
+    let light = brightness(&browser, &cells);
     assert!(light[0] > light[1] + 300, "{light:?}");
 
     // In the dark they are brighter, as the system wishes or by the button.
     browser.prefer("dark");
     browser.wait_for("getComputedStyle(document.body).colorScheme !== '' && matchMedia('(prefers-color-scheme: dark)').matches");
-    let cells = [least, most].map(|index| cell(&mut browser, 0, index / 7, index % 7));
-    let dark = brightness(&mut browser, &cells);
+    let cells = [least, most].map(|index| cell(&browser, 0, index / 7, index % 7));
+    let dark = brightness(&browser, &cells);
     assert!(dark[0] + 300 < dark[1], "{dark:?}");
     browser.click("#theme");
-    assert_eq!(text(&mut browser, "#theme"), "Theme: light");
+    assert_eq!(text(&browser, "#theme"), "Theme: light");
     browser.point([5.0, 5.0]);
-    assert_eq!(brightness(&mut browser, &cells), light);
+    assert_eq!(brightness(&browser, &cells), light);
 
     // Self-attention of the decoder: nobody looks ahead.
     browser.click("#kinds button:nth-child(2)");
-    assert_eq!(text(&mut browser, "#title"), "Decoder self-attention, layer 3, head 2");
-    let ahead = cell(&mut browser, 0, 1, 4);
+    assert_eq!(text(&browser, "#title"), "Decoder self-attention, layer 3, head 2");
+    let ahead = cell(&browser, 0, 1, 4);
     browser.point(ahead);
-    assert_eq!(text(&mut browser, "#readout-0"), "“▁target1” (2) → “▁target3” (5): 0.0000");
+    assert_eq!(text(&browser, "#readout-0"), "“▁target1” (2) → “▁target3” (5): 0.0000");
     assert_eq!(browser.complaints(), [""; 0]);
 }
 
 #[test]
 fn the_keyboard_suffices() {
     let document = document(vec![example([3, 4, 7, 6])]);
-    let Some((mut browser, _folder)) = open(&document) else { return };
+    let Some((browser, _folder)) = open(&document) else { return };
     let mut reached = Vec::new();
     for _ in 0..6 {
         browser.press("Tab");
@@ -106,15 +106,15 @@ fn the_keyboard_suffices() {
     browser.press("ArrowDown");
     browser.press("ArrowRight");
     let mean = document.examples[0].cross_attentions.mean(1);
-    assert_eq!(text(&mut browser, "#readout-0"), format!("“▁target1” (2) → “▁source1” (2): {:.4}", mean[8]));
+    assert_eq!(text(&browser, "#readout-0"), format!("“▁target1” (2) → “▁source1” (2): {:.4}", mean[8]));
     browser.evaluate("document.querySelector('#heads [aria-checked=true]').focus()");
     browser.press("ArrowUp");
     browser.press("ArrowLeft");
-    assert_eq!(text(&mut browser, "#title"), "Cross-attention, layer 1, head 4");
+    assert_eq!(text(&browser, "#title"), "Cross-attention, layer 1, head 4");
     assert_eq!(browser.evaluate("document.activeElement.getAttribute('aria-label')"), "layer 1, head 4");
     browser.evaluate("document.querySelector('svg.lines').focus()");
     browser.press("ArrowDown");
-    let told = text(&mut browser, "#readout-0");
+    let told = text(&browser, "#readout-0");
     assert!(told.starts_with("“▁target1” looks at “▁source"), "{told}");
     let on = browser.evaluate("document.querySelectorAll('svg.lines line.on').length").as_u64().unwrap();
     let row = &document.examples[0].cross_attentions.head(0, 3)[7..14];
@@ -123,7 +123,7 @@ fn the_keyboard_suffices() {
 }
 
 /// The texts of all elements that a selector finds.
-fn texts(browser: &mut Browser, selector: &str) -> Vec<String> {
+fn texts(browser: &Chromium, selector: &str) -> Vec<String> {
     let found = browser.evaluate(&format!("[...document.querySelectorAll({selector:?})].map((e) => e.textContent)"));
     found.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
 }
@@ -131,12 +131,12 @@ fn texts(browser: &mut Browser, selector: &str) -> Vec<String> {
 #[test]
 fn what_it_does_step_by_step_opens() {
     let document = document(vec![example([3, 4, 7, 6])]);
-    let Some((mut browser, _folder)) = open(&document) else { return };
+    let Some((browser, _folder)) = open(&document) else { return };
     let explained = document.examples[0].explained.as_ref().unwrap();
     let headings =
         ["1. What the encoder and the decoder read", "2. What the layers look at", "3. What comes next", "4. Beam search with 2 beams"];
-    assert_eq!(texts(&mut browser, "#steps summary"), headings);
-    assert_eq!(texts(&mut browser, "#steps table"), [""; 0], "nothing is made before it is opened");
+    assert_eq!(texts(&browser, "#steps summary"), headings);
+    assert_eq!(texts(&browser, "#steps table"), [""; 0], "nothing is made before it is opened");
 
     // By the keyboard: on from the last picture.
     browser.evaluate("document.querySelector('.space canvas').focus()");
@@ -147,17 +147,14 @@ fn what_it_does_step_by_step_opens() {
         browser.press("Enter");
         browser.wait_for(&format!("document.querySelectorAll('#part-{part} .table').length > 0"));
         // Its tables, which arrow keys scroll.
-        let tables = texts(&mut browser, &format!("#part-{part} .table")).len();
+        let tables = texts(&browser, &format!("#part-{part} .table")).len();
         assert_eq!(tables, [2, 3, 1, 1][part - 1]);
         for _ in 0..tables {
             browser.press("Tab");
             assert_eq!(browser.evaluate("document.activeElement.className"), "table");
         }
     }
-    assert_eq!(
-        texts(&mut browser, "#part-1 .table:first-child tbody tr:nth-child(2) td"),
-        ["2", "▁source1", "1", "11.000", "8.000", "12.345"]
-    );
+    assert_eq!(texts(&browser, "#part-1 .table:first-child tbody tr:nth-child(2) td"), ["2", "▁source1", "1", "11.000", "8.000", "12.345"]);
     let summary = explained.layers[1][2];
     let share = |share: f32| format!("{:.1}%", 100.0 * share);
     let [itself, before, after] = summary.own.unwrap().map(share);
@@ -171,9 +168,9 @@ fn what_it_does_step_by_step_opens() {
         format!("{:.1}", summary.words),
         format!("{} ({:.1} words)", summary.sharpest + 1, summary.sharpest_words),
     ];
-    assert_eq!(texts(&mut browser, "#part-2 .table:nth-child(2) tbody tr:nth-child(3) td"), expected);
+    assert_eq!(texts(&browser, "#part-2 .table:nth-child(2) tbody tr:nth-child(3) td"), expected);
     assert_eq!(
-        texts(&mut browser, "#part-3 tbody tr:nth-child(2) td"),
+        texts(&browser, "#part-3 tbody tr:nth-child(2) td"),
         [
             "2",
             "▁target0",
@@ -186,13 +183,13 @@ fn what_it_does_step_by_step_opens() {
             "▁source0 0.25▁source1 0.25▁source2 0.25"
         ]
     );
-    assert_eq!(texts(&mut browser, "#part-3 tbody tr:nth-child(6) .chosen"), ["▁target51.3e-5 comes next"]);
+    assert_eq!(texts(&browser, "#part-3 tbody tr:nth-child(6) .chosen"), ["▁target51.3e-5 comes next"]);
     // The tree: each word, below it its log-probability, and how it ends.
-    let words = texts(&mut browser, "svg.tree g text:not(.number):not(.end)");
+    let words = texts(&browser, "svg.tree g text:not(.number):not(.end)");
     assert_eq!(words.len(), explained.beams.as_ref().unwrap().nodes.len());
-    assert_eq!(texts(&mut browser, "svg.tree text.end"), ["#1 -0.2500", "#2 -0.7500", "×"]);
-    assert_eq!(texts(&mut browser, "svg.tree g.best text.number"), ["-0.50", "-1.00", "-1.50", "-2.00", "-2.50", "-3.00"]);
-    assert_eq!(texts(&mut browser, ".finished li"), ["the best -0.2500", "the other -0.7500"]);
+    assert_eq!(texts(&browser, "svg.tree text.end"), ["#1 -0.2500", "#2 -0.7500", "×"]);
+    assert_eq!(texts(&browser, "svg.tree g.best text.number"), ["-0.50", "-1.00", "-1.50", "-2.00", "-2.50", "-3.00"]);
+    assert_eq!(texts(&browser, ".finished li"), ["the best -0.2500", "the other -0.7500"]);
     // Later words stand to the right of earlier ones, and no two on each other.
     let places = browser.evaluate("[...document.querySelectorAll('svg.tree g text:first-of-type')].map((t) => { const b = t.getBBox(); return [b.x, b.y, b.x + b.width, b.y + b.height]; })");
     let places: Vec<[f64; 4]> = serde_json::from_value(places).unwrap();
@@ -209,18 +206,18 @@ fn what_it_does_step_by_step_opens() {
 fn a_word_that_two_sentences_share_is_marked_in_both() {
     let mut document = document(vec![example([2, 2, 7, 6]), example([2, 2, 5, 4])]);
     document.examples[1].target.text = "A translation that takes more than one line ".repeat(3);
-    let Some((mut browser, _folder)) = open(&document) else { return };
+    let Some((browser, _folder)) = open(&document) else { return };
     let place = browser.middle("article:first-child svg.lines text:not(.heading)");
     browser.point(place);
     for index in 0..2 {
-        let told = text(&mut browser, &format!("#readout-{index}"));
+        let told = text(&browser, &format!("#readout-{index}"));
         assert!(told.starts_with("“▁target0” looks at"), "{told}");
     }
     // Side by side, however long the sentences are.
     browser.click("#pictures button:nth-child(2)");
     let places = browser.evaluate("[...document.querySelectorAll('.space canvas')].map((e) => e.getBoundingClientRect().top)");
     assert_eq!(places[0], places[1], "side by side");
-    let rows = [0, 1].map(|index| cell(&mut browser, index, 3, 0)[1]);
+    let rows = [0, 1].map(|index| cell(&browser, index, 3, 0)[1]);
     assert_eq!(rows[0], rows[1], "rows of one height");
     assert_eq!(browser.complaints(), [""; 0]);
 }
@@ -229,12 +226,9 @@ fn a_word_that_two_sentences_share_is_marked_in_both() {
 fn a_narrow_window_cuts_nothing() {
     let mut long = document(vec![example([6, 8, 9, 9])]);
     (long.model, long.engine) = ("a/folder/of/some/length".into(), "an engine of version 1.31.1, on some processor".into());
-    let Some((mut browser, _folder)) = open(&long) else { return };
+    let Some((browser, _folder)) = open(&long) else { return };
     for width in [1300, 900, 520, 380] {
-        browser.call(
-            "Emulation.setDeviceMetricsOverride",
-            serde_json::json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false }),
-        );
+        browser.resize([width, 900]);
         browser.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })");
         browser.wait_for("document.querySelectorAll('svg.tree').length === 1");
         let [page, header] = ["document.documentElement.scrollWidth", "document.querySelector('header').offsetHeight"]
@@ -243,29 +237,29 @@ fn a_narrow_window_cuts_nothing() {
             "[...document.querySelectorAll('body *')].filter((e) => e.getBoundingClientRect().right > {width} && !e.closest('.scroll, .table'))
                 .map((e) => `${{e.tagName}} ${{e.id}} ${{e.className}}`)"
         ));
-        assert!(page <= width && header < 200, "{width}: the page is {page} wide, its header {header} high; {wide}");
+        assert!(page <= width.into() && header < 200, "{width}: the page is {page} wide, its header {header} high; {wide}");
     }
     assert_eq!(browser.complaints(), [""; 0]);
 }
 
 #[test]
 fn markup_is_text() {
-    let Some((mut browser, _folder)) = open(&markup()) else { return };
+    let Some((browser, _folder)) = open(&markup()) else { return };
     assert_eq!(browser.evaluate("document.querySelectorAll('b, img, #broken').length"), 0);
     let shown =
         browser.evaluate("[...document.querySelectorAll('svg.lines text:not(.number):not(.heading) title')].map((t) => t.textContent)");
     for piece in MARKUP {
         assert!(shown.as_array().unwrap().iter().any(|text| text == piece), "{piece}: {shown}");
     }
-    assert_eq!(text(&mut browser, "article h3"), MARKUP.concat());
+    assert_eq!(text(&browser, "article h3"), MARKUP.concat());
     browser.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })");
     browser.wait_for("document.querySelectorAll('svg.tree').length === 1");
     assert_eq!(browser.evaluate("document.querySelectorAll('b, img, #broken').length"), 0);
-    let likely = texts(&mut browser, "#part-3 td.likely:nth-child(7) bdi");
+    let likely = texts(&browser, "#part-3 td.likely:nth-child(7) bdi");
     assert_eq!(likely, MARKUP);
-    let hypotheses = texts(&mut browser, ".finished bdi");
+    let hypotheses = texts(&browser, ".finished bdi");
     assert_eq!(hypotheses, [MARKUP.concat(), MARKUP.concat()]);
-    let note = text(&mut browser, "#part-1 .note");
+    let note = text(&browser, "#part-1 .note");
     assert!(note.ends_with(&MARKUP.concat()), "{note}");
     assert_eq!(browser.complaints(), [""; 0]);
 }
@@ -278,18 +272,18 @@ fn words_run_as_their_script_does() {
     for (token, word) in example.source.tokens.iter_mut().zip(words) {
         token.piece = word.into();
     }
-    let Some((mut browser, _folder)) = open(&document(vec![example])) else { return };
+    let Some((browser, _folder)) = open(&document(vec![example])) else { return };
     // Where the first character of each word lies: in its left half, or in its right.
     let left = browser.evaluate(
         "[...document.querySelectorAll('svg.lines text')].filter((t) => t.getAttribute('text-anchor') === 'start' && t.querySelector('title'))
             .map((t) => { const at = t.textContent.indexOf('▁'), c = t.getExtentOfChar(at), b = t.getBBox(); return c.x + c.width / 2 < b.x + b.width / 2; })",
     );
     assert_eq!(left.as_array().unwrap().iter().map(|left| left.as_bool().unwrap()).collect::<Vec<_>>(), [true, false, false]);
-    assert_eq!(texts(&mut browser, "svg.lines title")[3..], words, "titles are the words themselves");
+    assert_eq!(texts(&browser, "svg.lines title")[3..], words, "titles are the words themselves");
     browser.evaluate("document.querySelector('svg.lines').focus()");
     browser.press("ArrowRight");
     browser.press("ArrowDown");
-    let told = text(&mut browser, "#readout-0");
+    let told = text(&browser, "#readout-0");
     assert!(told.starts_with("“\u{2068}▁שלום\u{2069}” is looked at by"), "{told}");
     assert_eq!(browser.complaints(), [""; 0]);
 }
@@ -297,7 +291,7 @@ fn words_run_as_their_script_does() {
 #[test]
 fn five_hundred_tokens_are_usable() {
     let document = document(vec![example([6, 8, 500, 480])]);
-    let Some((mut browser, _folder)) = open(&document) else { return };
+    let Some((browser, _folder)) = open(&document) else { return };
     let weights = &document.examples[0].cross_attentions;
     browser.click("#heads button[aria-label='layer 2, head 5']");
     // What is drawn stays in bounds, however long the text.
@@ -312,22 +306,22 @@ fn five_hundred_tokens_are_usable() {
     for _ in 0..48 {
         browser.press("PageDown");
     }
-    let told = text(&mut browser, "#readout-0");
+    let told = text(&browser, "#readout-0");
     assert!(told.starts_with("“▁target479” (480) → “▁source499” (500): "), "{told}");
     // The largest weight of a row is kept, and told.
     let row = &weights.head(1, 4)[479 * 500..];
     let most = (0..500).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap();
     browser.evaluate(&format!("document.querySelector('.space').parentElement.scrollLeft = {most} * 16 - 60"));
-    let place = cell(&mut browser, 0, 479, most);
+    let place = cell(&browser, 0, 479, most);
     browser.point(place);
     let expected = format!("“▁target479” (480) → “▁source{most}” ({}): {:.4}", most + 1, row[most]);
-    assert_eq!(text(&mut browser, "#readout-0"), expected);
+    assert_eq!(text(&browser, "#readout-0"), expected);
     for part in 1..=4 {
         browser.evaluate(&format!("document.querySelector('#part-{part} summary').click()"));
         browser.wait_for(&format!("document.querySelectorAll('#part-{part} .table').length > 0"));
     }
-    assert_eq!(texts(&mut browser, "#part-3 tbody tr").len(), 480);
-    let meaning = text(&mut browser, "#meaning");
+    assert_eq!(texts(&browser, "#part-3 tbody tr").len(), 480);
+    let meaning = text(&browser, "#meaning");
     assert!(meaning.contains("The text is long: of each row the "), "{meaning}");
     assert_eq!(browser.complaints(), [""; 0]);
 }

@@ -1,7 +1,7 @@
 //! Diagrams: the page in a headless Chromium, and text for other programs.
 
+use crate::chromium::Chromium;
 use cognate_pictures::{Arrow, Block, Diagram, Kind};
-use cognate_testing::Browser;
 use insta::assert_snapshot;
 
 const MARKUP: &str = "</script><b id=\"broken\">\\ \"quoted\"";
@@ -38,7 +38,7 @@ fn boxes_open_by_mouse_and_keyboard() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("page.html");
     std::fs::write(&file, diagram().to_html()).unwrap();
-    let Some(mut browser) = Browser::open(&file, [1000, 900]) else { return };
+    let Some(browser) = Chromium::open(&file, [1000, 900]) else { return };
     let seen =
         "[...document.querySelectorAll('.box')].filter((b) => b.checkVisibility()).map((b) => b.querySelector('.name').textContent).join()";
     let arrows = "document.querySelectorAll('#arrows > path').length";

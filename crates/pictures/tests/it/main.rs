@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod browser;
+mod chromium;
 mod diagram;
 mod figures;
 mod pages;

@@ -3,6 +3,9 @@
 //! Runs on the processor, on one thread. What a run returns stays in tract's own tensors, shared by reference count: a
 //! `present` given back as `past` is not copied. tract answers some files by a panic; here that is an error.
 
+mod operators;
+mod prepare;
+
 use crate::huge_pages;
 use crate::signature::{Axis, Element, Given, Input, Signature};
 use crate::{Device, Error, ErrorKind, Held, Loaded, Options, Result, Runtime, Session, Source, Value, Values};
@@ -46,9 +49,6 @@ impl Runtime for Tract {
     }
 }
 
-/// The property `cognate.axis.NAME` holds the true size of the axis NAME.
-const AXIS_PROPERTY: &str = "cognate.axis.";
-
 /// A file as tract is to run it, weights included.
 struct Planned {
     signature: Signature,
@@ -63,9 +63,9 @@ impl Loaded for Planned {
 
 impl Planned {
     fn read(path: &Path) -> TractResult<Self> {
-        let onnx = tract_onnx::onnx();
+        let onnx = operators::reader();
         let mut proto = onnx.proto_model_for_path(path)?;
-        settle_axes(&mut proto);
+        prepare::prepare(&mut proto);
         let graph = proto.graph.as_ref().ok_or_else(|| TractError::msg("the file holds no graph"))?;
         let signature = signature(path, graph);
         let folder = path.parent().and_then(Path::to_str);
@@ -77,25 +77,6 @@ impl Planned {
         let mut model = parsed.model.into_optimized()?;
         pack_shared_weights(&mut model)?;
         Ok(Self { signature, plan: TypedSimplePlan::new(model)? })
-    }
-}
-
-/// Gives axes whose names only excuse wrong callers their true size, which the model's properties tell: tract refuses to
-/// reshape an unknown size to a known one.
-fn settle_axes(proto: &mut pb::ModelProto) {
-    use pb::tensor_shape_proto::dimension::Value;
-    let size = |property: &pb::StringStringEntryProto| {
-        Some((property.key.strip_prefix(AXIS_PROPERTY)?.to_owned(), property.value.parse::<i64>().ok().filter(|&size| size > 0)?))
-    };
-    let sizes: Vec<_> = proto.metadata_props.iter().filter_map(size).collect();
-    let inputs = proto.graph.iter_mut().flat_map(|graph| &mut graph.input);
-    let types = inputs.filter_map(|input| input.r#type.as_mut()?.value.as_mut()).map(|pb::type_proto::Value::TensorType(tensor)| tensor);
-    for dim in types.filter_map(|tensor| tensor.shape.as_mut()).flat_map(|shape| &mut shape.dim) {
-        if let Some(Value::DimParam(name)) = &dim.value
-            && let Some((_, size)) = sizes.iter().find(|(axis, _)| axis == name)
-        {
-            dim.value = Some(Value::DimValue(*size));
-        }
     }
 }
 

@@ -151,6 +151,7 @@ fn a_part_is_read_and_formulas_are_rounded() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "more numbers than an interpreter reads in a quarter of an hour")]
 fn distances() {
     let far = |change: &dyn Fn(&mut [f32])| {
         let mut values: Vec<f32> = (0..140_000).map(|index| index as f32).collect();

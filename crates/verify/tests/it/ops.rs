@@ -33,6 +33,8 @@ const TABLE: &[(&str, Row)] = &[
     ("Mul", |given| ((given.ids + given.builder.integer(1)) * (given.ids + given.builder.integer(1))).cast(DType::F32)),
     ("Div", |given| given.x / (given.row * given.row + 0.5)),
     ("Mod", |given| ((given.ids - given.builder.integer(3)) % given.builder.integer(4)).cast(DType::F32)),
+    // To tract a cast makes sizes of shapes of them.
+    ("Mod", |given| ((given.x * 3.0).cast(DType::I64) % given.builder.integer(4)).cast(DType::F32)),
     ("LessOrEqual", |given| given.x.less_or_equal(given.row).cast(DType::F32)),
     ("Equal", |given| given.ids.equal(given.builder.integer(5)).cast(DType::F32)),
     ("Where", |given| given.x.less_or_equal(given.row).select(given.x, given.x.number(-1e4))),

@@ -190,7 +190,10 @@ fn read(folder: &Path, family: Family, settings: &Settings) -> Result<Tokenizer>
         Tokenizer { engine, target_engine: None, file, spaces, template: None, languages: None, target: None, before: None };
     let id = |token: Option<&str>| {
         let token = token.unwrap_or("</s>");
-        let missing = || Cause::MissingToken { file: tokenizer.file.clone(), token: token.to_owned() };
+        // Where there is one, it gives the ids.
+        let table = family.files().iter().find(|name| **name == "vocab.json").unwrap_or(&family.files()[0]);
+        let file = folder.join(table).display().to_string();
+        let missing = || Cause::MissingToken { file, token: token.to_owned() };
         Ok::<_, crate::Error>(tokenizer.token_id(token).ok_or_else(missing)?)
     };
     let eos = specials.get("eos_token");

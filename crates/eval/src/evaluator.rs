@@ -1,8 +1,8 @@
 //! The walk over a graph's nodes.
 
 use crate::error::Cause;
-use crate::{Error, Float, Value, cache, ops, quantized, sums};
-use cognate_graph::{Bindings, Dim, Graph, Node, Op, Program};
+use crate::{Error, Float, Value, cache, ops, parts, quantized, sums};
+use cognate_graph::{Bindings, Dim, Graph, Node, NodeId, Op, Program, Recipe};
 use ndarray::{ArcArray, Array, IxDyn};
 
 /// Evaluates one program in the precision `F`; see [the crate's example](crate).
@@ -13,6 +13,8 @@ pub struct Evaluator<F> {
     parameters: Vec<Option<ArcArray<F, IxDyn>>>,
     /// For each node the last node that reads it.
     last_use: Vec<usize>,
+    /// Which nodes are weights that are only read in parts, where they are stored.
+    stored: Vec<bool>,
 }
 
 impl<F: Float> Evaluator<F> {
@@ -24,7 +26,13 @@ impl<F: Float> Evaluator<F> {
             node.inputs.iter().for_each(|input| last_use[input.index()] = id.index());
         }
         graph.outputs().iter().for_each(|output| last_use[output.node.index()] = usize::MAX);
-        Self { program: program.clone(), parameters: vec![None; graph.nodes().len()], last_use }
+        let mut stored: Vec<_> = graph.nodes().iter().map(|node| node.op == Op::Parameter && node.ty.shape.rank() == 2).collect();
+        for (_, node) in graph.iter() {
+            let whole = node.inputs.iter().enumerate().filter(|(place, _)| read_in_parts(&node.op) != Some(*place));
+            whole.for_each(|(_, input)| stored[input.index()] = false);
+        }
+        graph.outputs().iter().for_each(|output| stored[output.node.index()] = false);
+        Self { program: program.clone(), parameters: vec![None; graph.nodes().len()], last_use, stored }
     }
 
     /// Computes every output from the inputs that `input` gives by name.
@@ -44,7 +52,7 @@ impl<F: Float> Evaluator<F> {
         input: impl Fn(&str) -> Option<Value<F>>,
         mut observe: impl FnMut(&Node, &Value<F>),
     ) -> Result<Vec<(String, Value<F>)>, Error> {
-        let Self { program, parameters, last_use } = self;
+        let Self { program, parameters, last_use, stored } = self;
         let graph = program.graph();
         let given: Vec<_> = graph.inputs().map(|(id, node)| (id, input(&node.name))).collect();
         let shape_of = |name: &str| {
@@ -62,14 +70,23 @@ impl<F: Float> Evaluator<F> {
             let index = id.index();
             let value = match node.op {
                 Op::Input => continue,
+                Op::Parameter if stored[index] => continue,
                 Op::Parameter => {
                     let weight = parameters[index].get_or_insert_with(|| weight(program, node));
                     Value::Float(weight.clone())
                 }
                 _ => {
-                    let inputs: Vec<_> =
-                        node.inputs.iter().map(|input| values[input.index()].as_ref().expect("inputs come before their use")).collect();
-                    let value = ops::rounded(node.ty.dtype, compute(node, &inputs, &bindings)?);
+                    let value = |input: &NodeId| values[input.index()].as_ref().expect("inputs come before their use");
+                    let stored = read_in_parts(&node.op).map(|place| node.inputs[place]).filter(|weight| stored[weight.index()]);
+                    let stored = stored.map(|weight| recipe(program, graph.node(weight)));
+                    let value = match (stored, node.inputs.as_slice()) {
+                        (Some(weight), [x, _, bias @ ..]) if node.op == Op::Linear => {
+                            parts::linear(value(x), weight, bias.first().map(value))
+                        }
+                        (Some(table), [_, ids]) => parts::gather(table, value(ids)).map_err(|(id, rows)| outside(node, id, rows))?,
+                        _ => compute(node, &node.inputs.iter().map(value).collect::<Vec<_>>(), &bindings)?,
+                    };
+                    let value = ops::rounded(node.ty.dtype, value);
                     observe(node, &value);
                     value
                 }
@@ -100,8 +117,25 @@ fn checked<F: Float>(graph: &Graph, node: &Node, value: Option<Value<F>>) -> Res
     Err(Cause::InputType { graph, input, expected, found }.into())
 }
 
+/// The place among its inputs of what an operation reads some rows of at a time, if that is a weight.
+fn read_in_parts(op: &Op) -> Option<usize> {
+    match op {
+        Op::Linear => Some(1),
+        Op::Gather => Some(0),
+        _ => None,
+    }
+}
+
+fn outside(node: &Node, id: i64, rows: usize) -> Error {
+    Cause::Id { node: node.name.clone(), id, rows }.into()
+}
+
+fn recipe<'p>(program: &'p Program, node: &Node) -> &'p Recipe {
+    program.weights().get(&node.name).expect("a program has a weight for each parameter")
+}
+
 fn weight<F: Float>(program: &Program, node: &Node) -> ArcArray<F, IxDyn> {
-    let recipe = program.weights().get(&node.name).expect("a program has a weight for each parameter");
+    let recipe = recipe(program, node);
     Array::from_shape_vec(IxDyn(recipe.shape()), recipe.values()).expect("a recipe gives as many values as its shape holds").into_shared()
 }
 
@@ -122,7 +156,7 @@ fn compute<F: Float>(node: &Node, inputs: &[&Value<F>], bindings: &Bindings) -> 
         Op::Equal => ops::equal(inputs[0], inputs[1]),
         Op::Select => ops::select(inputs[0], inputs[1], inputs[2]),
         Op::Cast(dtype) => ops::cast(*dtype, inputs[0]),
-        Op::Gather => ops::gather(inputs[0], inputs[1]).map_err(|(id, rows)| Cause::Id { node: node.name.clone(), id, rows })?,
+        Op::Gather => ops::gather(inputs[0], inputs[1]).map_err(|(id, rows)| outside(node, id, rows))?,
         Op::MatMul => ops::matmul(inputs[0], inputs[1]),
         Op::Linear => ops::linear(inputs[0], inputs[1], inputs.get(2).copied()),
         Op::Reshape(shape) => ops::reshape(inputs[0], &shape.dims().iter().map(size).collect::<Result<Vec<_>, _>>()?),

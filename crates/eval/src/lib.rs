@@ -2,7 +2,8 @@
 //!
 //! Whatever an engine computes is right if it agrees with this crate in `f64`. One function an operation, every sum in
 //! the order in which it is written down; nothing is fused. What a graph calls f16 is computed in the evaluator's precision
-//! too, and rounded after each operation. Weights are kept in the evaluator's precision after first use.
+//! too, and rounded after each operation. The weights of linear layers and tables stay where they are stored; smaller ones are kept in
+//! the evaluator's precision after first use.
 //!
 //! This crate knows no ONNX and no Transformer.
 //!
@@ -26,6 +27,7 @@ mod cache;
 mod error;
 mod evaluator;
 mod ops;
+mod parts;
 mod quantized;
 mod sums;
 mod value;

@@ -19,7 +19,7 @@ use crate::proto::{DataType, GraphProto};
 use cognate_graph::{Binary, DType, Dim, Graph, Node, NodeId, Op, Scalar, Shape, Symbol, Type, Unary};
 use contrib::Pending;
 use emit::{Attribute, Names, value_info};
-use forms::Form;
+use forms::{Form, RowsOf};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use sums::Statistics;
 
@@ -79,12 +79,12 @@ struct Lowering<'g> {
     scalars: HashMap<Dim, String>,
     shapes: HashMap<Shape, String>,
     integers: HashMap<Vec<i64>, String>,
-    /// The largest magnitude of each row, by the index of the elements, and whether zero is made a little larger.
-    magnitudes: HashMap<(usize, bool), String>,
+    /// The largest magnitude of each row, by the rows, and whether zero is made a little larger.
+    magnitudes: HashMap<(RowsOf, bool), String>,
     /// What normalisations find out beside their results.
     statistics: Statistics,
-    /// `exp(x - max(x))`, its shape and `max(x)`, by the index of the elements.
-    exponentials: HashMap<usize, (String, Shape, String)>,
+    /// `exp(x - max(x))`, its shape and `max(x)`, by the rows.
+    exponentials: HashMap<RowsOf, (String, Shape, String)>,
     /// What caches become, and what attention to them reads beside.
     caches: Pending,
     /// By bits.

@@ -9,7 +9,7 @@ use super::{Lowering, before_reshapes, rows};
 use crate::Error;
 use crate::error::Problem;
 use crate::lower::emit::Attribute;
-use cognate_graph::{Node, NodeId, Shape, Type};
+use cognate_graph::{Dim, Node, NodeId, Shape, Type};
 
 /// A tensor that holds the elements under a shape.
 pub(super) struct Form {
@@ -17,7 +17,15 @@ pub(super) struct Form {
     tensor: String,
 }
 
+/// Elements in rows of a length: a Reshape may make other rows of the same elements.
+pub(super) type RowsOf = (usize, Option<Dim>);
+
 impl Lowering<'_> {
+    /// What the rows of a node's value are, the last axis being a row.
+    pub(super) fn rows_of(&self, id: NodeId) -> RowsOf {
+        (self.elements_of[id.index()], self.graph.node(id).ty.shape.dims().last().cloned())
+    }
+
     /// Makes `tensor` the next node's value.
     pub(super) fn declare(&mut self, node: &Node, tensor: String) {
         self.declare_form(node.ty.shape.clone(), tensor);

@@ -127,7 +127,7 @@ impl Lowering<'_> {
 
     /// The largest magnitude of each row of a value, `[rows, 1]`; if `is_divisor`, not zero.
     fn row_magnitudes(&mut self, id: NodeId, is_divisor: bool) -> Result<String, Error> {
-        let key = (self.elements_of[id.index()], is_divisor);
+        let key = (self.rows_of(id), is_divisor);
         if let Some(tensor) = self.magnitudes.get(&key) {
             return Ok(tensor.clone());
         }

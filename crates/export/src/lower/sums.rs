@@ -154,11 +154,11 @@ impl Lowering<'_> {
     /// `exp(x - max(x))` of what `node` reads, its shape, which is flat if that of `x` is, and `max(x)`.
     pub(super) fn exponentials(&mut self, node: &Node) -> Result<(String, Shape, String), Error> {
         let x = node.inputs[0];
-        let elements = self.elements_of[x.index()];
-        if let Some(known) = self.exponentials.get(&elements) {
+        let own = &self.graph.node(x).ty.shape;
+        let rows_of = self.rows_of(x);
+        if let Some(known) = self.exponentials.get(&rows_of) {
             return Ok(known.clone());
         }
-        let own = &self.graph.node(x).ty.shape;
         let is_flat = own.rank() > 2 && self.has(x, &rows(own)) && !self.has(x, own);
         let shape = if is_flat { rows(own) } else { own.clone() };
         let (full, of_rows) = (Type::new(node.ty.dtype, shape.clone()), Type::new(node.ty.dtype, one_each(&shape)));
@@ -167,7 +167,7 @@ impl Lowering<'_> {
         let shifted = self.emit_between("Sub", &part("shifted"), vec![x, largest.clone()], &[], &full);
         let exponentials = self.emit_between("Exp", &part("exponentials"), vec![shifted], &[], &full);
         let made = (exponentials, shape, largest);
-        self.exponentials.insert(elements, made.clone());
+        self.exponentials.insert(rows_of, made.clone());
         Ok(made)
     }
 }

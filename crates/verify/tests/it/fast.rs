@@ -158,6 +158,21 @@ fn gathered_rows_agree() {
     }
 }
 
+/// A reshape makes other rows of the same numbers, and each row has a scale of its own.
+#[test]
+fn rows_of_other_lengths_agree() {
+    let builder = Builder::new("rows");
+    let x = builder.input("x", DType::F32, [Dim::from("rows"), 6.into()]);
+    let weight = |width: i64| builder.parameter(&format!("weight{width}"), Type::new(DType::F32, [4, width]));
+    builder.output("y", x.linear(weight(6), None));
+    builder.output("z", x.reshape([Dim::from("rows"), 2.into(), 3.into()]).linear(weight(3), None));
+    let recipes = [6, 3].map(|width| (format!("weight{width}"), Recipe::generated(Arc::new(Wave(0.37)), &[4, width])));
+    let program = Program::new(builder.finish().unwrap(), recipes.into_iter().collect()).unwrap();
+    let converted = quantize(&[&program], Options::Columns { steps: Steps::Row, unscaled: None }).unwrap().remove(0);
+    let x = ArrayD::from_shape_fn(IxDyn(&[5, 6]), |place| (place[0] * 6 + place[1]) as f32 - 7.0);
+    compare(&mut everywhere(&converted), &[("x", Value::F32(x))].into_iter().collect(), &["y", "z"], "rows");
+}
+
 /// A layer of attention over caches, with a bias or without.
 fn attention(heads: usize, d_k: usize, with_bias: bool) -> Program {
     let builder = Builder::new("step");

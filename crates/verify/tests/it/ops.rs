@@ -61,6 +61,11 @@ const TABLE: &[(&str, Row)] = &[
     }),
     // A value that is far from the largest stands first.
     ("LogSumExp", |given| concat(1, &[given.x.slice(1, 0, 1) - 1e4, given.x]).log_sum_exp()),
+    // The same elements in rows of other lengths.
+    ("LogSumExp", |given| {
+        let pairs = given.x.reshape([Dim::from("rows"), 3.into(), 2.into()]);
+        (given.x.shifted_exp().reshape([Dim::from("rows"), 3.into(), 2.into()]) + pairs.shifted_exp()).sum(&[2]) + pairs.log_sum_exp()
+    }),
     ("Exp", |given| given.x.map(Unary::Exp)),
     ("Sqrt", |given| (given.x * given.x).map(Unary::Sqrt)),
     ("Floor", |given| (given.x * 3.0).map(Unary::Floor)),

@@ -1,0 +1,52 @@
+//! Operations on weights that stay where they are stored: some rows at a time are read and brought to the evaluator's precision, so that
+//! a model is not held a second time.
+
+use cognate_graph::Recipe;
+use ndarray::linalg::general_mat_mul;
+use ndarray::{ArcArray, Array2, ArrayView2, s};
+
+use crate::ops::{INFERRED, float, int};
+use crate::{Float, Value};
+
+/// Numbers of a weight that are held: they fit into a processor's cache.
+const HELD: usize = 1 << 15;
+
+/// `x: [..., width]`, `weight: [outputs, width]` -> `[..., outputs]`
+pub(crate) fn linear<F: Float>(x: &Value<F>, weight: &Recipe, bias: Option<&Value<F>>) -> Value<F> {
+    let x = float(x);
+    let (outputs, width) = (weight.shape()[0], weight.shape()[1]);
+    let leading = &x.shape()[..x.ndim() - 1];
+    let x = x.to_shape((leading.iter().product(), width)).expect(INFERRED);
+    let mut out = Array2::zeros((x.nrows(), outputs));
+    let step = (HELD / width.max(1)).clamp(1, outputs.max(1));
+    for first in (0..outputs).step_by(step) {
+        let last = outputs.min(first + step);
+        let rows = rows(weight, first, last - first);
+        let rows = ArrayView2::from_shape((last - first, width), &rows).expect(INFERRED);
+        general_mat_mul(F::one(), &x, &rows.t(), F::zero(), &mut out.slice_mut(s![.., first..last]));
+    }
+    if let Some(bias) = bias {
+        out += &float(bias).view();
+    }
+    let shape = [leading, &[outputs]].concat();
+    Value::Float(out.into_shape_with_order(shape).expect(INFERRED).into_shared())
+}
+
+/// `table: [rows, width]`, `ids: [...]` -> `[..., width]`. The error is the first id that has no row, with their number.
+pub(crate) fn gather<F: Float>(table: &Recipe, ids: &Value<F>) -> Result<Value<F>, (i64, usize)> {
+    let (count, ids) = (table.shape()[0], int(ids));
+    let mut taken = Vec::with_capacity(ids.len() * table.shape()[1]);
+    for &id in ids {
+        let row = usize::try_from(id).ok().filter(|&row| row < count).ok_or((id, count))?;
+        taken.extend(rows::<F>(table, row, 1));
+    }
+    let shape = [ids.shape(), &table.shape()[1..]].concat();
+    Ok(Value::Float(ArcArray::from_shape_vec(shape, taken).expect(INFERRED)))
+}
+
+fn rows<F: Float>(weight: &Recipe, first: usize, count: usize) -> Vec<F> {
+    let width = weight.shape()[1];
+    let mut values = vec![0.0; count * width];
+    weight.read(first * width, &mut values);
+    values.into_iter().map(<F as From<f32>>::from).collect()
+}

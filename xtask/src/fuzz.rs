@@ -21,7 +21,7 @@ pub(crate) struct Options {
     /// Let libFuzzer change the files instead, led by the code that they reach: the targets of xtask/fuzz, with a nightly compiler
     #[arg(long)]
     libfuzzer: bool,
-    /// With --libfuzzer: the settings of decoding and training, too, whose build takes minutes
+    /// With --libfuzzer: the settings of decoding and training, and graphs on all engines, too, whose build takes minutes
     #[arg(long, requires = "libfuzzer")]
     engines: bool,
 }

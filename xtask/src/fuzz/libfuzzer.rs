@@ -11,7 +11,7 @@ use crate::table::{table, thousands};
 use crate::workspace::{Workspace, call, shown};
 
 /// Each target and the files of `testdata` that it begins with.
-const TARGETS: [(&str, &[&str]); 10] = [
+const TARGETS: [(&str, &[&str]); 11] = [
     ("config", &["golden/*/config.json"]),
     ("safetensors", &["golden/marian/model.safetensors", "golden/t5/model.safetensors"]),
     ("index", &[]),
@@ -22,6 +22,7 @@ const TARGETS: [(&str, &[&str]); 10] = [
     ("merges", &["tokenizers/models/byte-level.merges.txt"]),
     ("generation_config", &["golden/*/generation_config.json"]),
     ("training_config", &[]),
+    ("graphs", &[]),
 ];
 
 /// What libFuzzer wants to be told: which code ran, and what was compared with what.
@@ -46,6 +47,7 @@ pub(super) fn run(workspace: &Workspace, minutes: u64, engines: bool) -> Result<
     let (mut rows, mut findings) = (Vec::new(), Vec::new());
     for (name, seeds) in targets {
         let ended = run_one(workspace, &folder, &programs.join(name), name, seeds, seconds)?;
+        eprintln!("{name}: {} executions, {}", thousands(ended.executions), ended.verdict());
         rows.push(vec![(*name).to_owned(), thousands(ended.executions), ended.verdict().to_owned()]);
         findings.extend(ended.finding);
     }
@@ -55,7 +57,7 @@ pub(super) fn run(workspace: &Workspace, minutes: u64, engines: bool) -> Result<
 }
 
 /// The targets of the crates above the engines.
-const NEED_ENGINES: [&str; 2] = ["generation_config", "training_config"];
+const NEED_ENGINES: [&str; 3] = ["generation_config", "training_config", "graphs"];
 
 /// How a target ended.
 struct Ended {

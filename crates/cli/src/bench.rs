@@ -51,6 +51,9 @@ struct Decode {
     /// Threads that ONNX Runtime uses [default: its own choice]
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
+    /// Let ONNX Runtime run its own operators only, also where ours are faster
+    #[arg(long)]
+    plain: bool,
     /// Answer requests of standard input, one a line, instead: {"sources": [[5, 6, 0]], "beams": 4, "new_tokens": 32}
     #[arg(long)]
     requests: bool,
@@ -159,7 +162,7 @@ impl Loaded {
         let runtime = options.engine.open(options.device)?;
         let load = {
             let mut load = Load::default();
-            (load.device, load.threads) = (options.device, options.threads);
+            (load.device, load.threads, load.plain) = (options.device, options.threads, options.plain);
             load
         };
         let in_graph = Arc::new(AtomicU64::new(0));

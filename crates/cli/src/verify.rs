@@ -86,7 +86,12 @@ fn verify_with(folder: &Path, source: Option<&Model>, languages: &Languages, out
     let tolerance = precision.tolerance();
     let subject = Subject { folder, layout, model, settings, sentences, seed: SEED, tolerance };
     let runtimes = available(Device::Cpu)?.into_iter().filter(|runtime| layout != Layout::SharedCache || runtime.name() == "ort");
-    let runtimes: Vec<_> = runtimes.map(|runtime| (runtime, Load::default())).collect();
+    let mut runtimes: Vec<_> = runtimes.map(|runtime| (runtime, Load::default())).collect();
+    if layout == Layout::SharedCache {
+        // Once as other programs run it.
+        let plain = available(Device::Cpu)?.into_iter().filter(|runtime| runtime.name() == "ort");
+        runtimes.extend(plain.map(|runtime| (runtime, Load { plain: true, ..Load::default() })));
+    }
     if runtimes.is_empty() {
         bail!(
             "{}: only ONNX Runtime runs this layout, and its library is not found; `cargo xtask onnxruntime` brings it",

@@ -93,6 +93,8 @@ pub struct Options {
     pub threads: Option<NonZeroUsize>,
     /// Sessions that run at the same time, each on so many threads; one if `None`.
     pub workers: Option<NonZeroUsize>,
+    /// ONNX Runtime's own operators only, also where ours are faster.
+    pub plain: bool,
 }
 
 /// An engine that executes graphs.

@@ -3,6 +3,7 @@
 //! The library is found when the program runs, never linked or downloaded by the build. A process runs one library:
 //! the first that is opened. Its telemetry is off, and so is its log unless `ORT_LOG` sets a level (`warning`).
 
+mod kernels;
 mod library;
 mod placement;
 mod session;

@@ -74,7 +74,7 @@ impl Translator {
         if runtime.name() != "ort" && options.threads.is_some_and(|threads| threads.get() > 1) {
             messages::warning(format_args!("--threads: {} runs on one thread; only ort uses more", runtime.name()));
         }
-        let load = Load { device: options.model.device, threads: crew.threads, workers: Some(crew.workers) };
+        let load = Load { device: options.model.device, threads: crew.threads, workers: Some(crew.workers), plain: false };
         let graphs = graphs.iter().map(|graph| runtime.read(graph, &load)).collect::<Result<Vec<_>, _>>()?;
         let engine = decoder_of(layout, sessions(&graphs), &config, settings.pad_token)?.engine().into();
         // Sessions have read or mapped the files by now. Where a file may be removed while it is mapped, it is: an interrupted

@@ -9,7 +9,7 @@
 mod in_place;
 
 use crate::huge_pages;
-use crate::ort::Ort;
+use crate::ort::{Ort, kernels};
 use crate::signature::{Axis, Element, Given, Input, Signature};
 use crate::{Device, Error, ErrorKind, Held, Loaded, Options, Result, Session, Value, Values, run_and_exchange};
 use ::ort::ep::CUDA;
@@ -19,6 +19,7 @@ use ::ort::value::{DynTensor, DynTensorValueType, DynValue, Outlet, PrimitiveTen
 use ::ort::{AsPointer, sys::OrtValue};
 use cognate_graph::f16;
 use ndarray::{ArrayD, ArrayViewMutD};
+use prost::Message;
 use std::any::Any;
 use std::ffi::{CString, c_char};
 use std::fmt::{Debug, Display};
@@ -62,7 +63,10 @@ impl Shared {
         if options.device == Device::Cuda {
             builder = with_cuda(ort, builder)?;
         }
-        let session = builder.commit_from_file(path).map_err(wrong)?;
+        let (session, engine) = match substituted(path, options)? {
+            Some(model) => (with_kernels(builder, path, &model).map_err(wrong)?, format!("{engine} with Cognate's operators")),
+            None => (builder.commit_from_file(path).map_err(wrong)?, engine.clone()),
+        };
         let outputs = session.outputs().iter().map(|output| output.name().to_string()).collect();
         let signature = Signature::new(place, session.inputs().iter().map(input).collect(), outputs);
         let c_names = |names: &[String]| names.iter().map(|name| CString::new(name.as_str())).collect::<Result<Vec<_>, _>>();
@@ -155,6 +159,24 @@ fn builder(ort: &Ort, options: &Options, profile: Option<&Path>) -> ::ort::Resul
         builder = builder.with_profiling(profile)?;
     }
     Ok(builder)
+}
+
+/// The file at `path` with operators of our own, if it is one of ours that has places for them, and the processor computes.
+fn substituted(path: &Path, options: &Options) -> Result<Option<Vec<u8>>> {
+    /// Our graphs are far smaller where weights lie beside them; others are not worth a second look.
+    const LARGEST: u64 = 1 << 26;
+    if options.plain || options.device != Device::Cpu || path.metadata().is_ok_and(|metadata| metadata.len() > LARGEST) {
+        return Ok(None);
+    }
+    let model = cognate_export::read_model(path).map_err(Error::from_check)?;
+    Ok(kernels::substitute(model).map(|model| model.encode_to_vec()))
+}
+
+/// A session for a graph that is not as in its file, beside which its weights lie.
+fn with_kernels(builder: SessionBuilder, path: &Path, model: &[u8]) -> ::ort::Result<Engine> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let builder = builder.with_config_entry("session.model_external_initializers_file_folder_path", folder.display().to_string())?;
+    builder.with_operators(kernels::operators()?)?.commit_from_memory(model)
 }
 
 /// Registers CUDA's provider, or fails: ONNX Runtime by itself would go on without it on the processor.

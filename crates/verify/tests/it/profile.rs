@@ -24,13 +24,14 @@ pub(crate) fn report(model: &Model, integers: Option<Quantize<'_>>, tolerance: T
         programs = quantize(&[&programs[0], &programs[1]], integers).unwrap();
     }
     let folder = tempfile::tempdir().unwrap();
-    let metadata = Metadata::default();
+    let metadata = Metadata { properties: [("cognate.layout".into(), layout.name().into())].into(), ..Metadata::default() };
     let graphs: Vec<_> = layout.files().into_iter().zip(&programs).collect();
     let export = Export { target: Target::Ort, ..Export::new(&graphs, "weights.onnx_data", &metadata) };
     write_folder(folder.path(), &export, &[], Existing::Replace).unwrap();
     let settings = Settings::from_json(model.config_json(), None, model.config()).unwrap();
     let subject = Subject { folder: folder.path(), layout, model, settings, sentences: Vec::new(), seed: 1, tolerance };
-    Some(verify(&subject, &[(Box::new(ort), Options::default())], |_| {}).unwrap())
+    let plain = Options { plain: true, ..Options::default() };
+    Some(verify(&subject, &[(Box::new(ort.clone()), Options::default()), (Box::new(ort), plain)], |_| {}).unwrap())
 }
 
 /// One state of this model's encoder amplifies roundings a hundredfold: PyTorch's own f32 is 1.5e-4 from its float64.

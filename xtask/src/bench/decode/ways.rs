@@ -26,7 +26,7 @@ pub(crate) enum Weights {
 #[derive(Debug)]
 pub(crate) enum Program {
     /// `cognate bench decode`, on what `cognate export` with these flags writes.
-    Ours { export: &'static [&'static str], engine: &'static str },
+    Ours { export: &'static [&'static str], engine: &'static str, is_plain: bool },
     /// `serve.py` with this kind, on what `convert.py` makes of the checkpoint, if it has to be converted.
     Theirs { kind: &'static str, is_converted: bool },
 }
@@ -77,7 +77,12 @@ const fn ours(
         Weights::F32 => CT2,
         Weights::Int8 | Weights::Int4 => CT2_INT8,
     };
-    Way { name, title, weights, program: Program::Ours { export, engine }, peer, floors }
+    Way { name, title, weights, program: Program::Ours { export, engine, is_plain: false }, peer, floors }
+}
+
+/// The row on ONNX Runtime's own operators only.
+const fn plain(name: &'static str, title: &'static str, weights: Weights, export: &'static [&'static str]) -> Way {
+    Way { program: Program::Ours { export, engine: "ort", is_plain: true }, ..ours(name, title, weights, export, "ort", None) }
 }
 
 /// All rows, in the order in which they take turns. Of ours, those whose flags this `cognate` does not know are left out.
@@ -107,6 +112,7 @@ pub(crate) const WAYS: &[Way] = &[
         "ort",
         Some([[1.2, 1.4, 1.5], [1.2, 1.5, 2.0]]),
     ),
+    plain("cognate-int8-plain", "Cognate int8, no operators of ours", Int8, &["--target", "ort", "--precision", "int8"]),
     ours("cognate-int8-block", "Cognate int8-block", Int8, &["--target", "ort", "--precision", "int8-block"], "ort", None),
     ours("cognate-int4", "Cognate int4", Int4, &["--target", "ort", "--precision", "int4"], "ort", None),
 ];
@@ -167,10 +173,10 @@ impl Place<'_> {
                 command.env("OMP_NUM_THREADS", threads.to_string());
                 command
             }
-            Program::Ours { engine, .. } => {
+            Program::Ours { engine, is_plain, .. } => {
                 let mut command = processors::bound(self.cognate, threads);
                 command.args(["bench", "decode", "--requests", "--engine", engine, "--model"]).arg(folder);
-                command.args(["--threads", &threads.to_string()]);
+                command.args(["--threads", &threads.to_string()]).args(is_plain.then_some("--plain"));
                 command
             }
         }

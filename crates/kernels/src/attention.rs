@@ -1,0 +1,469 @@
+//! Scaled dot-product attention (Vaswani et al. 2017, section 3.2.1) to keys and values as they lie in memory: nothing is moved.
+
+use crate::exponential;
+use pulp::{Arch, Simd, WithSimd};
+
+/// Queries of a sentence for which it pays to turn its keys.
+pub const MANY: usize = 8;
+
+/// Vectors that are summed together, each in a register.
+const TOGETHER: usize = 4;
+
+/// The sizes that all queries have in common.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Attention {
+    /// Number of heads.
+    pub heads: usize,
+    /// Numbers of a head's key.
+    pub d_k: usize,
+    /// By which scores are multiplied.
+    pub scale: f32,
+}
+
+/// The keys and values of one sentence.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory<'m> {
+    /// The keys.
+    pub keys: &'m [f32],
+    /// The values, laid out as the keys.
+    pub values: &'m [f32],
+    /// How the keys are laid out.
+    pub layout: Layout,
+    /// Number of places.
+    pub places: usize,
+    /// What is added to scores.
+    pub mask: Mask<'m>,
+    /// Whether the keys of a head are first copied so that places lie side by side, which pays for [`MANY`] queries and more. It
+    /// changes the order in which products are summed.
+    pub turned: bool,
+}
+
+/// How far apart the `d_k` numbers begin that belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// From a head to the next.
+    pub head: usize,
+    /// From a place to the next.
+    pub place: usize,
+}
+
+/// What is added to scores: for each head and query a row of as many numbers as there are places.
+#[derive(Clone, Copy, Debug)]
+pub struct Mask<'m> {
+    /// The rows.
+    pub numbers: &'m [f32],
+    /// How far apart rows of two heads begin; 0 if they are the same.
+    pub head: usize,
+    /// How far apart rows of two queries begin; 0 if they are the same.
+    pub query: usize,
+}
+
+/// One step of the hypotheses of a sentence, a row for each.
+#[derive(Clone, Copy, Debug)]
+pub struct Step<'s> {
+    /// What asks, what is asked, and what is given for it: each `[beams, heads · d_k]`.
+    pub query: &'s [f32],
+    /// As `query`.
+    pub key: &'s [f32],
+    /// As `query`.
+    pub value: &'s [f32],
+    /// At which place of the caches key and value are put.
+    pub past: usize,
+    /// The beam that holds each place before that: `[beams, capacity]`.
+    pub holders: &'s [i32],
+    /// What is added to scores: `[heads, past + 1]`, or none.
+    pub bias: Option<&'s [f32]>,
+}
+
+/// The keys and values of the hypotheses of a sentence, `[beams, heads, capacity, d_k]`.
+#[derive(Debug)]
+pub struct Caches<'c> {
+    /// The keys.
+    pub keys: &'c mut [f32],
+    /// The values.
+    pub values: &'c mut [f32],
+    /// Places that a row has room for.
+    pub capacity: usize,
+}
+
+impl Attention {
+    /// Numbers of a query, and of what it gets: `heads · d_k`.
+    pub fn width(&self) -> usize {
+        self.heads * self.d_k
+    }
+
+    /// What some queries of one sentence see in its memory. The rows of queries begin `stride` apart; `out: [n, heads · d_k]`.
+    ///
+    /// # Panics
+    /// If there are fewer numbers than is said.
+    pub fn read(&self, queries: &[f32], stride: usize, memory: &Memory<'_>, out: &mut [f32]) {
+        let (n, Memory { layout, places, mask, .. }) = (out.len() / self.width().max(1), *memory);
+        assert_eq!(out.len(), n * self.width(), "[n, heads · d_k]");
+        if n == 0 || places == 0 || self.width() == 0 {
+            return out.fill(0.0);
+        }
+        let last = (self.heads - 1) * layout.head + (places - 1) * layout.place + self.d_k;
+        assert!(memory.keys.len() >= last && memory.values.len() >= last, "keys and values of all places");
+        assert!(queries.len() >= (n - 1) * stride + self.width(), "all queries");
+        assert!(mask.numbers.len() >= (self.heads - 1) * mask.head + (n - 1) * mask.query + places, "a mask for all scores");
+        Arch::new().dispatch(Read { attention: self, queries, stride, memory, n, out });
+    }
+
+    /// Writes the new keys and values into the caches, and gives what each hypothesis sees in them: `out: [beams, heads · d_k]`.
+    ///
+    /// # Panics
+    /// If a length is another than is said, or a hypothesis or place is none.
+    pub fn step(&self, step: &Step<'_>, caches: Caches<'_>, out: &mut [f32]) {
+        let Caches { keys, values, capacity } = caches;
+        assert!(step.past < capacity, "place {} of {capacity}", step.past);
+        assert_eq!([step.query.len(), step.key.len(), step.value.len()], [out.len(); 3], "[beams, heads · d_k]");
+        assert_eq!([keys.len(), values.len()], [out.len() * capacity; 2], "[beams, heads, capacity, d_k]");
+        assert_eq!(step.holders.len() * self.width(), out.len() * capacity, "[beams, capacity]");
+        assert!(step.bias.is_none_or(|bias| bias.len() == self.heads * (step.past + 1)), "[heads, past + 1]");
+        for (cache, new) in [(&mut *keys, step.key), (&mut *values, step.value)] {
+            for (places, new) in cache.chunks_exact_mut(capacity * self.d_k).zip(new.chunks_exact(self.d_k)) {
+                places[step.past * self.d_k..][..self.d_k].copy_from_slice(new);
+            }
+        }
+        Arch::new().dispatch(StepOfBeams { attention: self, step, keys, values, capacity, out });
+    }
+}
+
+/// [`Attention::read`] in the processor's vectors.
+struct Read<'a, 'm> {
+    attention: &'a Attention,
+    queries: &'a [f32],
+    stride: usize,
+    memory: &'a Memory<'m>,
+    n: usize,
+    out: &'a mut [f32],
+}
+
+impl WithSimd for Read<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { attention: &Attention { heads, d_k, scale }, queries, stride, memory, n, out } = self;
+        let &Memory { keys, values, layout, places, mask, turned: is_turned } = memory;
+        let wide = places.next_multiple_of(S::F32_LANES);
+        let (mut scores, mut turned) = (vec![0.0; wide], vec![0.0; if is_turned { d_k * wide } else { 0 }]);
+        for head in 0..heads {
+            let start = |head: usize, place: usize| head * layout.head + place * layout.place;
+            for place in 0..places {
+                prefetch(&values[start(head, place)..][..d_k]);
+                if head + 1 < heads {
+                    prefetch(&keys[start(head + 1, place)..][..d_k]);
+                }
+            }
+            if is_turned {
+                for place in 0..places {
+                    for (index, &number) in keys[start(head, place)..][..d_k].iter().enumerate() {
+                        turned[index * wide + place] = number;
+                    }
+                }
+            }
+            for index in 0..n {
+                let query = &queries[index * stride + head * d_k..][..d_k];
+                if is_turned {
+                    dots(simd, query, &turned, &mut scores);
+                } else {
+                    for (place, score) in scores[..places].iter_mut().enumerate() {
+                        *score = dot(simd, query, &keys[start(head, place)..][..d_k]);
+                    }
+                }
+                let (real, filled) = scores.split_at_mut(places);
+                let mask = &mask.numbers[head * mask.head + index * mask.query..][..places];
+                for place in 0..real.len() {
+                    real[place] = real[place] * scale + mask[place];
+                }
+                filled.fill(f32::NEG_INFINITY);
+                let sum = exponentials(simd, &mut scores);
+                let out = &mut out[(index * heads + head) * d_k..][..d_k];
+                weigh(simd, &scores[..places], 1.0 / sum, |place| &values[start(head, place)..][..d_k], out);
+            }
+        }
+    }
+}
+
+/// The products of a query with the keys of all places, `[d_k, places]`, of which there are whole vectors.
+#[inline(always)]
+fn dots<S: Simd>(simd: S, query: &[f32], turned: &[f32], scores: &mut [f32]) {
+    let ((scores, _), (turned, _)) = (S::as_mut_simd_f32s(scores), S::as_simd_f32s(turned));
+    let n = scores.len();
+    let (groups, rest) = scores.as_chunks_mut::<TOGETHER>();
+    for (group, scores) in groups.iter_mut().enumerate() {
+        *scores = dots_of(simd, query, &turned[group * TOGETHER..], n);
+    }
+    for (last, score) in rest.iter_mut().enumerate() {
+        [*score] = dots_of(simd, query, &turned[groups.len() * TOGETHER + last..], n);
+    }
+}
+
+/// Those of `N` vectors, of which rows begin `stride` apart. Two sums of each, so that one need not wait for the other.
+#[inline(always)]
+fn dots_of<S: Simd, const N: usize>(simd: S, query: &[f32], turned: &[S::f32s], stride: usize) -> [S::f32s; N] {
+    let mut sums = [[simd.splat_f32s(0.0); N]; 2];
+    for (index, pair) in query.chunks(2).enumerate() {
+        for (half, &number) in pair.iter().enumerate() {
+            let (number, keys) = (simd.splat_f32s(number), &turned[(2 * index + half) * stride..][..N]);
+            for lane in 0..N {
+                sums[half][lane] = simd.mul_add_e_f32s(number, keys[lane], sums[half][lane]);
+            }
+        }
+    }
+    let [mut sums, others] = sums;
+    for lane in 0..N {
+        sums[lane] = simd.add_f32s(sums[lane], others[lane]);
+    }
+    sums
+}
+
+/// [`Attention::step`] in the processor's vectors, once the caches hold what is new.
+struct StepOfBeams<'a, 's> {
+    attention: &'a Attention,
+    step: &'a Step<'s>,
+    keys: &'a [f32],
+    values: &'a [f32],
+    capacity: usize,
+    out: &'a mut [f32],
+}
+
+impl WithSimd for StepOfBeams<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { attention: &Attention { heads, d_k, scale }, step, keys, values, capacity, out } = self;
+        let (width, past) = (heads * d_k, step.past);
+        let mut scores = vec![0.0; (past + 1).next_multiple_of(S::F32_LANES)];
+        for head in 0..heads {
+            for (beam, (query, out)) in step.query.chunks_exact(width).zip(out.chunks_exact_mut(width)).enumerate() {
+                let (query, out) = (&query[head * d_k..][..d_k], &mut out[head * d_k..][..d_k]);
+                let holders = &step.holders[beam * capacity..][..past];
+                let start = |head: usize, place: usize| {
+                    let holder = if place < past { holders[place] as usize } else { beam };
+                    ((holder * heads + head) * capacity + place) * d_k
+                };
+                for place in 0..=past {
+                    prefetch(&values[start(head, place)..][..d_k]);
+                    if head + 1 < heads {
+                        prefetch(&keys[start(head + 1, place)..][..d_k]);
+                    }
+                }
+                let (real, filled) = scores.split_at_mut(past + 1);
+                for (place, score) in real.iter_mut().enumerate() {
+                    *score = dot(simd, query, &keys[start(head, place)..][..d_k]) * scale;
+                }
+                if let Some(bias) = step.bias {
+                    real.iter_mut().zip(&bias[head * (past + 1)..]).for_each(|(score, bias)| *score += bias);
+                }
+                filled.fill(f32::NEG_INFINITY);
+                let sum = exponentials(simd, &mut scores);
+                weigh(simd, &scores[..=past], 1.0 / sum, |place| &values[start(head, place)..][..d_k], out);
+            }
+        }
+    }
+}
+
+/// Asks for what is read soon.
+#[inline(always)]
+fn prefetch(numbers: &[f32]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in numbers.chunks(16) {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        // SAFETY: it is a hint, which reads and writes nothing that a program could see.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) };
+    }
+}
+
+#[inline(always)]
+fn dot<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
+    let ((a, a_rest), (b, b_rest)) = (S::as_simd_f32s(a), S::as_simd_f32s(b));
+    let mut sum = simd.splat_f32s(0.0);
+    for (&a, &b) in a.iter().zip(b) {
+        sum = simd.mul_add_e_f32s(a, b, sum);
+    }
+    if !a_rest.is_empty() {
+        sum = simd.mul_add_e_f32s(simd.partial_load_f32s(a_rest), simd.partial_load_f32s(b_rest), sum);
+    }
+    simd.reduce_sum_f32s(sum)
+}
+
+/// `out = factor · Σ weights[place] · values(place)`
+#[inline(always)]
+fn weigh<'v, S: Simd>(simd: S, weights: &[f32], factor: f32, values: impl Fn(usize) -> &'v [f32], out: &mut [f32]) {
+    let (out, out_rest) = S::as_mut_simd_f32s(out);
+    let (groups, rest) = out.as_chunks_mut::<TOGETHER>();
+    let wide_factor = simd.splat_f32s(factor);
+    for (group, out) in groups.iter_mut().enumerate() {
+        let mut sums = [simd.splat_f32s(0.0); TOGETHER];
+        for (place, &weight) in weights.iter().enumerate() {
+            let (weight, values) = (simd.splat_f32s(weight), &S::as_simd_f32s(values(place)).0[group * TOGETHER..][..TOGETHER]);
+            for lane in 0..TOGETHER {
+                sums[lane] = simd.mul_add_e_f32s(weight, values[lane], sums[lane]);
+            }
+        }
+        for lane in 0..TOGETHER {
+            out[lane] = simd.mul_f32s(sums[lane], wide_factor);
+        }
+    }
+    for (last, out) in rest.iter_mut().enumerate() {
+        let mut sum = simd.splat_f32s(0.0);
+        for (place, &weight) in weights.iter().enumerate() {
+            let values = S::as_simd_f32s(values(place)).0[groups.len() * TOGETHER + last];
+            sum = simd.mul_add_e_f32s(simd.splat_f32s(weight), values, sum);
+        }
+        *out = simd.mul_f32s(sum, wide_factor);
+    }
+    if !out_rest.is_empty() {
+        let mut sum = simd.splat_f32s(0.0);
+        for (place, &weight) in weights.iter().enumerate() {
+            sum = simd.mul_add_e_f32s(simd.splat_f32s(weight), simd.partial_load_f32s(S::as_simd_f32s(values(place)).1), sum);
+        }
+        simd.partial_store_f32s(out_rest, simd.mul_f32s(sum, wide_factor));
+    }
+}
+
+/// Makes scores, of which there are whole vectors, exponentials of their distances to the largest, and gives their sum.
+#[inline(always)]
+fn exponentials<S: Simd>(simd: S, scores: &mut [f32]) -> f32 {
+    let mut largest = simd.splat_f32s(f32::NEG_INFINITY);
+    for &vector in S::as_simd_f32s(scores).0 {
+        largest = simd.max_f32s(largest, vector);
+    }
+    let largest = simd.reduce_max_f32s(largest);
+    for score in &mut *scores {
+        *score = exponential::<false>(*score - largest);
+    }
+    let mut sum = simd.splat_f32s(0.0);
+    for &vector in S::as_simd_f32s(scores).0 {
+        sum = simd.add_f32s(sum, vector);
+    }
+    simd.reduce_sum_f32s(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers between -1 and 1 without a pattern.
+    fn numbers(n: usize, seed: usize) -> Vec<f32> {
+        (0..n).map(|index| ((index * 7_919 + seed * 104_729) % 2_003) as f32 / 1_001.5 - 1.0).collect()
+    }
+
+    /// `softmax(scale · q Kᵀ + mask) V` in f64: keys and values of one head, a row for each place.
+    fn expected(query: &[f32], keys: &[&[f32]], values: &[&[f32]], scale: f32, mask: impl Fn(usize) -> f32) -> Vec<f64> {
+        let product = |key: &&[f32]| query.iter().zip(*key).map(|(&q, &k)| f64::from(q) * f64::from(k)).sum::<f64>();
+        let scores: Vec<f64> =
+            keys.iter().enumerate().map(|(place, key)| product(key) * f64::from(scale) + f64::from(mask(place))).collect();
+        let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let weights: Vec<f64> = scores.iter().map(|score| (score - largest).exp()).collect();
+        let sum: f64 = weights.iter().sum();
+        (0..query.len())
+            .map(|index| weights.iter().zip(values).map(|(weight, value)| weight / sum * f64::from(value[index])).sum())
+            .collect()
+    }
+
+    #[track_caller]
+    fn assert_near(found: &[f32], expected: &[f64], what: &str) {
+        assert_eq!(found.len(), expected.len(), "{what}");
+        let worst = found.iter().zip(expected).map(|(&found, expected)| (f64::from(found) - expected).abs()).fold(0.0, f64::max);
+        assert!(worst < 1e-6, "{what}: {worst:e}");
+    }
+
+    /// One query and many, few places and many, widths that fill vectors and such that do not.
+    #[test]
+    fn memories_are_read_as_in_f64() {
+        for (d_k, places, n, turned) in
+            [(64, 24, 1, false), (64, 24, 24, true), (6, 11, 11, true), (5, 1, 9, false), (17, 70, 3, true), (80, 33, 8, true)]
+        {
+            let (heads, scale) = (3, 0.3);
+            let attention = Attention { heads, d_k, scale };
+            let width = attention.width();
+            // As they come from a layer that gives all three, side by side.
+            let rows = numbers(places.max(n) * 3 * width, 1);
+            let mask = numbers(heads * n * places, 2);
+            let layout = Layout { head: d_k, place: 3 * width };
+            let mask_rows = Mask { numbers: &mask, head: n * places, query: places };
+            let memory = Memory { keys: &rows[width..], values: &rows[2 * width..], layout, places, mask: mask_rows, turned };
+            let mut out = vec![f32::NAN; n * width];
+            attention.read(&rows, 3 * width, &memory, &mut out);
+            for index in 0..n {
+                for head in 0..heads {
+                    let part = |third: usize, row: usize| &rows[row * 3 * width + third * width + head * d_k..][..d_k];
+                    let [keys, values] = [1, 2].map(|third| (0..places).map(|place| part(third, place)).collect::<Vec<_>>());
+                    let mask = |place: usize| mask[(head * n + index) * places + place];
+                    let expected = expected(part(0, index), &keys, &values, scale, mask);
+                    let found = &out[(index * heads + head) * d_k..][..d_k];
+                    assert_near(found, &expected, &format!("{d_k} numbers, {places} places, query {index} of {n}, head {head}"));
+                }
+            }
+        }
+    }
+
+    /// Hypotheses whose histories lie in each other's rows.
+    #[test]
+    fn a_step_sees_what_its_beams_wrote() {
+        for (d_k, past, bias) in [(64, 17, false), (6, 0, true), (20, 9, true)] {
+            let (heads, beams, capacity, scale) = (2, 3, 20, 0.5);
+            let attention = Attention { heads, d_k, scale };
+            let (width, size) = (attention.width(), beams * attention.width() * capacity);
+            let (mut keys, mut values) = (numbers(size, 3), numbers(size, 4));
+            let [query, key, value] = [5, 6, 7].map(|seed| numbers(beams * width, seed));
+            let holders: Vec<i32> = (0..beams * capacity).map(|index| (index * 5 % beams) as i32).collect();
+            let biases = numbers(heads * (past + 1), 8);
+            let step = Step { query: &query, key: &key, value: &value, past, holders: &holders, bias: bias.then_some(&*biases) };
+            let mut out = vec![f32::NAN; beams * width];
+            attention.step(&step, Caches { keys: &mut keys, values: &mut values, capacity }, &mut out);
+            for beam in 0..beams {
+                for head in 0..heads {
+                    let at = beam * width + head * d_k;
+                    let own = ((beam * heads + head) * capacity + past) * d_k;
+                    assert_eq!([&keys[own..][..d_k], &values[own..][..d_k]], [&key[at..][..d_k], &value[at..][..d_k]]);
+                    let holder = |place: usize| if place == past { beam } else { holders[beam * capacity + place] as usize };
+                    let start = |place: usize| ((holder(place) * heads + head) * capacity + place) * d_k;
+                    let [seen_keys, seen_values] =
+                        [&keys, &values].map(|cache| (0..=past).map(|place| &cache[start(place)..][..d_k]).collect::<Vec<_>>());
+                    let bias = |place: usize| if bias { biases[head * (past + 1) + place] } else { 0.0 };
+                    let expected = expected(&query[at..][..d_k], &seen_keys, &seen_values, scale, bias);
+                    assert_near(&out[at..][..d_k], &expected, &format!("{d_k} numbers, {past} places, beam {beam}, head {head}"));
+                }
+            }
+        }
+    }
+
+    /// The same sentence, with and without places that are hidden: the same bits.
+    #[test]
+    fn padding_changes_nothing() {
+        let (attention, places, filled) = (Attention { heads: 1, d_k: 20, scale: 0.7 }, 9, 75);
+        let (mut keys, values, query) = (numbers(filled * 20, 1), numbers(filled * 20, 2), numbers(20, 3));
+        keys[places * 20..].fill(3.0);
+        let mask: Vec<f32> = (0..filled).map(|place| if place < places { 0.0 } else { -1e9 }).collect();
+        let read = |places: usize, turned| {
+            let (layout, mask) = (Layout { head: 0, place: 20 }, Mask { numbers: &mask, head: 0, query: 0 });
+            let mut out = vec![0.0; 20];
+            attention.read(&query, 20, &Memory { keys: &keys, values: &values, layout, places, mask, turned }, &mut out);
+            out
+        };
+        for turned in [false, true] {
+            assert_eq!(read(filled, turned), read(places, turned));
+        }
+    }
+
+    #[test]
+    fn padding_weighs_nothing() {
+        let attention = Attention { heads: 1, d_k: 16, scale: 1.0 };
+        let (keys, mut values, query) = (numbers(64, 1), numbers(64, 2), numbers(16, 3));
+        let mask = [0.0, 0.0, -1e9, f32::NEG_INFINITY];
+        let read = |values: &[f32]| {
+            let (layout, mask) = (Layout { head: 64, place: 16 }, Mask { numbers: &mask, head: 0, query: 0 });
+            let mut out = vec![0.0; 16];
+            attention.read(&query, 16, &Memory { keys: &keys, values, layout, places: 4, mask, turned: false }, &mut out);
+            out
+        };
+        let before = read(&values);
+        values[32..].fill(1e6);
+        assert_eq!(read(&values), before);
+    }
+}

@@ -1,0 +1,15 @@
+//! Loops over rows of numbers that decoding spends its time in: attention to caches, what stands between two products, and
+//! exponentials.
+//!
+//! Each is compiled for several instruction sets, and the processor's best is chosen when it is called. A row gives the same bits in
+//! whatever batch it stands, with whatever padding.
+//!
+//! This crate knows no graph and no engine.
+
+mod attention;
+mod exponential;
+mod rows;
+
+pub use attention::{Attention, Caches, Layout, MANY, Mask, Memory, Step};
+pub use exponential::exponential;
+pub use rows::{Activation, Norm, Place, Quantised, Rows};

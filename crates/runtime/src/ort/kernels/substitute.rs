@@ -1,0 +1,135 @@
+//! What operators of our own stand for in a graph.
+
+mod attention;
+mod places;
+mod rows;
+
+use self::places::Places;
+use super::DOMAIN;
+use cognate_export::proto::{AttributeProto, AttributeType, GraphProto, ModelProto, NodeProto, OperatorSetIdProto};
+use std::collections::BTreeSet;
+
+/// The layout that `cognate export --target ort` writes, for ONNX Runtime alone. Files for every engine are run as they are.
+const LAYOUT: [&str; 2] = ["cognate.layout", "shared-cache"];
+
+/// The graph with operators of our own, or nothing if none has a place in it.
+pub(in crate::ort) fn substitute(mut model: ModelProto) -> Option<ModelProto> {
+    if !model.metadata_props.iter().any(|entry| [&entry.key, &entry.value] == LAYOUT) {
+        return None;
+    }
+    let graph = model.graph.as_mut()?;
+    let n_substituted = attention::of_caches(graph) + replace(graph, attention::of_memory) + replace(graph, rows::between_products);
+    prune(graph);
+    model.opset_import.push(OperatorSetIdProto { domain: DOMAIN.into(), version: 1 });
+    (n_substituted > 0).then_some(model)
+}
+
+/// A node of our own, and those that it stands for.
+struct Found {
+    node: NodeProto,
+    /// Where it stands: its inputs are there, and what reads it comes later.
+    at: usize,
+    replaced: Vec<usize>,
+}
+
+/// Looks from each node in turn for what can be replaced, and tells how often that was so.
+fn replace(graph: &mut GraphProto, look: impl Fn(&Places<'_>, usize) -> Option<Found>) -> usize {
+    let (mut replaced, mut nodes, mut n_found) = (BTreeSet::new(), graph.node.clone(), 0);
+    let places = Places::new(graph);
+    for index in 0..graph.node.len() {
+        let Some(found) = look(&places, index).filter(|found| found.replaced.iter().all(|index| !replaced.contains(index))) else {
+            continue;
+        };
+        replaced.extend(found.replaced.into_iter().filter(|&index| index != found.at));
+        nodes[found.at] = found.node;
+        n_found += 1;
+    }
+    let kept = nodes.into_iter().enumerate().filter(|(index, _)| !replaced.contains(index));
+    graph.node = kept.map(|(_, node)| node).collect();
+    n_found
+}
+
+/// Removes what nobody reads any more, as the computation of shapes.
+fn prune(graph: &mut GraphProto) {
+    let mut read: BTreeSet<String> = graph.output.iter().map(|output| output.name.clone()).collect();
+    for node in graph.node.iter().rev() {
+        if node.output.iter().any(|output| read.contains(output)) {
+            read.extend(node.input.iter().cloned());
+        }
+    }
+    graph.node.retain(|node| node.output.iter().any(|output| read.contains(output)));
+    graph.initializer.retain(|constant| read.contains(&constant.name));
+}
+
+/// A node of our own.
+fn own(operation: &str, input: Vec<String>, output: Vec<String>, name: &str, attribute: Vec<AttributeProto>) -> NodeProto {
+    NodeProto { input, output, name: name.into(), op_type: operation.into(), attribute, domain: DOMAIN.into() }
+}
+
+fn float(name: &str, value: f32) -> AttributeProto {
+    AttributeProto { name: name.into(), r#type: AttributeType::Float as i32, f: Some(value), ..AttributeProto::default() }
+}
+
+fn integer(name: &str, value: i64) -> AttributeProto {
+    AttributeProto { name: name.into(), r#type: AttributeType::Int as i32, i: Some(value), ..AttributeProto::default() }
+}
+
+fn attribute<'n>(node: &'n NodeProto, name: &str) -> Option<&'n AttributeProto> {
+    node.attribute.iter().find(|attribute| attribute.name == name)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "as in the folders of tests")]
+mod tests {
+    use super::*;
+    use cognate_export::{Existing, Export, Metadata, Target, read_model, write_folder};
+    use cognate_graph::{Program, Steps};
+    use cognate_model::{Attentions, Layout, Model};
+    use cognate_passes::{fuse::fuse, quantize};
+    use cognate_testing::{golden, golden_models};
+
+    /// The operators of encoder and decoder, after `substitute`.
+    fn operators(model: &Model, integers: bool) -> [Vec<String>; 2] {
+        let layout = Layout::SharedCache;
+        let graphs = model.graphs(layout, Attentions::Omit).unwrap();
+        let mut programs: Vec<Program> = graphs.iter().map(|program| fuse(program).unwrap()).collect();
+        if integers {
+            let options = quantize::Options::Columns { steps: Steps::Row, unscaled: Some(["logits", "logits_scale"]) };
+            programs = quantize::quantize(&[&programs[0], &programs[1]], options).unwrap();
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let metadata = Metadata { properties: [(LAYOUT[0].into(), LAYOUT[1].into())].into(), ..Metadata::default() };
+        let files: Vec<_> = layout.files().into_iter().zip(&programs).collect();
+        let export = Export { target: Target::Ort, ..Export::new(&files, "weights.onnx_data", &metadata) };
+        write_folder(folder.path(), &export, &[], Existing::Replace).unwrap();
+        let operators = layout.files().into_iter().map(|file| {
+            let model = substitute(read_model(&folder.path().join(file)).unwrap()).expect("places for our operators");
+            model.graph.unwrap().node.into_iter().map(|node| node.op_type).collect()
+        });
+        operators.collect::<Vec<_>>().try_into().unwrap()
+    }
+
+    /// In every family: a change of what we write that hides attention from us would otherwise cost speed alone.
+    #[test]
+    fn all_attention_is_found_in_every_family() {
+        for name in golden_models() {
+            let model = Model::open(&golden(&name)).unwrap();
+            let [encoder, decoder] = operators(&model, false);
+            let count = |operators: &[String], wanted: &str| operators.iter().filter(|operator| *operator == wanted).count();
+            let [n_encoder, n_decoder] = [model.config().encoder.n_layers, model.config().decoder.n_layers];
+            assert_eq!(count(&encoder, "SelfAttention"), n_encoder, "{name}: {encoder:?}");
+            assert_eq!([count(&decoder, "CachedAttention"), count(&decoder, "MemoryAttention")], [n_decoder; 2], "{name}: {decoder:?}");
+            assert_eq!(count(&encoder, "Softmax") + count(&decoder, "Softmax"), 0, "{name}");
+        }
+    }
+
+    #[test]
+    fn rows_are_rounded_in_one_pass_in_every_family() {
+        for name in golden_models() {
+            let [encoder, decoder] = operators(&Model::open(&golden(&name)).unwrap(), true);
+            let left =
+                |operators: &[String]| operators.iter().filter(|operator| ["QuantizeLinear", "Abs"].contains(&operator.as_str())).count();
+            assert_eq!([left(&encoder), left(&decoder)], [0, 0], "{name}: {decoder:?}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Places for attention of our own.
+
+use super::places::{Places, other};
+use super::{Found, attribute, float, integer, own};
+use crate::ort::kernels::cached_attention::CachedAttention;
+use crate::ort::kernels::memory_attention::{MemoryAttention, SelfAttention};
+use cognate_export::proto::{GraphProto, NodeProto};
+
+/// Puts [`CachedAttention`] in place of ONNX Runtime's own, and tells how often.
+pub(super) fn of_caches(graph: &mut GraphProto) -> usize {
+    let found = graph.node.iter_mut().filter_map(|node| Some((cached(node)?, node)));
+    found.map(|(own, node)| *node = own).count()
+}
+
+fn cached(node: &NodeProto) -> Option<NodeProto> {
+    if node.op_type != "DecoderMaskedMultiHeadAttention" || node.domain != "com.microsoft" {
+        return None;
+    }
+    let scale = attribute(node, "scale")?.f?;
+    let [query, key, value, mask, bias, keys, values, past, beams, places] = node.input.as_slice() else { return None };
+    let bias = Some(bias).filter(|bias| !bias.is_empty());
+    let inputs = [query, key, value, keys, values, past, beams, places].into_iter().chain(bias).cloned().collect();
+    mask.is_empty().then(|| own(CachedAttention::NAME, inputs, node.output.clone(), &node.name, vec![float("scale", scale)]))
+}
+
+/// `softmax(scale · Q Kᵀ + mask) V` around the softmax at `index`, from rows `[batch · n, heads · d_k]` to such rows.
+pub(super) fn of_memory(places: &Places<'_>, index: usize) -> Option<Found> {
+    let softmax = places.node(index, "Softmax")?;
+    let (sum, add) = places.giver(&softmax.input[0], "Add")?;
+    let [scores, mask] = add.input.as_slice() else { return None };
+    let (product, matmul) = places.giver(scores, "MatMul")?;
+    let [queries, keys] = matmul.input.as_slice() else { return None };
+    let mut path = Path { places, scale: 1.0, inner: vec![product, sum, index] };
+    let queries = path.heads_of(queries)?;
+    let keys = path.unscaled(keys);
+    let keys = path.transposed(keys, [0, 1, 3, 2])?;
+
+    let (weighted, product) = places.only_reader(&softmax.output[0], "MatMul")?;
+    let values = other(product, &softmax.output[0]).filter(|values| product.input[1] == **values)?;
+    let (turned, transpose) = places.only_reader(&product.output[0], "Transpose").filter(|(_, node)| permutes(node, [0, 2, 1, 3]))?;
+    let (at, reshape) = places.only_reader(&transpose.output[0], "Reshape")?;
+    if ![keys, values, mask].into_iter().all(|tensor| places.has_axes(tensor, 4)) || !places.has_axes(&reshape.output[0], 2) {
+        return None;
+    }
+    let (name, out) = (&softmax.name, reshape.output.clone());
+    if let Some((rows, heads, path)) = path.side_by_side(&queries, keys, values) {
+        let attributes = vec![float("scale", path.scale), integer("heads", heads)];
+        return path.found(own(SelfAttention::NAME, vec![rows.clone(), mask.clone()], out, name, attributes), at, [weighted, turned]);
+    }
+    let Heads::Rows(queries) = queries else { return None };
+    if !places.has_axes(queries, 2) {
+        return None;
+    }
+    let inputs = vec![queries.clone(), keys.clone(), values.clone(), mask.clone()];
+    let own = own(MemoryAttention::NAME, inputs, out, name, vec![float("scale", path.scale)]);
+    path.found(own, at, [weighted, turned])
+}
+
+/// Where heads `[batch, heads, n, d_k]` come from.
+enum Heads<'g> {
+    /// Rows `[batch · n, heads · d_k]`.
+    Rows(&'g String),
+    /// That third of rows `[batch · n, 3 · heads · d_k]`.
+    Third(&'g String, usize),
+}
+
+/// Nodes on the way back from a softmax, of which nobody else reads what they give.
+#[derive(Clone)]
+struct Path<'p, 'g> {
+    places: &'p Places<'g>,
+    scale: f32,
+    inner: Vec<usize>,
+}
+
+impl<'g> Path<'_, 'g> {
+    fn found(self, node: NodeProto, at: usize, after: [usize; 2]) -> Option<Found> {
+        let nodes = &self.places.graph.node;
+        let is_inner = |output: &String| self.places.readers(output).len() == 1 && !self.places.is_output(output);
+        let all_inner = self.inner.iter().all(|&index| nodes[index].output.iter().all(is_inner));
+        all_inner.then(|| Found { node, at, replaced: self.inner.into_iter().chain(after).collect() })
+    }
+
+    /// The tensor, without the number by which it was multiplied.
+    fn unscaled(&mut self, tensor: &'g String) -> &'g String {
+        match self.places.giver(tensor, "Mul").and_then(|(at, mul)| Some((at, &mul.input[0], self.places.number(&mul.input[1])?))) {
+            Some((at, tensor, scale)) => {
+                self.inner.push(at);
+                self.scale *= scale;
+                tensor
+            }
+            None => tensor,
+        }
+    }
+
+    fn transposed(&mut self, tensor: &str, axes: [i64; 4]) -> Option<&'g String> {
+        let (at, node) = self.places.giver(tensor, "Transpose").filter(|(_, node)| permutes(node, axes))?;
+        self.inner.push(at);
+        Some(&node.input[0])
+    }
+
+    /// What was split into these heads: rows, or a third of rows, which is taken before or after they are split.
+    fn heads_of(&mut self, tensor: &'g String) -> Option<Heads<'g>> {
+        let tensor = self.unscaled(tensor);
+        let tensor = self.transposed(tensor, [0, 2, 1, 3])?;
+        if let Some((at, slice)) = self.places.giver(tensor, "Slice") {
+            // A single head is split within.
+            let is_single = self.places.shape(&slice.input[0])?.get(2)?.dim_value == Some(1);
+            let third = self.third(slice, if is_single { 3 } else { 2 })?;
+            let (_, reshape) = self.places.giver(&slice.input[0], "Reshape")?;
+            self.inner.push(at);
+            return Some(Heads::Third(&reshape.input[0], third));
+        }
+        let (at, reshape) = self.places.giver(tensor, "Reshape")?;
+        self.inner.push(at);
+        let rows = self.unscaled(&reshape.input[0]);
+        let slice = self.places.giver(rows, "Slice").and_then(|(at, slice)| Some((at, slice, self.third(slice, 1)?)));
+        let Some((at, slice, third)) = slice else { return Some(Heads::Rows(rows)) };
+        self.inner.push(at);
+        Some(Heads::Third(&slice.input[0], third))
+    }
+
+    /// Which third of an axis is taken.
+    fn third(&self, slice: &NodeProto, axis: usize) -> Option<usize> {
+        let [from, start, end, axes] = slice.input.as_slice() else { return None };
+        let [start, end, axes] = [start, end, axes].map(|constant| self.places.integer(constant));
+        let (start, end, size) = (start?, end?, self.places.shape(from)?.get(axis)?.dim_value?);
+        let third = (0..3).find(|&third| 3 * start == third * size && 3 * end == (third + 1) * size)?;
+        (axes? == axis as i64).then_some(third as usize)
+    }
+
+    /// If queries, keys and values are the three thirds of the same rows: the rows, the number of heads, and the path with all that
+    /// leads from them.
+    fn side_by_side(&self, queries: &Heads<'g>, keys: &'g String, values: &'g String) -> Option<(&'g String, i64, Self)> {
+        let mut path = self.clone();
+        let heads = self.places.shape(keys)?[1].dim_value?;
+        let (keys, values) = (path.heads_of(keys)?, path.heads_of(values)?);
+        match [queries, &keys, &values] {
+            [&Heads::Third(rows, 0), Heads::Third(keys, 1), Heads::Third(values, 2)] if [*keys, *values] == [rows; 2] => {
+                self.places.has_axes(rows, 2).then_some((rows, heads, path))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn permutes(node: &NodeProto, axes: [i64; 4]) -> bool {
+    attribute(node, "perm").is_some_and(|perm| perm.ints == axes)
+}

@@ -1,0 +1,105 @@
+//! Who gives and who reads the tensors of a graph.
+
+use cognate_export::proto::{DimensionProto, GraphProto, NodeProto, TensorProto};
+use std::collections::{BTreeSet, HashMap};
+
+/// A graph by its tensors.
+pub(super) struct Places<'g> {
+    pub(super) graph: &'g GraphProto,
+    givers: HashMap<&'g str, usize>,
+    readers: HashMap<&'g str, Vec<usize>>,
+    outputs: BTreeSet<&'g str>,
+    constants: HashMap<&'g str, &'g TensorProto>,
+    shapes: HashMap<&'g str, &'g [DimensionProto]>,
+}
+
+impl<'g> Places<'g> {
+    pub(super) fn new(graph: &'g GraphProto) -> Self {
+        let (mut givers, mut readers) = (HashMap::new(), HashMap::<_, Vec<_>>::new());
+        for (index, node) in graph.node.iter().enumerate() {
+            givers.extend(node.output.iter().map(|output| (output.as_str(), index)));
+            node.input.iter().for_each(|input| readers.entry(input.as_str()).or_default().push(index));
+        }
+        let said = graph.input.iter().chain(&graph.output).chain(&graph.value_info);
+        let shapes = said.filter_map(|value| {
+            let shape = value.r#type.as_ref()?.tensor_type.as_ref()?.shape.as_ref()?;
+            Some((value.name.as_str(), shape.dim.as_slice()))
+        });
+        Self {
+            graph,
+            givers,
+            readers,
+            outputs: graph.output.iter().map(|output| output.name.as_str()).collect(),
+            constants: graph.initializer.iter().map(|tensor| (tensor.name.as_str(), tensor)).collect(),
+            shapes: shapes.collect(),
+        }
+    }
+
+    /// The node at `index`, if it is such an operation of ONNX's own.
+    pub(super) fn node(&self, index: usize, operation: &str) -> Option<&'g NodeProto> {
+        Some(&self.graph.node[index]).filter(|node| node.op_type == operation && node.domain.is_empty())
+    }
+
+    /// The node that gives `tensor`, if it is such an operation.
+    pub(super) fn giver(&self, tensor: &str, operation: &str) -> Option<(usize, &'g NodeProto)> {
+        let &index = self.givers.get(tensor)?;
+        Some((index, self.node(index, operation)?))
+    }
+
+    /// The nodes that read `tensor`, in their order.
+    pub(super) fn readers(&self, tensor: &str) -> &[usize] {
+        self.readers.get(tensor).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether the graph gives `tensor` away.
+    pub(super) fn is_output(&self, tensor: &str) -> bool {
+        self.outputs.contains(tensor)
+    }
+
+    /// The one node that reads `tensor`, if it is such an operation.
+    pub(super) fn only_reader(&self, tensor: &str, operation: &str) -> Option<(usize, &'g NodeProto)> {
+        match self.readers(tensor) {
+            &[index] if !self.is_output(tensor) => Some((index, self.node(index, operation)?)),
+            _ => None,
+        }
+    }
+
+    /// The constant of that name.
+    pub(super) fn constant(&self, tensor: &str) -> Option<&'g TensorProto> {
+        self.constants.get(tensor).copied()
+    }
+
+    /// The bytes of a small constant.
+    pub(super) fn bytes(&self, tensor: &str) -> Option<&'g [u8]> {
+        self.constant(tensor)?.raw_data.as_deref()
+    }
+
+    /// A constant of one number.
+    pub(super) fn number(&self, tensor: &str) -> Option<f32> {
+        Some(f32::from_le_bytes(self.bytes(tensor)?.try_into().ok()?))
+    }
+
+    /// A constant of one integer.
+    pub(super) fn integer(&self, tensor: &str) -> Option<i64> {
+        Some(i64::from_le_bytes(self.bytes(tensor)?.try_into().ok()?))
+    }
+
+    /// The sizes of a tensor, if they are said.
+    pub(super) fn shape(&self, tensor: &str) -> Option<&'g [DimensionProto]> {
+        self.shapes.get(tensor).copied()
+    }
+
+    /// Whether the tensor is said to have so many axes.
+    pub(super) fn has_axes(&self, tensor: &str, n_axes: usize) -> bool {
+        self.shape(tensor).is_some_and(|shape| shape.len() == n_axes)
+    }
+}
+
+/// The other input of a node that has two.
+pub(super) fn other<'n>(node: &'n NodeProto, tensor: &str) -> Option<&'n String> {
+    match node.input.as_slice() {
+        [a, b] if a == tensor && b != tensor => Some(b),
+        [a, b] if b == tensor && a != tensor => Some(a),
+        _ => None,
+    }
+}

@@ -1,0 +1,129 @@
+//! Places for what happens to rows between products.
+
+use super::places::{Places, other};
+use super::{Found, attribute, float, integer, own};
+use crate::ort::kernels::rows::BetweenProducts;
+use cognate_export::proto::NodeProto;
+use cognate_kernels::Activation;
+
+/// What follows the node at `index`, as far as it is of rows: `[rows, width]` times a column, plus a bias, plus other rows,
+/// normalised, activated, and rounded to 8 bits; any of it may be missing, and two at least are there.
+pub(super) fn between_products(places: &Places<'_>, index: usize) -> Option<Found> {
+    let [first] = places.graph.node[index].output.as_slice() else { return None };
+    if !places.has_axes(first, 2) {
+        return None;
+    }
+    let mut inputs = vec![String::new(); BetweenProducts::N_INPUTS];
+    inputs[0].clone_from(first);
+    let mut chain = Chain { places, inputs, x: first, nodes: Vec::new() };
+    let shape = |tensor: &String| places.shape(tensor);
+    chain.combined("Mul", 1, |factor| matches!(shape(factor), Some([_, width]) if width.dim_value == Some(1)));
+    chain.combined("Add", 2, |bias| places.constant(bias).is_some_and(|constant| constant.dims.len() == 1));
+    chain
+        .combined("Add", 3, |residual| places.constant(residual).is_none() && shape(residual).is_some() && shape(residual) == shape(first));
+    let epsilon = chain.normalised().unwrap_or_default();
+    let activation = chain.activated();
+
+    let Chain { inputs, x, nodes: mut replaced, .. } = chain;
+    let rounded = rounded(places, x);
+    let rounding = rounded.as_ref().map_or(&[][..], |rounded| &rounded.nodes);
+    let at = *replaced.last().or(rounding.iter().min())?;
+    let mut outputs = vec![String::new(); 3];
+    if !replaced.is_empty() && (places.is_output(x) || places.readers(x).iter().any(|reader| !rounding.contains(reader))) {
+        outputs[0].clone_from(x);
+    }
+    replaced.extend(rounding);
+    if let Some(rounded) = rounded {
+        (outputs[1], outputs[2]) = (rounded.bytes.clone(), rounded.largest.clone());
+    }
+    let attributes = vec![float("epsilon", epsilon), integer("activation", activation as i64)];
+    let node = own(BetweenProducts::NAME, inputs, outputs, &places.graph.node[at].name, attributes);
+    (replaced.len() > 1).then_some(Found { node, at, replaced })
+}
+
+/// Operations one after the other, of which nobody else reads what they give.
+struct Chain<'p, 'g> {
+    places: &'p Places<'g>,
+    inputs: Vec<String>,
+    /// What the last one gives.
+    x: &'g String,
+    nodes: Vec<usize>,
+}
+
+impl<'g> Chain<'_, 'g> {
+    fn go_on(&mut self, at: usize, node: &'g NodeProto) {
+        self.nodes.push(at);
+        self.x = &node.output[0];
+    }
+
+    /// With another tensor that fits, which becomes the input at `index`.
+    fn combined(&mut self, operation: &str, index: usize, fits: impl Fn(&String) -> bool) {
+        let Some((at, node)) = self.places.only_reader(self.x, operation) else { return };
+        if let Some(other) = other(node, self.x).filter(|other| fits(other)) {
+            self.inputs[index].clone_from(other);
+            self.go_on(at, node);
+        }
+    }
+
+    /// Gives the normalisation's epsilon.
+    fn normalised(&mut self) -> Option<f32> {
+        let (at, node) = self.places.only_reader(self.x, "LayerNormalization")?;
+        let epsilon = attribute(node, "epsilon")?.f?;
+        let [_, weight, bias] = node.input.as_slice() else { return None };
+        if node.output.len() != 1 || attribute(node, "axis")?.i != Some(-1) {
+            return None;
+        }
+        (self.inputs[4], self.inputs[5]) = (weight.clone(), bias.clone());
+        self.go_on(at, node);
+        Some(epsilon)
+    }
+
+    fn activated(&mut self) -> Activation {
+        if let Some((at, relu)) = self.places.only_reader(self.x, "Relu") {
+            self.go_on(at, relu);
+            return Activation::Relu;
+        }
+        if let Some((sigmoid, mul, node)) = self.swish() {
+            self.nodes.push(sigmoid);
+            self.go_on(mul, node);
+            return Activation::Swish;
+        }
+        Activation::Identity
+    }
+
+    /// Sigmoid, and the product with what it was of.
+    fn swish(&self) -> Option<(usize, usize, &'g NodeProto)> {
+        let &[first, second] = self.places.readers(self.x) else { return None };
+        let sigmoid = self.places.node(first, "Sigmoid")?;
+        let mul = self.places.node(second, "Mul").filter(|mul| other(mul, self.x) == Some(&sigmoid.output[0]))?;
+        let is_inner = !self.places.is_output(self.x) && self.places.only_reader(&sigmoid.output[0], "Mul").is_some();
+        is_inner.then_some((first, second, mul))
+    }
+}
+
+/// What rounds rows to 8 bits.
+struct Rounded<'g> {
+    bytes: &'g String,
+    largest: &'g String,
+    nodes: [usize; 4],
+}
+
+fn rounded<'g>(places: &Places<'g>, x: &str) -> Option<Rounded<'g>> {
+    let readers = |operation| {
+        let mut found = places.readers(x).iter().filter_map(move |&at| Some((at, places.node(at, operation)?)));
+        found.next().filter(|_| found.next().is_none())
+    };
+    let ((abs, sizes), (div, unit)) = (readers("Abs")?, readers("Div")?);
+    let (reduce, largest) = places.only_reader(&sizes.output[0], "ReduceMax")?;
+    let is_last_axis = largest.input.get(1).and_then(|axes| places.bytes(axes)) == Some(&(-1i64).to_le_bytes());
+    let keeps = attribute(largest, "keepdims").is_some_and(|keeps| keeps.i == Some(1));
+    let (quantize, bytes) = places.only_reader(&unit.output[0], "QuantizeLinear")?;
+    let [_, step, zero] = bytes.input.as_slice() else { return None };
+    // A row of zeros gives the same bytes, whatever divides it.
+    let divisor = places.giver(&unit.input[1], "Max").map_or(&unit.input[1], |(_, max)| &max.input[0]);
+    let is_ours = places.number(step) == Some(1.0 / 127.0) && places.bytes(zero) == Some(&[128]);
+    if !is_last_axis || !keeps || !is_ours || unit.input[0] != x || *divisor != largest.output[0] {
+        return None;
+    }
+    Some(Rounded { bytes: &bytes.output[0], largest: &largest.output[0], nodes: [abs, reduce, div, quantize] })
+}

@@ -2,7 +2,7 @@
 //!
 //! They run in lanes, for each processor in its own instructions. What an engine leaves unscaled is scaled on the way.
 
-use cognate_kernels::exponential;
+use cognate_kernels::{exponential, prefetch_behind};
 use multiversion::multiversion;
 use multiversion::target::target_cfg_f;
 
@@ -45,7 +45,12 @@ impl Normalisation {
     fn of(scores: &[f32], scale: f32, maxima: &[f32]) -> Self {
         let largest = largest_of(maxima) * scale;
         // A sum of as many terms as a vocabulary has would round in f32.
-        let sum: f64 = scores.chunks(CHUNK).map(|chunk| f64::from(sum_of_exponentials(chunk, scale, largest))).sum();
+        let mut sum = 0.0;
+        for chunk in scores.chunks(CHUNK) {
+            // Rows follow each other: the next one comes while this one is summed.
+            prefetch_behind(chunk, scores.len());
+            sum += f64::from(sum_of_exponentials(chunk, scale, largest));
+        }
         Self { scale, largest, log_sum: sum.ln() as f32 }
     }
 
@@ -183,8 +188,9 @@ fn sum_of_exponentials(scores: &[f32], scale: f32, largest: f32) -> f32 {
     let (whole, rest) = scores.as_chunks::<LANES>();
     for scores in whole {
         for lane in 0..LANES {
-            lanes[lane] +=
-                exponential::<{ target_cfg_f!(any(target_feature = "avx512f", target_feature = "neon")) }>(scores[lane] * scale - largest);
+            lanes[lane] += exponential::<{ target_cfg_f!(any(target_feature = "avx512f", target_feature = "neon")) }, 6>(
+                scores[lane] * scale - largest,
+            );
         }
     }
     for half in [LANES / 2, LANES / 4] {
@@ -197,7 +203,7 @@ fn sum_of_exponentials(scores: &[f32], scale: f32, largest: f32) -> f32 {
         sum += lane;
     }
     for &score in rest {
-        sum += exponential::<false>(score * scale - largest);
+        sum += exponential::<false, 6>(score * scale - largest);
     }
     sum
 }

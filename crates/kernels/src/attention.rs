@@ -1,6 +1,7 @@
 //! Scaled dot-product attention (Vaswani et al. 2017, section 3.2.1) to keys and values as they lie in memory: nothing is moved.
 
 use crate::exponential;
+use crate::prefetch::prefetch;
 use pulp::{Arch, Simd, WithSimd};
 
 /// Queries of a sentence for which it pays to turn its keys.
@@ -266,17 +267,6 @@ impl WithSimd for StepOfBeams<'_, '_> {
     }
 }
 
-/// Asks for what is read soon.
-#[inline(always)]
-fn prefetch(numbers: &[f32]) {
-    #[cfg(target_arch = "x86_64")]
-    for line in numbers.chunks(16) {
-        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        // SAFETY: it is a hint, which reads and writes nothing that a program could see.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) };
-    }
-}
-
 #[inline(always)]
 fn dot<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
     let ((a, a_rest), (b, b_rest)) = (S::as_simd_f32s(a), S::as_simd_f32s(b));
@@ -334,7 +324,7 @@ fn exponentials<S: Simd>(simd: S, scores: &mut [f32]) -> f32 {
     }
     let largest = simd.reduce_max_f32s(largest);
     for score in &mut *scores {
-        *score = exponential::<false>(*score - largest);
+        *score = exponential::<false, 7>(*score - largest);
     }
     let mut sum = simd.splat_f32s(0.0);
     for &vector in S::as_simd_f32s(scores).0 {

@@ -8,8 +8,10 @@
 
 mod attention;
 mod exponential;
+mod prefetch;
 mod rows;
 
 pub use attention::{Attention, Caches, Layout, MANY, Mask, Memory, Step};
 pub use exponential::exponential;
+pub use prefetch::prefetch_behind;
 pub use rows::{Activation, Norm, Place, Quantised, Rows};

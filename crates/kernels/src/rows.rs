@@ -160,7 +160,7 @@ fn apply(row: &mut [f32], f: impl Fn(f32) -> f32) {
 /// Of a small number the sigmoid is so too: neither exponential overflows.
 #[inline(always)]
 fn swish(x: f32) -> f32 {
-    let small = exponential::<false>(-x.abs());
+    let small = exponential::<false, 7>(-x.abs());
     let share = if x < 0.0 { small } else { 1.0 };
     x * share / (1.0 + small)
 }

@@ -112,6 +112,43 @@ fn translations_are_the_same_bits() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Tokens that occur many times in a batch, in a table of thousands of rows: their gradients are summed by several threads.
+#[test]
+fn training_with_many_words_is_the_same_bits() {
+    if !engines().contains(&"ort") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    // 6,000 words of five letters, of which some are most of the text.
+    let word = |index: usize| -> String {
+        let letter = |place: u32| char::from(b'a' + (index / 26_usize.pow(place) % 26) as u8);
+        ['w', letter(0), letter(1), letter(2), 'x'].iter().collect()
+    };
+    let unit = |index: usize| (index as f64 * 0.618_033_988_75).fract();
+    let line = |line: usize| {
+        let drawn = |place: usize| {
+            word(if place % 2 == 0 { (line * 10 + place) % 6_000 } else { 6_000_f64.powf(unit(line * 10 + place)) as usize })
+        };
+        (0..20).map(drawn).collect::<Vec<_>>().join(" ") + "\n"
+    };
+    let lines: String = (0..600).map(line).collect();
+    for name in ["a.src", "a.tgt"] {
+        fs::write(path(name), &lines).unwrap();
+    }
+    let settings = "seed = 5\ndata.train = [{ source = \"a.src\", target = \"a.tgt\" }]\ntokenizer.vocab_size = 4000\ntokenizer.algorithm = \"bpe\"\nmodel.d_model = 32\n\
+                    model.d_ff = 32\nmodel.heads = 2\nmodel.encoder_layers = 1\nmodel.decoder_layers = 1\nmodel.max_positions = 256\n\
+                    data.max_tokens = 2048\noptimiser.warmup_updates = 5\nschedule.max_updates = 20\nschedule.log_every = 1\n";
+    fs::write(path("run.toml"), settings).unwrap();
+    let (config, mut wrong) = (path("run.toml"), Vec::new());
+    twice("ort, 2 threads", &mut wrong, |out| {
+        drop(run(&["train", &config, "--engine", "ort", "--threads", "2", "--out", out]).ok());
+        let made: Value = serde_json::from_str(&fs::read_to_string(Path::new(out).join("config.json")).unwrap()).unwrap();
+        assert!(made["vocab_size"].as_u64().unwrap() > 3_500, "{made}");
+    });
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 /// Dropout, averages, sums of gradients and the order of sentences are drawn from the seed.
 #[test]
 fn training_runs_are_the_same_bits() {

@@ -128,14 +128,25 @@ impl Lowering<'_> {
         Ok(())
     }
 
+    /// `table: [rows, ...]`, `ids: [a, b]`, `updates: [a, b, ...]`: ScatterElements along the first axis.
+    ///
+    /// ScatterND would need no index for each element, but ONNX Runtime's processor adds its rows from several threads at a time,
+    /// without a lock: where an id occurs twice, additions are lost.
     pub(super) fn scatter_add(&mut self, id: NodeId, node: &Node) -> Result<(), Error> {
-        let ids = node.inputs[1];
-        let ty = Type::new(self.graph.node(ids).ty.dtype, one_more(&self.graph.node(ids).ty.shape));
-        let (table, ids, last_axis) = (self.value(node.inputs[0])?, self.value(ids)?, self.integers(&[-1]));
-        // ScatterND reads its indices as rows of coordinates: here one each.
-        let ids = self.emit_between("Unsqueeze", &format!("{}.ids", node.name), vec![ids, last_axis], &[], &ty);
-        let inputs = vec![table, ids, self.value(node.inputs[2])?];
-        self.define(id, &node.ty.shape, "ScatterND", inputs, &[Attribute::Text("reduction", "add")]);
+        let [table, ids, updates] = [0, 1, 2].map(|input| node.inputs[input]);
+        let ids_ty = &self.graph.node(ids).ty;
+        let count = ids_ty.shape.dims().iter().fold(Dim::from(1), |count, dim| count * dim);
+        let row = &node.ty.shape.dims()[1..];
+        let one_each_row: Shape = [&count].into_iter().chain(std::iter::repeat_n(&Dim::from(1), row.len())).collect();
+        let flat: Shape = [&count].into_iter().chain(row).collect();
+        let mut indices = self.form(ids, &one_each_row)?;
+        if one_each_row != flat {
+            let inputs = vec![indices, self.shape(&flat)];
+            indices = self.emit_between("Expand", &format!("{}.ids", node.name), inputs, &[], &Type::new(ids_ty.dtype, flat.clone()));
+        }
+        let inputs = vec![self.value(table)?, indices, self.form(updates, &flat)?];
+        let attributes = [Attribute::Int("axis", 0), Attribute::Text("reduction", "add")];
+        self.define(id, &node.ty.shape, "ScatterElements", inputs, &attributes);
         Ok(())
     }
 
@@ -176,9 +187,4 @@ impl Lowering<'_> {
 fn one_each(shape: &Shape) -> Shape {
     let leading = &shape.dims()[..shape.rank().saturating_sub(1)];
     leading.iter().chain([&1.into()]).collect()
-}
-
-/// `[...]` -> `[..., 1]`
-fn one_more(shape: &Shape) -> Shape {
-    shape.dims().iter().chain([&1.into()]).collect()
 }

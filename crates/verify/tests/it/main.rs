@@ -16,4 +16,5 @@ mod profile;
 mod properties;
 mod random_graphs;
 mod research;
+mod scatter;
 mod snapshots;

@@ -46,12 +46,14 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         call(script("golden/generate.py").arg("--check"))?;
         call(script("training/generate.py").arg("--check"))?;
         call(script("research/generate.py").arg("--check"))?;
+        call(script("generation-config/generate.py").arg("--check"))?;
     } else {
         for family in families(&testdata)? {
             call(script("golden/generate.py").arg(family))?;
         }
         call(&mut script("training/generate.py"))?;
         call(&mut script("research/generate.py"))?;
+        call(&mut script("generation-config/generate.py"))?;
         call(&mut script("bleu/generate.py"))?;
     }
     let Some(data) = &options.data else {

@@ -1,12 +1,13 @@
 //! `generation_config.json`, and what a checkpoint's `config.json` says of decoding.
 //!
-//! Fields and defaults are those of transformers' `GenerationConfig`; what a checkpoint leaves out comes from its
-//! `config.json`. What is set there and not supported is refused, never ignored.
+//! Fields and defaults are those of transformers' `GenerationConfig`. One of the two files is followed, as in transformers 4.57:
+//! `generation_config.json` if it is there, unless it says that it was derived from `config.json` (`_from_model_config`) and
+//! `config.json` sets decoding itself. What is set there and not supported is rejected, never ignored.
 
 use crate::error::Cause;
 use crate::{EarlyStopping, Error, Result, Sampling, Settings};
 use cognate_model::Config;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// New tokens where neither the settings nor the model have a limit.
 const UNLIMITED: usize = 512;
@@ -17,6 +18,44 @@ const MOST_SEQUENCES: usize = 1 << 16;
 
 const GENERATION: &str = "generation_config.json";
 const CONFIG: &str = "config.json";
+
+/// The fields that transformers writes into `generation_config.json` when it derives it from `config.json`, with their defaults.
+const DERIVED: [(&str, &str); 22] = [
+    ("max_length", "20"),
+    ("min_length", "0"),
+    ("do_sample", "false"),
+    ("early_stopping", "false"),
+    ("num_beams", "1"),
+    ("num_beam_groups", "1"),
+    ("diversity_penalty", "0.0"),
+    ("temperature", "1.0"),
+    ("top_k", "50"),
+    ("top_p", "1.0"),
+    ("typical_p", "1.0"),
+    ("repetition_penalty", "1.0"),
+    ("length_penalty", "1.0"),
+    ("no_repeat_ngram_size", "0"),
+    ("encoder_no_repeat_ngram_size", "0"),
+    ("bad_words_ids", ""),
+    ("num_return_sequences", "1"),
+    ("forced_bos_token_id", ""),
+    ("forced_eos_token_id", ""),
+    ("remove_invalid_values", "false"),
+    ("suppress_tokens", ""),
+    ("begin_suppress_tokens", ""),
+];
+
+/// What a family's `config.json` means where it leaves a field of decoding out: the defaults of transformers' classes.
+const FAMILIES: [(&str, &str, u64); 8] = [
+    ("bart", "forced_eos_token_id", 2),
+    ("mbart", "forced_eos_token_id", 2),
+    ("plbart", "forced_eos_token_id", 2),
+    ("blenderbot", "forced_eos_token_id", 2),
+    ("blenderbot", "encoder_no_repeat_ngram_size", 3),
+    ("blenderbot-small", "forced_eos_token_id", 2),
+    ("marian", "forced_eos_token_id", 0),
+    ("pegasus", "forced_eos_token_id", 1),
+];
 
 const ZERO: &[&str] = &["0", "0.0"];
 const ONE: &[&str] = &["1", "1.0"];
@@ -45,22 +84,25 @@ const NEUTRAL: [(&str, &[&str]); 18] = [
 
 impl Settings {
     /// The settings of a checkpoint: the texts of its `config.json` and, if it has one, its `generation_config.json`.
-    /// Where they name no token, `model` does; where they name no limit, as many tokens are generated as the decoder has
-    /// positions, or 512 where it has no limit either.
+    /// Where `config.json` is followed and names no token, `model` does. Where no limit is named, as many tokens are generated as the
+    /// decoder has positions, or 512 where it has no limit either (transformers: 20). A `generation_config.json` without an end
+    /// token decodes to that limit.
     ///
     /// # Errors
-    /// If a text is no JSON, a field has the wrong type, or asks for what is not supported; the message names file and field.
+    /// If a text is no JSON, a field has the wrong type, or asks for what is not supported; if `generation_config.json` has no token to
+    /// start from. The message names file and field.
     pub fn from_json(config: &str, generation: Option<&str>, model: &Config) -> Result<Self> {
-        let files = Files { config: parse(CONFIG, config)?, generation: generation.map(|text| parse(GENERATION, text)).transpose()? };
+        let files = File::followed(config, generation)?;
         for (field, neutral) in NEUTRAL {
-            if let Some((file, found)) = files.find(field).filter(|(_, found)| !neutral.contains(&found.to_string().as_str())) {
-                return Err(refuse(file, field, found, "the default; leave it out"));
+            if let Some(found) = files.find(field).filter(|found| !neutral.contains(&found.to_string().as_str())) {
+                return Err(refuse(files.name, field, found, "the default; leave it out"));
             }
         }
         let mut eos_tokens = files.tokens("eos_token_id")?;
-        if eos_tokens.is_empty() {
+        if eos_tokens.is_empty() && files.name == CONFIG {
             eos_tokens.push(model.eos_token as i64);
         }
+        let pad_token = files.known("pad_token_id", model.vocab.max(model.source_vocab))?;
         // The start token and a prefix count in lengths without `new` in their names; fields with it come first.
         let positions = model.max_positions.map_or(usize::MAX, |positions| positions + 1);
         let (max_new_tokens, max_length) = match (files.size("max_new_tokens")?, files.size("max_length")?) {
@@ -73,8 +115,11 @@ impl Settings {
             None => files.count("min_length")?.unwrap_or(0),
         };
         Ok(Self {
-            start_token: files.known("decoder_start_token_id", model.vocab)?.unwrap_or(model.start_token as i64),
-            pad_token: files.known("pad_token_id", model.vocab.max(model.source_vocab))?.unwrap_or(model.pad_token as i64),
+            start_token: files.start_token(model)?,
+            pad_token: pad_token.unwrap_or(match files.name {
+                GENERATION => eos_tokens.first().copied().unwrap_or(model.pad_token as i64),
+                _ => model.pad_token as i64,
+            }),
             eos_tokens,
             forced_bos_token: files.known("forced_bos_token_id", model.vocab)?,
             forced_eos_token: files.known("forced_eos_token_id", model.vocab)?,
@@ -101,23 +146,59 @@ impl Settings {
     }
 }
 
-struct Files {
-    config: Value,
-    generation: Option<Value>,
+/// The file by which a checkpoint decodes.
+struct File {
+    name: &'static str,
+    fields: Map<String, Value>,
 }
 
-type Found<'a> = Option<(&'static str, &'a Value)>;
+impl File {
+    /// One of the two, by the rules of transformers' `generate`.
+    fn followed(config: &str, generation: Option<&str>) -> Result<Self> {
+        let mut config = parse(CONFIG, config)?;
+        let generation = generation.map(|text| parse(GENERATION, text)).transpose()?;
+        let family = config.get("model_type").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let defaults: Vec<_> = FAMILIES.into_iter().filter(|(of, ..)| *of == family).collect();
+        let is_set = |(field, usual): &(&str, &str)| {
+            let of_family = defaults.iter().find(|(_, of, _)| of == field).map(|(.., value)| value.to_string());
+            let found = config.get(*field).filter(|value| !value.is_null());
+            found.is_some_and(|value| !is_same(value, of_family.as_deref().unwrap_or(usual)))
+        };
+        match generation {
+            Some(fields) if fields.get("_from_model_config") != Some(&Value::Bool(true)) || !DERIVED.iter().any(is_set) => {
+                Ok(Self { name: GENERATION, fields })
+            }
+            _ => {
+                for (_, field, value) in defaults {
+                    config.entry(field).or_insert(value.into());
+                }
+                Ok(Self { name: CONFIG, fields: config })
+            }
+        }
+    }
 
-impl Files {
-    /// The field's value that is not null, from `generation_config.json` before `config.json`.
-    fn find(&self, field: &str) -> Found<'_> {
-        let generation = self.generation.as_ref().and_then(|value| value.get(field)).map(|value| (GENERATION, value));
-        let config = self.config.get(field).map(|value| (CONFIG, value));
-        generation.into_iter().chain(config).find(|(_, value)| !value.is_null())
+    /// The field's value that is not null.
+    fn find(&self, field: &str) -> Option<&Value> {
+        self.fields.get(field).filter(|value| !value.is_null())
     }
 
     fn read<T>(&self, field: &'static str, expected: &'static str, convert: impl Fn(&Value) -> Option<T>) -> Result<Option<T>> {
-        self.find(field).map(|(file, value)| convert(value).ok_or_else(|| refuse(file, field, value, expected))).transpose()
+        self.find(field).map(|value| convert(value).ok_or_else(|| refuse(self.name, field, value, expected))).transpose()
+    }
+
+    /// What decoding starts from.
+    fn start_token(&self, model: &Config) -> Result<i64> {
+        const START: &str = "decoder_start_token_id";
+        match (self.known(START, model.vocab)?, self.name) {
+            (Some(token), _) => Ok(token),
+            (None, GENERATION) => {
+                let bos = self.known("bos_token_id", model.vocab)?;
+                bos.ok_or_else(|| {
+                    refuse(GENERATION, START, &Value::Null, "the id of the token that decoding starts from, here or as bos_token_id")
+                })
+            }
+            (None, _) => Ok(model.start_token as i64),
+        }
     }
 
     /// A token that the decoder may be given.
@@ -214,10 +295,14 @@ fn as_token(value: &Value) -> Option<i64> {
     value.as_i64().filter(|&token| token >= 0)
 }
 
+/// Whether a value is written so; numbers may be written with or without a fraction.
+fn is_same(value: &Value, written: &str) -> bool {
+    value.to_string() == written || value.as_f64().is_some_and(|number| written.parse() == Ok(number))
+}
+
 /// The text's object; anything else would look like one without fields.
-fn parse(file: &'static str, text: &str) -> Result<Value> {
-    let fields = serde_json::from_str::<serde_json::Map<String, Value>>(text);
-    fields.map(Value::Object).map_err(|error| Cause::Json { file, message: error.to_string() }.into())
+fn parse(file: &'static str, text: &str) -> Result<Map<String, Value>> {
+    serde_json::from_str(text).map_err(|error| Cause::Json { file, message: error.to_string() }.into())
 }
 
 fn refuse(file: &'static str, field: &'static str, found: &Value, expected: &'static str) -> Error {

@@ -1,12 +1,18 @@
 //! What is set and not supported is refused by file and field.
 
-use cognate_generate::{Sampling, Settings};
-use cognate_model::Preset;
+use cognate_generate::{EarlyStopping, Sampling, Settings};
+use cognate_model::{Config, Preset};
 use insta::assert_snapshot;
+use serde_json::Value;
 
-/// The settings of a model of 512 positions.
+/// The settings of a model of 512 positions. A `generation_config.json` that is an object also names the tokens to start and end with.
 fn settings(generation: Option<&str>) -> cognate_generate::Result<Settings> {
-    Settings::from_json("{}", generation, &Preset::Tiny.config())
+    let tokens = r#"{"decoder_start_token_id": 2, "eos_token_id": 0, "pad_token_id": 2, "#;
+    let with_tokens = generation.and_then(|text| text.strip_prefix('{')).map(|rest| match rest.strip_prefix('}') {
+        Some(after) => format!("{}}}{after}", tokens.trim_end_matches(", ")),
+        None => format!("{tokens}{rest}"),
+    });
+    Settings::from_json("{}", with_tokens.as_deref().or(generation), &Preset::Tiny.config())
 }
 
 fn refused(generation: &str) -> String {
@@ -15,7 +21,7 @@ fn refused(generation: &str) -> String {
 
 #[test]
 fn messages() {
-    assert_snapshot!(refused("{"), @"generation_config.json: no JSON object: EOF while parsing an object at line 1 column 1");
+    assert_snapshot!(refused("{"), @"generation_config.json: no JSON object: EOF while parsing a value at line 1 column 68");
     assert_snapshot!(refused("[1]"), @"generation_config.json: no JSON object: invalid type: sequence, expected a map at line 1 column 0");
     assert_snapshot!(refused(r#"{"do_sample": "yes"}"#), @r#"generation_config.json: do_sample "yes" is not supported; expected true or false"#);
     assert_snapshot!(refused(r#"{"num_beam_groups": 2}"#), @"generation_config.json: num_beam_groups 2 is not supported; expected the default; leave it out");
@@ -40,10 +46,63 @@ fn limits() {
     assert_eq!(limit(Some(r#"{"max_length": 1}"#)), 1);
 }
 
+/// `testdata/generation-config`: which of the two files transformers' `generate` follows, and what it makes of null and absent fields.
 #[test]
-fn tokens_come_from_the_model_where_the_files_are_silent() {
-    let found = settings(Some(r#"{"eos_token_id": [7, 8]}"#)).unwrap();
-    assert_eq!((found.start_token, found.eos_tokens.as_slice(), found.pad_token), (2, [7, 8].as_slice(), 2));
+fn both_files_are_read_as_transformers_reads_them() {
+    let path = cognate_testing::testdata("generation-config/cases.json");
+    let cases: Vec<Value> = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    assert_eq!(cases.len(), 33);
+    let mut failures = Vec::new();
+    for case in &cases {
+        let config = case["config"].to_string();
+        let generation = Some(&case["generation"]).filter(|generation| !generation.is_null()).map(Value::to_string);
+        let model = Config::from_json(&config).unwrap();
+        let found = Settings::from_json(&config, generation.as_deref(), &model);
+        let expected = &case["expected"];
+        let differences = match (&found, expected.get("error")) {
+            (Ok(found), None) => differences(found, expected),
+            (Err(error), None) => vec![error.to_string()],
+            (Ok(_), Some(error)) => vec![format!("accepted; transformers: {error}")],
+            (Err(_), Some(_)) => Vec::new(),
+        };
+        failures.extend(differences.into_iter().map(|difference| format!("{config} with {generation:?}: {difference}")));
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    let missing = Settings::from_json("{}", Some("{}"), &Preset::Tiny.config()).unwrap_err().to_string();
+    assert_snapshot!(missing, @"generation_config.json: decoder_start_token_id null is not supported; expected the id of the token that decoding starts from, here or as bos_token_id");
+}
+
+/// The fields in which settings differ from those that transformers goes by.
+fn differences(found: &Settings, expected: &Value) -> Vec<String> {
+    let tokens = |field: &str| -> Vec<i64> { serde_json::from_value(expected[field].clone()).unwrap_or_default() };
+    let words: Vec<Vec<i64>> = serde_json::from_value(expected["bad_words_ids"].clone()).unwrap_or_default();
+    let count = |field: &str| expected[field].as_u64().unwrap_or(0) as usize;
+    let number = |field: &str, usual: f64| expected[field].as_f64().unwrap_or(usual) as f32;
+    let stops = if expected["early_stopping"] == true { EarlyStopping::Full } else { EarlyStopping::Heuristic };
+    let drawn = (expected["do_sample"] == true).then(|| (number("temperature", 1.0), count("top_k")));
+    // `min_new_tokens` comes before `min_length` where both are set.
+    let min_length = if count("min_new_tokens") > 0 { 0 } else { count("min_length") };
+    let checks = [
+        ("start token", Some(found.start_token) == expected["start_token"].as_i64()),
+        ("pad token", expected["pad_token"].as_i64().is_none_or(|pad| pad == found.pad_token)),
+        ("end tokens", found.eos_tokens == tokens("eos_token")),
+        ("forced first token", found.forced_bos_token == expected["forced_bos_token_id"].as_i64()),
+        ("forced last token", found.forced_eos_token == expected["forced_eos_token_id"].as_i64()),
+        ("bad words", found.bad_words == words),
+        ("suppressed tokens", found.suppressed_tokens == tokens("suppress_tokens")),
+        ("suppressed first tokens", found.suppressed_first_tokens == tokens("begin_suppress_tokens")),
+        ("beams", found.num_beams == count("num_beams").max(1)),
+        ("length penalty", found.length_penalty == number("length_penalty", 1.0)),
+        ("early stopping", found.early_stopping == stops),
+        ("n-grams", found.no_repeat_ngram_size == count("no_repeat_ngram_size")),
+        ("n-grams of the source", found.encoder_no_repeat_ngram_size == count("encoder_no_repeat_ngram_size")),
+        ("repetition penalty", found.repetition_penalty == number("repetition_penalty", 1.0)),
+        ("shortest", (found.min_length, found.min_new_tokens) == (min_length, count("min_new_tokens"))),
+        ("sampling", found.sampling.map(|sampling| (sampling.temperature, sampling.top_k)) == drawn),
+        // 20 stands for no limit there.
+        ("longest", count("max_length") == 20 || found.max_length == count("max_length")),
+    ];
+    checks.into_iter().filter(|(_, is_equal)| !is_equal).map(|(what, _)| format!("{what} of {found:?}")).collect()
 }
 
 #[test]

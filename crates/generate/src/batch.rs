@@ -1,7 +1,8 @@
 //! What is decoded together, and what is told on the way.
 
 use crate::error::Cause;
-use crate::{Result, Settings};
+use crate::scores::Unusable;
+use crate::{Error, Result, Settings};
 
 /// Sentences that are decoded together. What becomes of one does not depend on the others.
 #[derive(Clone, Copy, Debug)]
@@ -39,13 +40,15 @@ impl<'a> Batch<'a> {
         let prefix = self.prefixes.get(sentence).map_or(&[][..], Vec::as_slice);
         let limit = settings.limit(sentence, prefix)?;
         let tokens = [settings.start_token].iter().chain(prefix).copied().collect();
-        Ok(Prompt { source: &self.sources[sentence], tokens, limit })
+        Ok(Prompt { number: self.number(sentence), source: &self.sources[sentence], tokens, limit })
     }
 }
 
 /// What a sentence's hypotheses start from.
 #[derive(Clone, Debug)]
 pub(crate) struct Prompt<'a> {
+    /// The sentence's number.
+    pub(crate) number: u64,
     pub(crate) source: &'a [i64],
     /// The start token and the prefix.
     pub(crate) tokens: Vec<i64>,
@@ -57,6 +60,11 @@ impl Prompt<'_> {
     /// The token that must follow `tokens`, as long as they are not beyond the prefix.
     pub(crate) fn next(&self, tokens: &[i64]) -> Option<i64> {
         self.tokens.get(tokens.len()).copied()
+    }
+
+    /// Why no token can follow `tokens`.
+    pub(crate) fn refuse(&self, tokens: &[i64], why: Unusable) -> Error {
+        Cause::scores(why, self.number, tokens.len()).into()
     }
 }
 

@@ -10,7 +10,7 @@
 use crate::batch::{Batch, Event, Prompt};
 use crate::constraints::Context;
 use crate::sampling::Generator;
-use crate::scores::{Candidates, Continuation, Row, best_continuations, log_softmax};
+use crate::scores::{Candidates, Continuation, Row, Unusable, best_continuations, check, log_softmax};
 use crate::{Decoder, EarlyStopping, Hypothesis, Result, Sampling, Settings, alignment};
 use ndarray::{Array2, ArrayView2};
 use std::ops::ControlFlow;
@@ -62,7 +62,7 @@ pub(crate) fn beam_search(
         let tokens = Array2::from_shape_fn((rows.len(), beams), |(row, beam)| rows[row].running[beam].last());
         let mut logits = decoder.advance(parents.as_ref(), &tokens)?;
         let found = rows.iter_mut().enumerate().map(|(row, sentence)| sentence.continuations(logits.rows(row), settings));
-        let found: Vec<_> = found.collect();
+        let found = found.collect::<Result<Vec<_>>>()?;
         let attention = settings.alignment_layer.map(|layer_index| decoder.cross_attention(layer_index)).transpose()?;
         let mut chosen = Vec::new();
         let mut kept = Vec::new();
@@ -102,42 +102,59 @@ impl<'a> Sentence<'a> {
 
     /// The best continuations by the logits of each beam, best first, or as many drawn; what the prefix has next for each beam
     /// within it.
-    fn continuations<'l>(&mut self, logits: impl Iterator<Item = Row<'l>>, settings: &Settings) -> Vec<Continuation> {
+    ///
+    /// # Errors
+    /// If a score is NaN or infinite, or no token may come and no hypothesis has finished.
+    fn continuations<'l>(&mut self, logits: impl Iterator<Item = Row<'l>>, settings: &Settings) -> Result<Vec<Continuation>> {
+        let tokens = self.running.first().map_or_else(Vec::new, |running| running.tokens.clone());
+        let found = self.best(logits, settings).and_then(|found| {
+            let is_over = !self.finished.is_empty();
+            found.first().filter(|_| !is_over).map_or(Ok(()), |best| check(best.score))?;
+            Ok(found)
+        });
+        found.map_err(|why| self.prompt.refuse(&tokens, why))
+    }
+
+    fn best<'l>(&mut self, logits: impl Iterator<Item = Row<'l>>, settings: &Settings) -> Result<Vec<Continuation>, Unusable> {
         let so_far: Vec<_> = self.running.iter().map(|running| running.log_probability).collect();
         if let Some(token) = self.running.first().and_then(|running| self.prompt.next(&running.tokens)) {
-            return so_far.into_iter().enumerate().map(|(parent, score)| Continuation { parent, token, score }).collect();
+            let given = |(parent, score)| Continuation { parent, token, score };
+            return Ok(so_far.into_iter().enumerate().map(given).collect());
         }
         let fewest = (1 + settings.eos_tokens.len()).max(2);
         let count = fewest * settings.num_beams;
         if let Some(Draws { sampling, generator }) = &mut self.draws {
             let rows = logits.zip(&self.running).map(|(row, running)| {
+                row.check()?;
                 let scores = row.into_logits();
                 log_softmax(scores);
                 settings.constrain(&Context { prompt: &self.prompt, tokens: &running.tokens }, scores);
                 sampling.warp(scores, fewest);
                 settings.renormalize_if_set(scores);
                 scores.iter_mut().for_each(|score| *score += running.log_probability);
-                (generator.keys(scores), &*scores)
+                Ok((generator.keys(scores), &*scores))
             });
-            let (mut keys, scores): (Vec<_>, Vec<_>) = rows.unzip();
+            let (mut keys, scores): (Vec<_>, Vec<_>) = rows.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
             let mut drawn = best_continuations(keys.iter_mut().map(|keys| Candidates::of_log_probabilities(keys, 0.0)), count);
             drawn.iter_mut().for_each(|drawn| drawn.score = scores[drawn.parent][drawn.token as usize]);
-            return drawn;
+            return Ok(drawn);
         }
         let rows = logits.zip(&self.running).map(|(row, running)| {
             let context = Context { prompt: &self.prompt, tokens: &running.tokens };
             if settings.only_forbids(&context) {
                 // Log-probabilities are compared, but need not be written.
                 let mut candidates = Candidates::of_logits(row, running.log_probability);
+                candidates.check()?;
                 settings.constrain(&context, candidates.scores());
-                return candidates;
+                return Ok(candidates);
             }
+            row.check()?;
             let scores = row.into_logits();
             log_softmax(scores);
             settings.constrain_fully(&context, scores);
-            Candidates::of_log_probabilities(scores, running.log_probability)
+            Ok(Candidates::of_log_probabilities(scores, running.log_probability))
         });
-        best_continuations(rows, count)
+        Ok(best_continuations(rows.collect::<Result<Vec<_>, _>>()?, count))
     }
 
     /// Goes on; returns the parent of each beam. `attention: [beams, src]` is that of the step that chose the tokens.

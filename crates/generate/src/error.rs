@@ -1,5 +1,7 @@
 //! What can go wrong in decoding.
 
+use crate::scores::Unusable;
+
 /// The result of this crate's calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -18,6 +20,8 @@ pub enum ErrorKind {
     Layout,
     /// A sentence, its target or its prefix is not as it must be.
     Source,
+    /// A model's scores are no numbers to choose a token by.
+    Scores,
     /// The engine failed.
     Runtime,
 }
@@ -44,8 +48,27 @@ pub(crate) enum Cause {
     Target { sentence: usize },
     #[error("the target of sentence {sentence} of the batch has the token {token}; the model knows those from 0 to {}", vocab - 1)]
     Vocabulary { sentence: usize, token: i64, vocab: usize },
+    #[error(
+        "sentence {sentence}, step {step}: a score of the model is NaN or infinite; look for weights or activations beyond the range of \
+         their type"
+    )]
+    NotFinite { sentence: u64, step: usize },
+    #[error(
+        "sentence {sentence}, step {step}: no token may come: every score is minus infinity, by the model or by what the settings forbid"
+    )]
+    Forbidden { sentence: u64, step: usize },
     #[error(transparent)]
     Runtime(#[from] cognate_runtime::Error),
+}
+
+impl Cause {
+    /// Why the `step`-th token of a sentence, counted from 1, cannot be chosen.
+    pub(crate) fn scores(why: Unusable, sentence: u64, step: usize) -> Self {
+        match why {
+            Unusable::NotFinite => Cause::NotFinite { sentence, step },
+            Unusable::Forbidden => Cause::Forbidden { sentence, step },
+        }
+    }
 }
 
 impl Error {
@@ -57,6 +80,7 @@ impl Error {
             Cause::Empty(_) | Cause::Count { .. } | Cause::Prefix { .. } | Cause::Target { .. } | Cause::Vocabulary { .. } => {
                 ErrorKind::Source
             }
+            Cause::NotFinite { .. } | Cause::Forbidden { .. } => ErrorKind::Scores,
             Cause::Runtime(_) => ErrorKind::Runtime,
         }
     }

@@ -40,6 +40,7 @@ pub fn score(decoder: &mut dyn Decoder, batch: &Batch<'_>, targets: &[Vec<i64>],
         if step < prefix(sentence).len() {
             return Ok(());
         }
+        largest(logits).map_err(|why| Cause::scores(why, batch.number(sentence), step + 1))?;
         log_softmax(logits);
         let token = whole[sentence][step];
         let vocab = logits.len();
@@ -80,7 +81,8 @@ pub fn greedy_choices(
     follow(decoder, sources, &whole, settings, |sentence, step, logits| {
         let tokens: Vec<_> = [settings.start_token].iter().chain(&whole[sentence][..step]).copied().collect();
         settings.constrain(&Context { prompt: &prompts[sentence], tokens: &tokens }, logits);
-        choices[sentence].push(largest(logits).0);
+        let (token, _) = largest(logits).map_err(|why| prompts[sentence].refuse(&tokens, why))?;
+        choices[sentence].push(token);
         Ok(())
     })?;
     Ok(choices)

@@ -4,7 +4,7 @@
 use crate::batch::{Batch, Event, Prompt};
 use crate::constraints::Context;
 use crate::sampling::Generator;
-use crate::scores::{Row, largest, log_softmax};
+use crate::scores::{Row, Unusable, largest, log_softmax};
 use crate::{Decoder, Hypothesis, Result, Settings, alignment};
 use ndarray::Array2;
 use std::ops::ControlFlow;
@@ -51,7 +51,7 @@ pub(crate) fn decode_independently(
         let tokens = Array2::from_shape_fn((rows.len(), n_sequences), |(row, sequence)| rows[row].sequences[sequence].last());
         let mut logits = decoder.advance(None, &tokens)?;
         for (row, sentence) in rows.iter_mut().enumerate() {
-            sentence.advance(logits.rows(row), settings, observer);
+            sentence.advance(logits.rows(row), settings, observer)?;
         }
         if let Some(layer_index) = settings.alignment_layer {
             let attention = decoder.cross_attention(layer_index)?;
@@ -103,12 +103,13 @@ impl<'a> Sentence<'a> {
         logits: impl Iterator<Item = Row<'l>>,
         settings: &Settings,
         observer: &mut dyn FnMut(Event) -> ControlFlow<()>,
-    ) {
+    ) -> Result<()> {
         for (index, (sequence, logits)) in self.sequences.iter_mut().zip(logits).enumerate() {
             if sequence.state != State::Running {
                 continue;
             }
-            let Some(token) = sequence.next(&self.prompt, logits, settings) else {
+            let next = sequence.next(&self.prompt, logits, settings);
+            let Some(token) = next.map_err(|why| self.prompt.refuse(&sequence.tokens, why))? else {
                 sequence.state = State::Ended;
                 continue;
             };
@@ -119,6 +120,7 @@ impl<'a> Sentence<'a> {
                 sequence.state = State::Cut;
             }
         }
+        Ok(())
     }
 
     fn into_hypotheses(self, settings: &Settings) -> Vec<Hypothesis> {
@@ -144,18 +146,19 @@ impl Sequence {
     }
 
     /// The next token, if it does not end the sequence.
-    fn next(&mut self, prompt: &Prompt<'_>, logits: Row<'_>, settings: &Settings) -> Option<i64> {
+    fn next(&mut self, prompt: &Prompt<'_>, logits: Row<'_>, settings: &Settings) -> Result<Option<i64>, Unusable> {
         if let Some(given) = prompt.next(&self.tokens) {
-            return Some(given);
+            return Ok(Some(given));
         }
         let context = Context { prompt, tokens: &self.tokens };
         if !settings.scores && settings.sampling.is_none() {
             // The order of logits is that of scores, whatever their scale, and no rule looks at more than their signs.
             settings.constrain(&context, logits.scores);
-            let (token, margin) = largest(logits.scores);
+            let (token, margin) = largest(logits.scores)?;
             self.margin = self.margin.min(margin * logits.scale);
-            return (!settings.eos_tokens.contains(&token)).then_some(token);
+            return Ok((!settings.eos_tokens.contains(&token)).then_some(token));
         }
+        logits.check()?;
         let logits = logits.into_logits();
         // What beam search would add up: log-probabilities under the same constraints.
         let log_probabilities = settings.scores.then(|| {
@@ -167,12 +170,13 @@ impl Sequence {
         settings.constrain(&context, logits);
         let token = match (settings.sampling, &mut self.generator) {
             (Some(sampling), Some(generator)) => {
+                largest(logits)?;
                 sampling.warp(logits, 1);
                 settings.renormalize_if_set(logits);
                 generator.draw(logits)
             }
             _ => {
-                let (token, margin) = largest(logits);
+                let (token, margin) = largest(logits)?;
                 self.margin = self.margin.min(margin);
                 token
             }
@@ -180,6 +184,6 @@ impl Sequence {
         if let Some(scores) = log_probabilities {
             self.log_probability += scores[usize::try_from(token).expect("a position in the scores")];
         }
-        (!settings.eos_tokens.contains(&token)).then_some(token)
+        Ok((!settings.eos_tokens.contains(&token)).then_some(token))
     }
 }

@@ -100,7 +100,8 @@ pub fn generate(decoder: &mut dyn Decoder, sources: &[Vec<i64>], settings: &Sett
 /// sentence) ends as it is.
 ///
 /// # Errors
-/// If settings contradict each other, a source is empty, a prefix leaves no room, or the engine fails.
+/// If settings contradict each other, a source is empty, a prefix leaves no room, the engine fails, or there are no scores to choose
+/// a token by: one is NaN or infinite, or every token is forbidden.
 ///
 /// ```
 /// use cognate_generate::{Batch, SessionDecoder, Settings, decode};
@@ -140,5 +141,5 @@ pub fn decode(
 /// The position, among the first `src`, that is attended to most.
 fn alignment(attention: ArrayView1<'_, f32>, src: usize) -> usize {
     let row: Vec<f32> = attention.iter().take(src).copied().collect();
-    usize::try_from(scores::largest(&row).0).unwrap_or_default()
+    scores::largest(&row).map_or(0, |(place, _)| usize::try_from(place).unwrap_or_default())
 }

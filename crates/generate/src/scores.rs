@@ -18,7 +18,30 @@ pub(crate) struct Row<'l> {
     pub(crate) scale: f32,
 }
 
+/// Why no token can be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unusable {
+    /// A score is NaN, or plus infinity.
+    NotFinite,
+    /// Every score is minus infinity.
+    Forbidden,
+}
+
+/// Whether a row has a score to choose by.
+pub(crate) fn check(largest: f32) -> Result<(), Unusable> {
+    match largest {
+        f32::NEG_INFINITY => Err(Unusable::Forbidden),
+        _ if largest.is_finite() => Ok(()),
+        _ => Err(Unusable::NotFinite),
+    }
+}
+
 impl<'l> Row<'l> {
+    /// Whether the model gave scores to choose by.
+    pub(crate) fn check(&self) -> Result<(), Unusable> {
+        check(largest_of(self.scores) * self.scale)
+    }
+
     /// The logits themselves.
     pub(crate) fn into_logits(self) -> &'l mut [f32] {
         if self.scale != 1.0 {
@@ -82,6 +105,11 @@ impl<'l> Candidates<'l> {
         Self { normalisation: Normalisation::of(row.scores, row.scale, &maxima), maxima, scores: row.scores, so_far }
     }
 
+    /// Whether the model gave scores to choose by.
+    pub(crate) fn check(&self) -> Result<(), Unusable> {
+        check(self.normalisation.largest)
+    }
+
     /// The scores, of which some may be made smaller.
     pub(crate) fn scores(&mut self) -> &mut [f32] {
         self.scores
@@ -110,13 +138,17 @@ pub(crate) fn log_softmax(row: &mut [f32]) {
 }
 
 /// The position of the largest score, the first of equals, and its distance to the second largest.
-pub(crate) fn largest(row: &[f32]) -> (i64, f32) {
+pub(crate) fn largest(row: &[f32]) -> Result<(i64, f32), Unusable> {
     // Chunks that hold one of the two largest so far are walked through one by one: fewer scores in smaller ones.
     const CHUNK: usize = 512;
     let (mut best, mut first, mut second) = (0, f32::NEG_INFINITY, f32::NEG_INFINITY);
     for (number, chunk) in row.chunks(CHUNK).enumerate() {
-        if largest_of(chunk) <= second {
+        let largest = largest_of(chunk);
+        if largest <= second {
             continue;
+        }
+        if largest.is_nan() {
+            return Err(Unusable::NotFinite);
         }
         for (token, &score) in (number * CHUNK..).zip(chunk) {
             if score > first {
@@ -126,7 +158,7 @@ pub(crate) fn largest(row: &[f32]) -> (i64, f32) {
             }
         }
     }
-    (best as i64, first - second)
+    check(first).map(|()| (best as i64, first - second))
 }
 
 /// The `count` best continuations of all hypotheses, best first; of equals the one of the earlier hypothesis and the smaller token.
@@ -156,16 +188,23 @@ pub(crate) fn best_continuations<'r>(rows: impl IntoIterator<Item = Candidates<'
     best
 }
 
+/// The largest score; NaN if one is NaN, minus infinity of none.
 #[allow(clippy::needless_range_loop, reason = "iterators over two sides are not always inlined into functions of other instruction sets")]
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2", "aarch64+neon"))]
 fn largest_of(scores: &[f32]) -> f32 {
     let larger = |a: f32, b: f32| if b > a { b } else { a };
     let mut lanes = [f32::NEG_INFINITY; LANES];
+    // Comparisons pass over NaN: lanes that have met one are marked.
+    let mut unordered = [0u32; LANES];
     let (whole, rest) = scores.as_chunks::<LANES>();
     for scores in whole {
         for lane in 0..LANES {
             lanes[lane] = larger(lanes[lane], scores[lane]);
+            unordered[lane] |= u32::from(scores[lane].is_nan());
         }
+    }
+    if unordered.iter().any(|&met| met != 0) || rest.iter().any(|score| score.is_nan()) {
+        return f32::NAN;
     }
     // By halves: one lane after the other would wait for each.
     for half in [LANES / 2, LANES / 4] {
@@ -219,8 +258,28 @@ mod tests {
         let found = best_continuations(rows, 4);
         let found: Vec<_> = found.iter().map(|found| (found.parent, found.token, found.score)).collect();
         assert_eq!(found, [(0, 1, 2.0), (0, 2, 2.0), (1, 0, 2.0), (1, 2, 1.0)]);
-        assert_eq!(largest(&[1.0, 3.0, 3.0]), (1, 0.0));
-        assert_eq!(largest(&[f32::NEG_INFINITY, 3.0, 1.0]), (1, 2.0));
+        assert_eq!(largest(&[1.0, 3.0, 3.0]), Ok((1, 0.0)));
+        assert_eq!(largest(&[f32::NEG_INFINITY, 3.0, 1.0]), Ok((1, 2.0)));
+    }
+
+    /// Wherever it stands: in lanes, in what is left over, before and behind the largest.
+    #[test]
+    fn rows_without_an_order_are_no_rows_of_scores() {
+        for length in [1, 63, 64, 65, 512, 700, 2_000] {
+            for place in [0, length / 2, length - 1] {
+                let row = |odd: f32| {
+                    let mut row: Vec<f32> = (0..length).map(|index| index as f32).collect();
+                    row[place] = odd;
+                    row
+                };
+                assert_eq!(largest(&row(f32::NAN)), Err(Unusable::NotFinite), "{length} {place}");
+                assert_eq!(largest(&row(f32::INFINITY)), Err(Unusable::NotFinite), "{length} {place}");
+                let candidates = |mut row: Vec<f32>| Candidates::of_logits(Row { scores: &mut row, scale: 0.5 }, 0.0).check();
+                assert_eq!(candidates(row(f32::NAN)), Err(Unusable::NotFinite), "{length} {place}");
+                assert_eq!(candidates(row(1.0)), Ok(()), "{length} {place}");
+            }
+            assert_eq!(largest(&vec![f32::NEG_INFINITY; length]), Err(Unusable::Forbidden));
+        }
     }
 
     #[test]
@@ -236,7 +295,7 @@ mod tests {
         let row: Vec<f32> = (0..2_000).map(|index: i32| ((index * 7_919 % 2_003) as f32).sin() * 5.0).collect();
         let mut order: Vec<usize> = (0..row.len()).collect();
         order.sort_by(|&a, &b| row[b].total_cmp(&row[a]).then(a.cmp(&b)));
-        let (token, margin) = largest(&row);
+        let (token, margin) = largest(&row).expect("finite scores");
         assert_eq!((token as usize, margin), (order[0], row[order[0]] - row[order[1]]));
         let mut copy = row.clone();
         let found = best_continuations([Candidates::of_log_probabilities(&mut copy, 0.0)], 50);

@@ -6,3 +6,4 @@ mod golden;
 mod observed;
 mod optimum;
 mod settings;
+mod unusable;

@@ -1,8 +1,9 @@
 //! The layers of the workspace, held by a test: a crate uses only crates of lower rows.
 //!
 //! ```text
-//! 6  cli
-//! 5  train  verify
+//! 7  cli
+//! 6  train  verify
+//! 5  pipeline
 //! 4  generate
 //! 3  runtime
 //! 2  model  export  passes
@@ -29,9 +30,10 @@ const ROWS: &[(&str, u8)] = &[
     ("cognate-passes", 2),
     ("cognate-runtime", 3),
     ("cognate-generate", 4),
-    ("cognate-train", 5),
-    ("cognate-verify", 5),
-    ("cognate", 6),
+    ("cognate-pipeline", 5),
+    ("cognate-train", 6),
+    ("cognate-verify", 6),
+    ("cognate", 7),
 ];
 
 /// Outside the rows: no crate of ours below them, and none above but as a dev-dependency.

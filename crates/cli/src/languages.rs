@@ -8,6 +8,7 @@ use crate::messages;
 use anyhow::{Context, Result, bail};
 use cognate_generate::Settings;
 use cognate_model::Config;
+use cognate_pipeline::TargetNaming;
 use cognate_text::{TargetLanguage, Tokenizer};
 use std::path::Path;
 
@@ -57,67 +58,21 @@ impl Languages {
     }
 }
 
-/// Lets decoding begin with the chosen target language.
-pub(crate) fn decode_into(target: Option<TargetLanguage>, settings: &mut Settings) {
-    match target {
-        Some(TargetLanguage::Forced(id)) => settings.forced_bos_token = Some(id),
-        Some(TargetLanguage::Start(id)) => settings.start_token = id,
-        None => {}
-    }
-}
-
-/// Where the target language has yet to be told.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Untold {
-    /// Nowhere: it is told, or there is one only.
-    Nowhere,
-    /// In front of each sentence, as `>>deu<<`: Marian's codes.
-    InSentences(Vec<String>),
-}
-
-/// Finds out whether the model in `folder` will know what to translate into.
+/// Finds out where the target language of the model in `folder` is named; warns where it is not and need not be.
 ///
 /// # Errors
-/// If it cannot, and would decode some language or none.
-pub(crate) fn untold(
-    folder: &Path,
-    config_json: &str,
-    tokenizer: &Tokenizer,
-    languages: &Languages,
-    settings: &Settings,
-) -> Result<Untold> {
-    let codes = tokenizer.languages();
-    let [first, ..] = codes.as_slice() else { return Ok(Untold::Nowhere) };
-    if languages.target().is_some() {
-        return Ok(Untold::Nowhere);
-    }
-    let is_told = match tokenizer.clone().with_languages(None, Some(first))?.target_language() {
-        None => return Ok(Untold::InSentences(codes)),
-        Some(TargetLanguage::Forced(_)) => settings.forced_bos_token.is_some(),
-        Some(TargetLanguage::Start(_)) => tokenizer.piece(settings.start_token).is_some_and(|piece| is_code(&piece, &codes)),
-    };
-    if !is_told {
-        let (place, listed) = (folder.display(), messages::listed(&codes));
-        // Many of PLBart's checkpoints are trained for one language, and start as BART does.
-        if model_type(config_json).as_deref() == Some("plbart") {
-            messages::warning(format_args!("{place}: no target language is named; --target-language takes {listed}"));
-        } else {
+/// If it is named nowhere, and the model would decode some language or none.
+pub(crate) fn target_naming(folder: &Path, config_json: &str, tokenizer: &Tokenizer, settings: &Settings) -> Result<TargetNaming> {
+    let naming = TargetNaming::of(config_json, tokenizer, settings)?;
+    if let TargetNaming::Missing { codes, is_optional, .. } = &naming {
+        let (place, listed) = (folder.display(), messages::listed(codes));
+        if !is_optional {
             bail!(
                 "{place}: the model knows {} languages, and none is named to translate into: pass --target-language, one of {listed}",
                 codes.len()
             );
         }
+        messages::warning(format_args!("{place}: no target language is named; --target-language takes {listed}"));
     }
-    Ok(Untold::Nowhere)
-}
-
-/// Whether a vocabulary's piece is one of these codes: `en_XX`, or `__java__`.
-fn is_code(piece: &str, codes: &[String]) -> bool {
-    let bare = piece.strip_prefix("__").and_then(|rest| rest.strip_suffix("__")).unwrap_or(piece);
-    codes.iter().any(|code| code == bare)
-}
-
-fn model_type(config_json: &str) -> Option<String> {
-    let config: serde_json::Value = serde_json::from_str(config_json).ok()?;
-    Some(config["model_type"].as_str()?.to_owned())
+    Ok(naming)
 }

@@ -2,15 +2,16 @@
 
 use crate::account::Account;
 use crate::export::Precision;
-use crate::languages::{self, Untold};
+use crate::languages;
 use crate::model_options::ModelOptions;
 use crate::source::ModelSource;
 use crate::unused::Unused;
-use crate::{layout, messages, tokenizer_files};
+use crate::{layout, messages};
 use anyhow::{Context, Result, bail};
 use cognate_export::{Existing, Folder};
 use cognate_generate::Settings;
 use cognate_model::{AttentionScore, Attentions, Config, Layout};
+use cognate_pipeline::{TargetNaming, decode_into, open_tokenizer};
 use cognate_runtime::{Device, Engine, Runtime, Source};
 use cognate_text::Tokenizer;
 use std::path::{MAIN_SEPARATOR, Path, PathBuf};
@@ -21,7 +22,7 @@ pub(crate) struct ModelFiles {
     pub(crate) config: Config,
     pub(crate) settings: Settings,
     pub(crate) tokenizer: Tokenizer,
-    pub(crate) untold: Untold,
+    pub(crate) target_naming: TargetNaming,
 }
 
 impl ModelFiles {
@@ -81,10 +82,10 @@ impl ModelOptions {
         Account::check(folder)?;
         let (config_json, config, settings) = configuration(folder)?;
         let mut settings = adjust(settings, &config)?;
-        let tokenizer = self.languages.choose(tokenizer_files::open(folder, &config)?, &config)?;
-        let untold = languages::untold(folder, &config_json, &tokenizer, &self.languages, &settings)?;
-        languages::decode_into(tokenizer.target_language(), &mut settings);
-        Ok(ModelFiles { config, settings, tokenizer, untold })
+        let tokenizer = self.languages.choose(open_tokenizer(folder, &config)?, &config)?;
+        let target_naming = languages::target_naming(folder, &config_json, &tokenizer, &settings)?;
+        decode_into(&tokenizer, &mut settings);
+        Ok(ModelFiles { config, settings, tokenizer, target_naming })
     }
 
     /// Finds the graphs of `source`, or makes them of a checkpoint, for a runtime.

@@ -142,6 +142,9 @@ impl Run<'_> {
     fn train(&self, config: TrainingConfig, out: &Path, beginning: Beginning) -> Result<(Outcome, usize)> {
         let quiet = self.quiet;
         let mut trainer = Trainer::new(config, out, beginning, self.machine)?;
+        if self.machine.ranks.rank() == 0 {
+            trainer.warnings().iter().for_each(messages::warning);
+        }
         if !quiet {
             introduce(&trainer, self.machine.ranks.size());
         }

@@ -2,13 +2,14 @@
 
 use crate::account::Account;
 use crate::export::Precision;
-use crate::languages::{self, Languages};
+use crate::languages::Languages;
 use crate::source::ModelSource;
 use crate::unused::Unused;
 use crate::{layout, messages, tokenizer_files};
 use anyhow::{Result, bail};
 use cognate_generate::Settings;
 use cognate_model::{Config, Layout, Model};
+use cognate_pipeline::decode_into;
 use cognate_runtime::{Device, Options as Load, available};
 use cognate_verify::{Subject, open_exported};
 use std::io::{self, IsTerminal, Write};
@@ -126,7 +127,7 @@ pub(crate) fn sentences(folder: &Path, config: &Config, languages: &Languages, s
         return Ok(Vec::new());
     };
     let tokenizer = languages.choose(tokenizer, config)?;
-    languages::decode_into(tokenizer.target_language(), settings);
+    decode_into(&tokenizer, settings);
     let sources = SENTENCES.iter().map(|text| tokenizer.encode(text)).collect::<cognate_text::Result<Vec<_>>>()?;
     Ok(sources.into_iter().filter(|ids| fits(config, ids)).collect())
 }

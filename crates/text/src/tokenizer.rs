@@ -86,6 +86,10 @@ impl Tokenizer {
         "tokenizer.model",
     ];
 
+    /// Those of [`Tokenizer::FILES`] that hold pieces; a folder without any has no tokenizer.
+    pub const PIECES: [&str; 6] =
+        ["tokenizer.json", "source.spm", "sentencepiece.bpe.model", "spiece.model", "vocab.json", "target_vocab.json"];
+
     /// Reads one `tokenizer.json` of at most 256 MiB. Truncation and padding that the file asks for are dropped:
     /// they belong to the batch, and transformers resets them on every call too.
     ///
@@ -177,6 +181,11 @@ impl Tokenizer {
     /// without one, and for Marian, whose source says it.
     pub fn target_language(&self) -> Option<TargetLanguage> {
         self.target
+    }
+
+    /// Whether a target language is chosen, by [`Tokenizer::with_languages`] or by the folder's files.
+    pub fn has_target_language(&self) -> bool {
+        self.target.is_some() || self.before.is_some()
     }
 
     /// The codes that [`Tokenizer::with_languages`] takes; empty for a tokenizer without languages.

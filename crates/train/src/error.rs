@@ -74,6 +74,8 @@ pub(crate) enum Cause {
 
     // trainer
     #[error("{0}")]
+    Tokenizer(String),
+    #[error("{0}")]
     Model(String),
     #[error("{0}")]
     Engine(String),
@@ -103,7 +105,7 @@ impl Error {
                 cognate_text::ErrorKind::Format => ErrorKind::Corpus,
                 _ => ErrorKind::Tokenizer,
             },
-            Cause::Encode { .. } => ErrorKind::Tokenizer,
+            Cause::Encode { .. } | Cause::Tokenizer(_) => ErrorKind::Tokenizer,
             Cause::Model(_) => ErrorKind::Model,
             Cause::Engine(_) => ErrorKind::Engine,
             Cause::Folder { .. } => ErrorKind::Folder,
@@ -147,6 +149,15 @@ impl From<cognate_runtime::Error> for Error {
 impl From<cognate_generate::Error> for Error {
     fn from(error: cognate_generate::Error) -> Self {
         Self(Cause::Engine(error.to_string()))
+    }
+}
+
+impl From<cognate_pipeline::Error> for Error {
+    fn from(error: cognate_pipeline::Error) -> Self {
+        match error.kind() {
+            cognate_pipeline::ErrorKind::Mismatch => Self(Cause::Model(error.to_string())),
+            _ => Self(Cause::Tokenizer(error.to_string())),
+        }
     }
 }
 

@@ -10,12 +10,13 @@ use crate::quality::{BLEU_LOSS, BleuAccount, Quality, StepsAccount};
 use crate::source::ModelSource;
 use crate::translate::batches::batches;
 use crate::translate::progress::Progress;
-use crate::translate::translator::{Encoded, Translator};
+use crate::translate::translator::Translator;
 use crate::{languages, layout, messages, verify};
 use anyhow::{Context, Result, bail};
 use cognate_export::{Existing, Folder};
 use cognate_generate::{Decoder, Hypothesis, Settings, generate, greedy_choices};
 use cognate_model::{Attentions, Layout, Model};
+use cognate_pipeline::EncodedSource;
 use cognate_runtime::{Device, Engine};
 use cognate_text::{corpus_bleu, read_lines};
 use std::io::{self, IsTerminal, Write};
@@ -88,7 +89,7 @@ impl<'a> Gate<'a> {
         }
         let text = match options.data.as_deref() {
             Some([sources, references]) => {
-                check_model(options, source, model, layout, chosen).context("--data")?;
+                check_model(source, model, layout, chosen).context("--data")?;
                 read(sources, references).context("--data")?
             }
             _ if options.no_verify || chosen.tokenizer.is_none() => return Ok(None),
@@ -196,7 +197,7 @@ impl<'a> Gate<'a> {
             Text::Own => {
                 for text in verify::SENTENCES.into_iter().chain(SENTENCES) {
                     // A small vocabulary may lack some words.
-                    if let Ok(Encoded::Tokens { ids, cut_from: None }) = translator.encode(text) {
+                    if let Ok(EncodedSource::Tokens { ids, cut_from: None }) = translator.encode(text) {
                         lines.push(lines.n_lines, text, ids);
                         lines.n_lines += 1;
                     }
@@ -207,7 +208,7 @@ impl<'a> Gate<'a> {
                 let mut n_cut = 0;
                 for (place, text) in sources.iter().enumerate() {
                     // An empty line gives an empty line.
-                    if let Encoded::Tokens { ids, cut_from } =
+                    if let EncodedSource::Tokens { ids, cut_from } =
                         translator.encode(text).with_context(|| format!("--data: {}: line {}", names[0], place + 1))?
                     {
                         n_cut += usize::from(cut_from.is_some());
@@ -236,13 +237,13 @@ fn engine(layout: Layout) -> Engine {
 }
 
 /// Refuses a model that cannot translate a text that is named.
-fn check_model(options: &Options, source: &ModelSource, model: &Model, layout: Layout, chosen: &Chosen) -> Result<()> {
+fn check_model(source: &ModelSource, model: &Model, layout: Layout, chosen: &Chosen) -> Result<()> {
     let (ModelSource::Checkpoint(folder), Some(tokenizer)) = (source, &chosen.tokenizer) else {
         bail!("{source}: has no tokenizer to translate a text with; leave it out");
     };
     let generation = layout::read_if_there(&folder.join(layout::GENERATION))?;
     let settings = Settings::from_json(model.config_json(), generation.as_deref(), model.config())?;
-    languages::untold(folder, model.config_json(), tokenizer, &options.languages, &settings)?;
+    languages::target_naming(folder, model.config_json(), tokenizer, &settings)?;
     engine(layout).open(Device::Cpu)?;
     Ok(())
 }

@@ -3,9 +3,10 @@
 use super::batches::batches;
 use super::input::{Input, Line};
 use super::pipeline::Message;
-use super::translator::{Encoded, Translator};
+use super::translator::Translator;
 use super::warnings::Warning;
 use anyhow::{Context, Result};
+use cognate_pipeline::EncodedSource;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
@@ -93,11 +94,11 @@ fn window(input: &mut Input, number: usize, first: usize, translator: &Translato
         let encoded = translator.encode(&line.text).with_context(|| format!("{} {number}", input.unit));
         let prefix = translator.prefix(line).with_context(|| input.prefix_place(number));
         match encoded.and_then(|encoded| Ok((encoded, prefix?))) {
-            Ok((Encoded::Empty, _)) => {
+            Ok((EncodedSource::Empty, _)) => {
                 window.empty = (window.empty.0 + 1, window.empty.1 + bytes(line));
                 window.found.push((number, Warning::Empty));
             }
-            Ok((Encoded::Tokens { ids, cut_from }, prefix)) => {
+            Ok((EncodedSource::Tokens { ids, cut_from }, prefix)) => {
                 places.push(place);
                 sources.push(ids);
                 prefixes.push(prefix);

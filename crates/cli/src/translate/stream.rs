@@ -1,10 +1,11 @@
 //! `--stream`: one sentence at a time, its words as soon as they are certain.
 
 use super::input::Input;
-use super::translator::{Encoded, Translator};
+use super::translator::Translator;
 use super::warnings::{Warning, Warnings};
 use anyhow::{Context, Result};
 use cognate_generate::Batch;
+use cognate_pipeline::EncodedSource;
 use std::io::Write;
 
 /// Translates `input` line by line and writes words to `out` as they come.
@@ -24,8 +25,8 @@ pub(super) fn run(translator: &Translator, mut input: Input, out: &mut dyn Write
             let place = || format!("{} {number}", input.unit);
             let prefix = translator.prefix(&line).with_context(|| input.prefix_place(number));
             match translator.encode(&line.text).with_context(place)? {
-                Encoded::Empty => warnings.tell(vec![(number, Warning::Empty)]),
-                Encoded::Tokens { ids, cut_from } => {
+                EncodedSource::Empty => warnings.tell(vec![(number, Warning::Empty)]),
+                EncodedSource::Tokens { ids, cut_from } => {
                     let too_long = |tokens| Warning::TooLong { tokens, limit: translator.max_positions() };
                     let language = translator.lacks_language(&line.text).then_some(Warning::NoLanguage);
                     warnings.tell(cut_from.map(too_long).into_iter().chain(language).map(|warning| (number, warning)).collect());

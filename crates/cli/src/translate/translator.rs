@@ -3,13 +3,13 @@
 use super::input::Line;
 use super::{Crew, Options};
 use crate::decoding::Decoding;
-use crate::languages::{self, Untold};
+use crate::messages;
 use crate::model_files::{Graphs, ModelFiles, configuration};
 use crate::source::ModelSource;
-use crate::{messages, tokenizer_files};
 use anyhow::{Context, Result, bail};
 use cognate_generate::{Batch, Decoder, Event, Hypothesis, Settings, decode, decoder as decoder_of};
 use cognate_model::{Config, Layout};
+use cognate_pipeline::{EncodedSource, SourceEncoder, TargetNaming, decode_into, open_tokenizer};
 use cognate_runtime::{Loaded, Options as Load, Runtime, Session, Source};
 use cognate_text::{GrowingText, Tokenizer};
 use std::num::NonZeroUsize;
@@ -21,9 +21,8 @@ use tempfile::TempDir;
 /// A model that translates.
 pub(crate) struct Translator {
     tokenizer: Tokenizer,
-    /// What the tokenizer makes of no text: the tokens around every text.
-    around: Vec<i64>,
-    untold: Untold,
+    sources: SourceEncoder,
+    target_naming: TargetNaming,
     /// The encoder and the decoder, with the weights that all workers have in common.
     graphs: Vec<Arc<dyn Loaded>>,
     layout: Layout,
@@ -37,15 +36,6 @@ pub(crate) struct Translator {
     _exported: Option<TempDir>,
 }
 
-/// A line for the model.
-#[derive(Debug)]
-pub(crate) enum Encoded {
-    /// Nothing to translate.
-    Empty,
-    /// Tokens with the end token; `cut_from` is how many there would be if they were not too many for the model.
-    Tokens { ids: Vec<i64>, cut_from: Option<usize> },
-}
-
 /// A translated line.
 #[derive(Debug)]
 pub(crate) struct Translation {
@@ -57,18 +47,14 @@ pub(crate) struct Translation {
     pub(crate) complete: bool,
 }
 
-/// The most tokens of a source for models that could take any number: attention's memory grows with their square.
-const LONGEST_SOURCE: usize = 4096;
-
 impl Translator {
     /// Loads the model as the options say, for `crew`. What is wrong with small files is found before large ones are touched.
     pub(crate) fn load(source: &ModelSource, options: &Options, crew: Crew) -> Result<Self> {
-        let ModelFiles { config, settings, tokenizer, untold } =
+        let ModelFiles { config, settings, tokenizer, target_naming } =
             options.model.files(source, |settings, config| adjusted(settings, options, config))?;
         let text = options.decoding.target_prefix().unwrap_or_default();
         let prefix = prefix(text, &tokenizer, &settings).context("--target-prefix")?;
-        // Some vocabularies have no pieces for no text.
-        let around = tokenizer.encode("").unwrap_or_default();
+        let sources = SourceEncoder::new(&tokenizer, &config, &settings);
         let runtime = options.model.engine.open(options.model.device)?;
         let Graphs { layout, graphs, exported } = options.model.graphs(source, &*runtime, options.unused, options.decoding.attentions())?;
         if runtime.name() != "ort" && options.threads.is_some_and(|threads| threads.get() > 1) {
@@ -81,7 +67,7 @@ impl Translator {
         // program leaves nothing behind.
         let exported = exported.filter(|_| cfg!(not(unix)));
         let decoding = options.decoding.clone();
-        Ok(Self { tokenizer, around, untold, graphs, layout, engine, settings, decoding, prefix, config, _exported: exported })
+        Ok(Self { tokenizer, sources, target_naming, graphs, layout, engine, settings, decoding, prefix, config, _exported: exported })
     }
 
     /// Loads an export of this program, to be compared with another one: each worker has one thread where there are several, and
@@ -89,16 +75,16 @@ impl Translator {
     pub(crate) fn of_export(folder: &Path, layout: Layout, runtime: &dyn Runtime, workers: NonZeroUsize) -> Result<Self> {
         let (_, config, mut settings) = configuration(folder)?;
         (settings.sampling, settings.num_return_sequences) = (None, 1);
-        let tokenizer = tokenizer_files::open(folder, &config)?;
-        languages::decode_into(tokenizer.target_language(), &mut settings);
-        let around = tokenizer.encode("").unwrap_or_default();
+        let tokenizer = open_tokenizer(folder, &config)?;
+        decode_into(&tokenizer, &mut settings);
+        let sources = SourceEncoder::new(&tokenizer, &config, &settings);
         let one = NonZeroUsize::MIN;
         let load = Load { threads: (workers > one).then_some(one), workers: Some(workers), ..Load::default() };
         let graphs = layout.files().map(|file| runtime.read(&Source::Onnx(folder.join(file)), &load));
         let graphs = graphs.into_iter().collect::<Result<Vec<_>, _>>()?;
         let engine = decoder_of(layout, sessions(&graphs), &config, settings.pad_token)?.engine().into();
-        let (untold, decoding, prefix) = (Untold::Nowhere, Decoding::default(), Vec::new());
-        Ok(Self { tokenizer, around, untold, graphs, layout, engine, settings, decoding, prefix, config, _exported: None })
+        let (target_naming, decoding, prefix) = (TargetNaming::Settled, Decoding::default(), Vec::new());
+        Ok(Self { tokenizer, sources, target_naming, graphs, layout, engine, settings, decoding, prefix, config, _exported: None })
     }
 
     /// What executes.
@@ -118,37 +104,20 @@ impl Translator {
 
     /// The most tokens of a source.
     pub(crate) fn max_positions(&self) -> usize {
-        self.config.max_positions.unwrap_or(LONGEST_SOURCE)
+        self.sources.max_tokens()
     }
 
     /// The tokens of a line, as many as the model can take.
-    pub(crate) fn encode(&self, line: &str) -> Result<Encoded> {
-        let ids = if is_blank(line) { Vec::new() } else { self.tokenizer.encode(line)? };
-        let is_end = |id: &i64| self.settings.eos_tokens.contains(id);
-        if ids == self.around || ids.iter().all(is_end) {
-            return Ok(Encoded::Empty);
-        }
-        let vocab = self.config.source_vocab;
-        if let Some(&id) = ids.iter().find(|&&id| usize::try_from(id).is_ok_and(|id| id >= vocab)) {
-            let piece = self.tokenizer.piece(id).unwrap_or_default();
-            bail!(
-                "the tokenizer gives {piece:?} the id {id}, but vocab_size in config.json is {vocab}: the model knows no such token; \
-                 leave it out of the text"
-            );
-        }
-        let (n_tokens, limit) = (ids.len(), self.max_positions());
-        if n_tokens <= limit {
-            return Ok(Encoded::Tokens { ids, cut_from: None });
-        }
-        Ok(Encoded::Tokens { ids: cut(ids, &self.around, limit), cut_from: Some(n_tokens) })
+    pub(crate) fn encode(&self, line: &str) -> Result<EncodedSource> {
+        Ok(self.sources.encode(line)?)
     }
 
     /// Whether a line does not say which language to translate into, and nothing else does.
     pub(crate) fn lacks_language(&self, line: &str) -> bool {
         let code = || Some(line.strip_prefix(">>")?.split_once("<<")?.0);
-        match &self.untold {
-            Untold::Nowhere => false,
-            Untold::InSentences(codes) => code().is_none_or(|code| !codes.iter().any(|known| known == code)),
+        match &self.target_naming {
+            TargetNaming::InSentences(codes) => code().is_none_or(|code| !codes.iter().any(|known| known == code)),
+            TargetNaming::Settled | TargetNaming::Missing { .. } => false,
         }
     }
 
@@ -250,23 +219,6 @@ fn adjusted(mut settings: Settings, options: &Options, config: &Config) -> Resul
     Ok(settings)
 }
 
-/// The first `limit` tokens of a text that is longer, with the last tokens of those `around` every text in their places: the
-/// end, and in some families the language.
-fn cut(mut ids: Vec<i64>, around: &[i64], limit: usize) -> Vec<i64> {
-    let ends_so = |&count: &usize| ids.ends_with(&around[around.len() - count..]);
-    let n_after = (0..=around.len().min(limit)).rev().find(ends_so).unwrap_or(0);
-    let after = ids.split_off(ids.len() - n_after);
-    ids.truncate(limit - n_after);
-    ids.extend(after);
-    ids
-}
-
-/// Whether nothing of a line can be seen: spaces, controls, zero-width characters.
-fn is_blank(line: &str) -> bool {
-    let is_zero_width = |c| matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}');
-    line.chars().all(|c| c.is_whitespace() || c.is_control() || is_zero_width(c))
-}
-
 /// A translation takes one line of the output, whatever its tokens spell.
 fn on_one_line(text: String) -> String {
     if text.contains(['\n', '\r']) { text.replace(['\n', '\r'], " ") } else { text }
@@ -277,28 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blank_lines_and_line_breaks() {
-        let blank = ["", " \t", "\u{feff}\u{200b}\u{1}", "\u{3000}"].map(is_blank);
-        assert_eq!(blank, [true; 4]);
-        let visible = [".", " a", "\u{1f642}"].map(is_blank);
-        assert_eq!(visible, [false; 3]);
+    fn line_breaks() {
         assert_eq!(on_one_line("a\r\nb\n".into()), "a  b ");
-    }
-
-    #[test]
-    fn long_texts_keep_what_stands_around_them() {
-        let cases = [
-            // Marian, mBART-50, mBART-25, a tokenizer without a template.
-            (vec![5, 6, 7, 0], vec![0], 3, vec![5, 6, 0]),
-            (vec![90, 5, 6, 7, 2], vec![90, 2], 4, vec![90, 5, 6, 2]),
-            (vec![5, 6, 7, 2, 90], vec![2, 90], 4, vec![5, 6, 2, 90]),
-            (vec![5, 6, 7], vec![], 2, vec![5, 6]),
-            // A limit below the template's length.
-            (vec![5, 6, 7, 2, 90], vec![2, 90], 1, vec![90]),
-            (vec![5, 6, 7, 2, 90], vec![2, 90], 0, vec![]),
-        ];
-        for (ids, around, limit, expected) in cases {
-            assert_eq!(cut(ids.clone(), &around, limit), expected, "{ids:?} {around:?} {limit}");
-        }
     }
 }

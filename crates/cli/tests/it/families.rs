@@ -226,6 +226,32 @@ fn a_lower_precision_is_measured_in_its_languages() {
     assert!(said.contains(" sentences of Cognate's own, "), "{said}");
 }
 
+/// `train --init` wants a language named where `translate` does, and goes on with a warning where `translate` does.
+#[test]
+fn training_asks_for_a_language_as_translation_does() {
+    let texts = tempfile::tempdir().unwrap();
+    let lines = texts.path().join("lines");
+    fs::write(&lines, format!("{}\n{}\n", SENTENCES[0], SENTENCES[1])).unwrap();
+    let train = |folder: &TempDir| {
+        let out = folder.path().join("trained");
+        let args = ["train", "--init", text(folder.path()), "--data", text(&lines), text(&lines), "--out", text(&out), "--engine", "tract"];
+        run(&[&args[..], &["--max-updates", "1"]].concat())
+    };
+    let (mbart, ..) = model_with("mbart", "mbart");
+    let told = with_dir(&train(&mbart).failed(1), mbart.path());
+    assert!(told.ends_with("DIR: the model knows 25 languages, and none is named to translate into; set decoder_start_token_id in generation_config.json to its token"), "{told}");
+    // PLBart's model is BART's.
+    let (plbart, ..) = model_with("bart", "plbart");
+    let config = plbart.path().join("config.json");
+    let mut fields = json_of(&config);
+    fields["model_type"] = "plbart".into();
+    fs::write(config, fields.to_string()).unwrap();
+    let translated = run(&["translate", "--engine", "tract", "--model", text(plbart.path()), "--max-new-tokens", "4", "A man."]);
+    for ran in [translated, train(&plbart)] {
+        assert!(ran.status == Some(0) && ran.err.contains("warning: ") && ran.err.contains("named"), "{}", ran.err);
+    }
+}
+
 #[test]
 fn languages_that_cannot_be_chosen() {
     let error = |folder: &TempDir, more: &[&str]| {

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cognate_model::Model;
+use cognate_pipeline::SourceEncoder;
 use cognate_runtime::Options;
 use cognate_text::Tokenizer;
 
@@ -103,8 +104,8 @@ impl<'r> Trainer<'r> {
         }
         let settings = config.batch_settings(start.framing.clone());
         let tokenizer = Arc::new(start.tokenizer.clone());
-        let longest = start.model.config().max_positions.unwrap_or(usize::MAX).min(config.data.max_tokens);
-        let held = valid.map(|corpus| Held::new(corpus, &tokenizer, settings.clone(), longest)).transpose()?;
+        let sources = SourceEncoder::new(&tokenizer, start.model.config(), &start.settings);
+        let held = valid.map(|corpus| Held::new(corpus, &tokenizer, settings.clone(), &sources)).transpose()?;
         let threads = config.threads.or((machine.ranks.size() > 1).then_some(1));
         let options = Options { device: machine.device, threads: threads.and_then(NonZeroUsize::new), ..Options::default() };
         let recipes = Recipes { model: &start.model, loss: loss(&config), adam: adam(&config) };
@@ -139,6 +140,11 @@ impl<'r> Trainer<'r> {
     /// The model as it began.
     pub fn model(&self) -> &Model {
         &self.start.model
+    }
+
+    /// What a user should know of the beginning, a sentence each.
+    pub fn warnings(&self) -> &[String] {
+        &self.start.warnings
     }
 
     /// The text.

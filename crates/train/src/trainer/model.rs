@@ -4,7 +4,8 @@ use std::path::Path;
 
 use cognate_generate::Settings;
 use cognate_model::{Activation, EmbeddingNorm, Embeddings, Model, Norm, OutputProjection, Positions, RelativeLayers, Sinusoids, Stack};
-use cognate_text::{TargetLanguage, Tokenizer};
+use cognate_pipeline::{TargetNaming, decode_into, open_tokenizer};
+use cognate_text::Tokenizer;
 
 use crate::batches::{Framing, IGNORED};
 use crate::config::{AttentionScore, NormKind, NormPlacement, PositionKind, Precision, TrainingConfig};
@@ -23,6 +24,9 @@ pub(super) struct Start {
     pub(super) framing: Framing,
     /// The text of `generation_config.json`, if there is one.
     pub(super) generation: Option<String>,
+    /// How the model decodes, by its own files.
+    pub(super) settings: Settings,
+    pub(super) warnings: Vec<String>,
     pub(super) files: TokenizerFiles,
 }
 
@@ -57,21 +61,24 @@ impl Start {
                 "num_beams": config.schedule.beams,
             })
         );
-        Ok(Self { model, tokenizer, framing, generation: Some(generation), files })
+        let settings = Settings::from_json(model.config_json(), Some(&generation), model.config())?;
+        Ok(Self { model, tokenizer, framing, generation: Some(generation), settings, warnings: Vec::new(), files })
     }
 
     /// The model of a checkpoint's folder, with its tokenizer.
     pub(super) fn checkpoint(folder: &Path) -> Result<Self> {
         let model = Model::open(folder)?;
-        let tokenizer = Tokenizer::from_folder(folder)?;
+        let tokenizer = open_tokenizer(folder, model.config())?;
         let generation = match cognate_model::read_text(&folder.join("generation_config.json")) {
             Ok(text) => Some(text),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
             Err(error) => Err(Cause::Folder { folder: folder.display().to_string(), problem: error.to_string() })?,
         };
-        let settings = Settings::from_json(model.config_json(), generation.as_deref(), model.config())?;
-        let framing = framing(folder, &tokenizer, &settings)?;
-        Ok(Self { model, tokenizer, framing, generation, files: tokenizer_files(folder)? })
+        let mut settings = Settings::from_json(model.config_json(), generation.as_deref(), model.config())?;
+        let warnings = unnamed_language(folder, &model, &tokenizer, &settings)?.into_iter().collect();
+        decode_into(&tokenizer, &mut settings);
+        let framing = framing(&settings);
+        Ok(Self { model, tokenizer, framing, generation, settings, warnings, files: tokenizer_files(folder)? })
     }
 }
 
@@ -107,32 +114,24 @@ pub(super) fn tokenizer_files(folder: &Path) -> Result<TokenizerFiles> {
     paths.map(read).collect()
 }
 
-/// What stands around the targets of a checkpoint: what decoding would begin and end with.
-fn framing(folder: &Path, tokenizer: &Tokenizer, settings: &Settings) -> Result<Framing> {
-    let prefix: Vec<i64> = settings.forced_bos_token.into_iter().collect();
-    let codes = tokenizer.languages();
-    if let Some(first) = codes.first()
-        && prefix.is_empty()
-    {
-        let is_code = |piece: String| codes.iter().any(|code| piece.trim_matches('_') == code.trim_matches('_'));
-        let untold = match tokenizer.clone().with_languages(None, Some(first))?.target_language() {
-            // Marian's languages stand in its sentences.
-            None => None,
-            Some(TargetLanguage::Forced(_)) => Some("forced_bos_token_id"),
-            Some(TargetLanguage::Start(_)) => {
-                (!tokenizer.piece(settings.start_token).is_some_and(is_code)).then_some("decoder_start_token_id")
-            }
-        };
-        if let Some(field) = untold {
-            let problem = format!(
-                "the model knows {} languages, and none is named to translate into; set {field} in generation_config.json to its token",
-                codes.len()
-            );
-            Err(Cause::Folder { folder: folder.display().to_string(), problem })?;
-        }
-    }
+/// What stands around the targets of a checkpoint: what decoding begins and ends with.
+fn framing(settings: &Settings) -> Framing {
+    let prefix = settings.forced_bos_token.into_iter().collect();
     let suffix = settings.eos_tokens.first().copied().into_iter().collect();
-    Ok(Framing { start: settings.start_token, prefix, suffix, pad: settings.pad_token, label_padding: IGNORED })
+    Framing { start: settings.start_token, prefix, suffix, pad: settings.pad_token, label_padding: IGNORED }
+}
+
+/// A warning where the target language of the model in `folder` is named nowhere and need not be.
+fn unnamed_language(folder: &Path, model: &Model, tokenizer: &Tokenizer, settings: &Settings) -> Result<Option<String>> {
+    let TargetNaming::Missing { field, codes, is_optional } = TargetNaming::of(model.config_json(), tokenizer, settings)? else {
+        return Ok(None);
+    };
+    let problem = format!(
+        "the model knows {} languages, and none is named to translate into; set {field} in generation_config.json to its token",
+        codes.len()
+    );
+    let folder = folder.display().to_string();
+    if is_optional { Ok(Some(format!("{folder}: {problem}"))) } else { Err(Cause::Folder { folder, problem })? }
 }
 
 /// What `[model]` says, as a family of transformers has it where one does.

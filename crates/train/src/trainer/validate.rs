@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cognate_export::{Existing, Export, Metadata, write_folder};
 use cognate_generate::{SessionDecoder, Settings, generate};
 use cognate_model::{Attentions, Model};
+use cognate_pipeline::{EncodedSource, SourceEncoder};
 use cognate_runtime::{Options, Runtime, Source};
 use cognate_text::{Tokenizer, corpus_bleu};
 
@@ -22,14 +23,14 @@ const DECODED_TOKENS: usize = 2_048;
 /// Held-out text.
 pub(super) struct Held {
     batches: Vec<Arrays>,
-    /// Ids of the sources, with their numbers, the shortest first.
+    /// Ids of the sources that have any, with their numbers, the shortest first.
     sources: Vec<(usize, Vec<i64>)>,
     references: Vec<String>,
 }
 
 impl Held {
     /// Reads and tokenizes it all; it stays in memory.
-    pub(super) fn new(corpus: Corpus, tokenizer: &Arc<Tokenizer>, settings: BatchSettings, max_source: usize) -> Result<Self> {
+    pub(super) fn new(corpus: Corpus, tokenizer: &Arc<Tokenizer>, settings: BatchSettings, encoder: &SourceEncoder) -> Result<Self> {
         let corpus = Arc::new(corpus);
         let (mut batches, mut sources, mut references) = (Vec::new(), Vec::new(), Vec::new());
         for batch in Batches::new(Arc::clone(&corpus), Arc::clone(tokenizer), settings, Position::default())? {
@@ -41,14 +42,10 @@ impl Held {
         }
         for (number, pair) in corpus.pairs()?.enumerate() {
             let pair = pair?;
-            let mut ids = tokenizer.encode(&pair.source)?;
-            if ids.len() > max_source {
-                // The end stays at the end.
-                let last = ids.pop();
-                ids.truncate(max_source - 1);
-                ids.extend(last);
+            // As `cognate translate` reads it: cut to what the model can take, and no translation of no text.
+            if let EncodedSource::Tokens { ids, .. } = encoder.encode(&pair.source)? {
+                sources.push((number, ids));
             }
-            sources.push((number, ids));
             references.push(pair.target);
         }
         sources.sort_by_key(|(_, ids)| ids.len());
@@ -97,7 +94,7 @@ fn translations(
         };
         runtime.load(&source, options)
     };
-    let mut settings = Settings::from_json(model.config_json(), start.generation.as_deref(), model.config())?;
+    let mut settings = start.settings.clone();
     (settings.num_beams, settings.num_return_sequences, settings.sampling) = (beams, 1, None);
     let (encoder, decoder) = (load("encoder.onnx", &encode)?, load("decoder.onnx", &step)?);
     let mut decoder = SessionDecoder::new(encoder, decoder, settings.pad_token)?;
@@ -117,4 +114,46 @@ fn translations(
         }
     }
     Ok(translations)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::batches::{Framing, IGNORED};
+    use crate::corpus::{Cleaning, Files};
+    use std::fs;
+
+    /// mBART-25 ends a source in `</s> en_XX`; a source that is cut keeps both, and one without text is not decoded.
+    #[test]
+    fn sources_are_cut_as_the_translator_cuts_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let tokenizer_json = cognate_testing::testdata("tokenizers/models/mbart.tokenizer.json");
+        fs::copy(tokenizer_json, folder.path().join("tokenizer.json")).unwrap();
+        let config = r#"{"tokenizer_class": "MBartTokenizer", "src_lang": "en_XX", "tgt_lang": "de_DE"}"#;
+        fs::write(folder.path().join("tokenizer_config.json"), config).unwrap();
+        let tokenizer = Arc::new(Tokenizer::from_folder(folder.path()).unwrap());
+        let [source, target] = ["source", "target"].map(|name| folder.path().join(name));
+        fs::write(&source, format!("a dog\n{}\n\u{200b}\n", "a dog runs ".repeat(20))).unwrap();
+        fs::write(&target, "ein hund\nein hund\nein hund\n").unwrap();
+
+        let mut model = cognate_model::Preset::Tiny.config();
+        (model.vocab, model.source_vocab) = (tokenizer.required_vocab(), tokenizer.required_vocab());
+        model.max_positions = Some(12);
+        let settings = cognate_generate::Settings::from_json("{}", None, &model).unwrap();
+        let encoder = SourceEncoder::new(&tokenizer, &model, &settings);
+        let corpus = Corpus::open(&[Files::Parallel { source, target }], &Cleaning::default()).unwrap();
+        let [start, suffix, pad] = ["de_DE", "</s>", "<pad>"].map(|piece| tokenizer.id(piece).unwrap());
+        let framing = Framing { start, prefix: Vec::new(), suffix: vec![suffix], pad, label_padding: IGNORED };
+        let held = Held::new(corpus, &tokenizer, BatchSettings { framing, ..BatchSettings::default() }, &encoder).unwrap();
+
+        let around = tokenizer.encode("").unwrap();
+        assert_eq!(around, [2, tokenizer.id("en_XX").unwrap()]);
+        assert_eq!(held.references.len(), 3);
+        assert_eq!(held.sources.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(held.sources[1].1.len(), 12);
+        for (number, ids) in &held.sources {
+            assert!(ids.ends_with(&around), "{number}: {ids:?}");
+        }
+    }
 }

@@ -175,8 +175,9 @@ fn substituted(path: &Path, options: &Options) -> Result<Option<Vec<u8>>> {
 /// A session for a graph that is not as in its file, beside which its weights lie.
 fn with_kernels(builder: SessionBuilder, path: &Path, model: &[u8]) -> ::ort::Result<Engine> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let builder = builder.with_config_entry("session.model_external_initializers_file_folder_path", folder.display().to_string())?;
-    builder.with_operators(kernels::operators()?)?.commit_from_memory(model)
+    let mut builder = builder.with_config_entry("session.model_external_initializers_file_folder_path", folder.display().to_string())?;
+    kernels::register(&mut builder)?;
+    builder.commit_from_memory(model)
 }
 
 /// Registers CUDA's provider, or fails: ONNX Runtime by itself would go on without it on the processor.

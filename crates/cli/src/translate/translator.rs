@@ -74,7 +74,8 @@ impl Translator {
         if runtime.name() != "ort" && options.threads.is_some_and(|threads| threads.get() > 1) {
             messages::warning(format_args!("--threads: {} runs on one thread; only ort uses more", runtime.name()));
         }
-        let load = Load { device: options.model.device, threads: crew.threads, workers: Some(crew.workers), plain: false };
+        let (threads, workers) = (crew.threads, Some(crew.workers));
+        let load = Load { device: options.model.device, threads, workers, plain: false, huge_pages: true };
         let graphs = graphs.iter().map(|graph| runtime.read(graph, &load)).collect::<Result<Vec<_>, _>>()?;
         let engine = decoder_of(layout, sessions(&graphs), &config, settings.pad_token)?.engine().into();
         // Sessions have read or mapped the files by now. Where a file may be removed while it is mapped, it is: an interrupted
@@ -93,7 +94,8 @@ impl Translator {
         languages::decode_into(tokenizer.target_language(), &mut settings);
         let around = tokenizer.encode("").unwrap_or_default();
         let one = NonZeroUsize::MIN;
-        let load = Load { threads: (workers > one).then_some(one), workers: Some(workers), ..Load::default() };
+        let threads = (workers > one).then_some(one);
+        let load = Load { threads, workers: Some(workers), huge_pages: true, ..Load::default() };
         let graphs = layout.files().map(|file| runtime.read(&Source::Onnx(folder.join(file)), &load));
         let graphs = graphs.into_iter().collect::<Result<Vec<_>, _>>()?;
         let engine = decoder_of(layout, sessions(&graphs), &config, settings.pad_token)?.engine().into();

@@ -8,7 +8,7 @@
 
 mod in_place;
 
-use crate::huge_pages;
+use crate::huge_pages::{self, HugePages};
 use crate::ort::{Ort, kernels};
 use crate::signature::{Axis, Element, Given, Input, Signature};
 use crate::{Device, Error, ErrorKind, Held, Loaded, Options, Result, Session, Value, Values, run_and_exchange};
@@ -39,6 +39,7 @@ pub(super) struct Shared {
     names: [Vec<CString>; 2],
     engine: String,
     device: Device,
+    huge_pages: HugePages,
 }
 
 impl Loaded for Shared {
@@ -50,7 +51,7 @@ impl Loaded for Shared {
 impl Shared {
     /// Loads the file at `path`; with `profile`, ONNX Runtime writes its profile to a file of that beginning.
     pub(super) fn load(ort: &Ort, path: &Path, options: &Options, profile: Option<&Path>) -> Result<Self> {
-        huge_pages::before_loading();
+        let before = huge_pages::Before::loading(options);
         let place = path.display().to_string();
         let engine = format!("ONNX Runtime {}, {}", ort.version, provider(options.device));
         let wrong = |error: ::ort::Error| {
@@ -72,7 +73,8 @@ impl Shared {
         let c_names = |names: &[String]| names.iter().map(|name| CString::new(name.as_str())).collect::<Result<Vec<_>, _>>();
         let names = c_names(signature.input_names()).and_then(|inputs| Ok([inputs, c_names(signature.output_names())?]));
         let names = names.map_err(|error| Error::new(ErrorKind::Load, signature.place(), format!("a name with a zero in it: {error}")))?;
-        Ok(Self { inner: session.inner(), session: Mutex::new(session), signature, names, engine, device: options.device })
+        let (inner, session) = (session.inner(), Mutex::new(session));
+        Ok(Self { inner, session, signature, names, engine, device: options.device, huge_pages: before.loaded() })
     }
 
     /// Ends the profile that [`Shared::load`] began, and gives the file's path.
@@ -112,7 +114,7 @@ impl Shared {
         };
         // SAFETY: the status is that of the call.
         unsafe { ::ort::Error::result_from_status(status) }?;
-        huge_pages::after_run();
+        self.huge_pages.after_run();
         let session = self.alone();
         let named = self.signature.output_names().iter().zip(outputs).zip(made).filter(|(_, made)| *made);
         let outputs = named.map(|((name, output), _)| {

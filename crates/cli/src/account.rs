@@ -4,6 +4,7 @@ use crate::layout;
 use crate::quality::Quality;
 use crate::show::without_layer;
 use anyhow::{Context, Result, bail};
+use cognate_export::PartialFile;
 use cognate_model::{Layout, open_file};
 use cognate_passes::half::{Kept, Why};
 use cognate_verify::Report;
@@ -245,23 +246,12 @@ impl Account {
     pub(crate) fn write(&self, folder: &Path) -> Result<()> {
         let path = folder.join(FILE);
         let write = || -> Result<()> {
-            let mut file = new_file_in(folder)?;
+            let mut file = PartialFile::wait_for(&path)?;
             file.write_all(self.to_json()?.as_bytes())?;
-            file.as_file().sync_all()?;
-            file.persist(&path)?;
-            Ok(())
+            Ok(file.commit()?)
         };
         write().with_context(|| format!("{}: cannot be written", path.display()))
     }
-}
-
-/// A file in `folder` that takes its name when it is whole; readable to whom the system lets new files be.
-pub(crate) fn new_file_in(folder: &Path) -> std::io::Result<tempfile::NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".cognate.").suffix(".partial");
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    builder.tempfile_in(folder)
 }
 
 /// The files to which the graphs in `folder` point, if it is an export in place.

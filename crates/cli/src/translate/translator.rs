@@ -8,6 +8,7 @@ use crate::model_files::{Graphs, ModelFiles, configuration};
 use crate::source::ModelSource;
 use crate::{messages, tokenizer_files};
 use anyhow::{Context, Result, bail};
+use cognate_export::Staged;
 use cognate_generate::{Batch, Decoder, Event, Hypothesis, Settings, decode, decoder as decoder_of};
 use cognate_model::{Config, Layout};
 use cognate_runtime::{Loaded, Options as Load, Runtime, Session, Source};
@@ -16,7 +17,6 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
-use tempfile::TempDir;
 
 /// A model that translates.
 pub(crate) struct Translator {
@@ -34,7 +34,7 @@ pub(crate) struct Translator {
     prefix: Vec<i64>,
     config: Config,
     /// The export of a checkpoint, while an engine may read it.
-    _exported: Option<TempDir>,
+    _exported: Option<Staged>,
 }
 
 /// A line for the model.

@@ -4,6 +4,7 @@ use crate::layout;
 use crate::quality::Quality;
 use crate::show::without_layer;
 use anyhow::{Context, Result, bail};
+use cognate_export::{Hashed, PartialFile};
 use cognate_model::{Layout, open_file};
 use cognate_passes::half::{Kept, Why};
 use cognate_verify::Report;
@@ -40,6 +41,9 @@ pub(crate) struct Account {
     pub(crate) kept_in_f32: Vec<KeptAccount>,
     pub(crate) opset: i64,
     pub(crate) graphs: Vec<GraphAccount>,
+    /// The graphs and the weights that were written, by file; none in exports of earlier versions.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) files: BTreeMap<String, FileAccount>,
     pub(crate) verification: Option<Report>,
     /// What an export of less precision loses, if it was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -86,6 +90,9 @@ pub(crate) struct Stamp {
     pub(crate) modified: u64,
     /// The BLAKE3 hash of the header: names, types, shapes and places of all tensors.
     pub(crate) header_blake3: String,
+    /// The BLAKE3 hash of the whole file, since the first verification: an export in place reads no weights.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) blake3: Option<String>,
 }
 
 impl Stamp {
@@ -102,9 +109,14 @@ impl Stamp {
             // A length that lies reads no more than the file.
             file.take(u64::from_le_bytes(length)).read_to_end(&mut header)?;
             let modified = metadata.modified()?.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-            Ok(Self { bytes: metadata.len(), modified, header_blake3: blake3::hash(&header).to_string() })
+            Ok(Self { bytes: metadata.len(), modified, header_blake3: blake3::hash(&header).to_string(), blake3: None })
         };
         read().with_context(|| format!("{}: cannot be read", path.display()))
+    }
+
+    /// Whether nobody has written to the file since the graphs were made for it.
+    pub(crate) fn is_unchanged(&self, now: &Self) -> bool {
+        self.fits(now) && self.modified == now.modified
     }
 
     /// Whether graphs that were made for one file fit the other: all tensors are at the same places.
@@ -120,6 +132,22 @@ pub(crate) struct GraphAccount {
     pub(crate) inputs: usize,
     pub(crate) outputs: usize,
     pub(crate) nodes: usize,
+}
+
+/// What a file of the export is known by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FileAccount {
+    pub(crate) bytes: u64,
+    /// As `b3sum` prints it.
+    pub(crate) blake3: String,
+}
+
+impl FileAccount {
+    /// What was written, by name.
+    pub(crate) fn of(hashes: &BTreeMap<String, Hashed>) -> BTreeMap<String, Self> {
+        let account = |(name, hashed): (&String, &Hashed)| (name.clone(), Self { bytes: hashed.bytes, blake3: hashed.blake3.clone() });
+        hashes.iter().map(account).collect()
+    }
 }
 
 /// Something that stays f32 in an export of less precision; the layers of a kind together.
@@ -196,6 +224,7 @@ impl Account {
             kept_in_f32: Vec::new(),
             opset: cognate_export::OPSET,
             graphs,
+            files: BTreeMap::new(),
             verification: None,
             quality: None,
         }
@@ -245,23 +274,30 @@ impl Account {
     pub(crate) fn write(&self, folder: &Path) -> Result<()> {
         let path = folder.join(FILE);
         let write = || -> Result<()> {
-            let mut file = new_file_in(folder)?;
+            let mut file = PartialFile::wait_for(&path)?;
             file.write_all(self.to_json()?.as_bytes())?;
-            file.as_file().sync_all()?;
-            file.persist(&path)?;
-            Ok(())
+            Ok(file.commit()?)
         };
         write().with_context(|| format!("{}: cannot be written", path.display()))
     }
 }
 
-/// A file in `folder` that takes its name when it is whole; readable to whom the system lets new files be.
-pub(crate) fn new_file_in(folder: &Path) -> std::io::Result<tempfile::NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".cognate.").suffix(".partial");
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    builder.tempfile_in(folder)
+/// The BLAKE3 hash of a file, as `b3sum` prints it.
+///
+/// # Errors
+/// If it cannot be read.
+pub(crate) fn hash(path: &Path) -> Result<String> {
+    let read = || -> std::io::Result<String> {
+        let (mut file, mut hasher) = (open_file(path)?, blake3::Hasher::new());
+        let mut buffer = vec![0; 256 << 10];
+        loop {
+            match file.read(&mut buffer)? {
+                0 => return Ok(hasher.finalize().to_string()),
+                bytes => hasher.update(&buffer[..bytes]),
+            };
+        }
+    };
+    read().with_context(|| format!("{}: cannot be read", path.display()))
 }
 
 /// The files to which the graphs in `folder` point, if it is an export in place.
@@ -276,10 +312,18 @@ fn in_place(folder: &Path) -> Result<Option<BTreeMap<String, Stamp>>> {
 }
 
 /// Files that the account names are looked at: it may name those of its folder only.
-fn check_names(path: &Path, source: &serde_json::Value) -> Result<()> {
-    let Some(files) = source.pointer("/checkpoint_in_place/files").and_then(serde_json::Value::as_object) else { return Ok(()) };
-    match files.keys().find(|name| Path::new(name).file_name().is_none_or(|plain| plain != name.as_str())) {
-        Some(name) => bail!("{}: source: {name:?} is no file of this folder", path.display()),
+fn check_names(path: &Path, version: &Version) -> Result<()> {
+    let is_plain = |name: &str| Path::new(name).file_name().is_some_and(|plain| plain == name);
+    let names =
+        |value: Option<&serde_json::Value>| value.and_then(serde_json::Value::as_object).map(|files| files.keys().cloned().collect());
+    let in_place: Vec<String> = names(version.source.pointer("/checkpoint_in_place/files")).unwrap_or_default();
+    if let Some(name) = in_place.iter().find(|name| !is_plain(name)) {
+        bail!("{}: source: {name:?} is no file of this folder", path.display());
+    }
+    // Graphs may lie in the subfolder where browsers look for them.
+    let hashed: Vec<String> = names(Some(&version.files)).unwrap_or_default();
+    match hashed.iter().find(|name| !is_plain(name.strip_prefix("onnx/").unwrap_or(name))) {
+        Some(name) => bail!("{}: files: {name:?} is no file of this folder", path.display()),
         None => Ok(()),
     }
 }
@@ -290,7 +334,7 @@ fn check(path: &Path, text: &str) -> Result<Version> {
     if version.format_version > FORMAT {
         bail!("{place}: format_version {} is newer than this program, which reads {FORMAT}; update it", version.format_version);
     }
-    check_names(path, &version.source)?;
+    check_names(path, &version)?;
     Ok(version)
 }
 
@@ -300,4 +344,6 @@ struct Version {
     format_version: u32,
     #[serde(default)]
     source: serde_json::Value,
+    #[serde(default)]
+    files: serde_json::Value,
 }

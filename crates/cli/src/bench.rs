@@ -54,6 +54,9 @@ struct Decode {
     /// Let ONNX Runtime run its own operators only, also where ours are faster
     #[arg(long)]
     plain: bool,
+    /// Leave weights in pages of the usual size
+    #[arg(long)]
+    small_pages: bool,
     /// Answer requests of standard input, one a line, instead: {"sources": [[5, 6, 0]], "beams": 4, "new_tokens": 32}
     #[arg(long)]
     requests: bool,
@@ -91,6 +94,16 @@ struct Answer {
     seconds_in_graph: f64,
     /// Tokens that were generated, of the best hypotheses.
     tokens: usize,
+    /// Memory of the process afterwards, where the system tells (Linux).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resident_kib: Option<u64>,
+}
+
+/// The resident memory of this process, in KiB.
+fn resident() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
 }
 
 /// Runs the command.
@@ -163,6 +176,7 @@ impl Loaded {
         let load = {
             let mut load = Load::default();
             (load.device, load.threads, load.plain) = (options.device, options.threads, options.plain);
+            load.huge_pages = !options.small_pages;
             load
         };
         let in_graph = Arc::new(AtomicU64::new(0));
@@ -189,7 +203,7 @@ impl Loaded {
         let tokens = hypotheses.iter().map(|found| found.tokens.len()).sum();
         let expected = request.sources.len() * request.new_tokens.get();
         ensure!(tokens == expected, "{tokens} tokens were generated, {expected} were asked for");
-        Ok(Answer { seconds, seconds_in_graph: in_graph.as_secs_f64(), tokens })
+        Ok(Answer { seconds, seconds_in_graph: in_graph.as_secs_f64(), tokens, resident_kib: resident() })
     }
 }
 

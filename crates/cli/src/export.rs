@@ -1,7 +1,7 @@
 //! `cognate export`: a checkpoint becomes a folder of ONNX graphs.
 //!
-//! Weights go from the mapped checkpoint to the disk piece by piece, while a second thread hashes them: time and memory
-//! are those of copying a file. In place they are not copied at all.
+//! Weights go from the mapped checkpoint to the disk piece by piece, while other threads hash the checkpoint and what is written:
+//! time and memory are those of copying a file. In place they are not copied at all.
 
 mod gate;
 mod in_place;
@@ -11,19 +11,19 @@ mod tokenizer;
 pub(crate) use precision::Precision;
 
 use self::gate::Gate;
-use crate::account::{self, Account, GraphAccount, Hashes, Origin};
+use crate::account::{self, Account, FileAccount, GraphAccount, Hashes, Origin, hash};
 use crate::languages::Languages;
 use crate::source::ModelSource;
 use crate::unused::Unused;
 use crate::{amounts, layout, messages, verify};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::ValueEnum;
 use cognate_export::{Existing, Folder, Listing, Report};
-use cognate_model::{Attentions, Layout, Model, open_file};
+use cognate_model::{Attentions, Layout, Model};
 use cognate_text::Tokenizer;
 use serde_json::json;
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
@@ -168,6 +168,7 @@ fn packed(options: &Options, source: &ModelSource, destination: &Path, start: In
     account.precision = options.precision.name().into();
     account.block_size = precision::block_size(options);
     account.kept_in_f32 = graphs.kept_in_f32;
+    account.files = FileAccount::of(folder.hashes());
     folder.write(account::FILE, account.to_json()?.as_bytes())?;
     let report = folder.commit()?;
     let elapsed = amounts::duration(start.elapsed());
@@ -268,21 +269,6 @@ fn hashes(model: &Model) -> Result<Hashes> {
     }
     let named = files.iter().map(|path| Ok((path.file_name().unwrap_or_default().to_string_lossy().into_owned(), hash(path)?)));
     named.collect::<Result<_>>().map(Hashes::Shards)
-}
-
-/// The BLAKE3 hash of a file.
-fn hash(path: &Path) -> Result<String> {
-    let read = || -> std::io::Result<String> {
-        let (mut file, mut hasher) = (open_file(path)?, blake3::Hasher::new());
-        let mut buffer = vec![0; 256 << 10];
-        loop {
-            match file.read(&mut buffer)? {
-                0 => return Ok(hasher.finalize().to_string()),
-                bytes => hasher.update(&buffer[..bytes]),
-            };
-        }
-    };
-    read().with_context(|| format!("{}: cannot be read", path.display()))
 }
 
 /// Writes all that is beside the graphs and their weights.

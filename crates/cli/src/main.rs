@@ -22,6 +22,7 @@ mod plot;
 mod quality;
 mod score;
 mod show;
+mod signals;
 mod source;
 mod tokenizer_files;
 mod train;
@@ -90,6 +91,9 @@ fn main() -> ExitCode {
     }
     let ended = panic::catch_unwind(AssertUnwindSafe(|| {
         let mut out = BufWriter::new(io::stdout().lock());
+        if !matches!(cli.command, Command::Train(_)) {
+            signals::end_cleanly()?;
+        }
         let status = run(&cli.command, &mut out)?;
         out.flush()?;
         Ok(status)

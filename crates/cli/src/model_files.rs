@@ -8,14 +8,13 @@ use crate::source::ModelSource;
 use crate::unused::Unused;
 use crate::{layout, messages};
 use anyhow::{Context, Result, bail};
-use cognate_export::{Existing, Folder};
+use cognate_export::{Existing, Folder, Staged};
 use cognate_generate::Settings;
 use cognate_model::{AttentionScore, Attentions, Config, Layout};
 use cognate_pipeline::{TargetNaming, decode_into, open_tokenizer};
 use cognate_runtime::{Device, Engine, Runtime, Source};
 use cognate_text::Tokenizer;
 use std::path::{MAIN_SEPARATOR, Path, PathBuf};
-use tempfile::TempDir;
 
 /// What a model's small files say.
 pub(crate) struct ModelFiles {
@@ -69,7 +68,7 @@ pub(crate) struct Graphs {
     /// The encoder first.
     pub(crate) graphs: Vec<Source>,
     /// A checkpoint's export, unless the engine evaluates graphs.
-    pub(crate) exported: Option<TempDir>,
+    pub(crate) exported: Option<Staged>,
 }
 
 impl ModelOptions {
@@ -113,7 +112,7 @@ impl ModelOptions {
             }
             (ModelSource::Checkpoint(folder), Engine::Auto | Engine::Tract | Engine::Ort) => {
                 let model = unused.open(folder)?;
-                let temporary = tempfile::Builder::new().prefix("cognate-").tempdir().context("a temporary folder for the export")?;
+                let temporary = Staged::temporary().context("a temporary folder for the export")?;
                 let exported: PathBuf = temporary.path().join("model");
                 let mut writing = Folder::create(&exported, Existing::Refuse)?;
                 // The form that only ONNX Runtime's operators for the processor run is the fastest there; they give no weights, and

@@ -12,7 +12,7 @@ use crate::model_options::ModelOptions;
 use crate::source::ModelSource;
 use crate::unused::Unused;
 use anyhow::{Context, Result, bail};
-use cognate_export::Listing;
+use cognate_export::{Listing, Staged};
 use cognate_generate::{Attended, Attending, BeamTree, Hypothesis, Settings, attend, beam_tree, decoder as decoder_of, generate};
 use cognate_model::{Attentions, Config, Layout, Model, Names};
 use cognate_pictures::{Example, Source, Target, Token, Weights};
@@ -24,7 +24,6 @@ use std::io::Read;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
-use tempfile::TempDir;
 
 /// The sentence, and whose translation is looked along.
 #[derive(clap::Args)]
@@ -67,7 +66,7 @@ pub(crate) struct Observed {
     graphs: Vec<Arc<dyn Loaded>>,
     engine: String,
     /// The export of a checkpoint, while an engine may read it.
-    _exported: Option<TempDir>,
+    _exported: Option<Staged>,
 }
 
 /// A sentence and what its translation was made of.

@@ -94,7 +94,7 @@ impl Scorer {
         let files = options.model.files(source, |settings, _| Ok(settings))?;
         let runtime = options.model.engine.open(options.model.device)?;
         let found = options.model.graphs(source, &*runtime, options.unused, Attentions::Omit)?;
-        let load = Load { device: options.model.device, threads: options.threads, ..Load::default() };
+        let load = Load { device: options.model.device, threads: options.threads, huge_pages: true, ..Load::default() };
         let sessions = found.graphs.iter().map(|graph| runtime.load(graph, &load)).collect::<Result<Vec<_>, _>>()?;
         let decoder = decoder_of(found.layout, sessions, &files.config, files.settings.pad_token)?;
         Ok(Self { files, decoder })

@@ -200,8 +200,11 @@ fn exported(folder: &Path, out: &mut dyn Write) -> Result<()> {
                 }
                 Origin::CheckpointInPlace { name, files } => {
                     let files = files.iter().map(|(file, stamp)| {
-                        let state =
-                            if Stamp::of(&folder.join(file)).is_ok_and(|now| now == *stamp) { "" } else { ", which has changed since" };
+                        let state = if Stamp::of(&folder.join(file)).is_ok_and(|now| stamp.is_unchanged(&now)) {
+                            ""
+                        } else {
+                            ", which has changed since"
+                        };
                         format!("\n    {file}, {}{state}", amounts::bytes(stamp.bytes))
                     });
                     ("checkpoint", format!("{name}, in place{}", files.collect::<String>()))

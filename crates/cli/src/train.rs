@@ -9,7 +9,7 @@ use self::grid::{Grid, GridOption};
 use self::job::Job;
 use self::progress::Bar;
 use self::settings::Settings;
-use crate::{amounts, messages};
+use crate::{amounts, messages, signals};
 use anyhow::{Context, Result, bail};
 use cognate_runtime::{Device, Engine};
 use cognate_train::config::{Metric, TrainingConfig};
@@ -176,7 +176,7 @@ fn interrupted() -> Result<Arc<AtomicUsize>> {
     let seen = Arc::clone(&count);
     let handler = move || {
         if seen.fetch_add(1, Ordering::Relaxed) > 0 {
-            std::process::exit(130);
+            signals::end();
         }
         messages::note("saving; once more to end without");
     };

@@ -48,8 +48,8 @@ pub(crate) struct Options {
     input: Option<PathBuf>,
     /// Write translations to FILE, which appears when all are done; - is standard output [default: -]
     ///
-    /// Until then they are in .FILE.cognate-partial beside it. A run that is killed leaves FILE as it was, and this one, which the
-    /// next run with the same FILE replaces.
+    /// Until then they are in .FILE.cognate-partial beside it. A run that is ended by Ctrl-C leaves FILE as it was; one that is killed
+    /// leaves the other, too, which the next run with the same FILE replaces. FILE may not be one that is read.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -138,7 +138,7 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     if let Some(path) = options.decoding.target_prefixes() {
         input = input.with_prefixes(path)?;
     }
-    let mut output = Output::open(options.output.as_deref(), out)?;
+    let mut output = Output::open(options.output.as_deref(), &input.files, out)?;
     let crew = Crew::of(options, &input)?;
     let translator = Translator::load(&source, options, crew)?;
     messages::note(format_args!("model {source} on {}", translator.engine()));

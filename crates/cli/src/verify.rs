@@ -1,17 +1,19 @@
 //! `cognate verify`: an exported folder, on every runtime that is there, against the reference evaluator in f64.
+//!
+//! The reference reads the weights that the runtimes read, so it cannot tell that they were damaged: their hashes can.
 
-use crate::account::Account;
+use crate::account::{Account, Origin, hash};
 use crate::export::Precision;
 use crate::languages::Languages;
 use crate::source::ModelSource;
 use crate::unused::Unused;
 use crate::{layout, messages, tokenizer_files};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use cognate_generate::Settings;
 use cognate_model::{Config, Layout, Model};
 use cognate_pipeline::decode_into;
 use cognate_runtime::{Device, Options as Load, available};
-use cognate_verify::{Subject, open_exported};
+use cognate_verify::{FileReport, Report, Subject, open_exported};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -19,8 +21,8 @@ use std::process::ExitCode;
 /// Compare an exported folder with the f64 reference on every runtime
 ///
 /// Runs seeded random batches and sentences through the reference evaluator in f64 and through each runtime that is there, prints
-/// the errors of each output and how many translations are equal, and stores the report in cognate.json. Ends with status 1 when
-/// a bound is broken.
+/// the errors of each output and how many translations are equal, and stores the report in cognate.json. Before that, the hashes of
+/// graphs and weights are compared with those of the export. Ends with status 1 when a bound is broken or a file is another.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// The folder of an export
@@ -68,7 +70,17 @@ pub(crate) fn verify(folder: &Path, source: Option<&Model>, out: &mut dyn Write)
 fn verify_with(folder: &Path, source: Option<&Model>, languages: &Languages, out: &mut dyn Write) -> Result<bool> {
     Account::check(folder)?;
     let layout = layout::of_own(folder)?;
-    let precision = Account::read(folder)?.and_then(|account| Precision::named(&account.precision)).unwrap_or_default();
+    let mut account = Account::read(folder)?;
+    let precision = account.as_ref().and_then(|account| Precision::named(&account.precision)).unwrap_or_default();
+    let files = account.as_ref().map_or(Ok(Vec::new()), |account| files(folder, account))?;
+    if !files.iter().all(FileReport::passed) {
+        let report = Report::of_damage(files, precision.tolerance(), SEED);
+        write!(out, "{report}")?;
+        let damaged: Vec<_> =
+            report.files.iter().filter(|file| !file.passed()).map(|file| folder.join(&file.file).display().to_string()).collect();
+        keep(account.as_mut(), report, folder)?;
+        bail!("{}: changed since the export, which no other check can tell; export again", damaged.join(", "));
+    }
     let read_back;
     let model = match source {
         Some(model) => model,
@@ -100,17 +112,48 @@ fn verify_with(folder: &Path, source: Option<&Model>, languages: &Languages, out
         );
     }
     let is_watched = io::stderr().is_terminal();
-    let report = cognate_verify::verify(&subject, &runtimes, |stage| {
+    let mut report = cognate_verify::verify(&subject, &runtimes, |stage| {
         if is_watched {
             messages::note(format_args!("verifying: {stage}"));
         }
     })?;
+    report.files = files;
     write!(out, "{report}")?;
-    if let Some(mut account) = Account::read(folder)? {
-        account.verification = Some(report.clone());
+    keep(account.as_mut(), report, folder)
+}
+
+/// The graphs and weights of an export, by their hashes. A checkpoint to which graphs in place point has one since its first
+/// verification.
+fn files(folder: &Path, account: &Account) -> Result<Vec<FileReport>> {
+    let mut exported: Vec<_> = account.files.iter().map(|(file, account)| (file, account.bytes, Some(&account.blake3))).collect();
+    if let Origin::CheckpointInPlace { files, .. } = &account.source {
+        exported.extend(files.iter().map(|(file, stamp)| (file, stamp.bytes, stamp.blake3.as_ref())));
+    }
+    let report = |(file, bytes, exported): (&String, u64, Option<&String>)| {
+        let path = folder.join(file);
+        let size = path.metadata().with_context(|| format!("{}: cannot be looked at", path.display()))?.len();
+        // A file that is far too long is not read to its end.
+        let found = if size == bytes { hash(&path)? } else { format!("{size} bytes in place of {bytes}") };
+        Ok(FileReport { file: file.clone(), exported: exported.cloned(), found })
+    };
+    exported.into_iter().map(report).collect()
+}
+
+/// Keeps the report in `cognate.json`, if there is one, and what it says of files that were read for the first time.
+fn keep(account: Option<&mut Account>, report: Report, folder: &Path) -> Result<bool> {
+    let passed = report.passed();
+    if let Some(account) = account {
+        if let (true, Origin::CheckpointInPlace { files, .. }) = (passed, &mut account.source) {
+            for found in &report.files {
+                if let Some(stamp) = files.get_mut(&found.file) {
+                    stamp.blake3 = Some(found.found.clone());
+                }
+            }
+        }
+        account.verification = Some(report);
         account.write(folder)?;
     }
-    Ok(report.passed())
+    Ok(passed)
 }
 
 /// The sentences that a model with a tokenizer in `folder` can read, as ids, and in `settings` the language into which they

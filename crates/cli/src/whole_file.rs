@@ -1,6 +1,7 @@
 //! A file that appears when it is whole, or not at all.
 
 use anyhow::{Context, Result, bail};
+use cognate_export::PartialFile;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -38,16 +39,9 @@ fn into_device(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".cognate-");
-    // As other programs make files: readable by all whom the system's mask lets.
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let mut file = builder.tempfile_in(parent(path))?;
+    let mut file = PartialFile::wait_for(path)?;
     file.write_all(bytes)?;
-    file.as_file().sync_all()?;
-    file.persist(path)?;
-    Ok(())
+    file.commit()
 }
 
 fn parent(path: &Path) -> PathBuf {

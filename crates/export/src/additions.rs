@@ -2,22 +2,24 @@
 
 use crate::error::{Context, Problem};
 use crate::folder::{read_back, sync_folder, write_file};
-use crate::{Error, Existing, Report};
+use crate::staged::{ASIDE, Staged};
+use crate::{Error, Existing, Hashed, Report};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use tempfile::TempDir;
 
 /// Files being written for a folder, which nobody sees until [`Additions::commit`]; dropped without that, they are removed.
 ///
 /// Write what says what the others are last: files appear in the opposite order, and old ones go in the order of writing.
-/// So at every moment that file is there if any of the others is.
+/// So at every moment that file is there if any of the others is. What a process was killed in the midst of is brought to an end
+/// when the next one prepares to write into the folder: all of its files take their names, or all old ones are back.
 #[derive(Debug)]
 pub struct Additions {
     destination: PathBuf,
     existing: Existing,
     /// On the same file system, so that renaming is one step: inside the folder.
-    staged: TempDir,
+    staged: Staged,
     report: Report,
     /// Files of an earlier export that are not written now.
     former: Vec<String>,
@@ -32,9 +34,7 @@ impl Additions {
     /// # Errors
     /// If the destination is no folder, or the system refuses.
     pub fn create(destination: &Path, existing: Existing) -> Result<Self, Error> {
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(".cognate.").suffix(".partial");
-        let staged = builder.tempdir_in(destination).context("write into the folder", destination)?;
+        let staged = Staged::create(destination, "cognate").context("write into the folder", destination)?;
         Ok(Self { destination: destination.into(), existing, staged, report: Report::default(), former: Vec::new() })
     }
 
@@ -46,6 +46,11 @@ impl Additions {
     /// The folder for which they are.
     pub fn destination(&self) -> &Path {
         &self.destination
+    }
+
+    /// The graphs and weights written so far, by name.
+    pub fn hashes(&self) -> &BTreeMap<String, Hashed> {
+        &self.report.hashes
     }
 
     /// Names that an earlier export may have written and this one may not: [`Existing::Replace`] lets them go too.
@@ -68,31 +73,53 @@ impl Additions {
         write_file(self.staged.path(), &self.destination, name, &mut self.report, fill)
     }
 
+    /// Writes a graph, whose hash is kept.
+    pub(crate) fn write_graph(&mut self, name: &str, bytes: &[u8]) -> Result<(), Error> {
+        self.write(name, bytes)?;
+        self.report.hashed(blake3::hash(bytes));
+        Ok(())
+    }
+
+    /// Writes weights as `fill` does, which returns their hash.
+    pub(crate) fn write_hashed(
+        &mut self,
+        name: &str,
+        fill: impl FnOnce(&mut File, &Path) -> Result<blake3::Hash, Error>,
+    ) -> Result<(), Error> {
+        let mut hash = None;
+        self.write_with(name, |file, path| fill(file, path).map(|found| hash = Some(found)))?;
+        hash.into_iter().for_each(|hash| self.report.hashed(hash));
+        Ok(())
+    }
+
     /// Gives the files their names.
     ///
     /// # Errors
     /// If a file may not be replaced, or if the system refuses; the folder is then as it was.
     pub fn commit(self) -> Result<Report, Error> {
         let mut moved = Vec::new();
-        match self.exchange(&mut moved) {
-            Ok(()) => sync_folder(&self.destination).context("bring to the disk", &self.destination)?,
-            Err(error) => {
-                for (from, to) in moved.iter().rev() {
-                    if let Err(error) = fs::rename(to, from) {
-                        let _kept = self.staged.keep();
-                        return Err(error).context("move back", to);
-                    }
-                }
-                return Err(error);
+        // A program that is ended meanwhile ends when all files have their names, or none.
+        let (mut exchanged, mut stuck) = (Ok(()), None);
+        let done = self.staged.rename(|_| {
+            exchanged = self.exchange(&mut moved);
+            if exchanged.is_err() {
+                stuck = moved.iter().rev().find_map(|(from, to)| Some((fs::rename(to, from).err()?, to.clone())));
             }
+            Ok(())
+        });
+        done.and_then(|()| sync_folder(&self.destination)).context("bring to the disk", &self.destination)?;
+        if let Some((error, path)) = stuck {
+            self.staged.keep();
+            return Err(error).context("move back", &path);
         }
+        exchanged?;
         let path = self.staged.path().to_owned();
-        self.staged.close().context("remove the replaced files", &path)?;
+        self.staged.remove().context("remove the replaced files", &path)?;
         Ok(self.report)
     }
 
     fn exchange(&self, moved: &mut Vec<Moved>) -> Result<(), Error> {
-        let aside = self.staged.path().join("replaced");
+        let aside = self.staged.path().join(ASIDE);
         fs::create_dir(&aside).context("write into the folder", &self.destination)?;
         let mut rename = |from: PathBuf, to: PathBuf| {
             fs::rename(&from, &to).context("move", &from)?;

@@ -1,15 +1,16 @@
 //! Folders that appear whole or not at all.
 //!
 //! Files are written into a hidden folder beside the destination, each brought to the disk, and the folder takes its
-//! name at the end. What interrupts the work before that leaves no trace under the destination's name.
+//! name at the end, in one step. What interrupts the work before that leaves no trace under the destination's name; what it
+//! leaves beside it, the next write to the same destination removes.
 
 use crate::Error;
 use crate::error::{Context, Problem};
-use std::collections::BTreeSet;
+use crate::staged::{REPLACED, Staged, remove_leftovers};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirEntry, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use tempfile::TempDir;
 
 /// What happens to a folder that is already at the destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +27,7 @@ pub enum Existing {
 pub struct Folder {
     destination: PathBuf,
     existing: Existing,
-    staged: TempDir,
+    staged: Staged,
     report: Report,
     /// Files of an earlier export that are not written now.
     former: BTreeSet<String>,
@@ -37,9 +38,26 @@ pub struct Folder {
 pub struct Report {
     /// Names and sizes in bytes, in the order of writing.
     pub files: Vec<(String, u64)>,
+    /// Graphs and their weights, by name.
+    pub hashes: BTreeMap<String, Hashed>,
+}
+
+/// What a file is known by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hashed {
+    /// Its size.
+    pub bytes: u64,
+    /// Its BLAKE3 hash, as `b3sum` prints it.
+    pub blake3: String,
 }
 
 impl Report {
+    /// Keeps the hash of the file that was written last.
+    pub(crate) fn hashed(&mut self, hash: blake3::Hash) {
+        let hashed = self.files.last().map(|(name, bytes)| (name.clone(), Hashed { bytes: *bytes, blake3: hash.to_string() }));
+        self.hashes.extend(hashed);
+    }
+
     /// All sizes together.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|(_, bytes)| bytes).sum()
@@ -53,18 +71,25 @@ impl Folder {
     /// If the destination exists and may not be replaced, if it is no folder, or if the system refuses.
     pub fn create(destination: &Path, existing: Existing) -> Result<Self, Error> {
         let destination = resolve(destination)?;
+        let (parent, name) = (parent(&destination), name(&destination));
+        // A process that was killed may have left the old folder under another name.
+        remove_leftovers(parent, Some(name.as_ref()));
         if destination.exists() && existing == Existing::Refuse {
             return Err(Problem::Exists { path: destination }.into());
         }
-        let parent = parent(&destination);
         fs::create_dir_all(parent).context("create the folder", parent)?;
-        let staged = beside(&destination, ".partial").context("write into the folder", parent)?;
+        let staged = Staged::create(parent, &name).context("write into the folder", parent)?;
         Ok(Self { destination, existing, staged, report: Report::default(), former: BTreeSet::new() })
     }
 
     /// Where the files lie until the folder is committed: to look at, not to write.
     pub fn path(&self) -> &Path {
         self.staged.path()
+    }
+
+    /// The graphs and weights written so far, by name.
+    pub fn hashes(&self) -> &BTreeMap<String, Hashed> {
+        &self.report.hashes
     }
 
     /// Names that an earlier export may have written and this one may not: [`Existing::Replace`] lets them go too.
@@ -98,6 +123,25 @@ impl Folder {
         self.write_with(name, |file, path| fill(file).context("write", path))
     }
 
+    /// Writes a graph, whose hash is kept.
+    pub(crate) fn write_graph(&mut self, name: &str, bytes: &[u8]) -> Result<(), Error> {
+        self.write(name, bytes)?;
+        self.report.hashed(blake3::hash(bytes));
+        Ok(())
+    }
+
+    /// Writes weights as `fill` does, which returns their hash.
+    pub(crate) fn write_hashed(
+        &mut self,
+        name: &str,
+        fill: impl FnOnce(&mut File, &Path) -> Result<blake3::Hash, Error>,
+    ) -> Result<(), Error> {
+        let mut hash = None;
+        self.write_with(name, |file, path| fill(file, path).map(|found| hash = Some(found)))?;
+        hash.into_iter().for_each(|hash| self.report.hashed(hash));
+        Ok(())
+    }
+
     /// Writes a file as `fill` does, which is told the path under which the file will be known.
     pub(crate) fn write_with(&mut self, name: &str, fill: impl FnOnce(&mut File, &Path) -> Result<(), Error>) -> Result<(), Error> {
         write_file(self.staged.path(), &self.destination, name, &mut self.report, fill)
@@ -105,43 +149,53 @@ impl Folder {
 
     /// Gives the folder its name.
     ///
-    /// An old folder is moved aside first and removed last, so at every moment one of the two is whole.
+    /// An old folder and the new one change names in one step and the old one is removed afterwards. Where the system cannot do
+    /// that, the old one is moved aside first, so at every moment one of the two is whole.
     ///
     /// # Errors
     /// If a folder is at the destination and may not be replaced, or if the system refuses; the old folder is then as it
     /// was.
     pub fn commit(self) -> Result<Report, Error> {
+        self.commit_by(exchange)
+    }
+
+    /// As [`Folder::commit`]; `exchange` gives two paths each other's names, or says that the system cannot.
+    fn commit_by(self, exchange: impl FnOnce(&Path, &Path) -> io::Result<bool>) -> Result<Report, Error> {
         for folder in SUBFOLDERS.map(|name| self.staged.path().join(name)).iter().filter(|folder| folder.is_dir()) {
             sync_folder(folder).context("bring to the disk", &self.destination)?;
         }
         sync_folder(self.staged.path()).context("bring to the disk", &self.destination)?;
-        let old = match fs::symlink_metadata(&self.destination) {
-            Err(_) => None,
-            Ok(_) => {
-                self.may_replace()?;
-                let aside = beside(&self.destination, ".replaced").context("write into the folder", parent(&self.destination))?;
-                fs::rename(&self.destination, aside.path().join("old")).context("move aside", &self.destination)?;
-                Some(aside)
+        let replaces = fs::symlink_metadata(&self.destination).is_ok();
+        if replaces {
+            self.may_replace()?;
+        }
+        let Self { destination, staged, report, .. } = self;
+        let folder = parent(&destination);
+        let mut is_exchanged = false;
+        if replaces {
+            staged
+                .rename(|staged| {
+                    is_exchanged = exchange(staged, &destination)?;
+                    Ok(())
+                })
+                .context("write", &destination)?;
+        }
+        let old = match (replaces, is_exchanged) {
+            // The old folder has the staged one's name.
+            (_, true) => Some(staged),
+            (true, false) => Some(move_aside(staged, &destination)?),
+            (false, false) => {
+                staged.rename(|staged| fs::rename(staged, &destination)).context("write", &destination)?;
+                staged.keep();
+                None
             }
         };
-        if let Err(error) = fs::rename(self.staged.path(), &self.destination) {
-            if let Some(aside) = old {
-                let path = aside.path().join("old");
-                if let Err(error) = fs::rename(&path, &self.destination) {
-                    let _kept = aside.keep();
-                    return Err(error).context("move back the replaced folder", &path);
-                }
-            }
-            return Err(error).context("write", &self.destination);
+        sync_folder(folder).context("bring to the disk", folder)?;
+        if let Some(old) = old {
+            let path = old.path().to_owned();
+            old.remove().context("remove the replaced folder", &path)?;
         }
-        // The staged folder has its name now: nothing is left to remove.
-        let _moved = self.staged.keep();
-        sync_folder(parent(&self.destination)).context("bring to the disk", parent(&self.destination))?;
-        if let Some(aside) = old {
-            let path = aside.path().to_owned();
-            aside.close().context("remove the replaced folder", &path)?;
-        }
-        Ok(self.report)
+        Ok(report)
     }
 
     /// Whether the folder at the destination may go: replacing must not remove what no export wrote.
@@ -239,13 +293,96 @@ fn parent(destination: &Path) -> &Path {
     }
 }
 
-/// A hidden folder beside `destination`, on the same file system so that renaming is one step.
-fn beside(destination: &Path, suffix: &str) -> io::Result<TempDir> {
-    let name = destination.file_name().unwrap_or_default().to_string_lossy();
-    tempfile::Builder::new().prefix(&format!(".{name}.")).suffix(suffix).tempdir_in(parent(destination))
+/// Lets two folders change names in one step; `false` where the system cannot.
+#[cfg(target_os = "linux")]
+fn exchange(one: &Path, other: &Path) -> io::Result<bool> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    use rustix::io::Errno;
+    match renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE) {
+        Ok(()) => Ok(true),
+        Err(Errno::NOSYS | Errno::INVAL | Errno::XDEV) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn exchange(_: &Path, _: &Path) -> io::Result<bool> {
+    Ok(false)
+}
+
+/// Gives `staged` the name `destination`, in two steps; returns the folder in which the old one is now.
+fn move_aside(staged: Staged, destination: &Path) -> Result<Staged, Error> {
+    let folder = parent(destination);
+    let aside = Staged::with_suffix(folder, &name(destination), REPLACED).context("write into the folder", folder)?;
+    let old = aside.path().join("old");
+    let moved = staged.rename(|staged| {
+        fs::rename(destination, &old)?;
+        fs::rename(staged, destination).inspect_err(|_| {
+            // If this fails too, the old folder is kept where it is.
+            let _ = fs::rename(&old, destination);
+        })
+    });
+    match moved {
+        Ok(()) => {
+            staged.keep();
+            Ok(aside)
+        }
+        Err(error) if old.exists() => {
+            aside.keep();
+            Err(error).context("move back the replaced folder", &old)
+        }
+        Err(error) => Err(error).context("write", destination),
+    }
+}
+
+/// The destination's own name, as hidden folders beside it have it.
+fn name(destination: &Path) -> String {
+    destination.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Brings the names in a folder to the disk, where the system lets a folder be opened.
 pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(path)?.sync_all() } else { Ok(()) }
+}
+
+// Miri knows no locks of files, and no exchange of names.
+#[cfg(all(test, not(miri)))]
+#[allow(clippy::unwrap_used, reason = "as in the folders of tests")]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    /// In one step, and where the system knows no such step.
+    #[test]
+    fn a_folder_is_replaced_and_nothing_is_left() {
+        let ways: [fn(&Path, &Path) -> io::Result<bool>; 2] = [exchange, |_, _| Ok(false)];
+        for way in ways {
+            let parent = tempfile::tempdir().unwrap();
+            let out = parent.path().join("out");
+            for (file, content) in [("old.onnx", "old"), ("new.onnx", "new")] {
+                let mut folder = Folder::create(&out, Existing::Replace).unwrap();
+                folder.write(file, content.as_bytes()).unwrap();
+                folder.commit_by(way).unwrap();
+            }
+            assert_eq!((names(parent.path()), names(&out)), (vec!["out".into()], vec!["new.onnx".into()]));
+        }
+    }
+
+    /// What cannot be exchanged for another reason stays as it was.
+    #[test]
+    fn a_refused_exchange_leaves_the_old_folder() {
+        let parent = tempfile::tempdir().unwrap();
+        let out = parent.path().join("out");
+        fs::create_dir(&out).unwrap();
+        let mut folder = Folder::create(&out, Existing::Replace).unwrap();
+        folder.write("new.onnx", b"new").unwrap();
+        let error = folder.commit_by(|_, _| Err(io::ErrorKind::PermissionDenied.into())).unwrap_err();
+        assert!(error.to_string().contains("cannot write"), "{error}");
+        assert_eq!((names(parent.path()), names(&out)), (vec!["out".into()], Vec::<String>::new()));
+    }
 }

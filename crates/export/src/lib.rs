@@ -2,7 +2,8 @@
 //!
 //! [`Export`] writes graphs that share one weights file into a [`Folder`], which appears whole or not at all, or graphs alone,
 //! as [`Additions`] to a folder whose files hold the weights; [`to_onnx_bytes`] makes a single self-contained file; [`Listing`] tells what an ONNX file holds, ours or not, and
-//! [`check_model`] whether an engine may see it.
+//! [`check_model`] whether an engine may see it. Whatever is written appears whole or not at all, single files too ([`PartialFile`]);
+//! what a killed process leaves, the next one removes ([`Staged`]).
 //!
 //! This crate knows no Transformer: it lowers any graph. It computes nothing and changes no weight.
 //!
@@ -36,15 +37,17 @@ mod lower;
 mod model;
 pub mod proto;
 mod read;
+mod staged;
 mod writer;
 
 pub use additions::Additions;
 pub use check::{Checked, LIMITS, Limits, check_model};
 pub use error::{Error, ErrorKind};
-pub use folder::{Existing, Folder, Report};
+pub use folder::{Existing, Folder, Hashed, Report};
 pub use listing::{Initializer, Listing};
 pub use loose::LooseAxis;
 pub use lower::{OPSET, Target};
 pub use model::{Metadata, to_onnx_bytes};
 pub use read::read_model;
+pub use staged::{PartialFile, Staged, abandon, remove_leftovers};
 pub use writer::{Export, write_folder};

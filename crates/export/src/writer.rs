@@ -44,10 +44,10 @@ impl<'a> Export<'a> {
     pub fn write(&self, folder: &mut Folder) -> Result<(), Error> {
         let layout = Layout::packed(self.graphs)?;
         for (name, bytes) in self.files(&layout)? {
-            folder.write(&name, &bytes)?;
+            folder.write_graph(&name, &bytes)?;
         }
         if layout.has_weights_file() {
-            folder.write_with(self.weights_file, |file, path| write_early(file, |file| layout.write(file)).context("write", path))?;
+            folder.write_hashed(self.weights_file, |file, path| write_early(file, |file| layout.write(file)).context("write", path))?;
         }
         // What no engine would be given is not written either.
         let limits = Limits::from_environment()?;
@@ -67,10 +67,10 @@ impl<'a> Export<'a> {
             return Err(Problem::SameFile { name: name.into() }.into());
         }
         for (name, bytes) in self.files(&layout)? {
-            folder.write(&name, &bytes)?;
+            folder.write_graph(&name, &bytes)?;
         }
         if layout.has_weights_file() {
-            folder.write_with(self.weights_file, |file, path| layout.write(file).context("write", path))?;
+            folder.write_hashed(self.weights_file, |file, path| write_early(file, |file| layout.write(file)).context("write", path))?;
         }
         Ok(())
     }

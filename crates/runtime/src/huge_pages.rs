@@ -2,59 +2,90 @@
 //!
 //! A step of a decoder reads every weight once: tens of thousands of pages of 4 KiB, more than a processor keeps addresses of,
 //! so that it looks up one after the other. Linux gives ordinary programs huge pages of 2 MiB only on request, and engines do not
-//! ask. Here the memory that a process has taken since its first model is moved into huge pages, by a thread of its own, once it
-//! has been in use for a while: a process of one short run is not kept from its work. On ONNX Runtime a step of Marian's base shape
-//! took a tenth less time, measured in one process before and after.
+//! ask. Where [`Options::huge_pages`] does, the memory that an engine took while it loaded a file is moved into huge pages, by a
+//! thread of its own, once the file has been in use for a while: a process of one short run is not kept from its work. On ONNX
+//! Runtime a step of Marian's base shape took a tenth less time, measured in one process before and after.
+//!
+//! What the process has beside that stays where it is. Stacks of threads that an engine begins while it loads are told by the guard
+//! page below them; and from Linux 6.7 on the system itself keeps huge pages from stacks, whether or not they have such a page.
+//! What other threads allocate at the very time of loading cannot be told apart, and is moved as well.
 //!
 //! Where the system's administrator has turned huge pages off, or the system has none, nothing happens.
 
+use crate::Options;
 use std::fs;
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 /// The size and alignment of a huge page, in bytes.
 const HUGE: usize = 2 << 20;
-/// Runs of sessions after which memory is moved the first time, and again after as many times more: engines take more memory when
-/// larger inputs come.
+/// Runs of a file's sessions after which its memory is moved.
 const FIRST: u64 = 64;
-const FACTOR: u64 = 8;
 /// `MADV_COLLAPSE` of Linux 6.1 and newer; older ones refuse it.
 #[cfg(target_os = "linux")]
 const COLLAPSE: libc::c_int = 25;
 
-/// What was there before the first model.
-static BEFORE: OnceLock<Vec<Range<usize>>> = OnceLock::new();
-static RUNS: AtomicU64 = AtomicU64::new(0);
-static IS_MOVING: AtomicBool = AtomicBool::new(false);
+/// What was there before a file is loaded; nothing where nobody asks for huge pages.
+pub(crate) struct Before(Option<Vec<Range<usize>>>);
 
-/// A model is about to be loaded.
-pub(crate) fn before_loading() {
-    BEFORE.get_or_init(|| if is_allowed() { anonymous() } else { Vec::new() });
+impl Before {
+    /// A file is about to be loaded.
+    pub(crate) fn loading(options: &Options) -> Self {
+        Self((options.huge_pages && is_allowed()).then(anonymous))
+    }
+
+    /// It has been loaded.
+    pub(crate) fn loaded(self) -> HugePages {
+        let taken = self.0.map(|before| without(&anonymous(), &before));
+        HugePages(taken.map(|ranges| Arc::new(Taken { ranges, runs: AtomicU64::new(0), is_dropped: AtomicBool::new(false) })))
+    }
 }
 
-/// A session has run.
-pub(crate) fn after_run() {
-    let runs = RUNS.fetch_add(1, Ordering::Relaxed) + 1;
-    let is_due = runs.is_multiple_of(FIRST) && is_power(runs / FIRST);
-    if is_due && is_allowed() && !IS_MOVING.swap(true, Ordering::AcqRel) {
-        let moved = thread::Builder::new().name("huge pages".into()).spawn(|| {
-            added(&anonymous(), BEFORE.get().map_or(&[], Vec::as_slice)).into_iter().for_each(|range| collapse(&range));
-            IS_MOVING.store(false, Ordering::Release);
-        });
-        if moved.is_err() {
-            IS_MOVING.store(false, Ordering::Release);
+/// The memory that loading a file took.
+pub(crate) struct HugePages(Option<Arc<Taken>>);
+
+struct Taken {
+    ranges: Vec<Range<usize>>,
+    runs: AtomicU64,
+    is_dropped: AtomicBool,
+}
+
+impl HugePages {
+    /// A session of the file has run.
+    pub(crate) fn after_run(&self) {
+        let Some(taken) = &self.0 else { return };
+        if taken.runs.fetch_add(1, Ordering::Relaxed) + 1 == FIRST {
+            let taken = Arc::clone(taken);
+            // Without a thread the memory stays where it is.
+            let _ = thread::Builder::new().name("huge pages".into()).spawn(move || taken.collapse());
         }
     }
 }
 
-/// Whether it is 1 or a power of [`FACTOR`].
-fn is_power(mut number: u64) -> bool {
-    while number.is_multiple_of(FACTOR) {
-        number /= FACTOR;
+impl Drop for HugePages {
+    fn drop(&mut self) {
+        if let Some(taken) = &self.0 {
+            // Others may be given the memory now.
+            taken.is_dropped.store(true, Ordering::Relaxed);
+        }
     }
-    number == 1
+}
+
+impl Taken {
+    /// Moves what fills whole huge pages, one after the other, so that nobody waits long for a page.
+    fn collapse(&self) {
+        for range in common(&anonymous(), &self.ranges) {
+            let first = range.start.next_multiple_of(HUGE);
+            for page in (first..range.end).step_by(HUGE).take_while(|page| page + HUGE <= range.end) {
+                if self.is_dropped.load(Ordering::Relaxed) {
+                    return;
+                }
+                collapse(page);
+            }
+        }
+    }
 }
 
 /// Whether programs may ask for huge pages.
@@ -64,21 +95,34 @@ fn is_allowed() -> bool {
 
 /// The memory of this process that is no file's and no stack, in the order of addresses.
 fn anonymous() -> Vec<Range<usize>> {
-    fs::read_to_string("/proc/self/maps").map(|maps| maps.lines().filter_map(anonymous_range).collect()).unwrap_or_default()
+    fs::read_to_string("/proc/self/maps").map(|maps| anonymous_ranges(&maps)).unwrap_or_default()
 }
 
-/// A line as `7f0000000000-7f0000200000 rw-p 00000000 00:00 0    [heap]`.
-fn anonymous_range(line: &str) -> Option<Range<usize>> {
+/// Of lines as `7f0000000000-7f0000200000 rw-p 00000000 00:00 0    [heap]`. What lies right above pages that nobody may touch is
+/// a thread's stack above its guard.
+fn anonymous_ranges(maps: &str) -> Vec<Range<usize>> {
+    let (mut found, mut guard_end) = (Vec::new(), None);
+    for (range, access, is_memory) in maps.lines().filter_map(mapping) {
+        if is_memory && guard_end != Some(range.start) {
+            found.push(range.clone());
+        }
+        guard_end = (access == "---p").then_some(range.end);
+    }
+    found
+}
+
+/// Where a mapping lies, how it may be used, and whether it is unnamed memory or the heap.
+fn mapping(line: &str) -> Option<(Range<usize>, &str, bool)> {
     let mut fields = line.split_ascii_whitespace();
     let (start, end) = fields.next()?.split_once('-')?;
     let [access, _offset, _device, inode] = [fields.next()?, fields.next()?, fields.next()?, fields.next()?];
     let is_memory = access == "rw-p" && inode == "0" && fields.next().is_none_or(|name| name == "[heap]");
     let address = |digits| usize::from_str_radix(digits, 16).ok();
-    is_memory.then_some(address(start)?..address(end)?)
+    Some((address(start)?..address(end)?, access, is_memory))
 }
 
 /// The parts of `now` that are not in `before`; both in the order of addresses.
-fn added(now: &[Range<usize>], before: &[Range<usize>]) -> Vec<Range<usize>> {
+fn without(now: &[Range<usize>], before: &[Range<usize>]) -> Vec<Range<usize>> {
     let mut added = Vec::new();
     for range in now {
         let mut start = range.start;
@@ -92,42 +136,55 @@ fn added(now: &[Range<usize>], before: &[Range<usize>]) -> Vec<Range<usize>> {
     added
 }
 
-/// Moves what fills whole huge pages, one after the other, so that nobody waits long for a page.
+/// The parts that are in both.
+fn common(one: &[Range<usize>], other: &[Range<usize>]) -> Vec<Range<usize>> {
+    let overlap = |a: &Range<usize>, b: &Range<usize>| a.start.max(b.start)..a.end.min(b.end);
+    one.iter().flat_map(|a| other.iter().map(move |b| overlap(a, b))).filter(|range| !range.is_empty()).collect()
+}
+
 #[cfg(target_os = "linux")]
-fn collapse(range: &Range<usize>) {
-    let first = range.start.next_multiple_of(HUGE);
-    for page in (first..range.end).step_by(HUGE).take_while(|page| page + HUGE <= range.end) {
-        // SAFETY: the call changes where memory lies, and none of its contents. Memory that has been given back meanwhile makes it
-        // fail, which is as good.
-        unsafe { libc::madvise(page as *mut libc::c_void, HUGE, COLLAPSE) };
-    }
+fn collapse(page: usize) {
+    // SAFETY: the call changes where memory lies, and none of its contents. Memory that has been given back meanwhile makes it
+    // fail, which is as good.
+    unsafe { libc::madvise(page as *mut libc::c_void, HUGE, COLLAPSE) };
 }
 
 #[cfg(not(target_os = "linux"))]
-fn collapse(_: &Range<usize>) {}
+fn collapse(_: usize) {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn ranges(bounds: &[[usize; 2]]) -> Vec<Range<usize>> {
+        bounds.iter().map(|&[start, end]| start..end).collect()
+    }
+
     #[test]
     fn memory_of_files_and_stacks_is_left_alone() {
         let memory = "7f0000000000-7f0000200000 rw-p 00000000 00:00 0 ";
-        assert_eq!(anonymous_range(memory), Some(0x7f00_0000_0000..0x7f00_0020_0000));
-        assert_eq!(anonymous_range("10-20 rw-p 00000000 00:00 0    [heap]"), Some(0x10..0x20));
+        assert_eq!(anonymous_ranges(memory), ranges(&[[0x7f00_0000_0000, 0x7f00_0020_0000]]));
+        assert_eq!(anonymous_ranges("10-20 rw-p 00000000 00:00 0    [heap]"), ranges(&[[0x10, 0x20]]));
         let others = [
             "10-20 rw-p 00000000 00:00 0    [stack]",
+            "10-20 rw-p 00000000 00:00 0    [anon:stack]",
             "10-20 r--p 00000000 00:00 0",
             "10-20 rw-s 00000000 00:00 0",
             "10-20 rw-p 00000000 08:01 77   /lib/some.so",
             "nonsense",
         ];
-        others.iter().for_each(|line| assert_eq!(anonymous_range(line), None, "{line}"));
+        others.iter().for_each(|line| assert_eq!(anonymous_ranges(line), [], "{line}"));
+    }
+
+    /// A guard page, the stack of a thread, memory above it, and memory above a hole.
+    #[test]
+    fn what_lies_above_a_guard_page_is_a_stack() {
+        let maps = "10-20 ---p 0 00:00 0\n20-30 rw-p 0 00:00 0\n30-40 rw-p 0 00:00 0\n50-60 ---p 0 00:00 0\n70-80 rw-p 0 00:00 0\n";
+        assert_eq!(anonymous_ranges(maps), ranges(&[[0x30, 0x40], [0x70, 0x80]]));
     }
 
     #[test]
-    fn only_what_came_later_is_moved() {
-        let ranges = |bounds: &[[usize; 2]]| bounds.iter().map(|&[start, end]| start..end).collect::<Vec<_>>();
+    fn only_what_loading_took_is_moved() {
         for (now, before, expected) in [
             (&[[0, 9]][..], &[][..], &[[0, 9]][..]),
             (&[[0, 9]], &[[0, 9]], &[]),
@@ -135,13 +192,54 @@ mod tests {
             (&[[5, 9], [20, 30]], &[[0, 6], [30, 40]], &[[6, 9], [20, 30]]),
             (&[[5, 6]], &[[0, 9]], &[]),
         ] {
-            assert_eq!(added(&ranges(now), &ranges(before)), ranges(expected), "{now:?} without {before:?}");
+            assert_eq!(without(&ranges(now), &ranges(before)), ranges(expected), "{now:?} without {before:?}");
+        }
+        for (now, taken, expected) in [
+            (&[[0, 9]][..], &[[2, 4], [6, 12]][..], &[[2, 4], [6, 9]][..]),
+            (&[[0, 3], [5, 9]], &[[2, 6]], &[[2, 3], [5, 6]]),
+            (&[[0, 3]], &[[3, 6]], &[]),
+        ] {
+            assert_eq!(common(&ranges(now), &ranges(taken)), ranges(expected), "{now:?} and {taken:?}");
         }
     }
 
+    /// What a library does to its host's memory is the host's to decide.
     #[test]
-    fn the_times_between_moves_grow() {
-        let due: Vec<u64> = (1..=5000).filter(|runs: &u64| runs.is_multiple_of(FIRST) && is_power(runs / FIRST)).collect();
-        assert_eq!(due, [64, 512, 4096]);
+    fn nothing_is_looked_at_unless_asked() {
+        assert!(Before::loading(&Options::default()).0.is_none());
+        let pages = Before::loading(&Options::default()).loaded();
+        (0..2 * FIRST).for_each(|_| pages.after_run());
+        assert!(pages.0.is_none());
+    }
+
+    /// Memory that was there before, and what came after, stay; so do the stacks of threads that loading began.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_file_has_the_memory_that_its_loading_took() {
+        const SIZE: usize = 64 << 20;
+        if !is_allowed() {
+            return eprintln!("skipped: huge pages are turned off");
+        }
+        let earlier = vec![1u8; SIZE];
+        let before = Before::loading(&Options { huge_pages: true, ..Options::default() });
+        let weights = vec![1u8; SIZE];
+        let (tell, told) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let worker = thread::Builder::new().stack_size(16 << 20).spawn(move || {
+            let place = 0u8;
+            tell.send(&raw const place as usize).expect("the test listens");
+            let _ = ended.recv();
+        });
+        let worker = worker.expect("a thread");
+        let stack = told.recv().expect("a place");
+        let pages = before.loaded();
+        let later = vec![1u8; SIZE];
+        let taken = &pages.0.as_ref().expect("asked for").ranges;
+        let middle = |memory: &[u8]| memory.as_ptr() as usize + SIZE / 2;
+        let is_taken = |place: usize| taken.iter().any(|range| range.contains(&place));
+        let found = [middle(&earlier), middle(&weights), stack, middle(&later)].map(is_taken);
+        drop(end);
+        worker.join().expect("no panic");
+        assert_eq!(found, [false, true, false, false], "earlier, loaded, stack, later");
     }
 }

@@ -95,6 +95,9 @@ pub struct Options {
     pub workers: Option<NonZeroUsize>,
     /// ONNX Runtime's own operators only, also where ours are faster.
     pub plain: bool,
+    /// Move what the engine allocates while it loads into huge pages, once it has been in use for a while (Linux). Off by default:
+    /// this is the memory of the process that embeds this library.
+    pub huge_pages: bool,
 }
 
 /// An engine that executes graphs.

@@ -6,7 +6,7 @@
 mod operators;
 mod prepare;
 
-use crate::huge_pages;
+use crate::huge_pages::{self, HugePages};
 use crate::signature::{Axis, Element, Given, Input, Signature};
 use crate::{Device, Error, ErrorKind, Held, Loaded, Options, Result, Runtime, Session, Source, Value, Values};
 use cognate_graph::f16;
@@ -41,9 +41,9 @@ impl Runtime for Tract {
             return Err(Error::new(ErrorKind::Unavailable, self.name(), message));
         }
         source.read_onnx(self.name(), |path| {
-            huge_pages::before_loading();
+            let before = huge_pages::Before::loading(options);
             let wrong = |reason| Error::new(ErrorKind::Load, path.display(), format!("{ENGINE} cannot load it: {reason}"));
-            let planned: Arc<dyn Loaded> = Arc::new(guarded(|| Planned::read(path)).map_err(wrong)?);
+            let planned: Arc<dyn Loaded> = Arc::new(guarded(|| Planned::read(path, before)).map_err(wrong)?);
             Ok(planned)
         })
     }
@@ -53,6 +53,7 @@ impl Runtime for Tract {
 struct Planned {
     signature: Signature,
     plan: Arc<TypedSimplePlan>,
+    huge_pages: HugePages,
 }
 
 impl Loaded for Planned {
@@ -62,7 +63,7 @@ impl Loaded for Planned {
 }
 
 impl Planned {
-    fn read(path: &Path) -> TractResult<Self> {
+    fn read(path: &Path, before: huge_pages::Before) -> TractResult<Self> {
         let onnx = operators::reader();
         let mut proto = onnx.proto_model_for_path(path)?;
         prepare::prepare(&mut proto);
@@ -76,7 +77,8 @@ impl Planned {
         drop(proto);
         let mut model = parsed.model.into_optimized()?;
         pack_shared_weights(&mut model)?;
-        Ok(Self { signature, plan: TypedSimplePlan::new(model)? })
+        let plan = TypedSimplePlan::new(model)?;
+        Ok(Self { signature, plan, huge_pages: before.loaded() })
     }
 }
 
@@ -157,13 +159,13 @@ impl Session for TractSession {
     }
 
     fn run(&mut self, inputs: &Values) -> Result<Values> {
-        let Planned { signature, plan } = &*self.planned;
+        let Planned { signature, plan, huge_pages } = &*self.planned;
         let given: Vec<(&str, TValue)> =
             inputs.iter().map(|(name, value)| Ok((name, given(tensor(value)?, signature.takes_half(name))?))).collect::<Result<_>>()?;
         let given: TVec<TValue> = signature.arrange(given)?.into_iter().collect();
         let outputs = guarded(|| plan.run(given)?.into_iter().map(TractTensor::new).collect::<TractResult<Vec<_>>>());
         let outputs = outputs.map_err(|reason| Error::new(ErrorKind::Run, signature.place(), format!("{ENGINE} failed: {reason}")))?;
-        huge_pages::after_run();
+        huge_pages.after_run();
         let names = signature.output_names().iter();
         Ok(names.zip(outputs).map(|(name, output)| (name.as_str(), Value::Held(Arc::new(output)))).collect())
     }
@@ -292,7 +294,7 @@ mod tests {
         let program = Program::new(builder.finish().expect("a legal graph"), weights).expect("weights that fit");
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         std::fs::write(file.path(), to_onnx_bytes(&program, &Metadata::default()).expect("an export")).expect("written");
-        let planned = Planned::read(file.path()).expect("a legal file");
+        let planned = Planned::read(file.path(), huge_pages::Before::loading(&Options::default())).expect("a legal file");
         let model = planned.plan.model();
         let packs_a_constant = |node: &&TypedNode| node.op_is::<OptMatMulPack>() && model.node(node.inputs[0].node).op_is::<Const>();
         let late: Vec<_> = planned.plan.order_without_consts().iter().map(|&id| model.node(id)).filter(packs_a_constant).collect();

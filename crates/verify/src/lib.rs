@@ -16,4 +16,4 @@ pub use compare::{CLOSE, EXACT, HALF, Measured, QUANTISED, QUANTISED_4, Summary,
 pub use error::{Error, ErrorKind, Result};
 pub use exported::open_exported;
 pub use half::{Form, InHalf, Sample, in_half};
-pub use report::{DecodingReport, OutputReport, Report, RuntimeReport, StepsReport};
+pub use report::{DecodingReport, FileReport, OutputReport, Report, RuntimeReport, StepsReport};

@@ -15,8 +15,30 @@ pub struct Report {
     pub seed: u64,
     /// Batches run through the encoder and through the decoder.
     pub batches: usize,
+    /// The files of the export, by their hashes; none where nothing says what they were.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FileReport>,
     /// One for each runtime that was present.
     pub runtimes: Vec<RuntimeReport>,
+}
+
+/// A graph, or a file of weights.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileReport {
+    /// Its name in the folder.
+    pub file: String,
+    /// The BLAKE3 hash of what was exported; nothing if this is the first time that the file is read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exported: Option<String>,
+    /// The BLAKE3 hash of the file that is there; its size, if that is another already.
+    pub found: String,
+}
+
+impl FileReport {
+    /// Whether the file is the one that was exported.
+    pub fn passed(&self) -> bool {
+        self.exported.as_ref().is_none_or(|exported| *exported == self.found)
+    }
 }
 
 /// One runtime.
@@ -86,13 +108,34 @@ fn number_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::
 }
 
 impl Report {
-    /// Whether every runtime stayed within the bounds.
+    /// Whether every file is the one that was exported, and every runtime stayed within the bounds.
     pub fn passed(&self) -> bool {
-        self.runtimes.iter().all(|runtime| runtime.passed(self.tolerance))
+        self.files.iter().all(FileReport::passed) && self.runtimes.iter().all(|runtime| runtime.passed(self.tolerance))
+    }
+
+    /// The report on files of which one is not what was exported: no runtime is asked what it makes of them.
+    pub fn of_damage(files: Vec<FileReport>, tolerance: Tolerance, seed: u64) -> Self {
+        Self { files, ..Self::new("files that were exported", tolerance, seed) }
+    }
+
+    fn write_files(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.files.is_empty() {
+            return writeln!(f, "files: not compared with what was exported, of which no hashes are there");
+        }
+        let known = || self.files.iter().filter(|file| file.exported.is_some());
+        writeln!(f, "files: {} of {} as exported, by BLAKE3", known().filter(|file| file.passed()).count(), known().count())?;
+        for FileReport { file, exported, found } in &self.files {
+            match exported {
+                None => writeln!(f, "  {file}: {found}, read for the first time")?,
+                Some(exported) if exported == found => {}
+                Some(exported) => writeln!(f, "  {file}: exported {exported}, found {found}  FAILED")?,
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn new(reference: &str, tolerance: Tolerance, seed: u64) -> Self {
-        Self { reference: reference.into(), tolerance: tolerance.relative_l2, seed, batches: 0, runtimes: Vec::new() }
+        Self { reference: reference.into(), tolerance: tolerance.relative_l2, seed, batches: 0, files: Vec::new(), runtimes: Vec::new() }
     }
 }
 
@@ -108,6 +151,7 @@ impl RuntimeReport {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "against the {}, {} batches with seed {}; bound {:.0e}", self.reference, self.batches, self.seed, self.tolerance)?;
+        self.write_files(f)?;
         for runtime in &self.runtimes {
             writeln!(f, "{}: {}", runtime.engine, if runtime.passed(self.tolerance) { "passed" } else { "FAILED" })?;
             for output in &runtime.outputs {

@@ -1,7 +1,8 @@
 //! `cargo xtask hostile --kills N`: exports, translations and training runs that are killed at random moments.
 //!
-//! What is there afterwards is whole, or is what was there before. A training run goes on from its last state to the very losses,
-//! weights and state of a run that nothing has interrupted, bit for bit.
+//! What is there afterwards is whole, or is what was there before, and the next command that writes there leaves nothing else beside
+//! it. A training run goes on from its last state to the very losses, weights and state of a run that nothing has interrupted, bit
+//! for bit.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -25,7 +26,8 @@ const STATE_EVERY: u64 = 4;
 /// Kills `count` commands in turn, and prints what they left.
 pub(super) fn run(program: &Path, models: &Models, folder: &Path, count: u32) -> Result<()> {
     let mut kinds = vec![
-        Export::prepare(program, models, folder)?,
+        Export::prepare(program, models, folder, Before::Nothing)?,
+        Export::prepare(program, models, folder, Before::Another)?,
         Translation::prepare(program, models, folder)?,
         Training::prepare(program, models, folder, "tract")?,
     ];
@@ -35,20 +37,31 @@ pub(super) fn run(program: &Path, models: &Models, folder: &Path, count: u32) ->
     let mut moments = Moments(1);
     let mut rows = Vec::new();
     for (index, kind) in kinds.iter().enumerate() {
-        let (mut n_whole, mut n_former) = (0, 0);
+        let (mut n_whole, mut n_former, mut n_left) = (0, 0, 0);
         let n_kills = (index as u32..count).step_by(kinds.len()).count();
         for number in 0..n_kills {
             let place = folder.join(format!("kill-{index}-{number}"));
             fs::create_dir_all(&place).with_context(|| place.display().to_string())?;
-            match kind.kill(&place, kind.time().mul_f64(moments.next())).with_context(|| format!("{}, kill {number}", kind.name()))? {
+            let moment = kind.time().mul_f64(moments.next());
+            let kill = || {
+                let left = kind.kill(&place, moment)?;
+                let n_left = hidden(&place)?.len();
+                kind.write_again(&place)?;
+                let hidden = hidden(&place)?;
+                ensure!(hidden.is_empty(), "the next command left {}", hidden.join(", "));
+                Ok((left, n_left))
+            };
+            let (left, n) = kill().with_context(|| format!("{}, kill {number}", kind.name()))?;
+            n_left += n;
+            match left {
                 Left::Whole => n_whole += 1,
                 Left::Former => n_former += 1,
             }
             fs::remove_dir_all(&place).with_context(|| place.display().to_string())?;
         }
-        rows.push([kind.name(), n_kills.to_string(), n_whole.to_string(), n_former.to_string()].to_vec());
+        rows.push([kind.name(), n_kills.to_string(), n_whole.to_string(), n_former.to_string(), n_left.to_string(), "0".into()].to_vec());
     }
-    println!("{}", table(&["killed", "times", "whole", "as before"], &rows));
+    println!("{}", table(&["killed", "times", "whole", "as before", "left over", "after the next"], &rows));
     Ok(())
 }
 
@@ -65,6 +78,23 @@ trait Kind {
     fn time(&self) -> Duration;
     /// Kills it after `moment` and judges what is in `place`.
     fn kill(&self, place: &Path, moment: Duration) -> Result<Left>;
+    /// Lets a command write to its end where one was killed, and judges what is there.
+    fn write_again(&self, place: &Path) -> Result<()>;
+}
+
+/// The hidden files and folders in `place` and in its folders.
+fn hidden(place: &Path) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(place).with_context(|| place.display().to_string())? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with('.') {
+            found.push(name);
+        } else if entry.file_type()?.is_dir() {
+            found.extend(hidden(&entry.path())?);
+        }
+    }
+    Ok(found)
 }
 
 /// Random shares of a time (Lehmer's generator).
@@ -107,25 +137,45 @@ fn contents(folder: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>> {
     Ok(found)
 }
 
+/// What is at the place of an export before it begins.
+enum Before {
+    Nothing,
+    /// Another export.
+    Another,
+}
+
 struct Export {
     program: PathBuf,
     model: PathBuf,
+    former: Option<PathBuf>,
     expected: BTreeMap<PathBuf, Vec<u8>>,
     time: Duration,
 }
 
 impl Export {
-    fn prepare(program: &Path, models: &Models, folder: &Path) -> Result<Box<dyn Kind>> {
+    fn prepare(program: &Path, models: &Models, folder: &Path, before: Before) -> Result<Box<dyn Kind>> {
         let (model, out) = (models.path(Good::Checkpoint).to_owned(), folder.join("whole-export"));
-        let time = timed(program, &["export".as_ref(), model.as_ref(), out.as_ref(), "--no-verify".as_ref()])?;
+        let time = timed(program, &Self::arguments(&model, &out))?;
+        let former = match before {
+            Before::Nothing => None,
+            Before::Another => {
+                let former = folder.join("former-export");
+                timed(program, &[&Self::arguments(&model, &former)[..], &["--attentions".as_ref()]].concat())?;
+                Some(former)
+            }
+        };
         // The name of the folder is in no file.
-        Ok(Box::new(Self { program: program.to_owned(), model, expected: contents(&out)?, time }))
+        Ok(Box::new(Self { program: program.to_owned(), model, former, expected: contents(&out)?, time }))
+    }
+
+    fn arguments<'a>(model: &'a Path, out: &'a Path) -> Vec<&'a OsStr> {
+        vec!["export".as_ref(), model.as_ref(), out.as_ref(), "--no-verify".as_ref(), "--force".as_ref()]
     }
 }
 
 impl Kind for Export {
     fn name(&self) -> String {
-        "export".into()
+        if self.former.is_some() { "export over another".into() } else { "export".into() }
     }
 
     fn time(&self) -> Duration {
@@ -134,12 +184,26 @@ impl Kind for Export {
 
     fn kill(&self, place: &Path, moment: Duration) -> Result<Left> {
         let out = place.join("out");
-        killed_after(&self.program, &["export".as_ref(), self.model.as_ref(), out.as_ref(), "--no-verify".as_ref()], moment)?;
-        if !out.exists() {
+        if let Some(former) = &self.former {
+            copy_folder(former, &out)?;
+        }
+        killed_after(&self.program, &Self::arguments(&self.model, &out), moment)?;
+        let is_former = match &self.former {
+            Some(former) => contents(&out)? == contents(former)?,
+            None => !out.exists(),
+        };
+        if is_former {
             return Ok(Left::Former);
         }
         ensure!(contents(&out)? == self.expected, "the export is not whole");
         Ok(Left::Whole)
+    }
+
+    fn write_again(&self, place: &Path) -> Result<()> {
+        let out = place.join("out");
+        call(&mut command(&self.program, &Self::arguments(&self.model, &out)))?;
+        ensure!(contents(&out)? == self.expected, "the next export is not whole");
+        Ok(())
     }
 }
 
@@ -193,6 +257,13 @@ impl Kind for Translation {
         }
         ensure!(found == self.expected, "the translation is not whole");
         Ok(Left::Whole)
+    }
+
+    fn write_again(&self, place: &Path) -> Result<()> {
+        let out = place.join("out.txt");
+        call(&mut command(&self.program, &self.arguments(&out)))?;
+        ensure!(read(&out)? == self.expected, "the next translation is not whole");
+        Ok(())
     }
 }
 
@@ -250,6 +321,11 @@ impl Training {
         Ok(Box::new(Self { program: program.to_owned(), expected: Trained::read(&out)?, settings, engine, time }))
     }
 
+    fn has_state(out: &Path) -> bool {
+        let entries = fs::read_dir(out).into_iter().flatten().flatten();
+        entries.map(|entry| entry.file_name()).any(|name| name.to_string_lossy().starts_with("checkpoint-"))
+    }
+
     fn arguments<'a>(engine: &'a str, settings: &'a Path, out: &'a Path) -> Vec<&'a OsStr> {
         vec!["train".as_ref(), settings.as_ref(), "--engine".as_ref(), engine.as_ref(), "--out".as_ref(), out.as_ref()]
     }
@@ -267,17 +343,20 @@ impl Kind for Training {
     fn kill(&self, place: &Path, moment: Duration) -> Result<Left> {
         let out = place.join("out");
         killed_after(&self.program, &Self::arguments(self.engine, &self.settings, &out), moment)?;
-        let entries = fs::read_dir(&out).into_iter().flatten().flatten();
-        let has_state = entries.map(|entry| entry.file_name()).any(|name| name.to_string_lossy().starts_with("checkpoint-"));
-        if !has_state {
-            // Nothing was saved yet: a run begins anew.
-            return Ok(Left::Former);
+        // Where nothing was saved yet, a run begins anew.
+        Ok(if Self::has_state(&out) { Left::Whole } else { Left::Former })
+    }
+
+    fn write_again(&self, place: &Path) -> Result<()> {
+        let out = place.join("out");
+        if !Self::has_state(&out) {
+            return fs::remove_dir_all(&out).or(Ok(()));
         }
         let resume = ["train", "--resume", "--engine", self.engine, "--out"].map(OsStr::new);
         call(&mut command(&self.program, &[&resume[..], &[out.as_ref()]].concat())).context("the run does not go on")?;
         let found = Trained::read(&out)?;
         ensure!(found.losses == self.expected.losses, "the run went on to other losses than a run without an interruption");
         ensure!(found.state == self.expected.state, "the run went on to another state than a run without an interruption");
-        Ok(Left::Whole)
+        Ok(())
     }
 }

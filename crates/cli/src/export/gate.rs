@@ -13,7 +13,7 @@ use crate::translate::progress::Progress;
 use crate::translate::translator::Translator;
 use crate::{languages, layout, messages, verify};
 use anyhow::{Context, Result, bail};
-use cognate_export::{Existing, Folder};
+use cognate_export::{Existing, Folder, Staged};
 use cognate_generate::{Decoder, Hypothesis, Settings, generate, greedy_choices};
 use cognate_model::{Attentions, Layout, Model};
 use cognate_pipeline::EncodedSource;
@@ -128,7 +128,7 @@ impl<'a> Gate<'a> {
         let workers = if matches!(self.text, Text::Own) { NonZeroUsize::MIN } else { cores };
         let load = |folder: &Path| Translator::of_export(folder, self.layout, runtime.as_ref(), workers);
 
-        let temporary = tempfile::Builder::new().prefix("cognate-").tempdir().context("a temporary folder for the export in f32")?;
+        let temporary = Staged::temporary().context("a temporary folder for the export in f32")?;
         let folder = temporary.path().join("f32");
         self.write_in_single(&folder)?;
         let single = load(&folder)?;

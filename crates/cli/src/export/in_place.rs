@@ -3,7 +3,7 @@
 //! Of the weights only the headers are read, so time and memory do not grow with them.
 
 use super::{Options, attentions, existing, graph_accounts, name, sizes, tokenizer};
-use crate::account::{self, Account, Origin, Stamp};
+use crate::account::{self, Account, FileAccount, Origin, Stamp};
 use crate::source::ModelSource;
 use crate::{amounts, layout, tokenizer_files};
 use anyhow::{Result, bail};
@@ -54,7 +54,8 @@ pub(super) fn run(options: &Options, source: &ModelSource, start: Instant, out: 
     })?;
     let files = stamps(&model)?;
     let origin = Origin::CheckpointInPlace { name: name(source), files: files.clone() };
-    let account = Account::new(origin, model.parameters(), Layout::Cognate, graph_accounts(folder.path(), Layout::Cognate)?);
+    let mut account = Account::new(origin, model.parameters(), Layout::Cognate, graph_accounts(folder.path(), Layout::Cognate)?);
+    account.files = FileAccount::of(folder.hashes());
     folder.write(account::FILE, account.to_json()?.as_bytes())?;
     let report = folder.commit()?;
 

@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, bail};
 use cognate_text::Lines;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader, IsTerminal};
 use std::path::Path;
 
@@ -44,6 +44,8 @@ pub(crate) struct Input {
     prefixes: Option<Prefixes>,
     /// What a sentence is called in messages.
     pub(crate) unit: String,
+    /// The regular files that are read, by the options that name them.
+    pub(crate) files: Vec<(&'static str, Metadata)>,
     /// The size of a file.
     pub(crate) bytes: Option<u64>,
     /// Whether somebody types.
@@ -66,6 +68,7 @@ impl Input {
                 name: "the arguments".into(),
                 prefixes: None,
                 unit: "sentence".into(),
+                files: Vec::new(),
                 bytes: None,
                 is_typed: false,
                 is_long: false,
@@ -79,9 +82,13 @@ impl Input {
                     bail!("--input: {place}: is a folder; expected a text file, one sentence a line");
                 }
                 let bytes = metadata.is_file().then_some(metadata.len());
-                Self::reading(BufReader::new(file), place.to_string(), bytes, false)
+                let reading = Self::reading(BufReader::new(file), place.to_string(), bytes, false);
+                Self { files: vec![("--input", metadata)], ..reading }
             }
-            None => Self::reading(BufReader::new(io::stdin()), STDIN.into(), None, io::stdin().is_terminal()),
+            None => {
+                let reading = Self::reading(BufReader::new(io::stdin()), STDIN.into(), None, io::stdin().is_terminal());
+                Self { files: standard_input().map(|metadata| ("standard input", metadata)).into_iter().collect(), ..reading }
+            }
         };
         opened.window_len = window.unwrap_or(opened.window_len);
         Ok(opened)
@@ -93,6 +100,7 @@ impl Input {
             lines: Box::new(Lines::new(reader, name.clone())),
             name,
             prefixes: None,
+            files: Vec::new(),
             bytes,
             is_typed,
             is_long: !is_typed && bytes.is_none_or(|bytes| bytes >= FEW_BYTES),
@@ -113,6 +121,7 @@ impl Input {
         } else {
             let name = path.display().to_string();
             let file = File::open(path).with_context(|| format!("--target-prefixes: {name}: cannot be read"))?;
+            self.files.extend(file.metadata().map(|metadata| ("--target-prefixes", metadata)));
             (Box::new(BufReader::new(file)), name)
         };
         self.prefixes = Some(Prefixes { lines: Box::new(Lines::new(reader, name.clone())), name, number: 0 });
@@ -152,4 +161,16 @@ impl Input {
             (None, Some(_)) => bail!("{file}: line {number}: is one too many; expected a line for each sentence of {sentences}"),
         }
     }
+}
+
+/// What standard input reads.
+#[cfg(unix)]
+fn standard_input() -> Option<Metadata> {
+    use std::os::fd::AsFd;
+    File::from(io::stdin().as_fd().try_clone_to_owned().ok()?).metadata().ok()
+}
+
+#[cfg(not(unix))]
+fn standard_input() -> Option<Metadata> {
+    None
 }

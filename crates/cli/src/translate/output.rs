@@ -1,8 +1,9 @@
 //! Where translations go: standard output, or a file that appears when it is whole.
 
 use anyhow::{Context, Result, bail};
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, BufWriter, Write};
+use cognate_export::PartialFile;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{BufWriter, IntoInnerError, Write};
 use std::path::{Path, PathBuf};
 
 /// Where translations go.
@@ -10,9 +11,7 @@ pub(crate) enum Output<'o> {
     Standard(&'o mut dyn Write),
     /// A regular file: what is there now stays until the new one is whole.
     File {
-        /// Dropped first: another run may take the name as soon as the lock is gone.
-        partial: Partial,
-        file: BufWriter<File>,
+        file: BufWriter<PartialFile>,
         path: PathBuf,
     },
     /// A device or a pipe.
@@ -23,11 +22,12 @@ pub(crate) enum Output<'o> {
 }
 
 impl<'o> Output<'o> {
-    /// Prepares to write to `path`, or to `standard` if there is none or it is `-`.
+    /// Prepares to write to `path`, or to `standard` if there is none or it is `-`; `read` are the files that are read meanwhile, by
+    /// the options that name them.
     ///
     /// # Errors
-    /// If the file could not be written.
-    pub(crate) fn open(path: Option<&Path>, standard: &'o mut dyn Write) -> Result<Self> {
+    /// If the file could not be written, or is one of those that are read.
+    pub(crate) fn open(path: Option<&Path>, read: &[(&str, Metadata)], standard: &'o mut dyn Write) -> Result<Self> {
         let Some(named) = path.filter(|path| *path != Path::new("-")) else { return Ok(Self::Standard(standard)) };
         let shown = named.display();
         let unwritable = || format!("--output: {shown}: cannot be written");
@@ -39,15 +39,18 @@ impl<'o> Output<'o> {
                 let file = BufWriter::new(OpenOptions::new().write(true).open(&path).with_context(unwritable)?);
                 Ok(Self::Stream { file, path })
             }
-            Ok(_) | Err(_) => {
+            there => {
+                if let Some((option, _)) = there.ok().and_then(|there| read.iter().find(|(_, read)| is_same(read, &there))) {
+                    bail!("--output: {shown}: is the file of {option}; choose another file");
+                }
                 let parent = path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
                 if !parent.is_dir() {
                     bail!("--output: {shown}: there is no folder {}; make it first", parent.display());
                 }
-                let Some((file, partial)) = Partial::open(&path).with_context(unwritable)? else {
+                let Some(file) = PartialFile::create(&path).with_context(unwritable)? else {
                     bail!("--output: {shown}: another run is writing it; wait until it ends, or choose another file");
                 };
-                Ok(Self::File { partial, file: BufWriter::new(file), path })
+                Ok(Self::File { file: BufWriter::new(file), path })
             }
         }
     }
@@ -56,7 +59,7 @@ impl<'o> Output<'o> {
     pub(crate) fn write(&mut self, lines: &[String]) -> Result<()> {
         let (writer, path): (&mut dyn Write, Option<&Path>) = match self {
             Self::Standard(writer) => (writer, None),
-            Self::File { file, path, .. } => (file, Some(path)),
+            Self::File { file, path } => (file, Some(path)),
             Self::Stream { file, path } => (file, Some(path)),
         };
         let written = lines.iter().try_for_each(|line| writeln!(writer, "{line}")).and_then(|()| writer.flush());
@@ -67,74 +70,25 @@ impl<'o> Output<'o> {
     pub(crate) fn finish(self) -> Result<()> {
         match self {
             Self::Standard(_) | Self::Stream { .. } => Ok(()),
-            Self::File { partial, mut file, path } => {
-                // The name goes, one way or the other, before the lock.
-                let finished = file.flush().and_then(|()| file.get_ref().sync_all()).and_then(|()| partial.persist(&path));
+            Self::File { file, path } => {
+                let finished = file.into_inner().map_err(IntoInnerError::into_error).and_then(PartialFile::commit);
                 finished.with_context(|| place(Some(&path)))
             }
         }
     }
 }
 
-/// The name of a file that is not whole yet; it is removed if it never is.
-///
-/// Each output has one such name, so that runs that are killed leave one file at most.
-pub(crate) struct Partial(Option<PathBuf>);
-
-impl Partial {
-    /// The empty file that shall become the one at `path`, locked against other runs; `None` if one of them holds it.
-    fn open(path: &Path) -> io::Result<Option<(File, Self)>> {
-        let mut name = std::ffi::OsString::from(".");
-        name.push(path.file_name().ok_or_else(|| io::Error::other("it has no name"))?);
-        name.push(".cognate-partial");
-        let partial = path.with_file_name(name);
-        loop {
-            // What others may have put there is not written through.
-            if fs::symlink_metadata(&partial).is_ok_and(|metadata| !metadata.is_file()) {
-                return Err(io::Error::other(format!("{} is no regular file; remove it", partial.display())));
-            }
-            let file = OpenOptions::new().write(true).create(true).truncate(false).open(&partial)?;
-            match file.try_lock() {
-                Err(TryLockError::WouldBlock) => return Ok(None),
-                // Some file systems have no locks: then runs with one output are not kept apart.
-                Ok(()) | Err(TryLockError::Error(_)) => {}
-            }
-            // The run that held it may have let it appear, or removed it, before the lock was ours.
-            if is_at(&file, &partial) {
-                file.set_len(0)?;
-                return Ok(Some((file, Self(Some(partial)))));
-            }
-        }
-    }
-
-    /// Gives it the name of the whole file.
-    fn persist(mut self, path: &Path) -> io::Result<()> {
-        let Some(partial) = &self.0 else { return Ok(()) };
-        fs::rename(partial, path)?;
-        self.0 = None;
-        Ok(())
-    }
-}
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        if let Some(partial) = &self.0 {
-            let _ = fs::remove_file(partial);
-        }
-    }
-}
-
+/// Whether both are of one file, under whatever names.
 #[cfg(unix)]
-fn is_at(file: &File, path: &Path) -> bool {
+fn is_same(one: &Metadata, other: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
-    let place = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
-    fs::symlink_metadata(path).is_ok_and(|there| file.metadata().is_ok_and(|here| place(here) == place(there)))
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
 /// Other systems do not tell which file a name stands for.
 #[cfg(not(unix))]
-fn is_at(_file: &File, path: &Path) -> bool {
-    path.exists()
+fn is_same(_: &Metadata, _: &Metadata) -> bool {
+    false
 }
 
 /// What cannot be written.

@@ -7,6 +7,7 @@ use crate::messages;
 use crate::model_files::{Graphs, ModelFiles, configuration};
 use crate::source::ModelSource;
 use anyhow::{Context, Result, bail};
+use cognate_export::Staged;
 use cognate_generate::{Batch, Decoder, Event, Hypothesis, Settings, decode, decoder as decoder_of};
 use cognate_model::{Config, Layout};
 use cognate_pipeline::{EncodedSource, SourceEncoder, TargetNaming, decode_into, open_tokenizer};
@@ -16,7 +17,6 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
-use tempfile::TempDir;
 
 /// A model that translates.
 pub(crate) struct Translator {
@@ -33,7 +33,7 @@ pub(crate) struct Translator {
     prefix: Vec<i64>,
     config: Config,
     /// The export of a checkpoint, while an engine may read it.
-    _exported: Option<TempDir>,
+    _exported: Option<Staged>,
 }
 
 /// A translated line.
@@ -60,7 +60,8 @@ impl Translator {
         if runtime.name() != "ort" && options.threads.is_some_and(|threads| threads.get() > 1) {
             messages::warning(format_args!("--threads: {} runs on one thread; only ort uses more", runtime.name()));
         }
-        let load = Load { device: options.model.device, threads: crew.threads, workers: Some(crew.workers), plain: false };
+        let (threads, workers) = (crew.threads, Some(crew.workers));
+        let load = Load { device: options.model.device, threads, workers, plain: false, huge_pages: true };
         let graphs = graphs.iter().map(|graph| runtime.read(graph, &load)).collect::<Result<Vec<_>, _>>()?;
         let engine = decoder_of(layout, sessions(&graphs), &config, settings.pad_token)?.engine().into();
         // Sessions have read or mapped the files by now. Where a file may be removed while it is mapped, it is: an interrupted
@@ -79,7 +80,8 @@ impl Translator {
         decode_into(&tokenizer, &mut settings);
         let sources = SourceEncoder::new(&tokenizer, &config, &settings);
         let one = NonZeroUsize::MIN;
-        let load = Load { threads: (workers > one).then_some(one), workers: Some(workers), ..Load::default() };
+        let threads = (workers > one).then_some(one);
+        let load = Load { threads, workers: Some(workers), huge_pages: true, ..Load::default() };
         let graphs = layout.files().map(|file| runtime.read(&Source::Onnx(folder.join(file)), &load));
         let graphs = graphs.into_iter().collect::<Result<Vec<_>, _>>()?;
         let engine = decoder_of(layout, sessions(&graphs), &config, settings.pad_token)?.engine().into();

@@ -91,6 +91,79 @@ fn an_export_is_verified_and_keeps_the_report() {
     assert!(run(&["show", out]).ok().contains("verification FAILED"));
 }
 
+/// The hashes of the graphs and weights in a folder, as `cognate.json` has them.
+fn hashes(folder: &Path) -> BTreeMap<String, String> {
+    let account: serde_json::Value = serde_json::from_slice(&fs::read(folder.join("cognate.json")).unwrap()).unwrap();
+    let files = account["files"].as_object().unwrap();
+    files.iter().map(|(file, account)| (file.clone(), account["blake3"].as_str().unwrap().to_owned())).collect()
+}
+
+/// The reference reads the weights that engines read: only hashes tell that they are not those of the export.
+#[test]
+fn damage_is_found_without_the_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let export = |name: &str, more: &[&str]| {
+        let path = folder.path().join(name);
+        run(&[&["export", "preset:tiny", path.to_str().unwrap(), "--no-verify"], more].concat()).ok();
+        path
+    };
+    let exports = [
+        (export("cognate", &[]), 3),
+        (export("hf", &["--layout", "hf"]), 4),
+        (export("f16", &["--precision", "f16"]), 3),
+        (export("ort", &["--target", "ort"]), 3),
+    ];
+    for (path, n_files) in exports {
+        let hashes = hashes(&path);
+        assert_eq!(hashes.len(), n_files, "{hashes:?}");
+        for (file, hash) in hashes {
+            let (path, good) = (path.join(&file), fs::read(path.join(&file)).unwrap());
+            assert_eq!(blake3::hash(&good).to_string(), hash, "{file}");
+            let mut overwritten = good.clone();
+            let middle = good.len() / 2;
+            overwritten[middle..middle + 4].copy_from_slice(&[0x3c; 4]);
+            for damaged in [&overwritten[..], &good[..good.len() - 1]] {
+                fs::write(&path, damaged).unwrap();
+                let ended = run(&["verify", folder_of(&path, &file)]);
+                assert_eq!(ended.status, Some(1), "{file}: {}", ended.out);
+                assert!(ended.err.contains(&format!("{}: changed since the export", path.display())), "{}", ended.err);
+                assert!(ended.out.contains(&format!("files: {} of {n_files} as exported, by BLAKE3", n_files - 1)), "{}", ended.out);
+                assert!(ended.out.contains("  FAILED"), "{}", ended.out);
+            }
+            fs::write(&path, good).unwrap();
+        }
+    }
+}
+
+/// The folder in which `path` is called `file`.
+fn folder_of<'p>(path: &'p Path, file: &str) -> &'p str {
+    path.ancestors().nth(file.split('/').count()).unwrap().to_str().unwrap()
+}
+
+/// Exports of earlier versions have no hashes.
+#[test]
+fn an_export_without_hashes_is_verified_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out");
+    let out = path.to_str().unwrap();
+    run(&["export", cognate_testing::golden("bart").to_str().unwrap(), out, "--no-verify"]).ok();
+    assert!(run(&["verify", out]).ok().contains("\nfiles: 3 of 3 as exported, by BLAKE3\n"));
+    let file = path.join("cognate.json");
+    let mut account: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    let files = account.as_object_mut().unwrap().remove("files").unwrap();
+    fs::write(&file, account.to_string()).unwrap();
+    let said = run(&["verify", out]).ok();
+    assert!(said.contains("\nfiles: not compared with what was exported, of which no hashes are there\n"), "{said}");
+
+    // Hashes may be anybody's: they name no file of another folder.
+    for (name, stranger) in [("../weights", files["encoder.onnx"].clone()), ("/etc/passwd", files["encoder.onnx"].clone())] {
+        account["files"] = serde_json::json!({ name: stranger });
+        fs::write(&file, account.to_string()).unwrap();
+        let error = with_dir(&run(&["verify", out]).failed(1), folder.path());
+        assert_eq!(error, format!("cognate: error: DIR/out/cognate.json: files: {name:?} is no file of this folder"));
+    }
+}
+
 #[test]
 fn presets_are_exported_with_a_seed() {
     let folder = tempfile::tempdir().unwrap();

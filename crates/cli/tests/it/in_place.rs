@@ -246,3 +246,26 @@ fn a_checkpoint_beyond_four_gibibytes() {
     assert_eq!((values[0], values[127], values.iter().sum::<f32>()), (1.5, -2.5, -1.0));
     assert_eq!(read("shared.weight", 128 * 9_000_000 - 2, 2), [0.0, 3.5]);
 }
+
+/// Nothing of the weights is read by an export in place: their hash is that of the first verification.
+#[test]
+fn weights_that_change_after_a_verification_are_found() {
+    let folder = checkpoint(true);
+    let (model, weights) = (text(folder.path()), folder.path().join("model.safetensors"));
+    run(&["export", model, "--in-place"]).ok();
+    let good = fs::read(&weights).unwrap();
+    let hash = blake3::hash(&good).to_string();
+    let first = run(&["verify", model]).ok();
+    assert!(first.contains("files: 3 of 3 as exported, by BLAKE3\n"), "{first}");
+    assert!(first.contains(&format!("  model.safetensors: {hash}, read for the first time\n")), "{first}");
+    let mut damaged = good.clone();
+    let middle = good.len() / 2;
+    damaged[middle..middle + 4].copy_from_slice(&[0x3c; 4]);
+    fs::write(&weights, damaged).unwrap();
+    let ended = run(&["verify", model]);
+    assert_eq!(ended.status, Some(1), "{}", ended.out);
+    assert!(ended.err.contains("model.safetensors: changed since the export"), "{}", ended.err);
+    fs::write(&weights, good).unwrap();
+    let second = run(&["verify", model]).ok();
+    assert!(second.contains("files: 4 of 4 as exported, by BLAKE3\n") && !second.contains("first time"), "{second}");
+}

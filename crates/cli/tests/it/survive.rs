@@ -48,10 +48,92 @@ fn an_export_that_is_killed_is_whole_or_not_there() {
         let out = place.path().join("out");
         killed_after(&mut cognate(&args(&out).each_ref().map(String::as_str)), moment);
         assert!(visible(place.path()).is_empty() || files(&out) == expected, "killed after {moment:?}: {:?}", files(&out).keys());
-        // The next one goes as if nothing had been.
+        // The next one goes as if nothing had been, and leaves nothing beside it.
         run(&[&args(&out).each_ref().map(String::as_str)[..], &["--force"]].concat()).ok();
-        assert_eq!(files(&out), expected);
+        assert_eq!((files(&out), all(place.path())), (expected.clone(), vec!["out".to_owned()]));
     }
+}
+
+fn all(folder: &Path) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// In the place of another export at every moment one of the two is there.
+#[test]
+fn an_export_over_another_that_is_killed_is_the_one_or_the_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let args = |more: &[&'static str]| {
+        let fixed = ["export", golden("marian").to_str().unwrap(), out.to_str().unwrap(), "--no-verify", "--force"].map(str::to_owned);
+        fixed.into_iter().chain(more.iter().map(|&more| more.to_owned())).collect::<Vec<_>>()
+    };
+    let export = |more: &[&'static str]| run(&args(more).iter().map(String::as_str).collect::<Vec<_>>()).ok();
+    let start = Instant::now();
+    export(&[]);
+    let (whole, new) = (start.elapsed(), files(&out));
+    export(&["--attentions"]);
+    let old = files(&out);
+    assert!(old != new);
+    for moment in moments(whole, 8) {
+        export(&["--attentions"]);
+        killed_after(&mut cognate(&args(&[]).iter().map(String::as_str).collect::<Vec<_>>()), moment);
+        let found = files(&out);
+        assert!(found == old || found == new, "killed after {moment:?}: {:?}", found.keys());
+    }
+    export(&[]);
+    assert_eq!((files(&out), all(folder.path())), (new, vec!["out".to_owned()]));
+}
+
+/// What Ctrl-C ends leaves nothing: no translation that is half done, and no hidden file.
+#[cfg(unix)]
+#[test]
+fn an_interrupted_translation_removes_its_partial_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("text.de");
+    fs::write(&output, "old\n").unwrap();
+    // Standard input stays open: the run waits for a line that never comes.
+    let mut child = cognate(&["translate", "--engine", "tract", "--output", output.to_str().unwrap()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let partial = folder.path().join(".text.de.cognate-partial");
+    while !partial.exists() {
+        assert!(child.try_wait().unwrap().is_none(), "the run ended");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!((all(folder.path()), fs::read(&output).unwrap()), (vec!["text.de".to_owned()], b"old\n".to_vec()));
+}
+
+/// The lines of a file are not replaced by their translations, whatever the file is called.
+#[cfg(unix)]
+#[test]
+fn a_file_that_is_read_is_not_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("text"), format!("{}\n", SENTENCES[0])).unwrap();
+    fs::write(path("beginnings"), "\n").unwrap();
+    fs::hard_link(path("text"), path("hard")).unwrap();
+    std::os::unix::fs::symlink(path("text"), path("symbolic")).unwrap();
+    let before = all(folder.path());
+    let (text, beginnings) = (path("text"), path("beginnings"));
+    for output in ["text", "./text", "hard", "symbolic", "beginnings"] {
+        let args = ["translate", "--engine", "tract", "--input", text.as_str(), "--target-prefixes", beginnings.as_str()];
+        let error = run(&[&args[..], &["--output", &path(output)]].concat()).failed(1);
+        let option = if output == "beginnings" { "--target-prefixes" } else { "--input" };
+        let expected = format!("cognate: error: --output: DIR/{output}: is the file of {option}; choose another file");
+        assert_eq!(with_dir(&error, folder.path()).trim_end(), expected);
+    }
+    let input = fs::File::open(path("text")).unwrap();
+    let mut command = cognate(&["translate", "--engine", "tract", "--output", &path("hard")]);
+    let error = crate::ended(command.stdin(input)).failed(1);
+    assert!(error.contains("is the file of standard input"), "{error}");
+    assert_eq!((all(folder.path()), fs::read_to_string(path("text")).unwrap()), (before, format!("{}\n", SENTENCES[0])));
 }
 
 #[test]

@@ -8,7 +8,7 @@
 
 mod in_place;
 
-use crate::huge_pages;
+use crate::huge_pages::{self, HugePages};
 use crate::ort::{Ort, kernels};
 use crate::signature::{Axis, Element, Given, Input, Signature};
 use crate::{Device, Error, ErrorKind, Held, Loaded, Options, Result, Session, Value, Values, run_and_exchange};
@@ -39,6 +39,7 @@ pub(super) struct Shared {
     names: [Vec<CString>; 2],
     engine: String,
     device: Device,
+    huge_pages: HugePages,
 }
 
 impl Loaded for Shared {
@@ -50,7 +51,7 @@ impl Loaded for Shared {
 impl Shared {
     /// Loads the file at `path`; with `profile`, ONNX Runtime writes its profile to a file of that beginning.
     pub(super) fn load(ort: &Ort, path: &Path, options: &Options, profile: Option<&Path>) -> Result<Self> {
-        huge_pages::before_loading();
+        let before = huge_pages::Before::loading(options);
         let place = path.display().to_string();
         let engine = format!("ONNX Runtime {}, {}", ort.version, provider(options.device));
         let wrong = |error: ::ort::Error| {
@@ -72,7 +73,8 @@ impl Shared {
         let c_names = |names: &[String]| names.iter().map(|name| CString::new(name.as_str())).collect::<Result<Vec<_>, _>>();
         let names = c_names(signature.input_names()).and_then(|inputs| Ok([inputs, c_names(signature.output_names())?]));
         let names = names.map_err(|error| Error::new(ErrorKind::Load, signature.place(), format!("a name with a zero in it: {error}")))?;
-        Ok(Self { inner: session.inner(), session: Mutex::new(session), signature, names, engine, device: options.device })
+        let (inner, session) = (session.inner(), Mutex::new(session));
+        Ok(Self { inner, session, signature, names, engine, device: options.device, huge_pages: before.loaded() })
     }
 
     /// Ends the profile that [`Shared::load`] began, and gives the file's path.
@@ -112,7 +114,7 @@ impl Shared {
         };
         // SAFETY: the status is that of the call.
         unsafe { ::ort::Error::result_from_status(status) }?;
-        huge_pages::after_run();
+        self.huge_pages.after_run();
         let session = self.alone();
         let named = self.signature.output_names().iter().zip(outputs).zip(made).filter(|(_, made)| *made);
         let outputs = named.map(|((name, output), _)| {
@@ -175,8 +177,9 @@ fn substituted(path: &Path, options: &Options) -> Result<Option<Vec<u8>>> {
 /// A session for a graph that is not as in its file, beside which its weights lie.
 fn with_kernels(builder: SessionBuilder, path: &Path, model: &[u8]) -> ::ort::Result<Engine> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let builder = builder.with_config_entry("session.model_external_initializers_file_folder_path", folder.display().to_string())?;
-    builder.with_operators(kernels::operators()?)?.commit_from_memory(model)
+    let mut builder = builder.with_config_entry("session.model_external_initializers_file_folder_path", folder.display().to_string())?;
+    kernels::register(&mut builder)?;
+    builder.commit_from_memory(model)
 }
 
 /// Registers CUDA's provider, or fails: ONNX Runtime by itself would go on without it on the processor.

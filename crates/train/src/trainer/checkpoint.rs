@@ -10,7 +10,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use cognate_export::{Additions, Existing, Folder};
+use cognate_export::{Additions, Existing, Folder, remove_leftovers};
 use cognate_graph::Recipe;
 use cognate_model::Model;
 use cognate_runtime::Value;
@@ -88,6 +88,7 @@ impl Output {
     /// Whether the folder is empty, or not there yet.
     pub(super) fn check_vacant(path: &Path) -> Result<()> {
         let output = Self { path: path.to_owned() };
+        remove_leftovers(path, None);
         let is_empty = match fs::read_dir(path) {
             Ok(mut entries) => entries.next().is_none(),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,
@@ -113,6 +114,7 @@ impl Output {
     pub(super) fn create(path: &Path) -> Result<Self> {
         let output = Self { path: path.to_owned() };
         fs::create_dir_all(path).map_err(|error| output.problem(format!("cannot be made: {error}")))?;
+        remove_leftovers(path, None);
         // Before hours go by.
         tempfile::tempfile_in(path).map_err(|error| output.problem(format!("cannot be written into: {error}")))?;
         Ok(output)
@@ -121,6 +123,8 @@ impl Output {
     /// The folder of a run to go on with, and its last checkpoint.
     pub(super) fn resume(path: &Path) -> Result<(Self, PathBuf)> {
         let output = Self { path: path.to_owned() };
+        // Of a run that was killed: it may have been saving another update than the next one to be saved.
+        remove_leftovers(path, None);
         let last = output.checkpoints()?.pop();
         let (_, folder) = last.ok_or_else(|| output.problem("holds no checkpoint to go on from; start without --resume"))?;
         Ok((output, folder))

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cognate_export::{Existing, Export, Metadata, write_folder};
+use cognate_export::{Existing, Export, Metadata, Staged, write_folder};
 use cognate_graph::{Program, Recipe, Shape, Storage, Weights};
 use cognate_model::{Loss, LossNames, Model};
 use cognate_passes::{feed::feed, fold::fold};
@@ -77,16 +77,17 @@ impl<'r> Step<'r> {
         let plain = model.loss(&Loss { label_smoothing: loss.label_smoothing, ..Loss::default() })?;
         let plain = Program::new(feed(&fold(plain.graph())?, |path| learned.contains(&path))?, plain.weights().clone())?;
         let update = Program::new(adam.update(&shapes)?, Weights::default())?;
-        let folder = tempfile::Builder::new().prefix("cognate-train.").tempdir();
+        let folder = Staged::temporary();
         let folder =
             folder.map_err(|error| Cause::Folder { folder: "the system's temporary folder".into(), problem: error.to_string() })?;
         let graphs = [("gradients.onnx", &gradient_program), ("update.onnx", &update), ("loss.onnx", &plain)];
         let metadata = Metadata::default();
-        write_folder(folder.path(), &Export::new(&graphs, "weights.onnx_data", &metadata), &[], Existing::Replace)?;
+        let exported = folder.path().join("graphs");
+        write_folder(&exported, &Export::new(&graphs, "weights.onnx_data", &metadata), &[], Existing::Refuse)?;
         let load = |(file, program): (&str, &Program)| {
             let source = match runtime.name() {
                 "reference" => Source::Graph(program.clone()),
-                _ => Source::Onnx(folder.path().join(file)),
+                _ => Source::Onnx(exported.join(file)),
             };
             runtime.load(&source, options)
         };

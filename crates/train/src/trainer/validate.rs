@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cognate_export::{Existing, Export, Metadata, write_folder};
+use cognate_export::{Existing, Export, Metadata, Staged, write_folder};
 use cognate_generate::{SessionDecoder, Settings, generate};
 use cognate_model::{Attentions, Model};
 use cognate_pipeline::{EncodedSource, SourceEncoder};
@@ -82,15 +82,16 @@ fn translations(
     options: &Options,
 ) -> Result<Vec<(usize, String)>> {
     let (encode, step) = (model.encode()?, model.step(Attentions::Omit)?);
-    let folder = tempfile::Builder::new().prefix("cognate-train.").tempdir();
+    let folder = Staged::temporary();
     let folder = folder.map_err(|error| Cause::Folder { folder: "the system's temporary folder".into(), problem: error.to_string() })?;
     let graphs = [("encoder.onnx", &encode), ("decoder.onnx", &step)];
     let metadata = Metadata::default();
-    write_folder(folder.path(), &Export::new(&graphs, "weights.onnx_data", &metadata), &[], Existing::Replace)?;
+    let exported = folder.path().join("graphs");
+    write_folder(&exported, &Export::new(&graphs, "weights.onnx_data", &metadata), &[], Existing::Refuse)?;
     let load = |file, program: &cognate_graph::Program| {
         let source = match runtime.name() {
             "reference" => Source::Graph(program.clone()),
-            _ => Source::Onnx(folder.path().join(file)),
+            _ => Source::Onnx(exported.join(file)),
         };
         runtime.load(&source, options)
     };

@@ -8,6 +8,7 @@ use self::places::Places;
 use super::DOMAIN;
 use cognate_export::proto::{AttributeProto, AttributeType, GraphProto, ModelProto, NodeProto, OperatorSetIdProto};
 use std::collections::BTreeSet;
+use std::ffi::CStr;
 
 /// The layout that `cognate export --target ort` writes, for ONNX Runtime alone. Files for every engine are run as they are.
 const LAYOUT: [&str; 2] = ["cognate.layout", "shared-cache"];
@@ -62,8 +63,9 @@ fn prune(graph: &mut GraphProto) {
 }
 
 /// A node of our own.
-fn own(operation: &str, input: Vec<String>, output: Vec<String>, name: &str, attribute: Vec<AttributeProto>) -> NodeProto {
-    NodeProto { input, output, name: name.into(), op_type: operation.into(), attribute, domain: DOMAIN.into() }
+fn own(operator: &CStr, input: Vec<String>, output: Vec<String>, name: &str, attribute: Vec<AttributeProto>) -> NodeProto {
+    let op_type = operator.to_string_lossy().into_owned();
+    NodeProto { input, output, name: name.into(), op_type, attribute, domain: DOMAIN.into() }
 }
 
 fn float(name: &str, value: f32) -> AttributeProto {
@@ -82,14 +84,19 @@ fn attribute<'n>(node: &'n NodeProto, name: &str) -> Option<&'n AttributeProto> 
 #[allow(clippy::unwrap_used, reason = "as in the folders of tests")]
 mod tests {
     use super::*;
+    use crate::{Options, Ort, Runtime, Session, Source, Values};
     use cognate_export::{Existing, Export, Metadata, Target, read_model, write_folder};
     use cognate_graph::{Program, Steps};
     use cognate_model::{Attentions, Layout, Model};
     use cognate_passes::{fuse::fuse, quantize};
-    use cognate_testing::{golden, golden_models};
+    use cognate_testing::{bundled_checkpoint, golden, golden_models};
+    use ndarray::Array2;
+    use std::num::NonZeroUsize;
+    use std::thread;
+    use tempfile::TempDir;
 
-    /// The operators of encoder and decoder, after `substitute`.
-    fn operators(model: &Model, integers: bool) -> [Vec<String>; 2] {
+    /// A folder with the encoder and the decoder of a model, for ONNX Runtime alone.
+    fn exported(model: &Model, integers: bool) -> TempDir {
         let layout = Layout::SharedCache;
         let graphs = model.graphs(layout, Attentions::Omit).unwrap();
         let mut programs: Vec<Program> = graphs.iter().map(|program| fuse(program).unwrap()).collect();
@@ -102,7 +109,13 @@ mod tests {
         let files: Vec<_> = layout.files().into_iter().zip(&programs).collect();
         let export = Export { target: Target::Ort, ..Export::new(&files, "weights.onnx_data", &metadata) };
         write_folder(folder.path(), &export, &[], Existing::Replace).unwrap();
-        let operators = layout.files().into_iter().map(|file| {
+        folder
+    }
+
+    /// The operators of encoder and decoder, after `substitute`.
+    fn operators(model: &Model, integers: bool) -> [Vec<String>; 2] {
+        let folder = exported(model, integers);
+        let operators = Layout::SharedCache.files().into_iter().map(|file| {
             let model = substitute(read_model(&folder.path().join(file)).unwrap()).expect("places for our operators");
             model.graph.unwrap().node.into_iter().map(|node| node.op_type).collect()
         });
@@ -120,6 +133,47 @@ mod tests {
             assert_eq!(count(&encoder, "SelfAttention"), n_encoder, "{name}: {encoder:?}");
             assert_eq!([count(&decoder, "CachedAttention"), count(&decoder, "MemoryAttention")], [n_decoder; 2], "{name}: {decoder:?}");
             assert_eq!(count(&encoder, "Softmax") + count(&decoder, "Softmax"), 0, "{name}");
+        }
+    }
+
+    /// Each thread has sentences of its own, and gets the same bits as alone; all of them are in the kernels of one session.
+    #[test]
+    fn threads_run_one_session_with_our_operators() {
+        const THREADS: i64 = 4;
+        let Ok(ort) = Ort::find() else { return eprintln!("skipped: no library of ONNX Runtime") };
+        for integers in [false, true] {
+            let folder = exported(&Model::open(&bundled_checkpoint()).unwrap(), integers);
+            let source = Source::Onnx(folder.path().join(Layout::SharedCache.files()[0]));
+            let inputs = |thread: i64| {
+                let shape = (1 + thread as usize, 7);
+                let ids = Array2::from_shape_fn(shape, |(row, place)| 3 + thread * 100 + 10 * row as i64 + place as i64).into_dyn();
+                [("input_ids", ids), ("attention_mask", Array2::ones(shape).into_dyn())].into_iter().collect::<Values>()
+            };
+            let run = |session: &mut dyn Session, thread| {
+                let outputs = session.run(&inputs(thread)).unwrap();
+                outputs.get("encoder_hidden_states").unwrap().to_f32().unwrap()
+            };
+            let workers = NonZeroUsize::new(THREADS as usize);
+            let loaded = ort.read(&source, &Options { threads: NonZeroUsize::new(1), workers, ..Options::default() }).unwrap();
+            let mut alone = loaded.clone().session();
+            assert!(alone.engine().ends_with("with Cognate's operators"), "{}", alone.engine());
+            let expected: Vec<_> = (0..THREADS).map(|thread| run(alone.as_mut(), thread)).collect();
+            let mut plain = ort.load(&source, &Options { plain: true, ..Options::default() }).unwrap();
+            thread::scope(|scope| {
+                for (thread, expected) in (0..THREADS).zip(&expected) {
+                    let loaded = loaded.clone();
+                    scope.spawn(move || {
+                        let mut session = loaded.session();
+                        (0..50).for_each(|_| assert!(run(session.as_mut(), thread) == *expected, "thread {thread}"));
+                    });
+                }
+            });
+            if !integers {
+                for (thread, expected) in (0..THREADS).zip(&expected) {
+                    let difference = (&run(plain.as_mut(), thread) - expected).mapv(f32::abs);
+                    assert!(difference.iter().all(|&difference| difference < 1e-4), "thread {thread}");
+                }
+            }
         }
     }
 

@@ -4,6 +4,7 @@ use super::places::{Places, other};
 use super::{Found, attribute, float, integer, own};
 use crate::ort::kernels::cached_attention::CachedAttention;
 use crate::ort::kernels::memory_attention::{MemoryAttention, SelfAttention};
+use crate::ort::kernels::operator::Operator;
 use cognate_export::proto::{GraphProto, NodeProto};
 
 /// Puts [`CachedAttention`] in place of ONNX Runtime's own, and tells how often.

@@ -2,6 +2,7 @@
 
 use super::places::{Places, other};
 use super::{Found, attribute, float, integer, own};
+use crate::ort::kernels::operator::Operator;
 use crate::ort::kernels::rows::BetweenProducts;
 use cognate_export::proto::NodeProto;
 use cognate_kernels::Activation;

@@ -1,0 +1,261 @@
+//! Operators in the form that ONNX Runtime's C interface takes, with kernels that threads share.
+//!
+//! ONNX Runtime makes one kernel for each node of a session. Every run of the session calls it, and runs of several threads call it
+//! at the same time. `ort`'s own trait makes a `&mut` to the kernel in each call; two that exist at once break Rust's rules, even
+//! where neither writes. Here a kernel is [`Sync`] and a call sees it by `&self`: the compiler holds that nothing in it is written
+//! without a lock.
+
+use super::context::Context;
+use ::ort::sys::{
+    ONNXTensorElementDataType as ElementType, ORT_API_VERSION, OrtApi, OrtCustomOp, OrtCustomOpDomain,
+    OrtCustomOpInputOutputCharacteristic as Presence, OrtErrorCode, OrtKernelContext, OrtKernelInfo, OrtMemType, OrtStatusPtr,
+};
+use ::ort::{Error, Result};
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::marker::PhantomData;
+use std::ptr;
+
+/// An operator, by its kernel.
+pub(super) trait Operator: Sized + Send + Sync + 'static {
+    /// What nodes call it.
+    const NAME: &'static CStr;
+    const INPUTS: &'static [Parameter];
+    const OUTPUTS: &'static [Parameter];
+    /// Inputs and outputs, pair by pair, that may lie in the same memory.
+    const IN_PLACE: [&'static [c_int]; 2] = [&[], &[]];
+
+    /// The kernel of a node.
+    fn new(attributes: &Attributes<'_>) -> Result<Self>;
+
+    /// Computes the outputs of one call. Several threads may do so at the same time.
+    fn compute(&self, context: &Context<'_>) -> Result<()>;
+}
+
+/// The type of an input or output, and whether a node must have it.
+#[derive(Clone, Copy)]
+pub(super) struct Parameter {
+    element: ElementType,
+    presence: Presence,
+}
+
+impl Parameter {
+    pub(super) const fn required(element: ElementType) -> Self {
+        Self { element, presence: Presence::INPUT_OUTPUT_REQUIRED }
+    }
+
+    pub(super) const fn optional(element: ElementType) -> Self {
+        Self { element, presence: Presence::INPUT_OUTPUT_OPTIONAL }
+    }
+}
+
+/// The attributes of a node.
+pub(super) struct Attributes<'i> {
+    info: *const OrtKernelInfo,
+    _lent: PhantomData<&'i OrtKernelInfo>,
+}
+
+impl Attributes<'_> {
+    pub(super) fn float(&self, name: &CStr) -> Option<f32> {
+        let mut value = 0.0;
+        // SAFETY: the library lends `info` while a kernel is made, and writes the value.
+        let status = unsafe { (::ort::api().KernelInfoGetAttribute_float)(self.info, name.as_ptr(), &raw mut value) };
+        // SAFETY: the status is that of the call.
+        unsafe { Error::result_from_status(status) }.ok().map(|()| value)
+    }
+
+    pub(super) fn integer(&self, name: &CStr) -> Option<i64> {
+        let mut value = 0;
+        // SAFETY: as above.
+        let status = unsafe { (::ort::api().KernelInfoGetAttribute_int64)(self.info, name.as_ptr(), &raw mut value) };
+        // SAFETY: the status is that of the call.
+        unsafe { Error::result_from_status(status) }.ok().map(|()| value)
+    }
+}
+
+/// Adds the operator to a domain.
+///
+/// # Safety
+/// The domain is one of the library that this process runs.
+pub(super) unsafe fn add<O: Operator>(domain: *mut OrtCustomOpDomain) -> Result<()> {
+    // SAFETY: the domain is as promised, and the table lives as long as the program.
+    let status = unsafe { (::ort::api().CustomOpDomain_Add)(domain, table::<O>()) };
+    // SAFETY: the status is that of the call.
+    unsafe { Error::result_from_status(status) }
+}
+
+/// The functions of an operator. They have no state: what differs from operator to operator are the functions themselves.
+fn table<O: Operator>() -> &'static OrtCustomOp {
+    const {
+        &OrtCustomOp {
+            version: ORT_API_VERSION,
+            CreateKernel: None,
+            GetName: Some(name::<O>),
+            GetExecutionProviderType: Some(provider),
+            GetInputType: Some(input_type::<O>),
+            GetInputTypeCount: Some(n_inputs::<O>),
+            GetOutputType: Some(output_type::<O>),
+            GetOutputTypeCount: Some(n_outputs::<O>),
+            KernelCompute: None,
+            KernelDestroy: Some(destroy::<O>),
+            GetInputCharacteristic: Some(input_presence::<O>),
+            GetOutputCharacteristic: Some(output_presence::<O>),
+            GetInputMemoryType: Some(memory),
+            // Asked for operators with any number of inputs or outputs.
+            GetVariadicInputMinArity: None,
+            GetVariadicInputHomogeneity: None,
+            GetVariadicOutputMinArity: None,
+            GetVariadicOutputHomogeneity: None,
+            CreateKernelV2: Some(create::<O>),
+            KernelComputeV2: Some(compute::<O>),
+            InferOutputShapeFn: None,
+            GetStartVersion: Some(version),
+            GetEndVersion: Some(version),
+            GetMayInplace: Some(in_place::<O>),
+            ReleaseMayInplace: Some(release),
+            GetAliasMap: Some(no_aliases),
+            ReleaseAliasMap: Some(release),
+        }
+    }
+}
+
+unsafe extern "system" fn name<O: Operator>(_: *const OrtCustomOp) -> *const std::ffi::c_char {
+    O::NAME.as_ptr()
+}
+
+/// That of the processor.
+unsafe extern "system" fn provider(_: *const OrtCustomOp) -> *const std::ffi::c_char {
+    ptr::null()
+}
+
+unsafe extern "system" fn version(_: *const OrtCustomOp) -> c_int {
+    1
+}
+
+unsafe extern "system" fn n_inputs<O: Operator>(_: *const OrtCustomOp) -> usize {
+    O::INPUTS.len()
+}
+
+unsafe extern "system" fn n_outputs<O: Operator>(_: *const OrtCustomOp) -> usize {
+    O::OUTPUTS.len()
+}
+
+unsafe extern "system" fn input_type<O: Operator>(_: *const OrtCustomOp, index: usize) -> ElementType {
+    O::INPUTS[index].element
+}
+
+unsafe extern "system" fn output_type<O: Operator>(_: *const OrtCustomOp, index: usize) -> ElementType {
+    O::OUTPUTS[index].element
+}
+
+unsafe extern "system" fn input_presence<O: Operator>(_: *const OrtCustomOp, index: usize) -> Presence {
+    O::INPUTS[index].presence
+}
+
+unsafe extern "system" fn output_presence<O: Operator>(_: *const OrtCustomOp, index: usize) -> Presence {
+    O::OUTPUTS[index].presence
+}
+
+unsafe extern "system" fn memory(_: *const OrtCustomOp, _: usize) -> OrtMemType {
+    OrtMemType::OrtMemTypeDefault
+}
+
+unsafe extern "system" fn in_place<O: Operator>(inputs: *mut *mut c_int, outputs: *mut *mut c_int) -> usize {
+    let [from, to] = O::IN_PLACE;
+    // SAFETY: the library gives two places to write to. It reads the pairs, and hands them to `release`.
+    unsafe {
+        *inputs = from.as_ptr().cast_mut();
+        *outputs = to.as_ptr().cast_mut();
+    }
+    from.len()
+}
+
+unsafe extern "system" fn no_aliases(_: *mut *mut c_int, _: *mut *mut c_int) -> usize {
+    0
+}
+
+/// The pairs are constants of the program.
+unsafe extern "system" fn release(_: *mut c_int, _: *mut c_int) {}
+
+unsafe extern "system" fn create<O: Operator>(
+    _: *const OrtCustomOp,
+    _: *const OrtApi,
+    info: *const OrtKernelInfo,
+    kernel: *mut *mut c_void,
+) -> OrtStatusPtr {
+    let made = O::new(&Attributes { info, _lent: PhantomData }).map(|made| {
+        // SAFETY: the library gives a place for the pointer, which it hands to `compute` and, last, to `destroy`.
+        unsafe { *kernel = Box::into_raw(Box::new(made)).cast() };
+    });
+    status(made)
+}
+
+unsafe extern "system" fn compute<O: Operator>(kernel: *mut c_void, context: *mut OrtKernelContext) -> OrtStatusPtr {
+    // SAFETY: the pointer is that of `create`, of a kernel that lives until `destroy`, which is called once no run is left. The
+    // references that exist meanwhile, in any number of threads, are all shared ones, and `O` is `Sync`.
+    let kernel = unsafe { &*kernel.cast_const().cast::<O>() };
+    // SAFETY: the context is that of this call, and lives as long.
+    status(kernel.compute(&unsafe { Context::new(context, O::IN_PLACE) }))
+}
+
+unsafe extern "system" fn destroy<O: Operator>(kernel: *mut c_void) {
+    // SAFETY: the pointer is that of `create`; the library calls this once and uses the kernel no more.
+    drop(unsafe { Box::from_raw(kernel.cast::<O>()) });
+}
+
+fn status(result: Result<()>) -> OrtStatusPtr {
+    let Err(error) = result else { return OrtStatusPtr::default() };
+    let message = CString::new(error.to_string().replace('\0', " ")).unwrap_or_default();
+    // SAFETY: the library copies the message.
+    unsafe { (::ort::api().CreateStatus)(OrtErrorCode::ORT_FAIL, message.as_ptr()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+    use std::thread;
+
+    const THREADS: usize = 4;
+
+    /// A kernel whose calls wait for one another: each is under way while the others are.
+    struct Meeting(Barrier);
+
+    impl Operator for Meeting {
+        const NAME: &'static CStr = c"Meeting";
+        const INPUTS: &'static [Parameter] = &[];
+        const OUTPUTS: &'static [Parameter] = &[];
+
+        fn new(_: &Attributes<'_>) -> Result<Self> {
+            Ok(Self(Barrier::new(THREADS)))
+        }
+
+        fn compute(&self, _: &Context<'_>) -> Result<()> {
+            self.0.wait();
+            Ok(())
+        }
+    }
+
+    /// As ONNX Runtime does it with several runs of a session; Miri follows every reference (`cargo xtask miri`).
+    #[test]
+    fn threads_are_in_one_kernel_at_the_same_time() {
+        let (operator, mut kernel) = (table::<Meeting>(), ptr::null_mut());
+        let create = operator.CreateKernelV2.expect("a function");
+        // SAFETY: as the library calls it; attributes are not asked for.
+        assert!(unsafe { create(operator, ptr::null(), ptr::null(), &raw mut kernel) }.0.is_null());
+        let address = kernel as usize;
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(move || {
+                    let compute = operator.KernelComputeV2.expect("a function");
+                    let kernel = ptr::with_exposed_provenance_mut(address);
+                    for _ in 0..8 {
+                        // SAFETY: the kernel lives, and the context is not looked at.
+                        assert!(unsafe { compute(kernel, ptr::null_mut()) }.0.is_null());
+                    }
+                });
+            }
+        });
+        // SAFETY: no call is under way.
+        unsafe { operator.KernelDestroy.expect("a function")(kernel) };
+    }
+}

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 /// The size and alignment of a huge page, in bytes.
+#[cfg(target_os = "linux")]
 const HUGE: usize = 2 << 20;
 /// Runs of sessions after which memory is moved the first time, and again after as many times more: engines take more memory when
 /// larger inputs come.
@@ -28,6 +29,12 @@ const COLLAPSE: libc::c_int = 25;
 static BEFORE: OnceLock<Vec<Range<usize>>> = OnceLock::new();
 static RUNS: AtomicU64 = AtomicU64::new(0);
 static IS_MOVING: AtomicBool = AtomicBool::new(false);
+static ARE_LEFT: AtomicBool = AtomicBool::new(false);
+
+/// From now on, models stay in the system's ordinary pages.
+pub fn leave_pages() {
+    ARE_LEFT.store(true, Ordering::Relaxed);
+}
 
 /// A model is about to be loaded.
 pub(crate) fn before_loading() {
@@ -59,7 +66,8 @@ fn is_power(mut number: u64) -> bool {
 
 /// Whether programs may ask for huge pages.
 fn is_allowed() -> bool {
-    fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").is_ok_and(|setting| !setting.contains("[never]"))
+    !ARE_LEFT.load(Ordering::Relaxed)
+        && fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").is_ok_and(|setting| !setting.contains("[never]"))
 }
 
 /// The memory of this process that is no file's and no stack, in the order of addresses.

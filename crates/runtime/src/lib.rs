@@ -25,6 +25,8 @@ mod value;
 pub use crate::ort::Ort;
 pub use choose::{Engine, available};
 pub use error::{Error, ErrorKind, Result};
+#[cfg(any(feature = "tract", feature = "ort"))]
+pub use huge_pages::leave_pages;
 #[cfg(feature = "reference")]
 pub use reference::Reference;
 #[cfg(feature = "tract")]

@@ -7,6 +7,7 @@ mod driver;
 mod export;
 mod first_token;
 mod in_place;
+mod machine;
 mod peers;
 mod process;
 mod processors;
@@ -16,7 +17,7 @@ mod train;
 
 use anyhow::Result;
 
-pub(crate) use decode::{CHART, RECORD};
+pub(crate) use decode::{RECORD, is_chart};
 
 use crate::workspace::Workspace;
 

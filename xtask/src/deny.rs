@@ -12,12 +12,17 @@ const CHECKS: [&[&str]; 2] = [&["bans", "licenses", "sources"], &["advisories"]]
 /// Words of an error that tells that the database is out of reach, and nothing of the dependencies.
 const OUT_OF_REACH: [&str; 3] = ["failed to fetch", "failed to load advisory database", "failed to open advisory database"];
 
-/// Runs the checks; says so where the tool or its database is not there.
-pub(crate) fn check(workspace: &Workspace) -> Result<()> {
+/// Runs the checks; gives the reasons of those that cannot be run, where the tool or its database is not there.
+pub(crate) fn check(workspace: &Workspace) -> Result<Vec<String>> {
+    let mut skipped = Vec::new();
+    let mut skip = |reason: String| {
+        println!("skipped: {reason}");
+        skipped.push(reason);
+    };
     let is_there = workspace.cargo().args(["deny", "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
     if !is_there.is_ok_and(|status| status.success()) {
-        println!("skipped: cargo deny is not there; `cargo install cargo-deny` brings it");
-        return Ok(());
+        skip("cargo deny is not there; `cargo install cargo-deny` brings it".into());
+        return Ok(skipped);
     }
     for checks in CHECKS {
         let output = workspace.cargo().args(["deny", "check"]).args(checks).output().context("cargo deny: cannot be started")?;
@@ -25,10 +30,10 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
         if output.status.success() {
             println!("{}: passed", checks.join(", "));
         } else if OUT_OF_REACH.iter().any(|words| said.contains(words)) {
-            println!("skipped: {}: the database of advisories is out of reach", checks.join(", "));
+            skip(format!("{}: the database of advisories is out of reach", checks.join(", ")));
         } else {
             bail!("cargo deny check {}: {}\n{}", checks.join(" "), output.status, said.trim());
         }
     }
-    Ok(())
+    Ok(skipped)
 }

@@ -186,7 +186,9 @@ fn compared(path: &Path) -> Result<Vec<u8>> {
 }
 
 /// Files of the folder that other commands write.
-const OF_OTHERS: [&str; 3] = [interop::RECORD, bench::RECORD, bench::CHART];
+fn is_of_others(name: &Path) -> bool {
+    name.to_str().is_some_and(|name| [interop::RECORD, bench::RECORD].contains(&name) || bench::is_chart(name))
+}
 
 /// Paths of the files in a folder, from that folder, but for those of other commands; none where it does not exist.
 fn names(folder: &Path) -> Result<Vec<PathBuf>> {
@@ -194,14 +196,20 @@ fn names(folder: &Path) -> Result<Vec<PathBuf>> {
         return Ok(Vec::new());
     }
     let inside = |path: PathBuf| path.strip_prefix(folder).map(Path::to_owned).context("the file lies in the folder");
-    let ours = |name: &Result<PathBuf>| name.as_ref().map_or(true, |name| OF_OTHERS.iter().all(|other| name != Path::new(other)));
+    let ours = |name: &Result<PathBuf>| name.as_ref().map_or(true, |name| !is_of_others(name));
     files(folder)?.into_iter().map(inside).filter(ours).collect()
 }
 
 /// Makes `committed` hold exactly what `fresh` holds; what other commands wrote stays.
 fn replace(fresh: &Path, committed: &Path) -> Result<()> {
-    let others = OF_OTHERS.map(|name| (name, fs::read(committed.join(name)).ok()));
+    let mut others = Vec::new();
     if committed.exists() {
+        for path in files(committed)? {
+            let name = path.strip_prefix(committed).context("the file lies in the folder")?.to_owned();
+            if is_of_others(&name) {
+                others.push((name, fs::read(&path).with_context(|| path.display().to_string())?));
+            }
+        }
         fs::remove_dir_all(committed).with_context(|| committed.display().to_string())?;
     }
     for name in names(fresh)? {
@@ -211,9 +219,8 @@ fn replace(fresh: &Path, committed: &Path) -> Result<()> {
         fs::copy(fresh.join(&name), &target).with_context(|| target.display().to_string())?;
     }
     for (name, bytes) in others {
-        if let Some(bytes) = bytes {
-            fs::write(committed.join(name), bytes).context(name)?;
-        }
+        let target = committed.join(name);
+        fs::write(&target, bytes).with_context(|| target.display().to_string())?;
     }
     Ok(())
 }
@@ -236,11 +243,12 @@ mod tests {
         write(&committed, "tiny/encoder.onnx", "old");
         write(&fresh, "tiny/decoder.onnx", "new");
         write(&committed, "gone/encoder.onnx", "old");
-        OF_OTHERS.iter().for_each(|name| write(&committed, name, "of another command"));
+        let others = ["INTEROP.md", "BENCHMARKS.md", "benchmarks-amd-epyc-2-cores.svg"];
+        others.iter().for_each(|name| write(&committed, name, "of another command"));
         let expected = ["gone/encoder.onnx: too many", "tiny/decoder.onnx: missing", "tiny/encoder.onnx: differs"];
         assert_eq!(differences(fresh.path(), committed.path()).unwrap(), expected);
         replace(fresh.path(), committed.path()).unwrap();
         assert_eq!(differences(fresh.path(), committed.path()).unwrap(), [""; 0]);
-        assert!(OF_OTHERS.iter().all(|name| committed.path().join(name).exists()));
+        assert!(others.iter().all(|name| committed.path().join(name).exists()));
     }
 }

@@ -38,7 +38,7 @@ const MEMORY_FACTOR: u64 = 32;
 /// Give broken and hostile files to everything that reads files
 ///
 /// Prints what became of each case, with time and peak memory, and fails on a panic, a crash, an error that does not name the
-/// file, more than two seconds of work, or more memory than 160 MiB and 32 times the size of the files. For Linux.
+/// file, more than two seconds by the clock, or more memory than 160 MiB and 32 times the size of the files. For Linux.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Only cases with this text in their names
@@ -238,8 +238,7 @@ fn try_case(case: &Case, program: &Path, models: &good::Models, scratch: &Path) 
 /// Prints the table, what failed, and the totals.
 fn report(rows: &[Row], messages: bool) {
     let cells = |row: &Row| {
-        let (seconds, megabytes) =
-            (format!("{:.2}", row.ended.time.min(row.ended.busy).as_secs_f64()), format!("{:.0}", row.ended.memory as f64 / 1e6));
+        let (seconds, megabytes) = (format!("{:.2}", row.ended.time.as_secs_f64()), format!("{:.0}", row.ended.memory as f64 / 1e6));
         vec![row.case.clone(), row.reader.to_owned(), row.outcome.name().to_owned(), seconds, megabytes]
     };
     println!("{}", table(&["case", "reader", "outcome", "s", "MB"], &rows.iter().map(cells).collect::<Vec<_>>()));
@@ -248,7 +247,7 @@ fn report(rows: &[Row], messages: bool) {
     }
     let totals = Outcome::ALL.map(|outcome| {
         let of = || rows.iter().filter(move |row| row.outcome == outcome);
-        let slowest = of().map(|row| row.ended.time.min(row.ended.busy)).max().unwrap_or_default().as_secs_f64();
+        let slowest = of().map(|row| row.ended.time).max().unwrap_or_default().as_secs_f64();
         let largest = of().map(|row| row.ended.memory).max().unwrap_or_default() as f64 / 1e6;
         vec![outcome.name().to_owned(), of().count().to_string(), format!("{slowest:.2}"), format!("{largest:.0}")]
     });

@@ -9,6 +9,7 @@ mod cell;
 mod checkpoint;
 mod matrix;
 mod programs;
+mod record;
 mod runtime;
 
 use std::fs;
@@ -22,6 +23,7 @@ use checkpoint::{Checkpoint, Exports};
 use matrix::Matrix;
 use programs::Programs;
 pub(crate) use programs::bring_python;
+use record::Record;
 use runtime::{Layout, Runtime};
 
 /// The committed record, beside the exported graphs.
@@ -32,7 +34,7 @@ pub(crate) const RECORD: &str = "INTEROP.md";
 /// Prints a table for each layout: how far each runtime is from PyTorch, and whether its tokens are the same. A run of
 /// everything also writes onnx/INTEROP.md. The first run installs packages from PyPI and npm under target/interop (6 GB, most
 /// of it PyTorch, which Optimum needs); a column whose language is missing says so. Fails when a runtime gives other
-/// numbers or tokens than PyTorch; a runtime that refuses a graph is reported with its own words.
+/// numbers or tokens than PyTorch, and when one refuses a graph that it runs in onnx/INTEROP.md, which is left as it is then.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Only these families: folders of testdata/golden, with commas between
@@ -47,6 +49,9 @@ pub(crate) struct Options {
     /// Folder with the golden models, in place of testdata/golden
     #[arg(long, value_name = "FOLDER")]
     golden: Option<PathBuf>,
+    /// Write onnx/INTEROP.md also where a runtime refuses a graph that it ran before
+    #[arg(long, conflicts_with_all = ["family", "runtime", "layout", "golden"])]
+    write: bool,
     /// A `cognate` that is built already, in place of building it in release mode
     #[arg(long, value_name = "PROGRAM")]
     cognate: Option<PathBuf>,
@@ -85,7 +90,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
                 let cell = Cell { family, layout, runtime };
                 let outcome = match (&exported, programs.command(runtime)) {
                     (Err(reason), _) => Outcome::NotExported(reason.clone()),
-                    (Ok(_), Err(reason)) => Outcome::CannotRun(reason),
+                    (Ok(_), Err(reason)) => Outcome::Absent(reason),
                     (Ok(folder), Ok(command)) => {
                         let outcome = cell.measure(&home, &checkpoint, folder, command)?;
                         eprintln!("{family}: {}: {}", runtime.title(), outcome.summary());
@@ -99,17 +104,26 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     // No path of this machine in what is committed.
     let text = matrix.text().replace(&format!("{}/", home.display()), "").replace(&format!("{}/", workspace.root().display()), "");
     println!("\n{text}");
+    let record = workspace.root().join("onnx").join(RECORD);
+    let changes = Record::read(&fs::read_to_string(&record).with_context(|| record.display().to_string())?).compare(matrix.cells());
+    for line in changes.better.iter().chain(&changes.of_others) {
+        println!("not as in onnx/{RECORD}: {line}");
+    }
     match programs.missing(&runtimes) {
         _ if !options.complete() => {}
         Some(reason) => println!("onnx/{RECORD} is left as it is: {reason}"),
+        None if !changes.worse.is_empty() && !options.write => {
+            println!("onnx/{RECORD} is left as it is: cells are worse; --write accepts them")
+        }
         None => {
-            let record = workspace.root().join("onnx").join(RECORD);
             fs::write(&record, matrix::record(&text)).with_context(|| record.display().to_string())?;
             println!("written: {}", workspace.readable(&record));
         }
     }
     let wrong = matrix.wrong();
     ensure!(wrong.is_empty(), "not what PyTorch gives:\n{}", wrong.join("\n"));
+    let worse = changes.worse.join("\n");
+    ensure!(worse.is_empty() || options.write, "worse than onnx/{RECORD} says:\n{worse}");
     Ok(())
 }
 

@@ -10,8 +10,9 @@ use anyhow::{Context, Result, bail};
 
 use crate::workspace::capture;
 
-/// What the tests need: ONNX's checker and its reference evaluator, which bring numpy; and ONNX Runtime as programs in Python have it.
-pub(crate) const ONNX: &[&str] = &["onnx==1.23.2", "numpy", "onnxruntime==1.31.1"];
+/// What the tests need: ONNX's checker and its reference evaluator, which bring numpy; ONNX Runtime as programs in Python have it; and
+/// transformers for its tokenizers, which need no PyTorch.
+pub(crate) const TESTS: &[&str] = &["onnx==1.23.2", "numpy", "onnxruntime==1.31.1", "transformers==4.57.6"];
 
 const NAMES: [&str; 2] = ["python3", "python"];
 

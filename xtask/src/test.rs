@@ -6,13 +6,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::onnxruntime::{self, Build};
+use crate::skipped::{self, Skipped};
 use crate::workspace::{Workspace, call};
-use crate::{deny, explained, layers, mpi, python, snapshots, table};
+use crate::{deny, explained, layers, mpi, python, snapshots, systems, table};
 
-/// Run what CI runs: formatting, lints, layers, tests, snapshots, documentation
+/// Run what CI runs: formatting, lints, layers, other systems, tests, snapshots, documentation
 ///
 /// First brings what the tests use beside Rust, into the target folder and with the pip of your Python 3: the ONNX
-/// Runtime library, and ONNX's own checker. Every step runs even when an earlier one failed; the last lines say which did.
+/// Runtime library, ONNX's own checker, and transformers. Every step runs even when an earlier one failed; the last lines say which
+/// did, and what was skipped, and why.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Also test on CUDA; needs a GPU, CUDA 13 and cuDNN 9 (LD_LIBRARY_PATH names their folders)
@@ -25,10 +27,14 @@ pub(crate) struct Options {
 
 /// Runs the command.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
-    let mut steps = Steps::default();
+    let (mut steps, mut skipped) = (Steps::default(), Skipped::default());
     let features: &[&str] = if !options.without_mpi && mpi::is_here() { &mpi::FEATURES } else { &[] };
     if features.is_empty() {
-        println!("training by several processes is not tested: there is no MPI with its compiler, or no libclang");
+        let reason = match options.without_mpi {
+            true => "--without-mpi",
+            false => "there is no MPI with its compiler, or no libclang",
+        };
+        skipped.add("training by several processes", reason);
     }
     let build = if options.cuda { Build::Cuda } else { Build::Cpu };
     let library = steps.step("ONNX Runtime", || {
@@ -36,8 +42,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         println!("{}", workspace.readable(&library));
         Ok(library)
     });
-    let python = steps.step("Python with onnx", || {
-        let program = python::environment(&workspace.target("python"), python::ONNX)?;
+    let python = steps.step("Python with onnx and transformers", || {
+        let program = python::environment(&workspace.target("python"), python::TESTS)?;
         println!("{}", workspace.readable(&program));
         Ok(program)
     });
@@ -47,39 +53,55 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         call(workspace.cargo().args(clippy).args(features).args(["--", "--deny", "warnings"]))
     });
     steps.step("layers", || layers::check(workspace));
-    steps.step("dependencies", || deny::check(workspace));
-    let references = workspace.target("xtask/snapshot-references");
-    let passed = steps.step("tests", || run_tests(workspace, options, features, library, python, &references));
-    steps.step("snapshots", || snapshots::check(workspace, passed.is_some().then_some(references.as_path())));
+    for reason in steps.step("dependencies", || deny::check(workspace)).unwrap_or_default() {
+        skipped.add("dependencies", reason);
+    }
+    for reason in steps.step("other systems", || systems::check(workspace, &["--package", "xtask", "--all-targets"])).unwrap_or_default() {
+        skipped.add("other systems", reason);
+    }
+    let notes = Notes { references: workspace.target("xtask/snapshot-references"), skipped: workspace.target("xtask/skipped-tests") };
+    let tools = Tools { library, python };
+    let passed = steps.step("tests", || run_tests(workspace, options, features, (&tools, &notes)));
+    steps.step("list of skipped tests", || skipped.read(&notes.skipped));
+    steps.step("snapshots", || snapshots::check(workspace, passed.is_some().then_some(notes.references.as_path())));
     steps.step("documentation", || {
         let doc = ["doc", "--workspace", "--no-deps"];
         call(workspace.cargo().args(doc).args(features).env("RUSTDOCFLAGS", "--deny warnings"))
     });
-    steps.finish()
+    let finished = steps.finish();
+    println!("{}", skipped.text());
+    finished
+}
+
+/// What the earlier steps brought.
+struct Tools {
+    library: Option<PathBuf>,
+    python: Option<PathBuf>,
+}
+
+/// Files in which tests note what they did: the snapshots that they read, and what they skipped.
+struct Notes {
+    references: PathBuf,
+    skipped: PathBuf,
 }
 
 /// `cargo test`, told where to find what the earlier steps brought.
-fn run_tests(
-    workspace: &Workspace,
-    options: &Options,
-    features: &[&str],
-    library: Option<PathBuf>,
-    python: Option<PathBuf>,
-    references: &PathBuf,
-) -> Result<()> {
-    let parent = references.parent().context("the file lies under target")?;
-    std::fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
-    if references.exists() {
-        std::fs::remove_file(references).with_context(|| references.display().to_string())?;
+fn run_tests(workspace: &Workspace, options: &Options, features: &[&str], (tools, notes): (&Tools, &Notes)) -> Result<()> {
+    for file in [&notes.references, &notes.skipped] {
+        let parent = file.parent().context("the file lies under target")?;
+        std::fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
+        if file.exists() {
+            std::fs::remove_file(file).with_context(|| file.display().to_string())?;
+        }
     }
     let mut cargo = workspace.cargo();
     cargo.args(["test", "--workspace", "--no-fail-fast"]).args(features);
     // A snapshot that differs fails its test; none is written.
-    cargo.env("INSTA_UPDATE", "no").env("INSTA_SNAPSHOT_REFERENCES_FILE", references);
-    if let Some(library) = library {
+    cargo.env("INSTA_UPDATE", "no").env("INSTA_SNAPSHOT_REFERENCES_FILE", &notes.references).env(skipped::VARIABLE, &notes.skipped);
+    if let Some(library) = &tools.library {
         cargo.env("ORT_DYLIB_PATH", library);
     }
-    if let Some(python) = python {
+    if let Some(python) = &tools.python {
         cargo.env("COGNATE_PYTHON", python);
     }
     if options.cuda {

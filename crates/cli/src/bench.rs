@@ -1,9 +1,10 @@
-//! `cognate bench`, for `cargo xtask bench`: [`train`], and `decode`, which is here: the time of whole calls of the decoder, token ids in and
+//! `cognate bench`, for `cargo xtask bench`: [`train`], [`read`], and `decode`, which is here: the time of whole calls of the decoder, token ids in and
 //! token ids out.
 //!
 //! The model is loaded once and then measured as often as asked: by options, or by requests on standard input, so that a caller can
 //! let several programs take turns. Answers are lines of JSON: first what was loaded, then one for each call.
 
+mod read;
 mod train;
 
 use crate::layout;
@@ -32,6 +33,7 @@ pub(crate) struct Options {
 enum Bench {
     Decode(Decode),
     Train(train::Train),
+    Read(read::Read),
 }
 
 /// Time whole calls of the decoder: token ids in, token ids out
@@ -54,9 +56,9 @@ struct Decode {
     /// Let ONNX Runtime run its own operators only, also where ours are faster
     #[arg(long)]
     plain: bool,
-    /// Leave weights in pages of the usual size
+    /// Leave the model's memory in the system's ordinary pages
     #[arg(long)]
-    small_pages: bool,
+    no_huge_pages: bool,
     /// Answer requests of standard input, one a line, instead: {"sources": [[5, 6, 0]], "beams": 4, "new_tokens": 32}
     #[arg(long)]
     requests: bool,
@@ -111,6 +113,7 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     match &options.bench {
         Bench::Decode(options) => decode(options, out)?,
         Bench::Train(options) => train::run(options, out)?,
+        Bench::Read(options) => read::run(options, out)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -176,7 +179,7 @@ impl Loaded {
         let load = {
             let mut load = Load::default();
             (load.device, load.threads, load.plain) = (options.device, options.threads, options.plain);
-            load.huge_pages = !options.small_pages;
+            load.huge_pages = !options.no_huge_pages;
             load
         };
         let in_graph = Arc::new(AtomicU64::new(0));

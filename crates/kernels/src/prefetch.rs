@@ -1,12 +1,12 @@
 //! Asking for memory before it is read.
 
-/// Numbers of a line of the cache.
-const LINE: usize = 16;
+/// Bytes of a line of the cache.
+const LINE: usize = 64;
 
 /// Asks for numbers that are read soon.
 #[inline(always)]
 pub(crate) fn prefetch(numbers: &[f32]) {
-    for line in (0..numbers.len()).step_by(LINE) {
+    for line in (0..numbers.len()).step_by(LINE / size_of::<f32>()) {
         ask(numbers.as_ptr().wrapping_add(line));
     }
 }
@@ -14,14 +14,14 @@ pub(crate) fn prefetch(numbers: &[f32]) {
 /// Asks for as many numbers as there are in `part`, `distance` numbers behind it: those of the next row, while this one is worked on.
 /// There need not be any.
 #[inline(always)]
-pub fn prefetch_behind(part: &[f32], distance: usize) {
-    for line in (0..part.len()).step_by(LINE) {
+pub fn prefetch_behind<N: Copy>(part: &[N], distance: usize) {
+    for line in (0..part.len()).step_by(LINE / size_of::<N>()) {
         ask(part.as_ptr().wrapping_add(distance + line));
     }
 }
 
 #[inline(always)]
-fn ask(address: *const f32) {
+fn ask<N>(address: *const N) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};

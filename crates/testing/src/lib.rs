@@ -1,7 +1,7 @@
 //! What the tests of every crate stand on: the files under `testdata/`, and the tools a test may find or do without.
 //!
 //! A file that belongs to the repository must be there: its absence panics. A tool or a data set that is not part of
-//! the repository may be missing: its function says on standard error what is skipped and how to get it, and returns `None`.
+//! the repository may be missing: its function calls [`skip`], which says what is skipped and how to get it, and returns `None`.
 //!
 //! A dev-dependency only. This crate knows none of the other crates, no ONNX and no Transformer.
 
@@ -9,6 +9,8 @@ mod golden;
 mod mutations;
 
 use std::env;
+use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 pub use golden::{Array, Golden};
@@ -50,7 +52,7 @@ pub fn golden_models() -> Vec<String> {
         if !folder.is_dir() {
             continue;
         }
-        let entries = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
         let paths = entries.map(|entry| entry.expect("testdata is readable").path());
         let models = paths.filter(|path| path.join("golden.safetensors").is_file());
         names.extend(models.map(|path| path.strip_prefix(&top).expect("below it").to_string_lossy().into_owned()));
@@ -84,13 +86,13 @@ pub fn shared_multi30k() -> Option<PathBuf> {
     None
 }
 
-/// A Python that can import `onnx`, `onnxruntime` and `numpy`, or `None`: `cargo xtask test` sets one up and names it in `COGNATE_PYTHON`.
+/// A Python that can import `onnx`, `onnxruntime`, `numpy` and `transformers`, or `None`: `cargo xtask test` sets one up and names it in `COGNATE_PYTHON`.
 ///
 /// # Panics
 /// When `COGNATE_PYTHON` is set and names no file.
 pub fn python() -> Option<PathBuf> {
     let Some(path) = env::var_os("COGNATE_PYTHON").map(PathBuf::from) else {
-        skip("COGNATE_PYTHON names no Python with onnx; `cargo xtask test` sets one up");
+        skip("COGNATE_PYTHON names no Python with onnx and transformers; `cargo xtask test` sets one up");
         return None;
     };
     assert!(path.is_file(), "COGNATE_PYTHON: {} is not a file", path.display());
@@ -112,9 +114,28 @@ fn root() -> &'static Path {
 }
 
 /// Says that (part of) the running test is skipped, by the name of its thread, which is the test's.
+///
+/// Cargo shows what a test writes only where the test fails. So the reason is also added to the file that `COGNATE_SKIPPED` names,
+/// from which `cargo xtask test` makes its last lines.
+///
+/// # Panics
+/// When that file cannot be written.
 pub fn skip(reason: &str) {
     let thread = std::thread::current();
-    eprintln!("{}: skipped: {reason}", thread.name().unwrap_or("test"));
+    let test = thread.name().unwrap_or("test");
+    eprintln!("{test}: skipped: {reason}");
+    if let Some(list) = env::var_os("COGNATE_SKIPPED").map(PathBuf::from) {
+        // Cargo tells a test of which crate it is.
+        let package = env::var("CARGO_PKG_NAME").unwrap_or_default();
+        add_skipped(&list, [&package, test, reason]).unwrap_or_else(|error| panic!("COGNATE_SKIPPED: {}: {error}", list.display()));
+    }
+}
+
+/// Adds a line of the package, the test and the reason, with tabs between.
+fn add_skipped(list: &Path, fields: [&str; 3]) -> std::io::Result<()> {
+    let line = fields.map(|field| field.split_whitespace().collect::<Vec<_>>().join(" ")).join("\t") + "\n";
+    // In one call, which other tests that add to the file at the same time do not cut in two.
+    fs::OpenOptions::new().create(true).append(true).open(list)?.write_all(line.as_bytes())
 }
 
 #[cfg(test)]
@@ -130,8 +151,21 @@ mod tests {
     }
 
     #[test]
+    fn skipped_tests_are_lines_of_a_file() {
+        let list = env::temp_dir().join(format!("cognate-skipped-{}", std::process::id()));
+        for reason in ["no GPU", "ort: no library:\n\tnone in the system"] {
+            add_skipped(&list, ["cognate-runtime", "cuda::placement", reason]).expect("a temporary file");
+        }
+        let lines = fs::read_to_string(&list).expect("the file");
+        fs::remove_file(&list).expect("the file");
+        let expected = "cognate-runtime\tcuda::placement\tno GPU\n\
+                        cognate-runtime\tcuda::placement\tort: no library: none in the system\n";
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
     fn every_folder_of_testdata_has_a_readme() {
-        let missing: Vec<_> = std::fs::read_dir(testdata("."))
+        let missing: Vec<_> = fs::read_dir(testdata("."))
             .expect("testdata is readable")
             .map(|entry| entry.expect("testdata is readable").path())
             .filter(|path| path.is_dir() && !path.join("README.md").is_file())

@@ -1,39 +1,72 @@
-"""What this machine can do at most, for `cargo xtask bench decode`: bytes read and products summed in a second.
+"""What PyTorch and ONNX Runtime reach on this machine, for `cargo xtask bench decode`: bytes read and products summed in a second.
 
-    python limits.py THREADS
+    python limits.py THREADS BYTES,BYTES,...
+
+Each number of bytes is read again and again, as the weights of a decoder are in its steps.
 """
 
 import json
 import sys
 import time
 
+import numpy
+import onnxruntime
 import torch
+from onnx import TensorProto, helper, numpy_helper
 
 ROUNDS = 7
+# What is measured at once, so that starting threads is nothing.
+PASS_BYTES = 1 << 28
+SIZE = 2048
 
 
-def best(work, amount):
+def best(work, amount, repeats=1):
+    """The amount in a second, of the fastest round."""
     work()
     seconds = []
     for _ in range(ROUNDS):
         before = time.perf_counter()
-        work()
+        for _ in range(repeats):
+            work()
         seconds.append(time.perf_counter() - before)
-    return amount / min(seconds)
+    return amount * repeats / min(seconds)
 
 
-torch.set_num_threads(int(sys.argv[1]))
-# Beyond every cache.
-long = torch.ones(1 << 27)
-table, vector = torch.ones(1 << 14, 1 << 13), torch.ones(1 << 13)
-square, size = torch.rand(2048, 2048), 2048
-small = torch.randint(-128, 127, (size, size), dtype=torch.int8)
-bandwidth = max(best(lambda: long.sum(), long.nbytes), best(lambda: table @ vector, table.nbytes))
-operations = 2 * size**3
+def read(size):
+    rows = size // 4 // SIZE
+    table, vector = torch.ones(rows, SIZE), torch.ones(SIZE)
+    repeats = -(-PASS_BYTES // table.nbytes)
+    return max(best(table.sum, table.nbytes, repeats), best(lambda: table @ vector, table.nbytes, repeats))
+
+
+def product(operator, left, right, kind):
+    """ONNX Runtime's product of a matrix that is given and one that it knows, and may lay out as it likes."""
+    given = helper.make_tensor_value_info("left", helper.np_dtype_to_tensor_dtype(left.dtype), left.shape)
+    found = helper.make_tensor_value_info("product", kind, (left.shape[0], right.shape[1]))
+    node = helper.make_node(operator, ["left", "right"], ["product"])
+    graph = helper.make_graph([node], "product", [given], [found], [numpy_helper.from_array(right, "right")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return best(lambda: session.run(["product"], {"left": left}), operations)
+
+
+threads, sizes = int(sys.argv[1]), [int(size) for size in sys.argv[2].split(",")]
+torch.set_num_threads(threads)
+operations = 2 * SIZE**3
+random = numpy.random.default_rng(1)
+left, right = random.random((2, SIZE, SIZE), dtype=numpy.float32)
+whole = random.integers(-100, 100, (SIZE, SIZE), dtype=numpy.int8)
+unsigned = random.integers(0, 200, (SIZE, SIZE), dtype=numpy.uint8)
 with torch.inference_mode():
-    floating = best(lambda: square @ square, operations)
+    speeds = [read(size) for size in sizes]
+    a, b, c = torch.from_numpy(left), torch.from_numpy(right), torch.from_numpy(whole)
+    floating = max(best(lambda: a @ b, operations), product("MatMul", left, right, TensorProto.FLOAT))
+    integers = product("MatMulInteger", unsigned, whole, TensorProto.INT32)
     try:
-        whole = best(lambda: torch._int_mm(small, small), operations)
+        integers = max(integers, best(lambda: torch._int_mm(c, c), operations))
     except RuntimeError:
-        whole = None
-print(json.dumps({"bytes": bandwidth, "f32": floating, "int8": whole}))
+        # This PyTorch has no product of integers for this processor.
+        pass
+print(json.dumps({"bytes_per_second": speeds, "f32": floating, "int8": integers}))

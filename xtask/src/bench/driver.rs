@@ -101,7 +101,7 @@ impl Drop for Driver {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use super::*;
 
@@ -111,7 +111,6 @@ mod tests {
         Driver::start(command, log)
     }
 
-    #[cfg(unix)]
     #[test]
     fn a_program_answers_or_its_last_words_are_told() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! The page of measurements that is committed: a section for each bench, which writes its own and leaves the others.
+//! The page of measurements that is committed: a section for each bench, and in it a part for each processor. A bench writes the part
+//! of the processor that it runs on, and leaves the others.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -6,8 +7,21 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// Puts a section, which begins with its heading `# ...`, in the place of the one of this heading, or at the page's end.
-pub(crate) fn put(page: &Path, section: &str) -> Result<()> {
+/// What a bench writes.
+#[derive(Debug)]
+pub(crate) struct Section {
+    /// `Speed of decoding`
+    pub(crate) title: &'static str,
+    /// How it is measured, on every processor.
+    pub(crate) introduction: String,
+    /// The title of the part.
+    pub(crate) processor: String,
+    /// The part, whose own headings begin with `###`.
+    pub(crate) text: String,
+}
+
+/// Puts the part in the place of that of the same processor, or at the section's end.
+pub(crate) fn put(page: &Path, section: &Section) -> Result<()> {
     let before = match fs::read_to_string(page) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
@@ -16,33 +30,63 @@ pub(crate) fn put(page: &Path, section: &str) -> Result<()> {
     fs::write(page, with(&before, section)).with_context(|| page.display().to_string())
 }
 
-fn with(page: &str, section: &str) -> String {
-    let mut sections: Vec<String> = Vec::new();
-    for line in page.split_inclusive('\n') {
-        match sections.last_mut() {
-            Some(last) if !line.starts_with("# ") => last.push_str(line),
-            _ => sections.push(line.to_owned()),
+fn with(page: &str, section: &Section) -> String {
+    let heading = format!("# {}", section.title);
+    let mut sections = split(page, "# ");
+    let old = sections.iter().position(|old| old.lines().next() == Some(&heading));
+    let mut parts = split(&old.map(|place| sections[place].clone()).unwrap_or_default(), "## ");
+    // What stands before the first part is the introduction.
+    parts.retain(|part| part.starts_with("## "));
+    put_in(&mut parts, format!("## {}\n\n{}", section.processor, section.text));
+    let text = joined([format!("{heading}\n\n{}", section.introduction)].iter().chain(&parts));
+    match old {
+        Some(place) => sections[place] = text,
+        None => sections.push(text),
+    }
+    joined(&sections) + "\n"
+}
+
+/// Pieces of the text, each from a line with this beginning to the next.
+fn split(text: &str, heading: &str) -> Vec<String> {
+    let mut pieces: Vec<String> = Vec::new();
+    for line in text.split_inclusive('\n') {
+        match pieces.last_mut() {
+            Some(last) if !line.starts_with(heading) => last.push_str(line),
+            _ => pieces.push(line.to_owned()),
         }
     }
-    let heading = section.lines().next();
-    match sections.iter_mut().find(|old| old.lines().next() == heading) {
-        Some(old) => *old = section.to_owned(),
-        None => sections.push(section.to_owned()),
+    pieces
+}
+
+/// In the place of the piece with the same first line, or at the end.
+fn put_in(pieces: &mut Vec<String>, piece: String) {
+    match pieces.iter_mut().find(|old| old.lines().next() == piece.lines().next()) {
+        Some(old) => *old = piece,
+        None => pieces.push(piece),
     }
-    let sections: Vec<&str> = sections.iter().map(|section| section.trim_end()).collect();
-    sections.join("\n\n") + "\n"
+}
+
+fn joined<'a>(pieces: impl IntoIterator<Item = &'a String>) -> String {
+    pieces.into_iter().map(|piece| piece.trim_end()).collect::<Vec<_>>().join("\n\n")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::with;
+    use super::*;
+
+    fn section(title: &'static str, processor: &str, text: &str) -> Section {
+        Section { title, introduction: format!("how {text}\n"), processor: processor.into(), text: text.into() }
+    }
 
     #[test]
-    fn sections_take_the_places_of_those_with_their_heading() {
-        let page = with("", "# One\n\ntext\n\n## below\n");
-        assert_eq!(page, "# One\n\ntext\n\n## below\n");
-        let page = with(&page, "# Two\n\nmore\n");
-        assert_eq!(page, "# One\n\ntext\n\n## below\n\n# Two\n\nmore\n");
-        assert_eq!(with(&page, "# One\n\nnew\n"), "# One\n\nnew\n\n# Two\n\nmore\n");
+    fn each_processor_keeps_its_part() {
+        let page = with("", &section("One", "Intel", "1\n\n### below\n\n"));
+        assert_eq!(page, "# One\n\nhow 1\n\n### below\n\n## Intel\n\n1\n\n### below\n");
+        let page = with("", &section("One", "Intel", "1"));
+        let page = with(&page, &section("Two", "Intel", "2"));
+        let page = with(&page, &section("One", "AMD", "3"));
+        assert_eq!(page, "# One\n\nhow 3\n\n## Intel\n\n1\n\n## AMD\n\n3\n\n# Two\n\nhow 2\n\n## Intel\n\n2\n");
+        let page = with(&page, &section("One", "Intel", "4"));
+        assert_eq!(page, "# One\n\nhow 4\n\n## Intel\n\n4\n\n## AMD\n\n3\n\n# Two\n\nhow 2\n\n## Intel\n\n2\n");
     }
 }

@@ -1,4 +1,4 @@
-//! Middle and extremes of a few measurements.
+//! Middle and extremes of a few measurements, and bounds that ratios have to keep.
 
 /// What a handful of rounds gave, in the unit of the samples.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -23,9 +23,79 @@ impl Summary {
     }
 }
 
+/// What a ratio has to keep; a number of two digits after the point.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Bound {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+impl Bound {
+    /// Of the ratio as it was measured, with all its digits.
+    pub(crate) fn is_kept(self, ratio: f64) -> bool {
+        match self {
+            Bound::AtLeast(bound) => ratio >= bound,
+            Bound::AtMost(bound) => ratio <= bound,
+        }
+    }
+
+    /// The ratio with two digits after the point, on the same side of the bound as the ratio itself.
+    pub(crate) fn shown(self, ratio: f64) -> String {
+        const DIGIT: f64 = 0.01;
+        let nearest = format!("{ratio:.2}");
+        let is_beside = nearest.parse().is_ok_and(|nearest| self.is_kept(nearest) == self.is_kept(ratio));
+        match self {
+            _ if is_beside || ratio.is_nan() => nearest,
+            // Only a ratio that misses the bound can be rounded to it, for the bound has as many digits.
+            Bound::AtLeast(bound) => format!("{:.2}", bound - DIGIT),
+            Bound::AtMost(bound) => format!("{:.2}", bound + DIGIT),
+        }
+    }
+
+    /// `at least 1.2`
+    pub(crate) fn words(self) -> String {
+        match self {
+            Bound::AtLeast(bound) => format!("at least {bound}"),
+            Bound::AtMost(bound) => format!("at most {bound}"),
+        }
+    }
+
+    /// A cell of a table: the ratio, and where it misses the bound, the bound too.
+    pub(crate) fn cell(self, ratio: f64) -> String {
+        let shown = self.shown(ratio);
+        match self {
+            _ if self.is_kept(ratio) => shown,
+            Bound::AtLeast(bound) => format!("**{shown} < {bound}**"),
+            Bound::AtMost(bound) => format!("**{shown} > {bound}**"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ratios_are_compared_before_they_are_rounded() {
+        let (least, most) = (Bound::AtLeast(1.2), Bound::AtMost(1.3));
+        for (bound, ratio, cell) in [
+            (least, 1.2, "1.20"),
+            (least, 1.204, "1.20"),
+            (least, 1.246, "1.25"),
+            (least, 1.199_999, "**1.19 < 1.2**"),
+            (least, 1.196, "**1.19 < 1.2**"),
+            (least, 1.194, "**1.19 < 1.2**"),
+            (most, 1.3, "1.30"),
+            (most, 1.296, "1.30"),
+            (most, 1.300_001, "**1.31 > 1.3**"),
+            (most, 1.304, "**1.31 > 1.3**"),
+            (most, f64::NAN, "**NaN > 1.3**"),
+        ] {
+            assert_eq!(bound.cell(ratio), cell, "{ratio} with {bound:?}");
+            let shown: f64 = bound.shown(ratio).parse().unwrap();
+            assert_eq!(bound.is_kept(shown), bound.is_kept(ratio), "{ratio} with {bound:?}");
+        }
+    }
 
     #[test]
     fn medians() {

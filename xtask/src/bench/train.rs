@@ -89,9 +89,12 @@ pub(crate) struct Options {
     /// Parallel text in place of Multi30k's
     #[arg(long, num_args = 2, value_names = ["SOURCE", "TARGET"])]
     data: Option<Vec<PathBuf>>,
-    /// Write the section of onnx/BENCHMARKS.md, of everything
+    /// Write the part of onnx/BENCHMARKS.md for this processor, of everything
     #[arg(long, conflicts_with_all = ["threads", "shape", "data"])]
     write: bool,
+    /// Succeed also where a bound is missed
+    #[arg(long)]
+    allow_missed: bool,
     /// A `cognate` that is built already, in place of building it in release mode
     #[arg(long, value_name = "PROGRAM")]
     cognate: Option<PathBuf>,
@@ -138,6 +141,10 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         println!("written: onnx/{RECORD}");
     }
     let missed = report.missed();
+    if options.allow_missed && !missed.is_empty() {
+        println!("bounds missed:\n{}", missed.join("\n"));
+        return Ok(());
+    }
     ensure!(missed.is_empty(), "bounds missed:\n{}", missed.join("\n"));
     Ok(())
 }

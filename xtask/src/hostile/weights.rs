@@ -188,5 +188,8 @@ pub(super) fn pipe(path: &Path) -> Result<()> {
 /// Puts a symbolic link in a file's place.
 pub(super) fn link(path: &Path, target: &str) -> Result<()> {
     let _ = std::fs::remove_file(path);
-    std::os::unix::fs::symlink(target, path).with_context(|| path.display().to_string())
+    #[cfg(unix)]
+    return std::os::unix::fs::symlink(target, path).with_context(|| path.display().to_string());
+    #[cfg(not(unix))]
+    anyhow::bail!("{}: a link to {target} is made on Unix only", path.display());
 }

@@ -57,6 +57,8 @@ pub(crate) enum Outcome {
     CannotRun(String),
     /// There was nothing to run.
     NotExported(String),
+    /// The program, or the language that it is driven in, is not installed here.
+    Absent(String),
 }
 
 impl Cell<'_> {
@@ -121,7 +123,7 @@ impl Outcome {
         match self {
             Outcome::Ran { error, differing: None, .. } => format!("{error:.1e}, equal"),
             Outcome::Ran { error, differing: Some(name), .. } => format!("{error:.1e}, {name} DIFFER"),
-            Outcome::CannotRun(reason) | Outcome::NotExported(reason) => reason.clone(),
+            Outcome::CannotRun(reason) | Outcome::NotExported(reason) | Outcome::Absent(reason) => reason.clone(),
         }
     }
 
@@ -129,9 +131,14 @@ impl Outcome {
     pub(crate) fn is_wrong(&self, bound: f64) -> bool {
         match self {
             Outcome::Ran { error, differing, .. } => *error > bound || differing.is_some(),
-            Outcome::CannotRun(_) => false,
+            Outcome::CannotRun(_) | Outcome::Absent(_) => false,
             Outcome::NotExported(_) => true,
         }
+    }
+
+    /// Whether it ran and gave what PyTorch gives.
+    pub(crate) fn runs_as_pytorch(&self, bound: f64) -> bool {
+        matches!(self, Outcome::Ran { .. }) && !self.is_wrong(bound)
     }
 }
 

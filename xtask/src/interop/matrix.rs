@@ -11,11 +11,12 @@ pub(crate) struct Matrix {
     cells: Vec<Filled>,
 }
 
-struct Filled {
-    family: String,
-    layout: Layout,
-    runtime: Runtime,
-    outcome: Outcome,
+/// A cell with what came of it.
+pub(crate) struct Filled {
+    pub(crate) family: String,
+    pub(crate) layout: Layout,
+    pub(crate) runtime: Runtime,
+    pub(crate) outcome: Outcome,
 }
 
 impl Matrix {
@@ -26,6 +27,10 @@ impl Matrix {
     pub(crate) fn add(&mut self, cell: Cell<'_>, outcome: Outcome) {
         let Cell { family, layout, runtime } = cell;
         self.cells.push(Filled { family: family.to_owned(), layout, runtime, outcome });
+    }
+
+    pub(crate) fn cells(&self) -> &[Filled] {
+        &self.cells
     }
 
     /// A line for each cell that ran and gave something else than PyTorch; of Optimum's own exports we promise nothing.
@@ -65,7 +70,7 @@ impl Matrix {
                 let cell = |runtime: &Runtime| {
                     let mut here = self.cells.iter().filter(|cell| cell.layout == layout && cell.runtime == *runtime);
                     match here.find(|cell| cell.family == *family).map(|cell| &cell.outcome) {
-                        Some(Outcome::CannotRun(reason)) => format!("no ({})", numbered(reasons, reason)),
+                        Some(Outcome::CannotRun(reason) | Outcome::Absent(reason)) => format!("no ({})", numbered(reasons, reason)),
                         Some(Outcome::NotExported(reason)) => format!("none ({})", numbered(reasons, reason)),
                         Some(outcome) => outcome.summary(),
                         None => "-".to_owned(),
@@ -113,7 +118,8 @@ pub(crate) fn record(tables: &str) -> String {
          transformers.js its `generate` did, up to each row's end, and the pipelines `translation` and `text2text-generation` gave their\n\
          text; in its browser build all of that over HTTP in WebAssembly, as config.json tells it. MNN replaces GELU by its tanh form, which\n\
          is 5e-4 off by itself.\n\n\
-         `cargo xtask interop` makes this page again; the last digits differ from machine to machine.\n\n{tables}"
+         `cargo xtask interop` makes this page again, and fails where a cell gets worse than it says; the last digits differ from machine\n\
+         to machine.\n\n{tables}"
     )
 }
 

@@ -35,7 +35,7 @@ fn calls_are_timed() {
 #[test]
 fn updates_are_timed() {
     if let Err(error) = Engine::Ort.open(Device::Cpu) {
-        return eprintln!("skipped: {error}");
+        return cognate_testing::skip(&error.to_string());
     }
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();

@@ -16,7 +16,7 @@ fn engines() -> Vec<&'static str> {
     let mut engines = vec!["tract"];
     match Engine::Ort.open(Device::Cpu) {
         Ok(_) => engines.push("ort"),
-        Err(error) => eprintln!("skipped: {error}"),
+        Err(error) => cognate_testing::skip(&error.to_string()),
     }
     engines
 }

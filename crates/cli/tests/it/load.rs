@@ -48,7 +48,7 @@ fn workers_windows_and_batches_change_nothing() {
     }
     assert!(failures.is_empty(), "expected {expected}\n{}", failures.join("\n"));
     if let Err(error) = Engine::Ort.open(Device::Cpu) {
-        return eprintln!("skipped: {error}");
+        return cognate_testing::skip(&error.to_string());
     }
     for (workers, threads) in [("1", "2"), ("3", "1"), ("2", "2")] {
         let args = ["--workers", workers, "--threads", threads, "--batch-tokens", "30"];

@@ -21,7 +21,7 @@ fn tract_gives_the_reference_translations() {
 fn onnx_runtime_gives_the_reference_translations() {
     match Engine::Ort.open(Device::Cpu) {
         Ok(_) => check(Engine::Ort),
-        Err(error) => eprintln!("skipped: {error}"),
+        Err(error) => cognate_testing::skip(&error.to_string()),
     }
 }
 
@@ -61,7 +61,7 @@ fn tract_finds_the_reference_beams() {
 fn onnx_runtime_finds_the_reference_beams() {
     match Engine::Ort.open(Device::Cpu) {
         Ok(_) => check_beams(Engine::Ort, 1000),
-        Err(error) => eprintln!("skipped: {error}"),
+        Err(error) => cognate_testing::skip(&error.to_string()),
     }
 }
 

@@ -242,7 +242,7 @@ fn integers_lose_little_on_multi30k() {
     let mut forms = vec![("portable", "int8", 0.3, 0.985)];
     match Engine::Ort.open(Device::Cpu) {
         Ok(_) => forms.extend([("ort", "int8", 0.3, 0.985), ("ort", "int8-block", 0.3, 0.985), ("ort", "int4", 0.5, 0.95)]),
-        Err(error) => eprintln!("skipped --target ort: {error}"),
+        Err(error) => cognate_testing::skip(&error.to_string()),
     }
     for (target, precision, loss, equal) in forms {
         run(&[&args[..], &["--target", target, "--precision", precision]].concat()).ok();

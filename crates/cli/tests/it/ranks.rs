@@ -35,7 +35,7 @@ mod with_mpi {
     }
 
     fn has_ort() -> bool {
-        Engine::Ort.open(Device::Cpu).inspect_err(|error| eprintln!("skipped: {error}")).is_ok()
+        Engine::Ort.open(Device::Cpu).inspect_err(|error| cognate_testing::skip(&error.to_string())).is_ok()
     }
 
     /// Losses a label in the lines of the log.

@@ -66,7 +66,7 @@ fn translations_do_not_depend_on_batches_workers_and_engines() {
     let mut engines = vec!["tract"];
     match Engine::Ort.open(Device::Cpu) {
         Ok(_) => engines.push("ort"),
-        Err(error) => eprintln!("skipped: {error}"),
+        Err(error) => cognate_testing::skip(&error.to_string()),
     }
     let (all, few) = (all.as_path(), few.as_path());
     for way in WAYS {

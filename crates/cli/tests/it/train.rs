@@ -39,7 +39,7 @@ fn refused(folder: &TempDir, status: i32, args: &[&str]) -> String {
 #[test]
 fn text_becomes_a_model_that_translates() {
     if let Err(error) = Engine::Ort.open(Device::Cpu) {
-        return eprintln!("skipped: {error}");
+        return cognate_testing::skip(&error.to_string());
     }
     let folder = folder();
     let (settings, out) = (path(folder.path(), "small.toml"), path(folder.path(), "out"));
@@ -63,7 +63,7 @@ fn text_becomes_a_model_that_translates() {
 #[test]
 fn additive_models_translate_on_every_engine() {
     if let Err(error) = Engine::Ort.open(Device::Cpu) {
-        return eprintln!("skipped: {error}");
+        return cognate_testing::skip(&error.to_string());
     }
     let folder = folder();
     let (settings, out) = (path(folder.path(), "small.toml"), path(folder.path(), "out"));
@@ -77,7 +77,7 @@ fn additive_models_translate_on_every_engine() {
 #[test]
 fn choices_are_compared() {
     if let Err(error) = Engine::Ort.open(Device::Cpu) {
-        return eprintln!("skipped: {error}");
+        return cognate_testing::skip(&error.to_string());
     }
     let folder = folder();
     let (settings, out) = (path(folder.path(), "small.toml"), path(folder.path(), "out"));
@@ -112,7 +112,7 @@ fn choices_are_compared() {
 #[test]
 fn an_interrupted_run_is_saved() {
     if let Err(error) = Engine::Ort.open(Device::Cpu) {
-        return eprintln!("skipped: {error}");
+        return cognate_testing::skip(&error.to_string());
     }
     let folder = folder();
     let (settings, out) = (path(folder.path(), "small.toml"), folder.path().join("out"));

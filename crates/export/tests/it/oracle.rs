@@ -8,10 +8,7 @@ use std::process::Command;
 
 #[test]
 fn other_programs_read_the_files_and_agree_with_numpy() {
-    let Some(python) = std::env::var_os("COGNATE_PYTHON") else {
-        eprintln!("skipped: COGNATE_PYTHON names no Python interpreter with the package onnx");
-        return;
-    };
+    let Some(python) = cognate_testing::python() else { return };
     let folder = tempfile::tempdir().unwrap();
     let destination = folder.path().join("out");
     let programs = graphs::all();

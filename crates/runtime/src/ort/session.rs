@@ -386,7 +386,7 @@ mod tests {
     #[test]
     fn own_values_and_host_arrays_are_lent_without_a_copy() {
         // Tensors need the library to be open.
-        let Ok(_ort) = Ort::find() else { return eprintln!("skipped: no library of ONNX Runtime") };
+        let Ok(_ort) = Ort::find() else { return cognate_testing::skip("no library of ONNX Runtime; `cargo xtask onnxruntime` brings it") };
         let array = ArrayD::<f32>::zeros(ndarray::IxDyn(&[2, 3]));
         let address = |value: &Value| {
             let lent = lent(value, Device::Cpu).expect("a value");

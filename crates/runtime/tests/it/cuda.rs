@@ -1,6 +1,6 @@
 //! Where nodes run, by ONNX Runtime's own account.
 
-use crate::example::{Exported, inputs, no_past, ort, program, relative_error, tests_cuda};
+use crate::example::{Exported, inputs, no_past, ort, program, relative_error};
 use cognate_runtime::{Device, Options, Ort, Reference, Runtime, Source, Value};
 use std::collections::BTreeMap;
 
@@ -19,8 +19,8 @@ fn on_the_processor_every_node_runs_there() {
 
 #[test]
 fn cuda_computes_most_nodes_and_agrees_with_the_reference() {
-    if !tests_cuda() {
-        return eprintln!("skipped: COGNATE_TEST_CUDA is not 1");
+    if !cognate_testing::cuda() {
+        return;
     }
     let ort = ort().expect("a library");
     let placement = placement(&ort, Device::Cuda);

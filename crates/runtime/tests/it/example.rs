@@ -89,7 +89,7 @@ pub(crate) fn ort() -> Option<Ort> {
     match Ort::find_for(if tests_cuda() { Device::Cuda } else { Device::Cpu }) {
         Ok(ort) => Some(ort),
         Err(error) if error.kind() == ErrorKind::Unavailable => {
-            eprintln!("skipped on ONNX Runtime: {error}");
+            cognate_testing::skip(&error.to_string());
             None
         }
         Err(error) => panic!("{error}"),

@@ -13,7 +13,7 @@ use std::path::Path;
 
 /// ONNX Runtime, which trains; `None`, with the reason on standard error, where its library is not found.
 pub(crate) fn ort() -> Option<Box<dyn Runtime>> {
-    Engine::Ort.open(Device::Cpu).inspect_err(|error| eprintln!("skipped: {error}")).ok()
+    Engine::Ort.open(Device::Cpu).inspect_err(|error| cognate_testing::skip(&error.to_string())).ok()
 }
 
 /// Lines of 2 to 6 letters of 8, and their letters in the opposite order.

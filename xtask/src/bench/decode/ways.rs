@@ -22,11 +22,24 @@ pub(crate) enum Weights {
     Int4,
 }
 
+impl Weights {
+    pub(crate) const ALL: [Weights; 3] = [F32, Int8, Int4];
+
+    /// Of an element; in 4 bits as if the layer of the output had 4 bits too, and scales none.
+    pub(crate) fn bytes(self) -> f64 {
+        match self {
+            F32 => 4.0,
+            Int8 => 1.0,
+            Int4 => 0.5,
+        }
+    }
+}
+
 /// Who runs.
 #[derive(Debug)]
 pub(crate) enum Program {
-    /// `cognate bench decode`, on what `cognate export` with these flags writes.
-    Ours { export: &'static [&'static str], engine: &'static str, is_plain: bool },
+    /// `cognate bench decode`, on what `cognate export` with these flags writes; `flag` is one of `bench decode`, if any.
+    Ours { export: &'static [&'static str], engine: &'static str, flag: Option<&'static str> },
     /// `serve.py` with this kind, on what `convert.py` makes of the checkpoint, if it has to be converted.
     Theirs { kind: &'static str, is_converted: bool },
 }
@@ -77,13 +90,16 @@ const fn ours(
         Weights::F32 => CT2,
         Weights::Int8 | Weights::Int4 => CT2_INT8,
     };
-    Way { name, title, weights, program: Program::Ours { export, engine, is_plain: false }, peer, floors }
+    Way { name, title, weights, program: Program::Ours { export, engine, flag: None }, peer, floors }
 }
 
-/// The row on ONNX Runtime's own operators only.
-const fn plain(name: &'static str, title: &'static str, weights: Weights, export: &'static [&'static str]) -> Way {
-    Way { program: Program::Ours { export, engine: "ort", is_plain: true }, ..ours(name, title, weights, export, "ort", None) }
+/// A row of ours on ONNX Runtime with a flag of `bench decode`.
+const fn without(name: &'static str, title: &'static str, weights: Weights, export: &'static [&'static str], flag: &'static str) -> Way {
+    Way { program: Program::Ours { export, engine: "ort", flag: Some(flag) }, ..ours(name, title, weights, export, "ort", None) }
 }
+
+const F32_EXPORT: &[&str] = &["--target", "ort"];
+const INT8_EXPORT: &[&str] = &["--target", "ort", "--precision", "int8"];
 
 /// All rows, in the order in which they take turns. Of ours, those whose flags this `cognate` does not know are left out.
 pub(crate) const WAYS: &[Way] = &[
@@ -94,16 +110,9 @@ pub(crate) const WAYS: &[Way] = &[
     ours("cognate-portable", "Cognate, portable", F32, &[], "ort", None),
     // Those with floors come right after their peer, so that what the machine does beside meets both.
     theirs("ct2", "CTranslate2", F32, "ctranslate2", true, None),
-    ours("cognate-ort", "Cognate", F32, &["--target", "ort"], "ort", Some([[1.0, 1.05, 1.1], [1.0, 1.05, 1.1]])),
+    ours("cognate-ort", "Cognate", F32, F32_EXPORT, "ort", Some([[1.0, 1.05, 1.1], [1.0, 1.05, 1.1]])),
     theirs("ct2-int8", "CTranslate2 int8", Int8, "ctranslate2-int8", true, None),
-    ours(
-        "cognate-int8",
-        "Cognate int8",
-        Int8,
-        &["--target", "ort", "--precision", "int8"],
-        "ort",
-        Some([[1.2, 1.2, 1.2], [1.2, 1.3, 1.6]]),
-    ),
+    ours("cognate-int8", "Cognate int8", Int8, INT8_EXPORT, "ort", Some([[1.2, 1.2, 1.2], [1.2, 1.3, 1.6]])),
     ours(
         "cognate-int8-tensor",
         "Cognate int8-tensor",
@@ -112,7 +121,9 @@ pub(crate) const WAYS: &[Way] = &[
         "ort",
         Some([[1.2, 1.4, 1.5], [1.2, 1.5, 2.0]]),
     ),
-    plain("cognate-int8-plain", "Cognate int8, no operators of ours", Int8, &["--target", "ort", "--precision", "int8"]),
+    without("cognate-int8-plain", "Cognate int8, no operators of ours", Int8, INT8_EXPORT, "--plain"),
+    without("cognate-ort-pages", "Cognate, no huge pages", F32, F32_EXPORT, "--no-huge-pages"),
+    without("cognate-int8-pages", "Cognate int8, no huge pages", Int8, INT8_EXPORT, "--no-huge-pages"),
     ours("cognate-int8-block", "Cognate int8-block", Int8, &["--target", "ort", "--precision", "int8-block"], "ort", None),
     ours("cognate-int4", "Cognate int4", Int4, &["--target", "ort", "--precision", "int4"], "ort", None),
 ];
@@ -173,10 +184,10 @@ impl Place<'_> {
                 command.env("OMP_NUM_THREADS", threads.to_string());
                 command
             }
-            Program::Ours { engine, is_plain, .. } => {
+            Program::Ours { engine, flag, .. } => {
                 let mut command = processors::bound(self.cognate, threads);
                 command.args(["bench", "decode", "--requests", "--engine", engine, "--model"]).arg(folder);
-                command.args(["--threads", &threads.to_string()]).args(is_plain.then_some("--plain"));
+                command.args(["--threads", &threads.to_string()]).args(flag);
                 command
             }
         }
@@ -200,6 +211,12 @@ fn told(command: &mut Command) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn floors_have_two_digits_at_most() {
+        let floors = WAYS.iter().filter_map(|way| way.floors).flatten().flatten();
+        floors.for_each(|floor| assert_eq!(format!("{floor:.2}").parse(), Ok(floor)));
+    }
 
     #[test]
     fn rows_are_compared_with_rows() {

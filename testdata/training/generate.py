@@ -14,13 +14,18 @@ import argparse
 import json
 import math
 import pathlib
+import struct
+import sys
 
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+sys.dont_write_bytecode = True  # nothing but data beside the data
 HERE = pathlib.Path(__file__).resolve().parent
 GOLDEN = HERE.parent / "golden"
+sys.path.append(str(GOLDEN))
+from answers import StayDouble
 TRANSFORMERS = "4.57.6"
 
 SMOOTHING = 0.1
@@ -79,6 +84,20 @@ def paper_model(weights):
     for stack in (model.model.encoder, model.model.decoder):
         stack.embed_positions.weight = torch.nn.Parameter(table.clone(), requires_grad=False)
     return model
+
+
+def f32(number):
+    return struct.unpack("f", struct.pack("f", number))[0]
+
+
+def round_constants(model):
+    """Puts f32 where the definition has a constant, as a graph has it; attention scales queries and keys by half each."""
+    for module in model.modules():
+        for name in ("embed_scale", "eps", "variance_epsilon"):
+            if isinstance(getattr(module, name, None), float):
+                setattr(module, name, f32(getattr(module, name)))
+        if isinstance(getattr(module, "scaling", None), float):
+            module.scaling = f32(math.sqrt(module.scaling)) ** 2
 
 
 def load(case, dtype):
@@ -143,8 +162,9 @@ def loss_of(model, tokens):
 def gradients(case, tokens):
     """By the names of the checkpoint's tensors; tied ones once. f32 of what float64 gives."""
     model = load(case, torch.float64)
-    loss = loss_of(model, tokens)
-    loss.backward()
+    with StayDouble():
+        loss = loss_of(model, tokens)
+        loss.backward()
     found = {}
     for name, parameter in model.named_parameters():
         if parameter.grad is None:
@@ -154,8 +174,12 @@ def gradients(case, tokens):
     return loss.item(), found
 
 
-def train(case, tokens, dtype, settings):
+def train(case, tokens, dtype, settings, rounded_constants=False):
     model = load(case, dtype)
+    if rounded_constants:
+        round_constants(model)
+        settings = {name: f32(value) if isinstance(value, float) else value for name, value in settings.items()}
+        settings["betas"] = [f32(beta) for beta in settings["betas"]]
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     # Sinusoids are never learned; transformers may load them as parameters.
     for name, parameter in model.named_parameters():
@@ -187,9 +211,13 @@ def answers(case, tokens):
     loss, found = gradients(case, tokens)
     steps = {}
     for name, settings in OPTIMISERS.items():
-        double, norms = train(case, tokens, torch.float64, settings)
+        with StayDouble():
+            double, norms = train(case, tokens, torch.float64, settings)
+            rounded_double, rounded_norms = train(case, tokens, torch.float64, settings, rounded_constants=True)
         single, _ = train(case, tokens, torch.float32, settings)
         steps[name] = settings | {"losses_float64": double, "gradient_norms": norms}
+        # How far float64 itself goes from these when nothing but its constants are f32: how much these steps magnify rounding.
+        steps[name] |= {"losses_rounded_constants": rounded_double, "gradient_norms_rounded_constants": rounded_norms}
         if case == "paper":
             # The others' large random weights magnify rounding: two f32 runs part within twelve steps.
             steps[name]["losses_float32"] = single

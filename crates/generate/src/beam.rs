@@ -191,7 +191,7 @@ impl<'a> Sentence<'a> {
                 // A copy of the first beam is no hypothesis of its own.
                 let is_real = score > NEVER / 2.0;
                 let score = if is_real { score / (n_new as f32).powf(settings.length_penalty) } else { f32::NEG_INFINITY };
-                finished.push(Hypothesis { tokens: tokens[1..].to_vec(), complete: ends, score, margin: f32::INFINITY, alignment });
+                finished.push(Hypothesis { tokens: tokens[1..].to_vec(), complete: ends, score, margins: Vec::new(), alignment });
             }
         }
         self.finished.extend(finished);
@@ -233,7 +233,7 @@ impl<'a> Sentence<'a> {
                 tokens: running.tokens[1..].to_vec(),
                 complete: false,
                 score: running.log_probability,
-                margin: f32::INFINITY,
+                margins: Vec::new(),
                 alignment: running.alignment,
             }));
         }

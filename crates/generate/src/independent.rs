@@ -21,7 +21,7 @@ struct Sequence {
     tokens: Vec<i64>,
     state: State,
     log_probability: f32,
-    margin: f32,
+    margins: Vec<f32>,
     alignment: Vec<usize>,
     generator: Option<Generator>,
 }
@@ -86,7 +86,7 @@ impl<'a> Sentence<'a> {
             tokens: vec![settings.start_token],
             state: State::Running,
             log_probability: 0.0,
-            margin: f32::INFINITY,
+            margins: Vec::new(),
             alignment: Vec::new(),
             generator: settings.sampling.map(|sampling| sampling.generator(batch.number(index), sequence)),
         });
@@ -132,7 +132,7 @@ impl<'a> Sentence<'a> {
                 tokens: sequence.tokens[1..].to_vec(),
                 complete,
                 score: sequence.log_probability / (length as f32).powf(settings.length_penalty),
-                margin: sequence.margin,
+                margins: sequence.margins,
                 alignment: sequence.alignment,
             }
         };
@@ -148,6 +148,7 @@ impl Sequence {
     /// The next token, if it does not end the sequence.
     fn next(&mut self, prompt: &Prompt<'_>, logits: Row<'_>, settings: &Settings) -> Result<Option<i64>, Unusable> {
         if let Some(given) = prompt.next(&self.tokens) {
+            self.margins.push(f32::INFINITY);
             return Ok(Some(given));
         }
         let context = Context { prompt, tokens: &self.tokens };
@@ -155,7 +156,7 @@ impl Sequence {
             // The order of logits is that of scores, whatever their scale, and no rule looks at more than their signs.
             settings.constrain(&context, logits.scores);
             let (token, margin) = largest(logits.scores)?;
-            self.margin = self.margin.min(margin * logits.scale);
+            self.margins.push(margin * logits.scale);
             return Ok((!settings.eos_tokens.contains(&token)).then_some(token));
         }
         logits.check()?;
@@ -173,11 +174,12 @@ impl Sequence {
                 largest(logits)?;
                 sampling.warp(logits, 1);
                 settings.renormalize_if_set(logits);
+                self.margins.push(f32::INFINITY);
                 generator.draw(logits)
             }
             _ => {
                 let (token, margin) = largest(logits)?;
-                self.margin = self.margin.min(margin);
+                self.margins.push(margin);
                 token
             }
         };

@@ -50,9 +50,10 @@ pub struct Hypothesis {
     /// The log-probability of what follows the prefix, as the constraints leave it, divided by the length of that (the end token
     /// included) to the power of the length penalty. Without beam search 0, unless [`Settings::scores`] asks for it.
     pub score: f32,
-    /// Greedy: the smallest distance, over all steps, between the logits of the best and the second-best next token. Where
-    /// it is near the rounding of f32, another engine may choose otherwise. Beam search and sampling: infinity.
-    pub margin: f32,
+    /// Greedy: for each step, that of the end token included, the distance between the logits of the best and the second-best next
+    /// token. Where it is near the rounding of f32, another engine may choose otherwise. Infinity where a token is given or drawn;
+    /// nothing of beam search.
+    pub margins: Vec<f32>,
     /// The position in the source that each of `tokens` comes from: what the step that chose it attended to most, in
     /// [`Settings::alignment_layer`]; nothing without one.
     pub alignment: Vec<usize>,

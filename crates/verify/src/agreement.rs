@@ -219,7 +219,7 @@ fn method(settings: &Settings) -> String {
 fn agreement(found: &[Hypothesis], expected: &[Hypothesis], settings: &Settings) -> DecodingReport {
     let (mut equal, mut ties) = (0, 0);
     for (found, expected) in found.iter().zip(expected) {
-        let near = if settings.num_beams == 1 { expected.margin } else { (found.score - expected.score).abs() };
+        let near = if settings.num_beams == 1 { margin(found, expected) } else { (found.score - expected.score).abs() };
         if found.tokens == expected.tokens {
             equal += 1;
         } else if near < TIE {
@@ -227,4 +227,47 @@ fn agreement(found: &[Hypothesis], expected: &[Hypothesis], settings: &Settings)
         }
     }
     DecodingReport { method: method(settings), sentences: expected.len(), equal, ties }
+}
+
+/// The reference's margin in the first step in which `found` chose otherwise. Steps before it were equal, and those after it
+/// followed other tokens: neither excuses the choice.
+fn margin(found: &Hypothesis, expected: &Hypothesis) -> f32 {
+    let step = found.tokens.iter().zip(&expected.tokens).take_while(|(found, expected)| found == expected).count();
+    expected.margins.get(step).copied().unwrap_or(f32::INFINITY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cognate_model::Preset;
+
+    fn hypothesis(tokens: &[i64], margins: &[f32]) -> Hypothesis {
+        let complete = margins.len() > tokens.len();
+        Hypothesis { tokens: tokens.to_vec(), complete, score: 0.0, margins: margins.to_vec(), alignment: Vec::new() }
+    }
+
+    /// The reference is sure of all steps but one, whose margin is a tie.
+    #[test]
+    fn only_the_first_step_that_differs_may_be_a_tie() {
+        const SURE: f32 = 0.5;
+        let model = Model::preset(Preset::Tiny, 1).expect("a preset");
+        let settings = Settings::from_json("{}", None, model.config()).expect("settings");
+        let wrong: Vec<_> = [
+            ("no step", &[7, 8, 9][..], [SURE, TIE / 2.0, SURE, SURE], [1, 0]),
+            ("the step of the tie", &[7, 5, 4, 3], [SURE, TIE / 2.0, SURE, SURE], [0, 1]),
+            ("an earlier step", &[6, 8, 9], [SURE, TIE / 2.0, SURE, SURE], [0, 0]),
+            ("a later step", &[7, 8, 5], [SURE, TIE / 2.0, SURE, SURE], [0, 0]),
+            ("an end too early", &[7, 8], [SURE, SURE, TIE / 2.0, SURE], [0, 1]),
+            ("an end too early, after the tie", &[7, 8], [SURE, TIE / 2.0, SURE, SURE], [0, 0]),
+            ("no end", &[7, 8, 9, 5], [SURE, SURE, SURE, TIE / 2.0], [0, 1]),
+            ("no end, after the tie", &[7, 8, 9, 5], [SURE, TIE / 2.0, SURE, SURE], [0, 0]),
+        ]
+        .into_iter()
+        .filter_map(|(what, found, margins, expected)| {
+            let report = agreement(&[hypothesis(found, &[])], &[hypothesis(&[7, 8, 9], &margins)], &settings);
+            ([report.equal, report.ties] != expected).then(|| format!("{what}: {report:?}, expected {expected:?}"))
+        })
+        .collect();
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
 }

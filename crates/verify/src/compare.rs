@@ -14,6 +14,21 @@ pub struct Tolerance {
     pub equal_steps: f64,
 }
 
+impl Tolerance {
+    /// The bound for what magnifies rounding, where another implementation's own rounding moves its float64 by `rounding`: twice that,
+    /// because two programs may round either way, if `rounding` breaks this bound by itself; else this bound.
+    ///
+    /// ```
+    /// use cognate_verify::CLOSE;
+    /// assert_eq!(CLOSE.beside(9e-6).relative_l2, CLOSE.relative_l2);
+    /// assert_eq!(CLOSE.beside(2e-5).relative_l2, 4e-5);
+    /// ```
+    #[must_use]
+    pub fn beside(self, rounding: f64) -> Self {
+        if rounding > self.relative_l2 { Self { relative_l2: 2.0 * rounding, ..self } } else { self }
+    }
+}
+
 /// Bit for bit.
 pub const EXACT: Tolerance = Tolerance { name: "EXACT", relative_l2: 0.0, equal_steps: 1.0 };
 

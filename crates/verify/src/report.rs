@@ -98,7 +98,8 @@ pub struct DecodingReport {
     pub sentences: usize,
     /// Those whose tokens are all equal to the reference's.
     pub equal: usize,
-    /// Those that differ where the reference itself saw a tie, within 1e-5 in logit or score.
+    /// Those whose first step that differs was a tie to the reference itself, within 1e-5 in its logits; of beam search, those whose
+    /// score is within 1e-5 of the reference's.
     pub ties: usize,
 }
 

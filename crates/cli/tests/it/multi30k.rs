@@ -42,7 +42,7 @@ fn check(engine: Engine) {
     for (&index, margin) in differing.iter().zip(margins) {
         let (number, found, expected) = (index + 1, translations[index], &expected[index]);
         let line = format!("line {number}, margin {margin:e}\n  expected {expected}\n  found    {found}");
-        if margin < TIE { eprintln!("{engine}: a tie: {line}") } else { wrong.push(line) }
+        wrong.push(line);
     }
     assert!(wrong.is_empty(), "{engine}: {} lines differ\n{}", wrong.len(), wrong.join("\n"));
 
@@ -115,7 +115,8 @@ fn margins(sentences: Vec<&str>) -> Vec<f32> {
     let (encoder, step) = (load(model.encode().unwrap()), load(model.step(Attentions::Omit).unwrap()));
     let mut decoder = SessionDecoder::new(encoder, step, settings.pad_token).unwrap();
     let sources: Vec<_> = sentences.iter().map(|text| tokenizer.encode(text).unwrap()).collect();
-    generate(&mut decoder, &sources, &settings).unwrap().into_iter().map(|Hypothesis { margin, .. }| margin).collect()
+    let smallest = |Hypothesis { margins, .. }: Hypothesis| margins.into_iter().fold(f32::INFINITY, f32::min);
+    generate(&mut decoder, &sources, &settings).unwrap().into_iter().map(smallest).collect()
 }
 
 #[test]

@@ -54,7 +54,7 @@ fn greedy_tokens_equal_transformers() {
         let (expected, settings, hypotheses) = decode(&name, |settings| settings.num_beams = 1);
         let rows = expected.ids("greedy");
         for (hypothesis, row) in hypotheses.iter().zip(rows.data.chunks(rows.shape[1])) {
-            assert_eq!(hypothesis.tokens, tokens(row, &settings), "{name}: margin {:e}", hypothesis.margin);
+            assert_eq!(hypothesis.tokens, tokens(row, &settings), "{name}: margins {:?}", hypothesis.margins);
         }
     }
 }

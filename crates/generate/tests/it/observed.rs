@@ -1,7 +1,7 @@
 //! Drawing, streaming and cancelling, over a golden model.
 
 use crate::golden::{reference, sources};
-use cognate_generate::{Batch, Event, Hypothesis, Sampling, SessionDecoder, Settings, decode};
+use cognate_generate::{Batch, Event, Hypothesis, Sampling, SessionDecoder, Settings, decode, score};
 use cognate_testing::Golden;
 use std::ops::ControlFlow;
 
@@ -65,16 +65,46 @@ fn the_likeliest_of_one_is_greedy() {
     }
 }
 
+/// A search adds up log-probabilities as the constraints leave them, and divides the sum by the length to the power of the penalty.
+/// Here the log-probabilities are those of [`score`], which knows no constraints, and each is penalised by hand.
 #[test]
 fn greedy_scores_are_those_of_a_search_that_keeps_one() {
+    const PENALTY: f32 = 1.05;
     let mut subject = subject(|settings| {
         settings.scores = true;
-        settings.repetition_penalty = 1.3;
-        settings.length_penalty = 0.5;
+        settings.repetition_penalty = PENALTY;
     });
-    for found in subject.decode(&[0, 1, 2]) {
-        assert!(found[0].score < 0.0 && found[0].score.is_finite());
+    let (mut n_repeated, mut n_forced) = (0, 0);
+    for length_penalty in [0.5, 0.0, 2.0] {
+        subject.settings.length_penalty = length_penalty;
+        let found: Vec<_> = subject.decode(&[0, 1, 2]).into_iter().map(|mut found| found.remove(0)).collect();
+        let targets: Vec<_> = found.iter().map(|found| found.tokens.clone()).collect();
+        let plain = score(&mut subject.decoder, &Batch::new(&subject.sources), &targets, &subject.settings).unwrap();
+        for (found, plain) in found.iter().zip(&plain) {
+            let settings = &subject.settings;
+            let before = [&[settings.start_token], &found.tokens[..]].concat();
+            let chosen = found.tokens.iter().copied().chain(settings.eos_tokens.first().copied().filter(|_| found.complete));
+            let logs: Vec<_> = chosen
+                .zip(&plain.log_probabilities)
+                .enumerate()
+                .map(|(step, (token, &log))| match token {
+                    // The end that is forced at the limit is certain.
+                    _ if settings.forced_eos_token.is_some() && step + 1 == settings.max_new_tokens => {
+                        n_forced += 1;
+                        0.0
+                    }
+                    token if before[..=step].contains(&token) => {
+                        n_repeated += 1;
+                        log * PENALTY
+                    }
+                    _ => log,
+                })
+                .collect();
+            let expected = logs.iter().sum::<f32>() / (logs.len() as f32).powf(length_penalty);
+            assert!((found.score - expected).abs() < 1e-5, "{found:?}, length penalty {length_penalty}: expected the score {expected}");
+        }
     }
+    assert!(n_repeated > 0 && n_forced > 0, "{n_repeated} penalised and {n_forced} forced: the rules were meant to count");
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! Twelve steps: losses and norms of gradients against PyTorch's.
 
-use crate::answers::{Case, as_in, gradient_program, is_close, learned, weight};
+use crate::answers::{Case, as_in, gradient_program, learned, weight};
 use cognate_export::{Existing, Export, Metadata, write_folder};
 use cognate_graph::{Program, Weights};
 use cognate_model::{Loss, LossNames};
 use cognate_runtime::{Device, Options, Reference, Runtime, Session, Source, Values, available};
 use cognate_train::{Adam, UpdateNames};
+use cognate_verify::CLOSE;
 use ndarray::{ArrayD, IxDyn, arr0};
 use serde_json::Value;
 
@@ -91,23 +92,45 @@ fn differences(case: &Case, optimiser: &str, exported: bool) -> Vec<String> {
     let loss = Loss { label_smoothing: case.number("/label_smoothing") as f32, ..Loss::default() };
     let gradients = gradient_program(&case.model, &loss);
     let update = Program::new(adam.update(&learned(&case.model)).unwrap(), Weights::default()).unwrap();
-    let expected = [case.numbers(&pointer("losses_float64")), case.numbers(&pointer("gradient_norms"))];
+    let expected =
+        [("losses_float64", "losses_rounded_constants"), ("gradient_norms", "gradient_norms_rounded_constants")].map(|(exact, rounded)| {
+            let wanted = case.numbers(&pointer(exact));
+            let bounds = bounds(&wanted, &case.numbers(&pointer(rounded)));
+            (wanted, bounds)
+        });
     let mut failures = Vec::new();
     for mut engine in engines(&gradients, &update, exported) {
-        let (losses, norms) = train(case, &mut engine, &adam, rate, expected[1].len());
+        let (losses, norms) = train(case, &mut engine, &adam, rate, expected[1].0.len());
         let name = engine.gradients.engine().to_string();
-        // Norms of the large random weights' gradients follow rounding.
-        let compared = if case.name == "paper" { 2 } else { 1 };
-        for (what, found, wanted) in [("losses", losses, &expected[0]), ("norms", norms, &expected[1])].into_iter().take(compared) {
-            let errors = found.iter().zip(wanted).map(|(found, wanted)| (found / wanted - 1.0).abs());
-            let worst = errors.fold(0f64, |worst, error| if error.is_nan() || worst.is_nan() { f64::NAN } else { worst.max(error) });
-            eprintln!("{}, {optimiser}, {name}: {what} {worst:.1e}", case.name);
-            if !is_close(worst) || found.len() != wanted.len() {
-                failures.push(format!("{}, {optimiser}, {name}: {what}: {worst:.1e}\n  {found:?}\n  {wanted:?}", case.name));
+        for (what, found, (wanted, bounds)) in [("losses", losses, &expected[0]), ("norms", norms, &expected[1])] {
+            let errors: Vec<_> = found.iter().zip(wanted).map(|(found, wanted)| (found / wanted - 1.0).abs()).collect();
+            let is_within = errors.iter().zip(bounds).all(|(error, bound)| error <= bound);
+            let worst = errors.iter().copied().fold(0.0, |worst: f64, error| if error.is_nan() { f64::NAN } else { worst.max(error) });
+            eprintln!(
+                "{}, {optimiser}, {name}: {what} {worst:.1e}, bounds {:.0e} to {:.0e}",
+                case.name,
+                bounds[0],
+                bounds[bounds.len() - 1]
+            );
+            if !is_within || errors.len() != wanted.len() || found.len() != wanted.len() {
+                failures.push(format!("{}, {optimiser}, {name}: {what}: {errors:?}\n  of at most {bounds:?}", case.name));
             }
         }
     }
     failures
+}
+
+/// How far each number of a training may be from PyTorch's float64: [`CLOSE`], or twice as far as those of PyTorch's own float64 have
+/// gone by then with nothing but f32 constants in place of its own. Constants of graphs are f32; Adam's first steps are as large for
+/// small gradients as for large ones, and large random weights magnify the difference at every step.
+fn bounds(exact: &[f64], rounded: &[f64]) -> Vec<f64> {
+    assert_eq!(exact.len(), rounded.len());
+    let errors = exact.iter().zip(rounded).map(|(exact, rounded)| (rounded / exact - 1.0).abs());
+    let so_far = errors.scan(0.0, |worst: &mut f64, error| {
+        *worst = worst.max(error);
+        Some(*worst)
+    });
+    so_far.map(|rounding| CLOSE.beside(rounding).relative_l2).collect()
 }
 
 /// On the reference and, exported, on tract and ONNX Runtime: forgetting nothing, in f32, of what twelve steps need.
@@ -121,6 +144,7 @@ fn twelve_steps_of_the_paper_agree_everywhere() {
 #[test]
 fn twelve_steps_of_families_agree() {
     let cases = ["marian", "bart", "t5-gated"].map(Case::open);
-    let failures: Vec<_> = cases.iter().flat_map(|case| differences(case, "adam", false)).collect();
+    let of_both = |case| ["adam", "adamw"].into_iter().flat_map(move |optimiser| differences(case, optimiser, false));
+    let failures: Vec<_> = cases.iter().flat_map(of_both).collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }

@@ -4,12 +4,13 @@ use crate::engines::{assert_close, everywhere, output};
 use cognate_graph::{Builder, DType, Program, Weights};
 use cognate_model::Activation;
 use cognate_testing::testdata;
+use cognate_verify::CLOSE;
 use ndarray::{ArrayD, IxDyn};
 use serde_json::Value;
 
 /// Rounding of f32 at the farthest point, 12. tract's tanh and sigmoid are good to 1e-6, and are multiplied by it: 5.7e-6 was
 /// measured.
-const ROUNDING: f64 = 1e-5;
+const ROUNDING: f64 = CLOSE.relative_l2;
 
 #[test]
 fn activations_equal_pytorch() {

@@ -5,10 +5,11 @@ use crate::fast::{Wave, wave};
 use cognate_export::{ErrorKind, Metadata, to_onnx_bytes};
 use cognate_graph::{Bits, Blocks, Builder, DType, Dim, Op, Program, QuantizedBlocks, Recipe, Storage, Type, Weights};
 use cognate_runtime::Values;
+use cognate_verify::CLOSE;
 use std::sync::Arc;
 
 /// f32 against f64; where an activation lies between two steps to the last bit, both may choose another.
-const BOUND: f64 = 1e-5;
+const BOUND: f64 = CLOSE.relative_l2;
 
 fn layer(blocks: Blocks, inputs: usize, outputs: usize, with_bias: bool) -> Program {
     let quantized = QuantizedBlocks::new(&Recipe::generated(Arc::new(Wave(0.37)), &[outputs, inputs]), blocks);

@@ -8,13 +8,14 @@ use cognate_graph::{
 };
 use cognate_passes::quantize::{Options, quantize};
 use cognate_runtime::{self as runtime, Reference, Runtime, Session, Source, Value, Values};
+use cognate_verify::CLOSE;
 use ndarray::{ArrayD, IxDyn};
 use std::sync::Arc;
 
 /// The operations that this file and `blocks.rs` compare.
 pub(crate) const OPERATIONS: [&str; 5] = ["QuantizedLinear", "BlockLinear", "LargestMagnitude", "CacheWrite", "CachedAttention"];
 
-const BOUND: f64 = 1e-5;
+const BOUND: f64 = CLOSE.relative_l2;
 
 #[derive(Debug)]
 pub(crate) struct Wave(pub(crate) f32);

@@ -1,6 +1,7 @@
 //! The form for ONNX Runtime alone, and 8-bit integers: every family, against the f64 reference of the model as it is.
 
 use crate::engines::{everywhere, on_ort, output};
+use crate::golden::beside_pytorch;
 use cognate_export::{Existing, Export, Metadata, Target, write_folder};
 use cognate_generate::{SCALE, Settings};
 use cognate_graph::{Bits, Blocks, Program, Steps};
@@ -34,15 +35,11 @@ pub(crate) fn report(model: &Model, integers: Option<Quantize<'_>>, tolerance: T
     Some(verify(&subject, &[(Box::new(ort.clone()), Options::default()), (Box::new(ort), plain)], |_| {}).unwrap())
 }
 
-/// One state of this model's encoder amplifies roundings a hundredfold: PyTorch's own f32 is 1.5e-4 from its float64.
-const ILL_CONDITIONED: Tolerance = Tolerance { name: "ILL_CONDITIONED", relative_l2: 1e-4, ..CLOSE };
-
 #[test]
 fn every_family_passes_with_shared_caches() {
     let mut failures = Vec::new();
     for name in golden_models() {
-        let tolerance = if name == "marian" { ILL_CONDITIONED } else { CLOSE };
-        let Some(report) = report(&Model::open(&golden(&name)).unwrap(), None, tolerance) else { return };
+        let Some(report) = report(&Model::open(&golden(&name)).unwrap(), None, beside_pytorch(&name)) else { return };
         eprintln!("{name}: {report}");
         if !report.passed() {
             failures.push(format!("{name}: {report}"));
@@ -75,7 +72,7 @@ fn the_bundled_checkpoint_passes_in_integers() {
 /// answer with some hundredths.
 const SAME_STEPS: f64 = 4e-2;
 /// Where no roundings differ, as is so for most models, engines in f32 are as near as they always are.
-const NEAR: f64 = 1e-5;
+const NEAR: f64 = CLOSE.relative_l2;
 
 #[test]
 fn engines_take_the_same_steps_in_integers() {

@@ -50,8 +50,10 @@ pub struct Hypothesis {
     /// The log-probability of what follows the prefix, as the constraints leave it, divided by the length of that (the end token
     /// included) to the power of the length penalty. Without beam search 0, unless [`Settings::scores`] asks for it.
     pub score: f32,
-    /// Greedy: the smallest distance, over all steps, between the logits of the best and the second-best next token. Where
-    /// it is near the rounding of f32, another engine may choose otherwise. Beam search and sampling: infinity.
+    /// How near the nearest choice was: where it is near the rounding of f32, another engine may choose otherwise. Greedy: the
+    /// smallest distance, over all steps, between the logits of the best and the second-best next token. Beam search: the smallest
+    /// distance, over all steps, between the scores of two hypotheses of which one was preferred: to run on, to finish, to be
+    /// waited for, or to come first among those returned; the same for all of a sentence. Sampling: infinity.
     pub margin: f32,
     /// The position in the source that each of `tokens` comes from: what the step that chose it attended to most, in
     /// [`Settings::alignment_layer`]; nothing without one.

@@ -37,6 +37,8 @@ struct Sentence<'a> {
     finished: Vec<Hypothesis>,
     is_cancelled: bool,
     draws: Option<Draws>,
+    /// The smallest distance so far, in scores, of two hypotheses of which one was preferred.
+    margin: f32,
 }
 
 /// How continuations are drawn.
@@ -97,11 +99,12 @@ impl<'a> Sentence<'a> {
         let running = |beam| Running { tokens: vec![settings.start_token], log_probability: log_probability(beam), alignment: Vec::new() };
         let running = (0..settings.num_beams).map(running).collect();
         let draws = settings.sampling.map(|sampling| Draws { sampling, generator: sampling.generator(batch.number(index), 0) });
-        Ok(Self { index, prompt: batch.prompt(index, settings)?, running, finished: Vec::new(), is_cancelled: false, draws })
+        let (finished, margin) = (Vec::new(), f32::INFINITY);
+        Ok(Self { index, prompt: batch.prompt(index, settings)?, running, finished, is_cancelled: false, draws, margin })
     }
 
     /// The best continuations by the logits of each beam, best first, or as many drawn; what the prefix has next for each beam
-    /// within it.
+    /// within it. One more than can be chosen, which tells how near the choice is.
     ///
     /// # Errors
     /// If a score is NaN or infinite, or no token may come and no hypothesis has finished.
@@ -139,6 +142,7 @@ impl<'a> Sentence<'a> {
             drawn.iter_mut().for_each(|drawn| drawn.score = scores[drawn.parent][drawn.token as usize]);
             return Ok(drawn);
         }
+        let count = count + 1;
         let rows = logits.zip(&self.running).map(|(row, running)| {
             let context = Context { prompt: &self.prompt, tokens: &running.tokens };
             if settings.only_forbids(&context) {
@@ -174,6 +178,11 @@ impl<'a> Sentence<'a> {
         let is_last = !is_given && n_new == self.prompt.limit;
         let closed = settings.early_stopping == EarlyStopping::Full && self.finished.len() == beams;
         let improvable = is_given || self.can_improve(n_new - 1, settings);
+        if !is_given {
+            let distance = distance(continuations, beams, |token| is_last || settings.eos_tokens.contains(&token));
+            // As scores of that length.
+            self.margin = self.margin.min(distance / (n_new as f32).powf(settings.length_penalty));
+        }
         let (mut running, mut parents, mut finished) = (Vec::new(), Vec::new(), Vec::new());
         let mut ranked: Vec<_> = continuations.iter().enumerate().collect();
         // Drawn ones come in the order of the draws, by which they may finish; what runs on is chosen by scores.
@@ -197,8 +206,13 @@ impl<'a> Sentence<'a> {
         self.finished.extend(finished);
         // Stable: of equals the earlier stays first.
         self.finished.sort_by(|a, b| b.score.total_cmp(&a.score));
-        self.finished.truncate(beams);
         self.running = running;
+        self.margin = self.margin.min(between(&self.finished[(beams - 1).min(self.finished.len())..], 1));
+        self.finished.truncate(beams);
+        // With as many finished ones as beams all is done, however far the others might come.
+        if settings.early_stopping != EarlyStopping::Full {
+            self.margin = self.margin.min(self.lead(self.n_new(), settings).abs());
+        }
         parents
     }
 
@@ -209,13 +223,18 @@ impl<'a> Sentence<'a> {
 
     /// Whether the best running hypothesis, of so many new tokens, may still beat the worst finished one.
     fn can_improve(&self, n_new: usize, settings: &Settings) -> bool {
-        let (Some(running), true) = (self.running.first(), self.finished.len() == settings.num_beams) else { return true };
+        self.lead(n_new, settings) > 0.0
+    }
+
+    /// By how much it may beat it; infinity as long as anything may finish.
+    fn lead(&self, n_new: usize, settings: &Settings) -> f32 {
+        let (Some(running), true) = (self.running.first(), self.finished.len() == settings.num_beams) else { return f32::INFINITY };
         let length = match settings.early_stopping {
             EarlyStopping::Never if settings.length_penalty > 0.0 => self.prompt.limit,
             _ => n_new,
         };
         let possible = running.log_probability / (length as f32).powf(settings.length_penalty);
-        self.finished.last().is_none_or(|worst| possible > worst.score)
+        self.finished.last().map_or(f32::INFINITY, |worst| possible - worst.score)
     }
 
     fn is_done(&self, settings: &Settings) -> bool {
@@ -237,6 +256,11 @@ impl<'a> Sentence<'a> {
                 alignment: running.alignment,
             }));
         }
+        let margin = match self.draws {
+            None => self.margin.min(between(&hypotheses, settings.num_return_sequences)),
+            Some(_) => f32::INFINITY,
+        };
+        hypotheses.iter_mut().for_each(|hypothesis| hypothesis.margins = vec![margin; hypothesis.tokens.len() + 1]);
         let n_real = hypotheses.iter().filter(|hypothesis| hypothesis.score > f32::NEG_INFINITY).count();
         hypotheses.truncate(settings.num_return_sequences.min(n_real).max(1));
         hypotheses
@@ -247,4 +271,26 @@ impl Running {
     fn last(&self) -> i64 {
         self.tokens.last().copied().expect("a hypothesis begins with the start token")
     }
+}
+
+/// The smallest distance between two continuations, the best first, of which one is preferred: the last of those that run on and the
+/// best that does not; of each that `finishes` and of the one that it must beat for that, or that it fails to beat.
+fn distance(continuations: &[Continuation], beams: usize, finishes: impl Fn(i64) -> bool) -> f32 {
+    // Where there is no hypothesis, nothing is preferred.
+    let distance = |better: &Continuation, worse: &Continuation| {
+        if better.score > NEVER / 2.0 { better.score - worse.score } else { f32::INFINITY }
+    };
+    let (last, next) = (continuations.get(beams - 1), continuations.get(beams));
+    let finishing = continuations.iter().enumerate().filter(|(_, found)| finishes(found.token)).filter_map(|(rank, found)| {
+        if rank < beams { next.map(|next| distance(found, next)) } else { last.map(|last| distance(last, found)) }
+    });
+    let mut running = continuations.iter().filter(|found| !finishes(found.token)).skip(beams - 1);
+    let running = running.next().zip(running.next()).map(|(last, next)| distance(last, next));
+    finishing.chain(running).fold(f32::INFINITY, f32::min)
+}
+
+/// The smallest distance between neighbours among the first `count` hypotheses and the one behind them.
+fn between(hypotheses: &[Hypothesis], count: usize) -> f32 {
+    let neighbours = hypotheses.windows(2).take(count);
+    neighbours.map(|pair| pair[0].score - pair[1].score).fold(f32::INFINITY, f32::min)
 }

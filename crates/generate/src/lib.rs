@@ -50,13 +50,23 @@ pub struct Hypothesis {
     /// The log-probability of what follows the prefix, as the constraints leave it, divided by the length of that (the end token
     /// included) to the power of the length penalty. Without beam search 0, unless [`Settings::scores`] asks for it.
     pub score: f32,
+    /// How near each choice was: where a margin is near the rounding of f32, another engine may choose otherwise.
+    ///
     /// Greedy: for each step, that of the end token included, the distance between the logits of the best and the second-best next
-    /// token. Where it is near the rounding of f32, another engine may choose otherwise. Infinity where a token is given or drawn;
-    /// nothing of beam search.
+    /// token; infinity where a token is given. Beam search: at each step the same number, the smallest distance, over all steps,
+    /// between the scores of two hypotheses of which one was preferred: to run on, to finish, to be waited for, or to come first
+    /// among those returned. Sampling: infinity.
     pub margins: Vec<f32>,
     /// The position in the source that each of `tokens` comes from: what the step that chose it attended to most, in
     /// [`Settings::alignment_layer`]; nothing without one.
     pub alignment: Vec<usize>,
+}
+
+impl Hypothesis {
+    /// The smallest of `margins`; infinity of none.
+    pub fn margin(&self) -> f32 {
+        self.margins.iter().copied().fold(f32::INFINITY, f32::min)
+    }
 }
 
 /// The decoder over the sessions of a layout, for a model of the given configuration: the encoder and the decoder; of Optimum's

@@ -38,7 +38,7 @@ pub(crate) const NEW_TOKENS: usize = 32;
 /// Beams of the beam search that is compared beside greedy decoding.
 const BEAMS: usize = 4;
 
-/// Scores or logits nearer than this are a tie.
+/// Where the reference prefers a logit or a score by less than this, it is a tie.
 const TIE: f32 = 1e-5;
 
 struct Pair {
@@ -219,10 +219,9 @@ fn method(settings: &Settings) -> String {
 fn agreement(found: &[Hypothesis], expected: &[Hypothesis], settings: &Settings) -> DecodingReport {
     let (mut equal, mut ties) = (0, 0);
     for (found, expected) in found.iter().zip(expected) {
-        let near = if settings.num_beams == 1 { margin(found, expected) } else { (found.score - expected.score).abs() };
         if found.tokens == expected.tokens {
             equal += 1;
-        } else if near < TIE {
+        } else if margin(found, expected) < TIE {
             ties += 1;
         }
     }
@@ -269,5 +268,20 @@ mod tests {
         })
         .collect();
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    #[test]
+    fn other_tokens_are_a_tie_by_the_margin_of_the_reference_alone() {
+        let model = Model::preset(Preset::Tiny, 1).expect("a preset");
+        let settings = Settings::from_json("{}", None, model.config()).expect("defaults");
+        let hypothesis = |token, margin| hypothesis(&[token], &[margin; 2]);
+        let expected = [hypothesis(5, 1e-6), hypothesis(5, 1e-6), hypothesis(5, 1.0)];
+        for num_beams in [1, 4] {
+            let settings = Settings { num_beams, ..settings.clone() };
+            // Of the same score, too.
+            let found = [hypothesis(5, 1.0), hypothesis(6, 1.0), hypothesis(6, 1e-6)];
+            let DecodingReport { sentences, equal, ties, .. } = agreement(&found, &expected, &settings);
+            assert_eq!((sentences, equal, ties), (3, 1, 1), "{num_beams} beams");
+        }
     }
 }

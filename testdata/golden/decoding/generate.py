@@ -21,8 +21,15 @@ import cases
 HERE = Path(__file__).parent
 MODELS = ["bart", "m2m100", "marian", "mbart", "mt5", "pegasus", "t5", "t5-gated"]
 
-# Choices between scores nearer than this are not recorded: programs that round otherwise may choose otherwise.
+# An answer that hangs on a choice between scores nearer than this is not recorded: programs that round otherwise may choose otherwise.
+# Of so many random sources the first takes its place that has no such choice, and also shows what the row's options do.
 MARGIN = 1e-4
+OTHER_SOURCES = 200
+# Options that a row has in common with plain decoding.
+PLAIN = ("max_new_tokens", "max_length", "eos_token_id", "num_beams", "num_return_sequences", "prefix")
+
+# Rows whose attention is recorded, and the least distance of the two largest weights there.
+ALIGNED = ("greedy", "beam", "beam-prefix")
 ALIGNMENT_MARGIN = 1e-3
 
 BEAM_SAMPLED = ["marian", "t5"]
@@ -92,25 +99,76 @@ def decode(model, source, options):
         sequences.append({"tokens": row[:end], "complete": end is not None})
     if "num_beams" in options:
         for sequence, score in zip(sequences, found.sequences_scores.tolist()):
-            sequence["score"] = round(score, 6)
+            sequence["score"] = float(f"{score:.7g}")
     return sequences, margin
 
 
-def decoded(model, folder):
-    """The table for one model; a source whose choices are too near to each other is `null`."""
+def others(model, source):
+    """Seeded random sources of the same length, with an end token."""
+    generator = torch.Generator().manual_seed(source.numel())
+    pad, eos = model.config.pad_token_id, model.config.eos_token_id
+    ordinary = torch.tensor([token for token in range(model.config.vocab_size) if token not in (pad, eos)])
+    for _ in range(OTHER_SOURCES):
+        chosen = torch.randint(len(ordinary), (source.numel() - 1,), generator=generator)
+        yield torch.cat([ordinary[chosen], torch.tensor([eos])])[None]
+
+
+def tells_apart(model, source, options, sequences):
+    """Whether the best of these sequences is another than that of plain decoding, for options that are not plain."""
+    plain = {name: value for name, value in options.items() if name in PLAIN}
+    return plain == options or decode(model, source, plain)[0][0]["tokens"] != sequences[0]["tokens"]
+
+
+def clear_sequences(model, source, name, options):
+    """The sequences of a row, or `None` where a choice is too near."""
+    sequences, margin = decode(model, source, options)
+    if margin < MARGIN or (name in ALIGNED and attended(model, source, sequences[0]["tokens"])[1] < ALIGNMENT_MARGIN):
+        return None
+    return sequences
+
+
+def answered(model, source, name, options):
+    """The source and its sequences, or another source in which no choice is too near and its own."""
+    found = []
+    if sequences := clear_sequences(model, source, name, options):
+        return source, sequences
+    for other in others(model, source):
+        if sequences := clear_sequences(model, other, name, options):
+            found.append((other, sequences))
+            if tells_apart(model, other, options, sequences):
+                return found[-1]
+    if not found:
+        raise SystemExit(f"{model.config.model_type} {name}: of {OTHER_SOURCES} sources every one has a choice too near")
+    return found[0]
+
+
+def decoded(model, folder, stored):
+    """The table for one model; a source whose choices are too near to each other makes place for another.
+
+    Of a `stored` table the sources are taken as they were chosen: another processor rounds margins otherwise.
+    """
     inputs, _ = sources(folder)
     greedy = [decode(model, source, {"max_new_tokens": cases.MAX_NEW_TOKENS})[0][0]["tokens"] for source in inputs]
     facts = {"greedy": greedy, "eos": model.generation_config.eos_token_id}
     table = {}
     for name, options in cases.cases(facts).items():
-        answers = []
-        for source in inputs:
-            sequences, margin = decode(model, source, options)
-            answers.append(sequences if margin >= MARGIN else None)
-        changed = [answer for answer, plain in zip(answers, greedy) if answer and answer[0]["tokens"] != plain]
-        print(f"{folder.name:9} {name:30} {sum(answer is not None for answer in answers)} of {len(inputs)}, {len(changed)} differ from greedy")
-        table[name] = {"options": options, "answers": answers}
+        if stored:
+            taken = asked(stored[name], inputs)
+            answers = [decode(model, source, options)[0] for source in taken]
+        else:
+            taken, answers = zip(*(answered(model, source, name, options) for source in inputs))
+        replaced = sum(not torch.equal(found, source) for found, source in zip(taken, inputs))
+        changed = sum(tells_apart(model, source, options, answer) for source, answer in zip(taken, answers))
+        print(f"{folder.name:9} {name:30} {changed} differ from plain decoding, {replaced} of another source", flush=True)
+        table[name] = {"options": options, "answers": list(answers)}
+        if replaced:
+            table[name]["sources"] = [source[0].tolist() for source in taken]
     return table
+
+
+def asked(row, inputs):
+    """The sources of a row of the table."""
+    return [torch.tensor([source]) for source in row["sources"]] if "sources" in row else inputs
 
 
 def scored(model, folder):
@@ -127,26 +185,20 @@ def scored(model, folder):
     return answers
 
 
+def attended(model, source, tokens):
+    """For each layer the source position that each token's step attends to most, heads averaged; and the smallest distance to the next."""
+    start = torch.tensor([[model.generation_config.decoder_start_token_id, *tokens]])
+    outputs = model(input_ids=source, decoder_input_ids=start, output_attentions=True)
+    best = [weights[0].mean(0)[: len(tokens)].topk(2) for weights in outputs.cross_attentions]
+    distances = torch.cat([layer.values[:, 0] - layer.values[:, 1] for layer in best]).tolist()
+    return [layer.indices[:, 0].tolist() for layer in best], min(distances, default=float("inf"))
+
+
 def aligned(model, folder, table):
-    """For each layer the source position that each token's step attends to most; -1 where two are near."""
+    """What the best sequences of some rows attend to."""
     inputs, _ = sources(folder)
-    start = model.generation_config.decoder_start_token_id
-    answers = {}
-    for name in ("greedy", "beam", "beam-prefix"):
-        answers[name] = []
-        for source, found in zip(inputs, table[name]["answers"]):
-            if found is None:
-                answers[name].append(None)
-                continue
-            tokens = found[0]["tokens"]
-            outputs = model(input_ids=source, decoder_input_ids=torch.tensor([[start, *tokens]]), output_attentions=True)
-            layers = []
-            for weights in outputs.cross_attentions:
-                best = weights[0].mean(0)[: len(tokens)].topk(2)
-                near = best.values[:, 0] - best.values[:, 1] < ALIGNMENT_MARGIN
-                layers.append(best.indices[:, 0].masked_fill(near, -1).tolist())
-            answers[name].append(layers)
-    return answers
+    rows = {name: zip(asked(table[name], inputs), table[name]["answers"]) for name in ALIGNED}
+    return {name: [attended(model, source, found[0]["tokens"])[0] for source, found in row] for name, row in rows.items()}
 
 
 def warped():
@@ -192,15 +244,16 @@ def beam_sampled(model, folder):
 
 
 @torch.no_grad()
-def answers():
-    """Contents by file name."""
+def answers(check):
+    """Contents by file name; to `check` them, of the sources that the files have."""
     files = {"warpers.json": warped(), "beam_samples.json": {}}
     for name in MODELS:
         folder = HERE.parent / name
         model = AutoModelForSeq2SeqLM.from_pretrained(folder, attn_implementation="eager").eval()
         if name in BEAM_SAMPLED:
             files["beam_samples.json"][name] = beam_sampled(model, folder)
-        table = decoded(model, folder)
+        stored = json.loads((HERE / f"{name}.json").read_text())["decoded"] if check else None
+        table = decoded(model, folder, stored)
         files[f"{name}.json"] = {"decoded": table, "scored": scored(model, folder), "aligned": aligned(model, folder, table)}
     return files
 
@@ -208,7 +261,7 @@ def answers():
 def differences(found, expected, place=""):
     """Where two JSON values differ by more than rounding."""
     if isinstance(expected, float) and isinstance(found, float):
-        return [] if abs(found - expected) < 2e-5 else [f"{place}: {found} {expected}"]
+        return [] if abs(found - expected) < 2e-5 * max(1.0, abs(expected)) else [f"{place}: {found} {expected}"]
     if isinstance(expected, dict) and isinstance(found, dict) and expected.keys() == found.keys():
         return [line for key in expected for line in differences(found[key], expected[key], f"{place}/{key}")]
     if isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
@@ -223,7 +276,7 @@ def main():
     transformers.logging.set_verbosity_error()
     torch.set_num_threads(1)
     failures = []
-    for file, content in answers().items():
+    for file, content in answers(arguments.check).items():
         path = HERE / file
         if arguments.check:
             failures += differences(content, json.loads(path.read_text()), file)

@@ -28,6 +28,7 @@ mod show;
 mod stream;
 mod survive;
 mod target;
+mod ties;
 mod train;
 mod translate;
 

@@ -3,6 +3,7 @@
 
 mod beam_tree;
 mod golden;
+mod margins;
 mod observed;
 mod optimum;
 mod settings;

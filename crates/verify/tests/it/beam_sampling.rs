@@ -1,6 +1,6 @@
 //! Beam search that draws, against transformers' (`testdata/golden/decoding`).
 
-use crate::decoding::{Subject, asked, ids, silent};
+use crate::decoding::{Asked, Subject, ids, silent};
 use cognate_generate::{Batch, Sampling, decode};
 use cognate_testing::testdata;
 use serde_json::Value;
@@ -17,14 +17,13 @@ fn cold_draws_are_those_of_beam_search() {
         // ONNX Runtime, or tract.
         let mut decoder = subject.decoders().pop().unwrap();
         for (row_name, row) in subject.answers["decoded"].as_object().unwrap() {
-            let (mut settings, prefixes) = asked(&subject, row);
+            let mut asked = Asked::new(&subject, row);
             // What is renormalised is as large as ever.
-            if settings.num_beams == 1 || settings.renormalize {
+            if asked.settings.num_beams == 1 || asked.settings.renormalize {
                 continue;
             }
-            settings.sampling = Some(Sampling { temperature: COLD, top_k: 0, ..Sampling::default() });
-            let batch = Batch { sources: &subject.sources, prefixes: &prefixes, numbers: &[] };
-            let found = decode(&mut decoder, &batch, &settings, &mut silent).unwrap();
+            asked.settings.sampling = Some(Sampling { temperature: COLD, top_k: 0, ..Sampling::default() });
+            let found = decode(&mut decoder, &asked.batch(), &asked.settings, &mut silent).unwrap();
             for (sentence, expected) in row["answers"].as_array().unwrap().iter().enumerate() {
                 let Some(expected) = expected.as_array() else { continue };
                 for (rank, (found, expected)) in found[sentence].iter().zip(expected).enumerate() {

@@ -9,6 +9,7 @@ mod decoding;
 mod engines;
 mod fast;
 mod golden;
+mod golden_tokens;
 mod half;
 mod lecture;
 mod ops;

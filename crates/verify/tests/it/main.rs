@@ -12,6 +12,7 @@ mod golden;
 mod half;
 mod lecture;
 mod ops;
+mod own_operators;
 mod profile;
 mod properties;
 mod random_graphs;

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use cognate_export::{Hashed, PartialFile};
 use cognate_model::{Layout, open_file};
 use cognate_passes::half::{Kept, Why};
-use cognate_verify::Report;
+use cognate_verify::{Calibration, Report};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -39,6 +39,9 @@ pub(crate) struct Account {
     /// What stays f32 in an export of less precision.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) kept_in_f32: Vec<KeptAccount>,
+    /// How an export in f16 was tuned, and what it is worth on other sentences.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) calibration: Option<Calibration>,
     pub(crate) opset: i64,
     pub(crate) graphs: Vec<GraphAccount>,
     /// The graphs and the weights that were written, by file; none in exports of earlier versions.
@@ -222,6 +225,7 @@ impl Account {
             precision: "f32".into(),
             block_size: None,
             kept_in_f32: Vec::new(),
+            calibration: None,
             opset: cognate_export::OPSET,
             graphs,
             files: BTreeMap::new(),

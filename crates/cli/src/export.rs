@@ -169,12 +169,13 @@ fn packed(options: &Options, source: &ModelSource, destination: &Path, start: In
     account.block_size = precision::block_size(options);
     account.kept_in_f32 = graphs.kept_in_f32;
     account.files = FileAccount::of(folder.hashes());
+    account.calibration = graphs.calibration;
     folder.write(account::FILE, account.to_json()?.as_bytes())?;
     let report = folder.commit()?;
     let elapsed = amounts::duration(start.elapsed());
     writeln!(out, "{source} to {} in {elapsed}\n{}", destination.display(), sizes(&report))?;
     if options.precision == Precision::F16 {
-        precision::report(&account.kept_in_f32, out)?;
+        precision::report(&account, out)?;
     }
     out.flush()?;
     let passed = options.no_verify || verify::verify(destination, Some(&model), out)?;

@@ -215,6 +215,9 @@ fn exported(folder: &Path, out: &mut dyn Write) -> Result<()> {
             writeln!(out, "  written by   {}", account.producer)?;
             let blocks = account.block_size.map_or(String::new(), |size| format!(" in blocks of {size}"));
             writeln!(out, "  form         {} layout, {}{blocks}, opset {}", account.layout, account.precision, account.opset)?;
+            if let Some(calibration) = &account.calibration {
+                writeln!(out, "  calibration  {calibration}")?;
+            }
             if !account.kept_in_f32.is_empty() {
                 writeln!(out, "  kept in f32")?;
             }

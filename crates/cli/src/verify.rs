@@ -45,6 +45,14 @@ pub(crate) const SENTENCES: [&str; 4] = [
     "Hello!",
 ];
 
+/// By what an export of less precision is tuned; never a part of what a verification or a measurement reports on.
+pub(crate) const TUNING: [&str; 4] = [
+    "The weather is nice today.",
+    "A young girl in a red dress is eating an apple.",
+    "Where is the nearest train station?",
+    "She bought three books and a pen for twelve euros.",
+];
+
 /// The seed of the random batches.
 pub(crate) const SEED: u64 = 1;
 
@@ -95,7 +103,7 @@ fn verify_with(folder: &Path, source: Option<&Model>, languages: &Languages, out
     };
     let generation = layout::read_if_there(&folder.join(layout::GENERATION))?;
     let mut settings = Settings::from_json(model.config_json(), generation.as_deref(), model.config())?;
-    let sentences = sentences(folder, model.config(), languages, &mut settings)?;
+    let [sentences, _] = sentences(folder, model.config(), languages, &mut settings)?;
     let tolerance = precision.tolerance();
     let subject = Subject { folder, layout, model, settings, sentences, seed: SEED, tolerance };
     let runtimes = available(Device::Cpu)?.into_iter().filter(|runtime| layout != Layout::SharedCache || runtime.name() == "ort");
@@ -156,9 +164,9 @@ fn keep(account: Option<&mut Account>, report: Report, folder: &Path) -> Result<
     Ok(passed)
 }
 
-/// The sentences that a model with a tokenizer in `folder` can read, as ids, and in `settings` the language into which they
-/// are translated; none without a tokenizer.
-pub(crate) fn sentences(folder: &Path, config: &Config, languages: &Languages, settings: &mut Settings) -> Result<Vec<Vec<i64>>> {
+/// Of [`SENTENCES`] and of [`TUNING`] those that a model with a tokenizer in `folder` can read, as ids, and in `settings` the
+/// language into which they are translated; none without a tokenizer.
+pub(crate) fn sentences(folder: &Path, config: &Config, languages: &Languages, settings: &mut Settings) -> Result<[Vec<Vec<i64>>; 2]> {
     let tokenizer = match tokenizer_files::are_there(folder) {
         true => tokenizer_files::open_if_readable(folder, config, "no sentences are compared")?,
         false => None,
@@ -167,12 +175,15 @@ pub(crate) fn sentences(folder: &Path, config: &Config, languages: &Languages, s
         if languages.is_chosen() {
             bail!("{}: has no tokenizer to choose languages of", folder.display());
         }
-        return Ok(Vec::new());
+        return Ok([Vec::new(), Vec::new()]);
     };
     let tokenizer = languages.choose(tokenizer, config)?;
     decode_into(&tokenizer, settings);
-    let sources = SENTENCES.iter().map(|text| tokenizer.encode(text)).collect::<cognate_text::Result<Vec<_>>>()?;
-    Ok(sources.into_iter().filter(|ids| fits(config, ids)).collect())
+    let encoded = |texts: [&str; 4]| {
+        let sources = texts.into_iter().map(|text| tokenizer.encode(text)).collect::<cognate_text::Result<Vec<_>>>()?;
+        Ok::<_, anyhow::Error>(sources.into_iter().filter(|ids| fits(config, ids)).collect())
+    };
+    Ok([encoded(SENTENCES)?, encoded(TUNING)?])
 }
 
 /// Whether the model can read a source.

@@ -7,21 +7,25 @@
 use crate::HALF;
 use crate::agreement::{NEW_TOKENS, RANDOM_SENTENCES, equal_steps};
 use crate::cases::{Inputs, cases};
-use crate::{Error, Result};
+use crate::{Error, Result, StepsReport};
 use cognate_generate::{Decoder, Hypothesis, Settings, decoder, generate};
 use cognate_graph::Program;
 use cognate_model::{Attentions, Layout, Model};
 use cognate_passes::half::{Facts, Kept, half};
 use cognate_runtime::{Options, Reference, Runtime, Session, Source};
+use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::fmt;
 use std::rc::Rc;
 
-/// On what ranges are measured.
+/// On what ranges are measured, and what is found is tried.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// Sources to translate, each with its end token; random ones if there are none.
+    /// Sources on which ranges are measured and [`Caution`] is chosen, each with its end token; random ones if there are none.
     pub sentences: Vec<Vec<i64>>,
+    /// Other sources, on which the choice is tried; random ones if there are none.
+    pub held_out: Vec<Vec<i64>>,
     /// How they are decoded; greedily, whatever number of beams stands here.
     pub settings: Settings,
     /// The seed of the random batches.
@@ -46,11 +50,47 @@ pub struct InHalf {
     pub decoder: Program,
     /// What stayed f32; program 0 is the encoder, 1 the decoder.
     pub kept: Vec<Kept>,
+    /// How it was chosen what stays f32 for the sake of precision, and what that is worth.
+    pub calibration: Calibration,
+}
+
+/// What stays f32 for the sake of precision, and the greedy steps of [`Sample`] that then choose as f32 does, on the reference
+/// evaluator in f32. Sentences by which something is chosen flatter the choice: the others say what it is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Calibration {
+    /// What stays f32.
+    pub caution: Caution,
+    /// Steps of the sentences by which it was chosen.
+    pub tuned: StepsReport,
+    /// Steps of the held-out sentences.
+    pub held_out: StepsReport,
+}
+
+impl Calibration {
+    /// Whether no caution was enough, and the last was taken.
+    pub fn gave_up(&self) -> bool {
+        !self.tuned.passed()
+    }
+}
+
+impl fmt::Display for Calibration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { caution, tuned, held_out } = self;
+        let caution = match caution {
+            Caution::Nothing => "nothing",
+            Caution::Encoder => "the encoder",
+            Caution::Stacks => "both stacks and the output",
+        };
+        write!(f, "{caution} in f32 for precision: {}", if self.gave_up() { "GAVE UP: " } else { "" })?;
+        write!(f, "{} of {} greedy steps equal in the sentences it was tuned on, ", tuned.equal, tuned.steps)?;
+        write!(f, "{} of {} in others{}", held_out.equal, held_out.steps, if held_out.passed() { "" } else { "  LOW" })
+    }
 }
 
 /// What is kept in f32 for the sake of precision, until greedy decoding of the sample chooses the same tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Caution {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Caution {
     /// Nothing.
     Nothing,
     /// All that the encoder computes: what is wrong there is wrong in every step.
@@ -77,14 +117,14 @@ impl Caution {
 /// Token ids, `logits`, `encoder_hidden_states` and `cross_attentions.{l}` keep their types; in the layout of Hugging Face all inputs
 /// and outputs do, because Optimum and transformers.js make pasts of length 0 in the type of the encoder's output. Where values fit
 /// into f16, but fewer than [`HALF`]'s share of the sample's greedy steps would stay equal, the encoder computes in
-/// f32, and if that is not enough, the decoder does.
+/// f32, and if that is not enough, the decoder does. If even that is not enough, [`Calibration::gave_up`] says so.
 ///
 /// # Errors
 /// If the sample cannot be run.
 pub fn in_half(model: &Model, form: Form, sample: &Sample, mut progress: impl FnMut(&str)) -> Result<InHalf> {
     let programs = model.graphs(form.layout, form.attentions)?;
     progress("largest values, by the reference evaluator in f32");
-    let Measured { largest, sources, settings, hypotheses } = measure(model, form.layout, &programs, sample)?;
+    let Measured { largest, settings, tuned, held_out } = measure(model, form.layout, &programs, sample)?;
     let seen = |program: usize, node: &str| largest[program].borrow().get(node).copied();
     let interface = |name: &str| match form.layout {
         Layout::Cognate => state(name),
@@ -99,13 +139,16 @@ pub fn in_half(model: &Model, form: Form, sample: &Sample, mut progress: impl Fn
         let load = |program: &Program| Reference::F32.load(&Source::Graph(program.clone()), &Options::default());
         let pair = [load(&encoder).map_err(failed)?, load(&decoder).map_err(failed)?];
         let mut joined = join(model, form.layout, pair, &settings)?;
-        let steps = equal_steps(joined.as_mut(), &sources, &hypotheses, &settings, HALF.equal_steps)?;
-        made = Some(InHalf { encoder, decoder, kept: converted.kept });
+        let steps = tuned.steps(joined.as_mut(), &settings)?;
+        made = Some((encoder, decoder, converted.kept, caution, steps, joined));
         if steps.passed() {
             break;
         }
     }
-    Ok(made.expect("there is a first try"))
+    let (encoder, decoder, kept, caution, tuned, mut joined) = made.expect("there is a first try");
+    progress("greedy steps of held-out sentences in f16, by the reference evaluator in f32");
+    let held_out = held_out.steps(joined.as_mut(), &settings)?;
+    Ok(InHalf { encoder, decoder, kept, calibration: Calibration { caution, tuned, held_out } })
 }
 
 /// The group of an input or output of the Cognate layout that may be f16: keys and values, where what one graph or step gives is what
@@ -122,10 +165,27 @@ type Largest = Rc<RefCell<HashMap<String, f32>>>;
 struct Measured {
     /// For each graph.
     largest: [Largest; 2],
-    sources: Vec<Vec<i64>>,
     settings: Settings,
-    /// The greedy translations.
+    tuned: Translated,
+    held_out: Translated,
+}
+
+/// Sentences with their greedy translations in f32.
+struct Translated {
+    sources: Vec<Vec<i64>>,
     hypotheses: Vec<Hypothesis>,
+}
+
+impl Translated {
+    fn new(decoder: &mut dyn Decoder, sources: Vec<Vec<i64>>, settings: &Settings) -> Result<Self> {
+        let hypotheses = generate(decoder, &sources, settings).map_err(failed)?;
+        Ok(Self { sources, hypotheses })
+    }
+
+    /// The steps in which `decoder` chooses the same.
+    fn steps(&self, decoder: &mut dyn Decoder, settings: &Settings) -> Result<StepsReport> {
+        equal_steps(decoder, &self.sources, &self.hypotheses, settings, HALF.equal_steps)
+    }
 }
 
 /// Runs the sample through both graphs.
@@ -152,10 +212,11 @@ fn measure(model: &Model, layout: Layout, programs: &[Program; 2], sample: &Samp
         let mask = encoder_inputs.get("attention_mask").expect("the case has a mask");
         decoder.run(&inputs.decoder(layout, case, config, mask, &encoded)).map_err(failed)?;
     }
-    let sources = match sample.sentences.is_empty() {
+    let mut sources = |given: &[Vec<i64>]| match given.is_empty() {
         true => inputs.sources(RANDOM_SENTENCES, config),
-        false => sample.sentences.clone(),
+        false => given.to_vec(),
     };
+    let (sentences, held_out) = (sources(&sample.sentences), sources(&sample.held_out));
     let settings = Settings {
         num_beams: 1,
         num_return_sequences: 1,
@@ -164,9 +225,13 @@ fn measure(model: &Model, layout: Layout, programs: &[Program; 2], sample: &Samp
         ..sample.settings.clone()
     };
     let mut joined = join(model, layout, [encoder, decoder], &settings)?;
-    let hypotheses = generate(joined.as_mut(), &sources, &settings).map_err(failed)?;
+    let tuned = Translated::new(joined.as_mut(), sentences, &settings)?;
     drop(joined);
-    Ok(Measured { largest, sources, settings, hypotheses })
+    // Nothing of the held-out sentences is looked at.
+    let load = |program: &Program| Reference::F32.load(&Source::Graph(program.clone()), &Options::default()).map_err(failed);
+    let mut unseen = join(model, layout, [load(&programs[0])?, load(&programs[1])?], &settings)?;
+    let held_out = Translated::new(unseen.as_mut(), held_out, &settings)?;
+    Ok(Measured { largest, settings, tuned, held_out })
 }
 
 fn join(model: &Model, layout: Layout, pair: [Box<dyn Session>; 2], settings: &Settings) -> Result<Box<dyn Decoder>> {

@@ -15,5 +15,5 @@ pub use agreement::{Subject, verify};
 pub use compare::{CLOSE, EXACT, HALF, Measured, QUANTISED, QUANTISED_4, Summary, Tolerance, compare};
 pub use error::{Error, ErrorKind, Result};
 pub use exported::open_exported;
-pub use half::{Form, InHalf, Sample, in_half};
+pub use half::{Calibration, Caution, Form, InHalf, Sample, in_half};
 pub use report::{DecodingReport, FileReport, OutputReport, Report, RuntimeReport, StepsReport};

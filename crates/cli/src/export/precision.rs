@@ -1,7 +1,7 @@
 //! `cognate export --precision`: the graphs in the type that is asked for, and what stays f32.
 
 use super::Options;
-use crate::account::KeptAccount;
+use crate::account::{Account, KeptAccount};
 use crate::source::ModelSource;
 use crate::{messages, verify};
 use anyhow::{Result, bail};
@@ -11,7 +11,7 @@ use cognate_graph::{Bits, Blocks, Program, Steps};
 use cognate_model::{Attentions, Layout, Model};
 use cognate_passes::fuse::fuse;
 use cognate_passes::quantize::{self, quantize};
-use cognate_verify::{CLOSE, Form, HALF, QUANTISED, QUANTISED_4, Sample, Tolerance, in_half};
+use cognate_verify::{CLOSE, Calibration, Form, HALF, QUANTISED, QUANTISED_4, Sample, StepsReport, Tolerance, in_half};
 use std::io::{self, IsTerminal, Write};
 
 /// Weights that share a scale, unless another size is asked for.
@@ -93,6 +93,7 @@ pub(super) struct Graphs {
     pub(super) encoder: Program,
     pub(super) decoder: Program,
     pub(super) kept_in_f32: Vec<KeptAccount>,
+    pub(super) calibration: Option<Calibration>,
 }
 
 /// The graphs of `model`, which `source` named, in the precision that is asked for.
@@ -100,7 +101,7 @@ pub(super) fn graphs(options: &Options, source: &ModelSource, model: &Model, lay
     match options.precision {
         Precision::F32 => {
             let [encoder, decoder] = crate::layout::programs(model, layout, attentions)?;
-            Ok(Graphs { encoder, decoder, kept_in_f32: Vec::new() })
+            Ok(Graphs { encoder, decoder, kept_in_f32: Vec::new(), calibration: None })
         }
         Precision::F16 if layout == Layout::SharedCache => {
             bail!("--precision f16: ONNX Runtime's attention to shared caches computes in f32; leave out --target ort")
@@ -130,7 +131,7 @@ fn in_integers(model: &Model, layout: Layout, attentions: Attentions, options: q
     let [encoder, decoder] = model.graphs(layout, attentions)?;
     let programs = quantize(&[&fuse(&encoder)?, &fuse(&decoder)?], options)?;
     let [encoder, decoder] = <[Program; 2]>::try_from(programs).expect("as many programs as were given");
-    Ok(Graphs { encoder, decoder, kept_in_f32: Vec::new() })
+    Ok(Graphs { encoder, decoder, kept_in_f32: Vec::new(), calibration: None })
 }
 
 fn half(options: &Options, source: &ModelSource, model: &Model, layout: Layout, attentions: Attentions) -> Result<Graphs> {
@@ -140,25 +141,27 @@ fn half(options: &Options, source: &ModelSource, model: &Model, layout: Layout, 
     };
     let generation = folder.map(|folder| crate::layout::read_if_there(&folder.join(crate::layout::GENERATION))).transpose()?.flatten();
     let mut settings = Settings::from_json(model.config_json(), generation.as_deref(), model.config())?;
-    let sentences = match folder {
+    let [held_out, sentences] = match folder {
         Some(folder) => verify::sentences(folder, model.config(), &options.languages, &mut settings)?,
-        None => Vec::new(),
+        None => [Vec::new(), Vec::new()],
     };
     let is_watched = io::stderr().is_terminal();
     let form = Form { layout, attentions };
-    let made = in_half(model, form, &Sample { sentences, settings, seed: verify::SEED }, |stage| {
+    let made = in_half(model, form, &Sample { sentences, held_out, settings, seed: verify::SEED }, |stage| {
         if is_watched {
             messages::note(format_args!("measuring: {stage}"));
         }
     })?;
-    Ok(Graphs { kept_in_f32: KeptAccount::of(&made.kept), encoder: made.encoder, decoder: made.decoder })
+    let (kept_in_f32, calibration) = (KeptAccount::of(&made.kept), Some(made.calibration));
+    Ok(Graphs { encoder: made.encoder, decoder: made.decoder, kept_in_f32, calibration })
 }
 
 /// Kinds of operations that are told at once; `cognate show` tells all.
 const TOLD: usize = 6;
 
-/// Says what stayed f32.
-pub(super) fn report(kept: &[KeptAccount], out: &mut dyn Write) -> Result<()> {
+/// Says what stayed f32, and what that is worth.
+pub(super) fn report(account: &Account, out: &mut dyn Write) -> Result<()> {
+    let kept = &account.kept_in_f32;
     let places: usize = kept.iter().map(|kept| kept.places).sum();
     writeln!(out, "in f16, with {places} operations and weights in f32:")?;
     for kept in kept.iter().take(TOLD) {
@@ -167,5 +170,58 @@ pub(super) fn report(kept: &[KeptAccount], out: &mut dyn Write) -> Result<()> {
     if let Some(more @ 1..) = kept.len().checked_sub(TOLD) {
         writeln!(out, "  and {more} more kinds; `cognate show` lists them")?;
     }
+    let Some(calibration) = &account.calibration else { return Ok(()) };
+    writeln!(out, "  {calibration}")?;
+    if let Some(warning) = warning(calibration) {
+        messages::warning(format_args!("{warning}"));
+    }
     Ok(())
+}
+
+/// What f16 does not reach, if so.
+fn warning(calibration: &Calibration) -> Option<String> {
+    let steps = |what: &str, StepsReport { steps, equal, wanted }: StepsReport| {
+        format!("{equal} of {steps} greedy steps of {what} choose the token that f32 chooses, fewer than {wanted}")
+    };
+    if calibration.gave_up() {
+        let found = steps("the sentences it was tuned on", calibration.tuned);
+        return Some(format!("f16 is not precise enough for this model: with both stacks in f32, {found}; f32 loses nothing"));
+    }
+    let found = Some(calibration.held_out).filter(|held_out| !held_out.passed());
+    found.map(|held_out| format!("f16: {}; measure it with --data on a text of your own", steps("sentences it was not tuned on", held_out)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cognate_verify::Caution;
+
+    #[test]
+    fn what_f16_does_not_reach_is_told() {
+        let steps = |equal| StepsReport { steps: 100, equal, wanted: 99 };
+        let told = |tuned, held_out| {
+            let calibration = Calibration { caution: Caution::Stacks, tuned: steps(tuned), held_out: steps(held_out) };
+            (calibration.to_string(), warning(&calibration).unwrap_or_default())
+        };
+        let stacks = "both stacks and the output in f32 for precision";
+        for (tuned, held_out, shown, warned) in [
+            (99, 99, "99 of 100 greedy steps equal in the sentences it was tuned on, 99 of 100 in others", ""),
+            (
+                99,
+                98,
+                "99 of 100 greedy steps equal in the sentences it was tuned on, 98 of 100 in others  LOW",
+                "f16: 98 of 100 greedy steps of sentences it was not tuned on choose the token that f32 chooses, fewer than 99; measure it with \
+                 --data on a text of your own",
+            ),
+            (
+                90,
+                98,
+                "GAVE UP: 90 of 100 greedy steps equal in the sentences it was tuned on, 98 of 100 in others  LOW",
+                "f16 is not precise enough for this model: with both stacks in f32, 90 of 100 greedy steps of the sentences it was tuned on \
+                 choose the token that f32 chooses, fewer than 99; f32 loses nothing",
+            ),
+        ] {
+            assert_eq!(told(tuned, held_out), (format!("{stacks}: {shown}"), warned.to_owned()));
+        }
+    }
 }

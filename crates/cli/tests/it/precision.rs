@@ -21,6 +21,14 @@ fn a_checkpoint_is_exported_in_f16_and_translates_as_before() {
     assert_eq!(account["precision"], "f16");
     assert_eq!(account["kept_in_f32"][0]["why"], "mask");
     assert_eq!(account["verification"]["tolerance"], 0.02);
+    // Of sentences that it was not tuned on, those of the verification.
+    let calibration = &account["calibration"];
+    assert_eq!(calibration["caution"], "nothing");
+    assert!(said.contains("  nothing in f32 for precision: "), "{said}");
+    let [tuned, held_out] = ["tuned", "held_out"].map(|name| calibration[name]["steps"].as_u64().unwrap());
+    assert!(tuned > 20 && held_out > 20, "{calibration}");
+    assert_eq!(account["verification"]["runtimes"][0]["steps"]["steps"], held_out);
+    assert_eq!(account["quality"]["sentences"], 20);
 
     let shown = run(&["show", out]).ok();
     let kept: Vec<_> =

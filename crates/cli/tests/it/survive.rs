@@ -100,6 +100,8 @@ fn an_interrupted_translation_removes_its_partial_file() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
+    // `wait` would close it.
+    let _open = child.stdin.take();
     let partial = folder.path().join(".text.de.cognate-partial");
     while !partial.exists() {
         assert!(child.try_wait().unwrap().is_none(), "the run ended");

@@ -77,7 +77,7 @@ impl Start {
         let mut settings = Settings::from_json(model.config_json(), generation.as_deref(), model.config())?;
         let warnings = unnamed_language(folder, &model, &tokenizer, &settings)?.into_iter().collect();
         decode_into(&tokenizer, &mut settings);
-        let framing = framing(&settings);
+        let framing = framing(&model, &settings);
         Ok(Self { model, tokenizer, framing, generation, settings, warnings, files: tokenizer_files(folder)? })
     }
 }
@@ -114,10 +114,10 @@ pub(super) fn tokenizer_files(folder: &Path) -> Result<TokenizerFiles> {
     paths.map(read).collect()
 }
 
-/// What stands around the targets of a checkpoint: what decoding begins and ends with.
-fn framing(settings: &Settings) -> Framing {
+/// What stands around the targets of a checkpoint: what decoding begins and ends with. A target ends also where decoding knows no end.
+fn framing(model: &Model, settings: &Settings) -> Framing {
     let prefix = settings.forced_bos_token.into_iter().collect();
-    let suffix = settings.eos_tokens.first().copied().into_iter().collect();
+    let suffix = vec![settings.eos_tokens.first().copied().unwrap_or(model.config().eos_token as i64)];
     Framing { start: settings.start_token, prefix, suffix, pad: settings.pad_token, label_padding: IGNORED }
 }
 

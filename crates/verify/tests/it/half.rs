@@ -8,7 +8,7 @@ use cognate_model::{Attentions, Layout, Model};
 use cognate_passes::half::{Facts, LARGEST, Why, half};
 use cognate_runtime::{Device, Options, available};
 use cognate_testing::{Golden, golden, golden_models};
-use cognate_verify::{Form, HALF, InHalf, Report, Sample, Subject, in_half, verify};
+use cognate_verify::{Calibration, Form, HALF, InHalf, Report, Sample, Subject, in_half, verify};
 use insta::assert_snapshot;
 use ndarray::array;
 use std::path::Path;
@@ -30,9 +30,11 @@ fn sources(name: &str) -> Vec<Vec<i64>> {
     whole.flat_map(|ids| (0..ids.len().saturating_sub(1)).step_by(2).map(move |first| ids[first..].to_vec())).collect()
 }
 
+/// Every other sentence to tune on, and the others to report on.
 fn sample(model: &Model, sentences: &[Vec<i64>]) -> Sample {
     let settings = Settings::from_json(model.config_json(), None, model.config()).unwrap();
-    Sample { sentences: sentences.to_vec(), settings, seed: SEED }
+    let half = |first: usize| sentences.iter().skip(first).step_by(2).cloned().collect();
+    Sample { sentences: half(0), held_out: half(1), settings, seed: SEED }
 }
 
 fn write(layout: Layout, graphs: &InHalf, folder: &Path) {
@@ -45,10 +47,11 @@ fn write(layout: Layout, graphs: &InHalf, folder: &Path) {
     folder.commit().unwrap();
 }
 
+/// On the held-out sentences.
 fn report(model: &Model, layout: Layout, graphs: &InHalf, sample: &Sample) -> Report {
     let folder = tempfile::tempdir().unwrap();
     write(layout, graphs, folder.path());
-    let Sample { sentences, settings, seed } = sample.clone();
+    let Sample { held_out: sentences, settings, seed, .. } = sample.clone();
     let subject = Subject { folder: folder.path(), layout, model, settings, sentences, seed, tolerance: HALF };
     let runtimes: Vec<_> = available(Device::Cpu).unwrap().into_iter().map(|runtime| (runtime, Options::default())).collect();
     verify(&subject, &runtimes, |_| {}).unwrap()
@@ -56,14 +59,23 @@ fn report(model: &Model, layout: Layout, graphs: &InHalf, sample: &Sample) -> Re
 
 #[test]
 fn every_family_passes() {
-    let mut failures = Vec::new();
+    let (mut failures, mut gave_up) = (Vec::new(), Vec::new());
     for (name, layout) in families().into_iter().flat_map(|name| Layout::PORTABLE.map(|layout| (name.clone(), layout))) {
         let model = Model::open(&golden(&name)).unwrap();
         let sample = sample(&model, &sources(&name));
         let graphs = in_half(&model, Form { layout, ..Form::default() }, &sample, |_| {}).unwrap();
         let report = report(&model, layout, &graphs, &sample);
         let layers = graphs.kept.iter().filter(|kept| kept.why == Why::Precision).count();
-        eprintln!("{name}, {layout} layout, {layers} operations in f32 for precision: {report}");
+        let Calibration { caution, tuned, held_out } = graphs.calibration;
+        eprintln!(
+            "{name}, {layout} layout, {layers} operations in f32 for precision, {caution:?}, tuned {tuned:?}, held out {held_out:?}: {report}"
+        );
+        if graphs.calibration.gave_up() {
+            gave_up.push(format!("{name}, {layout}"));
+        }
+        if !held_out.passed() {
+            failures.push(format!("{name}, {layout} layout: {:?}", graphs.calibration));
+        }
         if !report.passed() || !report.runtimes.iter().all(|runtime| runtime.steps.is_some()) {
             failures.push(format!("{name}, {layout} layout: {report}"));
         }
@@ -76,6 +88,8 @@ fn every_family_passes() {
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+    // One state of its encoder magnifies roundings a hundredfold: f16 tables alone change some of its tokens, and it is said.
+    assert_eq!(gave_up, ["marian, cognate", "marian, hf"]);
 }
 
 /// The inputs and outputs of a type.

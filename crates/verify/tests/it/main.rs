@@ -13,6 +13,7 @@ mod golden_tokens;
 mod half;
 mod lecture;
 mod ops;
+mod own_operators;
 mod profile;
 mod properties;
 mod random_graphs;

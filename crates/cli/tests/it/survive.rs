@@ -5,6 +5,8 @@ use cognate_runtime::{Device, Engine};
 use cognate_testing::golden;
 use std::collections::BTreeMap;
 use std::fs;
+#[cfg(unix)]
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -94,12 +96,17 @@ fn an_interrupted_translation_removes_its_partial_file() {
     let output = folder.path().join("text.de");
     fs::write(&output, "old\n").unwrap();
     // Standard input stays open: the run waits for a line that never comes.
-    let mut child = cognate(&["translate", "--engine", "tract", "--output", output.to_str().unwrap()])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut command = cognate(&["translate", "--engine", "tract", "--output", output.to_str().unwrap()]);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    // Tests in the background of a shell ignore the signal, and what they start would inherit that.
+    // SAFETY: between fork and exec one call that is allowed there.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            Ok(())
+        });
+    }
+    let mut child = command.spawn().unwrap();
     // `wait` would close it.
     let _open = child.stdin.take();
     let partial = folder.path().join(".text.de.cognate-partial");

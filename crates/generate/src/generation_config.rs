@@ -297,7 +297,8 @@ fn as_token(value: &Value) -> Option<i64> {
 
 /// Whether a value is written so; numbers may be written with or without a fraction.
 fn is_same(value: &Value, written: &str) -> bool {
-    value.to_string() == written || value.as_f64().is_some_and(|number| written.parse() == Ok(number))
+    let text = value.to_string();
+    text == written || value.as_f64().is_some_and(|number| written.parse() == Ok(number))
 }
 
 /// The text's object; anything else would look like one without fields.

@@ -128,7 +128,7 @@ fn training_with_many_words_is_the_same_bits() {
     let unit = |index: usize| (index as f64 * 0.618_033_988_75).fract();
     let line = |line: usize| {
         let drawn = |place: usize| {
-            word(if place % 2 == 0 { (line * 10 + place) % 6_000 } else { 6_000_f64.powf(unit(line * 10 + place)) as usize })
+            word(if place.is_multiple_of(2) { (line * 10 + place) % 6_000 } else { 6_000_f64.powf(unit(line * 10 + place)) as usize })
         };
         (0..20).map(drawn).collect::<Vec<_>>().join(" ") + "\n"
     };

@@ -16,6 +16,9 @@ struct Broken {
 
 const VOCAB: usize = 100;
 
+/// A name, and what it sets.
+type Way = (&'static str, fn(&mut Settings));
+
 impl Decoder for Broken {
     fn engine(&self) -> &str {
         "made up"
@@ -69,7 +72,7 @@ fn no_way_of_decoding_takes_a_token_by_them() {
     let mut above = vec![0.0; VOCAB];
     above[99] = f32::INFINITY;
     let kinds = [vec![f32::NAN; VOCAB], one, above, vec![f32::NEG_INFINITY; VOCAB], vec![f32::INFINITY; VOCAB]];
-    let ways: [(&str, fn(&mut Settings)); 7] = [
+    let ways: [Way; 7] = [
         ("greedy", |_| {}),
         ("greedy with scores", |settings| settings.scores = true),
         ("drawing", |settings| settings.sampling = Some(Sampling::default())),

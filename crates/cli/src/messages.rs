@@ -19,7 +19,8 @@ pub(crate) fn error(error: &anyhow::Error) {
     let mut text = String::new();
     for cause in error.chain() {
         let cause = cause.to_string();
-        if text.is_empty() {
+        // A cause may begin with the place that was named before it.
+        if cause.starts_with(&text) {
             text = cause;
         } else if !text.contains(&cause) {
             text = format!("{text}: {cause}");

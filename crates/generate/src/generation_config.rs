@@ -5,6 +5,7 @@
 //! `config.json` sets decoding itself. What is set there and not supported is rejected, never ignored.
 
 use crate::error::Cause;
+use crate::settings::{A_FACTOR, FACTORS};
 use crate::{EarlyStopping, Error, Result, Sampling, Settings};
 use cognate_model::Config;
 use serde_json::{Map, Value};
@@ -126,8 +127,8 @@ impl Settings {
             bad_words: files.words("bad_words_ids")?,
             suppressed_tokens: files.tokens("suppress_tokens")?,
             suppressed_first_tokens: files.tokens("begin_suppress_tokens")?,
-            repetition_penalty: files.positive("repetition_penalty")?.unwrap_or(1.0),
-            encoder_repetition_penalty: files.positive("encoder_repetition_penalty")?.unwrap_or(1.0),
+            repetition_penalty: files.factor("repetition_penalty")?.unwrap_or(1.0),
+            encoder_repetition_penalty: files.factor("encoder_repetition_penalty")?.unwrap_or(1.0),
             no_repeat_ngram_size: files.count("no_repeat_ngram_size")?.unwrap_or(0),
             encoder_no_repeat_ngram_size: files.count("encoder_no_repeat_ngram_size")?.unwrap_or(0),
             renormalize: files.flag("renormalize_logits")?,
@@ -237,9 +238,9 @@ impl File {
         self.read(field, "a number", |value| value.as_f64().map(|number| number as f32))
     }
 
-    fn positive(&self, field: &'static str) -> Result<Option<f32>> {
-        let convert = |value: &Value| value.as_f64().map(|number| number as f32).filter(|&number| number > 0.0 && number.is_finite());
-        self.read(field, "a number above 0", convert)
+    fn factor(&self, field: &'static str) -> Result<Option<f32>> {
+        let convert = |value: &Value| value.as_f64().map(|number| number as f32).filter(|number| FACTORS.contains(number));
+        self.read(field, A_FACTOR, convert)
     }
 
     /// A number from 0 to 1.
@@ -265,7 +266,7 @@ impl File {
         }
         let standard = Sampling::default();
         Ok(Some(Sampling {
-            temperature: self.positive("temperature")?.unwrap_or(standard.temperature),
+            temperature: self.factor("temperature")?.unwrap_or(standard.temperature),
             top_k: self.count("top_k")?.unwrap_or(standard.top_k),
             top_p: self.share("top_p")?.unwrap_or(standard.top_p),
             min_p: self.share("min_p")?.unwrap_or(standard.min_p),

@@ -5,6 +5,7 @@
 use crate::Result;
 use crate::error::Cause;
 use cognate_model::Config;
+use std::ops::RangeInclusive;
 
 /// How to decode.
 #[derive(Clone, Debug, PartialEq)]
@@ -100,6 +101,10 @@ impl Default for Sampling {
     }
 }
 
+/// What scores may be multiplied or divided by, so that none becomes infinite.
+pub(crate) const FACTORS: RangeInclusive<f32> = 1e-30..=1e30;
+pub(crate) const A_FACTOR: &str = "a number from 1e-30 to 1e30";
+
 impl Settings {
     /// Sees whether the settings agree with each other.
     ///
@@ -118,8 +123,8 @@ impl Settings {
         let numbers = [("repetition_penalty", self.repetition_penalty), ("encoder_repetition_penalty", self.encoder_repetition_penalty)];
         let temperature = self.sampling.map(|sampling| ("temperature", sampling.temperature));
         for (name, number) in numbers.into_iter().chain(temperature) {
-            if !(number > 0.0 && number.is_finite()) {
-                return refuse(format!("{name}: expected a number above 0, found {number}"));
+            if !FACTORS.contains(&number) {
+                return refuse(format!("{name}: expected {A_FACTOR}, found {number}"));
             }
         }
         let shares = self.sampling.into_iter().flat_map(|sampling| {

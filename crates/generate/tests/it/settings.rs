@@ -26,7 +26,8 @@ fn messages() {
     assert_snapshot!(refused(r#"{"do_sample": "yes"}"#), @r#"generation_config.json: do_sample "yes" is not supported; expected true or false"#);
     assert_snapshot!(refused(r#"{"num_beam_groups": 2}"#), @"generation_config.json: num_beam_groups 2 is not supported; expected the default; leave it out");
     assert_snapshot!(refused(r#"{"sequence_bias": [[[3], 1.5]]}"#), @"generation_config.json: sequence_bias [[[3],1.5]] is not supported; expected the default; leave it out");
-    assert_snapshot!(refused(r#"{"repetition_penalty": 0}"#), @"generation_config.json: repetition_penalty 0 is not supported; expected a number above 0");
+    assert_snapshot!(refused(r#"{"repetition_penalty": 0}"#), @"generation_config.json: repetition_penalty 0 is not supported; expected a number from 1e-30 to 1e30");
+    assert_snapshot!(refused(r#"{"repetition_penalty": 1e-40}"#), @"generation_config.json: repetition_penalty 1e-40 is not supported; expected a number from 1e-30 to 1e30");
     assert_snapshot!(refused(r#"{"do_sample": true, "top_p": 1.5}"#), @"generation_config.json: top_p 1.5 is not supported; expected a number from 0 to 1");
     assert_snapshot!(refused(r#"{"num_beams": 0}"#), @"generation_config.json: num_beams 0 is not supported; expected a number from 1 to 1024");
     assert_snapshot!(refused(r#"{"num_beams": 1000000000}"#), @"generation_config.json: num_beams 1000000000 is not supported; expected a number from 1 to 1024");
@@ -131,8 +132,8 @@ fn what_contradicts_itself_is_refused() {
     };
     assert_snapshot!(contradiction(|settings| settings.num_return_sequences = 2), @"num_return_sequences: expected at most 1, the beams, found 2; search with more beams, or sample with one");
     assert_snapshot!(contradiction(|settings| (settings.num_beams, settings.sampling, settings.num_return_sequences) = (4, Some(Sampling::default()), 5)), @"num_return_sequences: expected at most 4, the beams, found 5; search with more beams, or sample with one");
-    assert_snapshot!(contradiction(|settings| settings.repetition_penalty = f32::NAN), @"repetition_penalty: expected a number above 0, found NaN");
-    assert_snapshot!(contradiction(|settings| settings.sampling = Some(Sampling { temperature: 0.0, ..Sampling::default() })), @"temperature: expected a number above 0, found 0");
+    assert_snapshot!(contradiction(|settings| settings.repetition_penalty = f32::NAN), @"repetition_penalty: expected a number from 1e-30 to 1e30, found NaN");
+    assert_snapshot!(contradiction(|settings| settings.sampling = Some(Sampling { temperature: 0.0, ..Sampling::default() })), @"temperature: expected a number from 1e-30 to 1e30, found 0");
     assert_snapshot!(contradiction(|settings| settings.sampling = Some(Sampling { min_p: 2.0, ..Sampling::default() })), @"min_p: expected a number from 0 to 1, found 2");
 }
 

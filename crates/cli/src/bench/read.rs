@@ -105,17 +105,23 @@ impl Way {
 }
 
 /// The sum of a block's numbers of 64 bits, without carries; reads each byte once, by the processor's longest vectors.
+#[allow(clippy::needless_range_loop, reason = "iterators over two sides are not always inlined into functions of other instruction sets")]
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2", "aarch64+neon"))]
 fn sum(block: &[u8]) -> u64 {
     const NUMBERS: usize = 64;
     let mut sums = [0u64; NUMBERS];
-    for line in block.chunks_exact(8 * NUMBERS) {
-        for (sum, number) in sums.iter_mut().zip(line.chunks_exact(8)) {
-            *sum = sum
-                .wrapping_add(u64::from_le_bytes([number[0], number[1], number[2], number[3], number[4], number[5], number[6], number[7]]));
+    let (numbers, _) = block.as_chunks::<8>();
+    let (lines, _) = numbers.as_chunks::<NUMBERS>();
+    for line in lines {
+        for place in 0..NUMBERS {
+            sums[place] = sums[place].wrapping_add(u64::from_le_bytes(line[place]));
         }
     }
-    sums.into_iter().fold(0, u64::wrapping_add)
+    let mut sum = 0u64;
+    for part in sums {
+        sum = sum.wrapping_add(part);
+    }
+    sum
 }
 
 #[cfg(test)]

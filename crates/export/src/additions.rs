@@ -1,5 +1,6 @@
 //! Files that appear in a folder that is there already, beside files that are not ours.
 
+use crate::destination::Destination;
 use crate::error::{Context, Problem};
 use crate::folder::{read_back, sync_folder, write_file};
 use crate::staged::{ASIDE, Staged};
@@ -27,6 +28,20 @@ pub struct Additions {
 
 /// A name that was moved, to be moved back should a later step fail.
 type Moved = (PathBuf, PathBuf);
+
+impl Destination for Additions {
+    fn write(&mut self, name: &str, bytes: &[u8]) -> Result<(), Error> {
+        self.write(name, bytes)
+    }
+
+    fn write_with(&mut self, name: &str, fill: impl FnOnce(&mut File, &Path) -> Result<(), Error>) -> Result<(), Error> {
+        self.write_with(name, fill)
+    }
+
+    fn hashed(&mut self, hash: blake3::Hash) {
+        self.report.hashed(hash);
+    }
+}
 
 impl Additions {
     /// Prepares to write into `destination`.
@@ -71,25 +86,6 @@ impl Additions {
     pub(crate) fn write_with(&mut self, name: &str, fill: impl FnOnce(&mut File, &Path) -> Result<(), Error>) -> Result<(), Error> {
         self.is_taken(name)?;
         write_file(self.staged.path(), &self.destination, name, &mut self.report, fill)
-    }
-
-    /// Writes a graph, whose hash is kept.
-    pub(crate) fn write_graph(&mut self, name: &str, bytes: &[u8]) -> Result<(), Error> {
-        self.write(name, bytes)?;
-        self.report.hashed(blake3::hash(bytes));
-        Ok(())
-    }
-
-    /// Writes weights as `fill` does, which returns their hash.
-    pub(crate) fn write_hashed(
-        &mut self,
-        name: &str,
-        fill: impl FnOnce(&mut File, &Path) -> Result<blake3::Hash, Error>,
-    ) -> Result<(), Error> {
-        let mut hash = None;
-        self.write_with(name, |file, path| fill(file, path).map(|found| hash = Some(found)))?;
-        hash.into_iter().for_each(|hash| self.report.hashed(hash));
-        Ok(())
     }
 
     /// Gives the files their names.

@@ -5,6 +5,7 @@
 //! leaves beside it, the next write to the same destination removes.
 
 use crate::Error;
+use crate::destination::Destination;
 use crate::error::{Context, Problem};
 use crate::staged::{REPLACED, Staged, remove_leftovers};
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,6 +62,20 @@ impl Report {
     /// All sizes together.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|(_, bytes)| bytes).sum()
+    }
+}
+
+impl Destination for Folder {
+    fn write(&mut self, name: &str, bytes: &[u8]) -> Result<(), Error> {
+        self.write(name, bytes)
+    }
+
+    fn write_with(&mut self, name: &str, fill: impl FnOnce(&mut File, &Path) -> Result<(), Error>) -> Result<(), Error> {
+        self.write_with(name, fill)
+    }
+
+    fn hashed(&mut self, hash: blake3::Hash) {
+        self.report.hashed(hash);
     }
 }
 
@@ -121,25 +136,6 @@ impl Folder {
     /// As [`Folder::write`].
     pub fn write_pieces(&mut self, name: &str, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
         self.write_with(name, |file, path| fill(file).context("write", path))
-    }
-
-    /// Writes a graph, whose hash is kept.
-    pub(crate) fn write_graph(&mut self, name: &str, bytes: &[u8]) -> Result<(), Error> {
-        self.write(name, bytes)?;
-        self.report.hashed(blake3::hash(bytes));
-        Ok(())
-    }
-
-    /// Writes weights as `fill` does, which returns their hash.
-    pub(crate) fn write_hashed(
-        &mut self,
-        name: &str,
-        fill: impl FnOnce(&mut File, &Path) -> Result<blake3::Hash, Error>,
-    ) -> Result<(), Error> {
-        let mut hash = None;
-        self.write_with(name, |file, path| fill(file, path).map(|found| hash = Some(found)))?;
-        hash.into_iter().for_each(|hash| self.report.hashed(hash));
-        Ok(())
     }
 
     /// Writes a file as `fill` does, which is told the path under which the file will be known.
@@ -350,12 +346,7 @@ pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
 #[allow(clippy::unwrap_used, reason = "as in the folders of tests")]
 mod tests {
     use super::*;
-
-    fn names(folder: &Path) -> Vec<String> {
-        let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        names
-    }
+    use crate::staged::tests::names;
 
     /// In one step, and where the system knows no such step.
     #[test]

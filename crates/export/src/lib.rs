@@ -27,6 +27,7 @@
 
 mod additions;
 mod check;
+mod destination;
 mod error;
 mod flush;
 mod folder;

@@ -294,10 +294,11 @@ fn is_at(_file: &File, path: &Path) -> bool {
 // Miri knows no locks of files, and no exchange of names.
 #[cfg(all(test, not(miri)))]
 #[allow(clippy::unwrap_used, reason = "as in the folders of tests")]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn names(folder: &Path) -> Vec<String> {
+    /// What is in a folder, hidden files too, in order.
+    pub(crate) fn names(folder: &Path) -> Vec<String> {
         let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names

@@ -3,6 +3,7 @@
 //! Weights go from their recipes to the weights file piece by piece, or stay in the files where they are: memory stays
 //! small however large the model.
 
+use crate::destination::Destination;
 use crate::error::{Context, Problem};
 use crate::flush::write_early;
 use crate::layout::Layout;
@@ -43,12 +44,7 @@ impl<'a> Export<'a> {
     /// is taken or is not one, or if the system refuses.
     pub fn write(&self, folder: &mut Folder) -> Result<(), Error> {
         let layout = Layout::packed(self.graphs)?;
-        for (name, bytes) in self.files(&layout)? {
-            folder.write_graph(&name, &bytes)?;
-        }
-        if layout.has_weights_file() {
-            folder.write_hashed(self.weights_file, |file, path| write_early(file, |file| layout.write(file)).context("write", path))?;
-        }
+        self.write_files(&layout, folder)?;
         // What no engine would be given is not written either.
         let limits = Limits::from_environment()?;
         self.graphs.iter().try_for_each(|(name, _)| check_model(&folder.path().join(name), &limits).map(drop))
@@ -66,11 +62,22 @@ impl<'a> Export<'a> {
         if let Some(name) = layout.files().find(|file| names().any(|name| name == *file)) {
             return Err(Problem::SameFile { name: name.into() }.into());
         }
-        for (name, bytes) in self.files(&layout)? {
-            folder.write_graph(&name, &bytes)?;
+        self.write_files(&layout, folder)
+    }
+
+    /// Writes the graphs and, if there is one, the weights file, and keeps their hashes.
+    fn write_files(&self, layout: &Layout<'_>, folder: &mut impl Destination) -> Result<(), Error> {
+        for (name, bytes) in self.files(layout)? {
+            folder.write(&name, &bytes)?;
+            folder.hashed(blake3::hash(&bytes));
         }
         if layout.has_weights_file() {
-            folder.write_hashed(self.weights_file, |file, path| write_early(file, |file| layout.write(file)).context("write", path))?;
+            let mut hash = None;
+            folder.write_with(self.weights_file, |file, path| {
+                hash = Some(write_early(file, |file| layout.write(file)).context("write", path)?);
+                Ok(())
+            })?;
+            hash.into_iter().for_each(|hash| folder.hashed(hash));
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use std::num::NonZeroUsize;
 use std::thread;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use cognate_kernels::prefetch_behind;
 use memmap2::MmapMut;
 use multiversion::multiversion;
@@ -20,6 +20,10 @@ const BLOCK: usize = 4096;
 /// Passes over the memory of which the fastest counts, and the bytes that a pass reads at least, so that starting threads is nothing.
 const PASSES: usize = 5;
 const PASS_BYTES: usize = 1 << 27;
+/// The most bytes that can be asked for: 8 GiB, beyond every cache.
+const MOST_BYTES: usize = 1 << 33;
+/// More threads than any machine has.
+const MOST_THREADS: usize = 1 << 12;
 
 /// Measure how fast this machine reads memory, the same bytes again and again
 ///
@@ -46,6 +50,7 @@ const WAYS: [Way; 4] =
 
 /// Runs the command.
 pub(super) fn run(options: &Read, out: &mut dyn Write) -> Result<()> {
+    ensure!(options.threads.get() <= MOST_THREADS, "--threads: expected at most {MOST_THREADS}, found {}", options.threads);
     let speeds: Vec<f64> = options.bytes.iter().map(|bytes| fastest(bytes.get(), options.threads.get())).collect::<Result<_>>()?;
     super::tell(out, &json!({ "bytes_per_second": speeds }))
 }
@@ -53,6 +58,8 @@ pub(super) fn run(options: &Read, out: &mut dyn Write) -> Result<()> {
 /// Bytes in a second, of the best way.
 fn fastest(bytes: usize, threads: usize) -> Result<f64> {
     let mut best = 0.0f64;
+    let least = 4 * BLOCK * threads;
+    ensure!((least..=MOST_BYTES).contains(&bytes), "--bytes: expected {least} (16 KiB for each thread) to {MOST_BYTES}, found {bytes}");
     for in_huge_pages in [false, true] {
         // Of whole blocks for as many streams as there are at most.
         let part = (bytes / threads).next_multiple_of(4 * BLOCK);

@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use anyhow::{Context, Result, bail};
 
-use crate::workspace::Workspace;
+use xtask::workspace::Workspace;
 
 /// What is checked without anything from outside, and what needs the database of advisories.
 const CHECKS: [&[&str]; 2] = [&["bans", "licenses", "sources"], &["advisories"]];

@@ -13,10 +13,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-use crate::bench;
 use crate::interop;
-use crate::table::{self, table, thousands};
-use crate::workspace::{Workspace, call, capture, files, size};
+use xtask::table::{self, table, thousands};
+use xtask::workspace::{Workspace, call, capture, files, size};
 
 /// Make onnx/ again: the graphs of the bundled model and of the presets, without their weights
 ///
@@ -116,16 +115,19 @@ fn export(workspace: &Workspace, cognate: &Path, model: &'static Model, full: &P
 }
 
 fn readme(exported: &[Exported]) -> String {
-    format!(
-        "# Exported graphs\n\n\
-         What `cognate export` writes, to look at: `encoder.onnx` and `decoder.onnx` (a viewer such as Netron opens them) and the account that\n\
-         `cognate show` gives of each. The weights are left out; `cognate export MODEL FOLDER` writes them too, so these graphs do not run as they lie here.\n\
-         `cargo xtask export` makes this folder again, `cargo xtask export --check` compares. Sizes are in bytes.\n\n{}\n\
-         {VERIFICATION}\n\n{}",
-        sizes(exported),
-        verifications(exported)
-    )
+    format!("{INTRODUCTION}\n{}\n{CONTRACTS}\n{VERIFICATION}\n\n{}", sizes(exported), verifications(exported))
 }
+
+const INTRODUCTION: &str = "\
+# Exported graphs
+
+Examples of what `cognate export` writes: `encoder.onnx` and `decoder.onnx`, which a viewer such as Netron opens, and what
+`cognate show` prints of each. The weights are left out, so these graphs do not run; `cognate export MODEL FOLDER` writes them,
+too. `cargo xtask export` writes this folder, `cargo xtask export --check` compares it. Sizes are in bytes.
+";
+
+/// The contracts of exported files.
+const CONTRACTS: &str = include_str!("export/contracts.md");
 
 fn sizes(exported: &[Exported]) -> String {
     let row = |Exported { model, account, graphs, weights, .. }: &Exported| {
@@ -185,9 +187,14 @@ fn compared(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Files of the folder that other commands write.
+/// Whether a file is a chart of the record of decoding.
+fn is_chart(name: &str) -> bool {
+    name.starts_with("benchmarks-") && name.ends_with(".svg")
+}
+
+/// Files of the folder that are not written here.
 fn is_of_others(name: &Path) -> bool {
-    name.to_str().is_some_and(|name| [interop::RECORD, bench::RECORD].contains(&name) || bench::is_chart(name))
+    name.to_str().is_some_and(|name| [interop::RECORD, "BENCHMARKS.md", "RESULTS.md"].contains(&name) || is_chart(name))
 }
 
 /// Paths of the files in a folder, from that folder, but for those of other commands; none where it does not exist.

@@ -5,8 +5,8 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 
-use crate::workspace::{Workspace, call, files, size};
-use crate::{python, table};
+use xtask::workspace::{Workspace, call, files, size};
+use xtask::{python, table};
 
 /// Packages of the scripts that ask PyTorch.
 const PYTORCH: &[&str] = &["torch==2.15.0", "transformers==4.57.6", "safetensors", "numpy", "sacrebleu==2.6.0"];

@@ -6,8 +6,8 @@ use std::process::Stdio;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::table::{table, thousands};
-use crate::workspace::{Workspace, call};
+use xtask::table::{table, thousands};
+use xtask::workspace::{Workspace, call};
 
 /// Change files at random and give them to every reader, looking for a panic; make graphs at random and compare the engines
 ///

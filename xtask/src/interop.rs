@@ -17,14 +17,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::workspace::Workspace;
 use cell::{Cell, Outcome};
 use checkpoint::{Checkpoint, Exports};
 use matrix::Matrix;
 use programs::Programs;
-pub(crate) use programs::bring_python;
 use record::Record;
 use runtime::{Layout, Runtime};
+use xtask::workspace::Workspace;
 
 /// The committed record, beside the exported graphs.
 pub(crate) const RECORD: &str = "INTEROP.md";

@@ -1,37 +1,34 @@
-//! `cargo xtask`: the chores of this repository, each one command.
+//! `cargo xtask`: the automation of this repository.
 //!
-//! Light on purpose: it uses none of the workspace's crates and calls `cognate` as a program, so that it builds in
-//! seconds and sees what a user sees.
+//! It uses none of the workspace's crates and calls `cognate` as a program, so that it builds in seconds and sees what a user
+//! sees.
 
 // Tables and paths are what these commands are for.
 #![allow(clippy::print_stdout)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-mod bench;
 mod deny;
 mod export;
 mod fixtures;
 mod fuzz;
-mod hostile;
 mod interop;
 mod layers;
 mod mpi;
 mod nightly;
-mod onnxruntime;
-mod python;
+mod packages;
+mod programs;
 mod skipped;
 mod snapshots;
 mod systems;
-mod table;
 mod test;
-mod workspace;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-use workspace::Workspace;
+use xtask::workspace::Workspace;
+use xtask::{explained, onnxruntime};
 
 /// The chores of the Cognate repository.
 ///
@@ -50,8 +47,8 @@ enum Command {
     Export(export::Options),
     Fixtures(fixtures::Options),
     Interop(interop::Options),
-    Bench(bench::Options),
-    Hostile(hostile::Options),
+    Bench(programs::Bench),
+    Hostile(programs::Hostile),
     Fuzz(fuzz::Options),
     Miri(nightly::Miri),
     Sanitize(nightly::Sanitize),
@@ -67,11 +64,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// The error and its causes, a line for each.
-fn explained(error: &anyhow::Error) -> String {
-    error.chain().map(ToString::to_string).collect::<Vec<_>>().join("\n  because: ")
-}
-
 fn run(command: &Command) -> Result<()> {
     let workspace = Workspace::find()?;
     match command {
@@ -80,8 +72,8 @@ fn run(command: &Command) -> Result<()> {
         Command::Export(options) => export::run(&workspace, options),
         Command::Fixtures(options) => fixtures::run(&workspace, options),
         Command::Interop(options) => interop::run(&workspace, options),
-        Command::Bench(options) => bench::run(&workspace, options),
-        Command::Hostile(options) => hostile::run(&workspace, options),
+        Command::Bench(options) => programs::run(&workspace, "cognate-bench", &options.arguments),
+        Command::Hostile(options) => programs::run(&workspace, "cognate-hostile", &options.arguments),
         Command::Fuzz(options) => fuzz::run(&workspace, options),
         Command::Miri(options) => nightly::miri(&workspace, options),
         Command::Sanitize(options) => nightly::sanitize(&workspace, options),

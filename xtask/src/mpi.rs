@@ -4,7 +4,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 /// What tells cargo to build it.
-pub(crate) const FEATURES: [&str; 2] = ["--features", "cognate/mpi"];
+pub(crate) const FEATURES: [&str; 2] = ["--features", "cognate-command/mpi"];
 
 /// Folders in which bindings' generators look for libclang.
 const LIBRARIES: [&str; 5] = ["/usr/lib", "/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/local/lib"];

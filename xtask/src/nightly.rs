@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::Result;
 
-use crate::workspace::{Workspace, call};
+use xtask::workspace::{Workspace, call};
 
 /// Where sanitizers are linked.
 pub(crate) const TARGET: &str = "x86_64-unknown-linux-gnu";

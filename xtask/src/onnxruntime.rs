@@ -12,7 +12,7 @@ use crate::python::Python;
 use crate::workspace::{Workspace, capture};
 
 /// The release of ONNX Runtime on which the figures of this repository were measured.
-pub(crate) const VERSION: &str = "1.31.1";
+pub const VERSION: &str = "1.31.1";
 
 /// Bring the ONNX Runtime library with pip, so that `cognate` and the tests find it
 ///
@@ -20,7 +20,7 @@ pub(crate) const VERSION: &str = "1.31.1";
 /// `target/onnxruntime/`. `cognate --engine ort` finds it there; where it already is, nothing is downloaded.
 /// An own library is used instead when ORT_DYLIB_PATH names it.
 #[derive(clap::Args)]
-pub(crate) struct Options {
+pub struct Options {
     /// The build for CUDA 13 and cuDNN 9, which must be installed (a download of 256 MB)
     #[arg(long)]
     cuda: bool,
@@ -31,13 +31,15 @@ pub(crate) struct Options {
 
 /// Which of the two builds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Build {
+pub enum Build {
+    /// For processors.
     Cpu,
+    /// For NVIDIA GPUs.
     Cuda,
 }
 
 /// Runs the command.
-pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let build = if options.cuda { Build::Cuda } else { Build::Cpu };
     let library = bring(workspace, build)?;
     match options.print {
@@ -48,7 +50,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 }
 
 /// The library's path; downloaded when it is not there yet.
-pub(crate) fn bring(workspace: &Workspace, build: Build) -> Result<PathBuf> {
+pub fn bring(workspace: &Workspace, build: Build) -> Result<PathBuf> {
     let (package, folder) = match build {
         Build::Cpu => ("onnxruntime", format!("onnxruntime/{VERSION}")),
         Build::Cuda => ("onnxruntime-gpu", format!("onnxruntime/{VERSION}-cuda")),

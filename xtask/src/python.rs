@@ -12,18 +12,18 @@ use crate::workspace::capture;
 
 /// What the tests need: ONNX's checker and its reference evaluator, which bring numpy; ONNX Runtime as programs in Python have it; and
 /// transformers for its tokenizers, which need no PyTorch.
-pub(crate) const TESTS: &[&str] = &["onnx==1.23.2", "numpy", "onnxruntime==1.31.1", "transformers==4.57.6"];
+pub const TESTS: &[&str] = &["onnx==1.23.2", "numpy", "onnxruntime==1.31.1", "transformers==4.57.6"];
 
 const NAMES: [&str; 2] = ["python3", "python"];
 
 /// The system's Python 3 with pip.
-pub(crate) struct Python {
+pub struct Python {
     program: &'static str,
 }
 
 impl Python {
     /// The first of `python3` and `python` that is a Python 3 with pip.
-    pub(crate) fn find() -> Result<Python> {
+    pub fn find() -> Result<Python> {
         let mut found = None;
         for program in NAMES {
             if !works(Command::new(program).args(["-c", "import sys; sys.exit(sys.version_info < (3, 9))"])) {
@@ -43,14 +43,14 @@ impl Python {
     }
 
     /// A call of this Python with the given arguments.
-    pub(crate) fn command<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Command {
+    pub fn command<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Command {
         let mut command = Command::new(self.program);
         command.args(arguments).stdin(Stdio::null());
         command
     }
 
     /// A call of pip that asks nothing; what it says is shown only where it fails.
-    pub(crate) fn pip<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Command {
+    pub fn pip<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Command {
         let mut command = self.command(["-m", "pip", "--disable-pip-version-check", "--no-input"]);
         command.args(arguments).env("PIP_USER", "0");
         command
@@ -58,7 +58,7 @@ impl Python {
 }
 
 /// The Python of a virtual environment in `folder` that holds `requirements`, made when it is not there yet.
-pub(crate) fn environment(folder: &Path, requirements: &[&str]) -> Result<PathBuf> {
+pub fn environment(folder: &Path, requirements: &[&str]) -> Result<PathBuf> {
     let program = match cfg!(windows) {
         true => folder.join("Scripts/python.exe"),
         false => folder.join("bin/python"),

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use crate::workspace::{Workspace, files};
+use xtask::workspace::{Workspace, files};
 
 /// Fails with the pending and unreferenced snapshots. `references` is the file that the tests' run left, or `None`
 /// where not all tests passed: then it is not known which snapshots are used.

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Result, bail};
 
-use crate::workspace::{Workspace, call, capture};
+use xtask::workspace::{Workspace, call, capture};
 
 /// Of each system one: Windows and macOS, and with it the processors of ARM.
 const TARGETS: [&str; 2] = ["x86_64-pc-windows-gnu", "aarch64-apple-darwin"];

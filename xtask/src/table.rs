@@ -5,7 +5,7 @@ use std::time::Duration;
 /// A Markdown table with its columns aligned: the first column to the left, the others to the right.
 ///
 /// Every row has as many cells as the header.
-pub(crate) fn table<S: AsRef<str>>(header: &[S], rows: &[Vec<String>]) -> String {
+pub fn table<S: AsRef<str>>(header: &[S], rows: &[Vec<String>]) -> String {
     let header: Vec<String> = header.iter().map(|name| name.as_ref().to_owned()).collect();
     let length = |row: &Vec<String>, column: usize| row[column].chars().count();
     let width = |column| rows.iter().map(|row| length(row, column)).fold(length(&header, column).max(3), usize::max);
@@ -27,7 +27,7 @@ pub(crate) fn table<S: AsRef<str>>(header: &[S], rows: &[Vec<String>]) -> String
 }
 
 /// `1234567` as `1,234,567`.
-pub(crate) fn thousands(number: u64) -> String {
+pub fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -40,7 +40,7 @@ pub(crate) fn thousands(number: u64) -> String {
 }
 
 /// Bytes in units of a thousand, as disks and downloads are counted: `242.2 MB`.
-pub(crate) fn bytes(count: u64) -> String {
+pub fn bytes(count: u64) -> String {
     match count {
         0..1_000 => format!("{count} B"),
         1_000..1_000_000 => format!("{:.1} kB", count as f64 / 1e3),
@@ -49,7 +49,7 @@ pub(crate) fn bytes(count: u64) -> String {
 }
 
 /// A time as people read it: `0.312 s`, `1 min 5 s`.
-pub(crate) fn duration(time: Duration) -> String {
+pub fn duration(time: Duration) -> String {
     match time.as_secs() {
         0..10 => format!("{:.3} s", time.as_secs_f64()),
         10..60 => format!("{:.1} s", time.as_secs_f64()),

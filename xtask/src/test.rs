@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::onnxruntime::{self, Build};
 use crate::skipped::{self, Skipped};
-use crate::workspace::{Workspace, call};
-use crate::{deny, explained, layers, mpi, python, snapshots, systems, table};
+use crate::{deny, layers, mpi, packages, snapshots, systems};
+use xtask::onnxruntime::{self, Build};
+use xtask::workspace::{Workspace, call};
+use xtask::{explained, python, table};
 
 /// Run what CI runs: formatting, lints, layers, other systems, tests, snapshots, documentation
 ///
@@ -20,6 +21,9 @@ pub(crate) struct Options {
     /// Also test on CUDA; needs a GPU, CUDA 13 and cuDNN 9 (LD_LIBRARY_PATH names their folders)
     #[arg(long)]
     cuda: bool,
+    /// Also build the packages, a crate outside of the workspace that uses them, and each feature alone
+    #[arg(long)]
+    full: bool,
     /// Leave out training by several processes, which is tested where an MPI and libclang are installed
     #[arg(long)]
     without_mpi: bool,
@@ -56,7 +60,10 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     for reason in steps.step("dependencies", || deny::check(workspace)).unwrap_or_default() {
         skipped.add("dependencies", reason);
     }
-    for reason in steps.step("other systems", || systems::check(workspace, &["--package", "xtask", "--all-targets"])).unwrap_or_default() {
+    for reason in steps
+        .step("other systems", || systems::check(workspace, &["--package", "xtask", "--package", "cognate-hostile", "--all-targets"]))
+        .unwrap_or_default()
+    {
         skipped.add("other systems", reason);
     }
     let notes = Notes { references: workspace.target("xtask/snapshot-references"), skipped: workspace.target("xtask/skipped-tests") };
@@ -68,6 +75,12 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         let doc = ["doc", "--workspace", "--no-deps"];
         call(workspace.cargo().args(doc).args(features).env("RUSTDOCFLAGS", "--deny warnings"))
     });
+    if options.full {
+        steps.step("packages", || packages::check(workspace));
+        steps.step("features", || packages::check_features(workspace));
+    } else {
+        skipped.add("packages and features", "they are checked with --full");
+    }
     let finished = steps.finish();
     println!("{}", skipped.text());
     finished

@@ -9,13 +9,13 @@ use anyhow::{Context, Result, bail};
 use cargo_metadata::{Metadata, MetadataCommand};
 
 /// The repository, as `cargo metadata` sees it.
-pub(crate) struct Workspace {
+pub struct Workspace {
     metadata: Metadata,
 }
 
 impl Workspace {
     /// Asks Cargo, which knows of `CARGO_TARGET_DIR` and configuration files.
-    pub(crate) fn find() -> Result<Workspace> {
+    pub fn find() -> Result<Workspace> {
         let metadata = MetadataCommand::new()
             .manifest_path(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
             .no_deps()
@@ -24,40 +24,42 @@ impl Workspace {
         Ok(Workspace { metadata })
     }
 
-    pub(crate) fn root(&self) -> &Path {
+    /// The folder of the repository.
+    pub fn root(&self) -> &Path {
         self.metadata.workspace_root.as_std_path()
     }
 
     /// A path under Cargo's target folder, which need not exist yet.
-    pub(crate) fn target(&self, name: &str) -> PathBuf {
+    pub fn target(&self, name: &str) -> PathBuf {
         self.metadata.target_directory.as_std_path().join(name)
     }
 
-    pub(crate) fn metadata(&self) -> &Metadata {
+    /// What Cargo says about the workspace.
+    pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
 
     /// `path` as people read it: from the top of the repository, where it lies inside.
-    pub(crate) fn readable<'a>(&self, path: &'a Path) -> std::path::Display<'a> {
+    pub fn readable<'a>(&self, path: &'a Path) -> std::path::Display<'a> {
         path.strip_prefix(self.root()).unwrap_or(path).display()
     }
 
     /// `cargo`, the one that started this program, at the top of the repository.
-    pub(crate) fn cargo(&self) -> Command {
+    pub fn cargo(&self) -> Command {
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command.current_dir(self.root()).stdin(Stdio::null());
         command
     }
 
     /// Builds the `cognate` command in release mode and returns its path.
-    pub(crate) fn build_cognate(&self) -> Result<PathBuf> {
-        call(self.cargo().args(["build", "--release", "--package", "cognate"]))?;
+    pub fn build_cognate(&self) -> Result<PathBuf> {
+        call(self.cargo().args(["build", "--release", "--package", "cognate-command"]))?;
         Ok(self.target("release").join(format!("cognate{EXE_SUFFIX}")))
     }
 }
 
 /// Runs a command that speaks for itself; an unsuccessful end is an error that shows how it was called.
-pub(crate) fn call(command: &mut Command) -> Result<()> {
+pub fn call(command: &mut Command) -> Result<()> {
     let shown = shown(command);
     let status = command.status().with_context(|| format!("{shown}: cannot be started"))?;
     if !status.success() {
@@ -67,7 +69,7 @@ pub(crate) fn call(command: &mut Command) -> Result<()> {
 }
 
 /// Runs a command for its standard output; where it fails, its standard error is in the message.
-pub(crate) fn capture(command: &mut Command) -> Result<String> {
+pub fn capture(command: &mut Command) -> Result<String> {
     let shown = shown(command);
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("{shown}: cannot be started"))?;
     if !output.status.success() {
@@ -77,7 +79,7 @@ pub(crate) fn capture(command: &mut Command) -> Result<String> {
 }
 
 /// The command as one would type it; of the program only its name, and of a long argument only its beginning.
-pub(crate) fn shown(command: &Command) -> String {
+pub fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let program = program.file_name().unwrap_or(program.as_os_str());
     std::iter::once(program)
@@ -94,7 +96,7 @@ pub(crate) fn shown(command: &Command) -> String {
 }
 
 /// Total size in bytes of the files under `folder` of which `wanted` approves the name.
-pub(crate) fn size(folder: &Path, wanted: &dyn Fn(&str) -> bool) -> Result<u64> {
+pub fn size(folder: &Path, wanted: &dyn Fn(&str) -> bool) -> Result<u64> {
     let mut bytes = 0;
     for path in files(folder)? {
         let name: OsString = path.file_name().map(Into::into).unwrap_or_default();
@@ -106,7 +108,7 @@ pub(crate) fn size(folder: &Path, wanted: &dyn Fn(&str) -> bool) -> Result<u64> 
 }
 
 /// Every file under `folder`, sorted; build output and hidden folders are passed over.
-pub(crate) fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+pub fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut entries = std::fs::read_dir(folder)
         .and_then(|entries| entries.collect::<std::io::Result<Vec<_>>>())

@@ -2,69 +2,65 @@
 
 use crate::amounts::at_most;
 use crate::messages;
-use crate::model_options::ModelOptions;
-use crate::observed::{Given, Observed, Observing, Telling};
-use crate::unused::Unused;
+use crate::observe::{ObserveOptions, SentenceOptions};
 use crate::whole_file;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
+use cognate::Details;
 use cognate_generate::alignment_layer;
+use cognate_model::Config;
 use cognate_pictures::{Attention, Document, Figure, Head, Picture, html};
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Draw which words the model looks at
+/// Draw the attention of a model
 ///
 /// A Transformer attends in three places: the encoder to the sentence itself, the decoder to what it has written so far, and the
 /// decoder to the sentence (cross-attention). In each layer there are several heads, and each head gives each word weights over the
 /// words it may look at, which sum to 1. The page of --out FILE.html shows them all: choose a layer and a head in the grid, and point
-/// at a word or a cell to read its weights. Below them it tells what `cognate explain` tells, step by step. It is one file, which asks
-/// the network for nothing.
+/// at a word or a cell to read its weights. Below them is what `cognate explain` prints. The page is one file and loads nothing from
+/// the network.
 ///
-/// Words are shown as the vocabulary cuts them, where a ▁ or a Ġ is the space before a word. A row of the decoder is the word that
-/// it is writing; what it has read by then are the words before.
+/// Words are shown as pieces of the vocabulary, where a ▁ or a Ġ is the space before a word. A row of the decoder is the word that
+/// it writes; the words before are what it has read.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
     #[command(flatten)]
-    given: Given,
-    /// Show another sentence beside it; a word that both have is marked in both
+    sentence: SentenceOptions,
+    /// Show another sentence beside it; words that occur in both are marked
     #[arg(long, value_name = "SENTENCE")]
     compare: Option<String>,
-    /// The translation of the other sentence [default: the model's own]
+    /// Translation of the other sentence [default: the model's]
     #[arg(long, value_name = "TEXT", requires = "compare")]
     compare_target: Option<String>,
-    /// Write to FILE, which appears when it is whole; - is standard output
+    /// Write to FILE, which appears when it is complete; - is standard output
     #[arg(short, long, value_name = "FILE")]
     out: PathBuf,
-    /// What to write [default: what the ending of FILE says; html for -]
+    /// Output format [default: by the ending of FILE; html for -]
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<Format>,
     #[command(flatten)]
     figure: FigureOptions,
     #[command(flatten)]
-    model: ModelOptions,
-    #[command(flatten)]
-    observing: Observing,
-    #[command(flatten)]
-    unused: Unused,
+    observe: ObserveOptions,
 }
 
-/// What of all an SVG or a PNG shows.
+/// What an SVG or a PNG shows.
 #[derive(clap::Args)]
 struct FigureOptions {
-    /// The attention that an SVG or PNG shows [default: cross]
+    /// Attention of an SVG or PNG [default: cross]
     #[arg(long, value_enum, value_name = "WHICH")]
     attention: Option<Which>,
-    /// The layer that an SVG or PNG shows, counted from 1 [default: the last but one, whose cross-attention aligns words best]
+    /// Layer of an SVG or PNG, counted from 1 [default: the last but one, whose cross-attention aligns words best]
     #[arg(long, value_name = "N", value_parser = at_most(1024))]
     layer: Option<NonZeroUsize>,
-    /// The head that an SVG or PNG shows, counted from 1 [default: the mean of all]
+    /// Head of an SVG or PNG, counted from 1 [default: the mean of all]
     #[arg(long, value_name = "N", value_parser = at_most(1024))]
     head: Option<NonZeroUsize>,
-    /// How an SVG or PNG shows it [default: lines]
+    /// Picture of an SVG or PNG [default: lines]
     #[arg(long, value_enum, value_name = "HOW")]
     picture: Option<How>,
 }
@@ -73,11 +69,11 @@ struct FigureOptions {
 enum Format {
     /// A page that shows everything
     Html,
-    /// A figure for paper: one head, or the mean of a layer's heads
+    /// A vector figure: one head, or the mean of a layer's heads
     Svg,
-    /// The same in pixels
+    /// The same figure in pixels
     Png,
-    /// All numbers, for programs: lists `[layer][head][row][column]`
+    /// All weights, for programs: lists `[layer][head][row][column]`
     Json,
 }
 
@@ -93,9 +89,9 @@ enum Which {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum How {
-    /// Words on two sides, lines between them as thick as weights
+    /// Words on two sides, with lines between them whose width is the weight
     Lines,
-    /// A cell for each pair of words, with its weight
+    /// A cell for each pair of words
     HeatMap,
 }
 
@@ -120,34 +116,35 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let format = options.format()?;
     options.figure.check(format)?;
     whole_file::check("--out", &options.out)?;
-    let sentence = options.given.sentence()?;
-    let observed = Observed::load(&options.model, options.unused, &options.observing)?;
-    messages::note(format_args!("model {} on {}", observed.source(), observed.engine()));
-    let telling = match format {
-        Format::Html | Format::Json => Telling::Likeliest(LIKELIEST),
-        Format::Svg | Format::Png => Telling::Omit,
+    let sentence = options.sentence.sentence()?;
+    let observer = options.observe.load()?;
+    let model = observer.model();
+    messages::status(model.source(), model.engine());
+    let details = match format {
+        Format::Html | Format::Json => Details::Likeliest(LIKELIEST),
+        Format::Svg | Format::Png => Details::Omit,
     };
-    let example = |text: &str, target: Option<&str>| observed.example(text, target, telling, options.unused);
-    let mut examples = vec![example(&sentence, options.given.target.as_deref())?];
+    let example = |text: &str, target: Option<&str>| observer.example(text, target, details);
+    let mut examples = vec![example(&sentence, options.sentence.target.as_deref())?];
     if let Some(other) = &options.compare {
         examples.push(example(other, options.compare_target.as_deref()).context("--compare")?);
     }
-    let document = Document { model: observed.source().to_string(), engine: observed.engine().into(), examples };
+    let document = Document { model: model.source().to_string(), engine: model.engine().into(), examples };
     for example in &document.examples {
         messages::note(format_args!("{} → {}", example.source.text, example.target.text));
     }
     let bytes = match format {
         Format::Html => html(&document).into_bytes(),
         Format::Json => (serde_json::to_string(&document)? + "\n").into_bytes(),
-        Format::Svg => options.figure.of(&observed).draw(&document)?.to_svg().into_bytes(),
+        Format::Svg => options.figure.of(model.config()).draw(&document)?.to_svg().into_bytes(),
         Format::Png => {
-            let drawing = options.figure.of(&observed).draw(&document)?;
+            let drawing = options.figure.of(model.config()).draw(&document)?;
             let lacking = drawing.lacks();
             if !lacking.is_empty() {
                 let lacking: Vec<_> = lacking.into_iter().map(String::from).collect();
                 messages::warning(format_args!(
                     "the font of PNG files has no {}; an SVG shows them with the fonts of its reader",
-                    messages::listed(&lacking)
+                    cognate_pipeline::listed(&lacking)
                 ));
             }
             drawing.to_png(PIXELS)?
@@ -194,15 +191,15 @@ impl FigureOptions {
         }
     }
 
-    fn of(&self, observed: &Observed) -> Figure {
+    fn of(&self, config: &Config) -> Figure {
         let attention = match self.attention {
             Some(Which::Encoder) => Attention::Encoder,
             Some(Which::Decoder) => Attention::Decoder,
             Some(Which::Cross) | None => Attention::Cross,
         };
         let usual = match attention {
-            Attention::Encoder => observed.config().encoder.n_layers.saturating_sub(2),
-            Attention::Decoder | Attention::Cross => alignment_layer(observed.config()),
+            Attention::Encoder => config.encoder.n_layers.saturating_sub(2),
+            Attention::Decoder | Attention::Cross => alignment_layer(config),
         };
         let picture = match self.picture {
             Some(How::HeatMap) => Picture::HeatMap,

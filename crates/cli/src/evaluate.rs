@@ -8,97 +8,82 @@ use self::systems::{System, references};
 use crate::amounts::at_most;
 use crate::messages;
 use crate::model_options::ModelOptions;
-use crate::unused::Unused;
-use anyhow::{Result, bail};
+use crate::translate::{self, Input, SpeedOptions};
+use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
+use cognate::DecodingOptions;
 use cognate_text::{BleuSettings, ChrfSettings, Metric, Resampling, Smoothing, Statistics, Words, paired_bootstrap};
 use std::io::Write;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Score translations by references, as sacreBLEU does
+/// Score translations against references, as sacreBLEU does
 ///
-/// Translations are files, one sentence a line, or those that a model gives for --source. BLEU counts n-grams of words that they
-/// share with the references, chrF2 n-grams of characters, chrF2++ those of words, too; all from 0 to 100. Scores, signatures and
-/// tests of significance are those of sacreBLEU 2.6.
+/// Translations are files, one sentence per line, or those that a model gives for --source. BLEU counts n-grams of words shared with
+/// the references, chrF2 n-grams of characters, chrF2++ also n-grams of words; all from 0 to 100. Scores, signatures and significance
+/// tests equal those of sacreBLEU 2.6.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// Translations to score: a file for each system, one sentence a line; - is standard input
+    /// Translations to score: a file for each system, one sentence per line; - is standard input
     #[arg(value_name = "FILE", required_unless_present = "source")]
     translations: Vec<PathBuf>,
-    /// What the translations should be, one sentence a line; given several times, each sentence has several references
+    /// Reference translations, one sentence per line; may be given several times
     #[arg(short, long, value_name = "FILE", required = true)]
     reference: Vec<PathBuf>,
-    /// Scores to tell, with commas between them
+    /// Metrics, with commas between them
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "bleu,chrf")]
     metrics: Vec<Name>,
-    /// What BLEU takes for a word
+    /// Tokenization of BLEU
     #[arg(long, value_name = "WAY", default_value = "13a")]
     tokenize: Cut,
-    /// Let case not count
+    /// Ignore case
     #[arg(long, visible_alias = "lc")]
     lowercase: bool,
-    /// What an order of n-grams without a match counts in BLEU
+    /// Smoothing of BLEU for orders of n-grams without a match
     #[arg(long, value_name = "WAY", default_value = "exp")]
     smooth: Smooth,
-    /// The value of --smooth floor [default: 0.1] or add-k [default: 1]
+    /// Value of --smooth floor [default: 0.1] or add-k [default: 1]
     #[arg(long, value_name = "X", value_parser = smooth_value)]
     smooth_value: Option<f64>,
-    /// Let BLEU count only orders of n-grams that the text is long enough for
+    /// Let BLEU count only the orders of n-grams that the text is long enough for
     #[arg(long)]
     effective_order: bool,
-    /// Write the scores of each sentence, a line each with tabs between them; BLEU with --effective-order
+    /// Write the scores of each sentence, one line per sentence with tabs between the metrics; BLEU with --effective-order
     #[arg(long, conflicts_with_all = ["confidence", "paired_bs", "json"])]
     sentence_level: bool,
-    /// Tell the interval that the score of another text of the kind would lie in, 95 times of 100: by bootstrap resampling
+    /// Print the 95% confidence interval, by bootstrap resampling
     #[arg(long, conflicts_with = "paired_bs")]
     confidence: bool,
-    /// Compare systems with the first by paired bootstrap resampling: how likely so large a difference is by chance
+    /// Compare systems with the first by paired bootstrap resampling, with p-values
     #[arg(long)]
     paired_bs: bool,
-    /// Texts to draw for --confidence and --paired-bs
+    /// Number of resamplings for --confidence and --paired-bs
     #[arg(long, value_name = "N", default_value = "1000", value_parser = at_most(1_000_000))]
     samples: NonZeroUsize,
-    /// What is drawn follows from this number
+    /// Random seed of the resampling
     #[arg(long, value_name = "N", default_value = "12345")]
     seed: u64,
-    /// Digits after the point
+    /// Number of digits after the decimal point
     #[arg(long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u8).range(0..=15))]
     width: u8,
     /// Write JSON, in full precision
     #[arg(long)]
     json: bool,
-    /// Score a model's translations of FILE, one sentence a line; after those of the files, if there are any
+    /// Score a model's translations of FILE, one sentence per line; after those of the files, if there are any
     #[arg(short, long, value_name = "FILE", help_heading = "Translating by a model")]
     source: Option<PathBuf>,
     #[command(flatten, next_help_heading = "Translating by a model")]
     model: ModelOptions,
-    #[command(flatten)]
-    translating: Translating,
-    #[command(flatten)]
-    unused: Unused,
-}
-
-/// How a model translates; other ways go by `cognate translate` and a file.
-#[derive(Clone, Copy, Debug, clap::Args)]
-pub(crate) struct Translating {
-    /// Hypotheses kept in beam search; 1 is greedy [default: the model's]
-    #[arg(long, value_name = "N", value_parser = at_most(256), requires = "source")]
-    pub(crate) beams: Option<NonZeroUsize>,
-    /// The most tokens of a translation [default: the model's]
+    /// Number of hypotheses in beam search; 1 is greedy [default: the model's]
+    #[arg(long, value_name = "N", value_parser = at_most(256), requires = "source", visible_aliases = ["num-beams", "beam-size"])]
+    beams: Option<NonZeroUsize>,
+    /// Maximum number of tokens of a translation [default: the model's]
     #[arg(long, value_name = "N", value_parser = at_most(1 << 24), requires = "source")]
-    pub(crate) max_new_tokens: Option<NonZeroUsize>,
-    /// Batches to translate at the same time [default: the cores of this machine; 1 for a file below 4 KiB, or a GPU]
-    #[arg(long, value_name = "N", value_parser = at_most(1024), requires = "source")]
-    pub(crate) workers: Option<NonZeroUsize>,
-    /// Threads that ONNX Runtime uses for each worker [default: 1; its own choice where workers are 1 by default]
-    #[arg(long, value_name = "N", value_parser = at_most(1024), requires = "source")]
-    pub(crate) threads: Option<NonZeroUsize>,
-    /// Translate together as many sentences as fill this many tokens, padding and beams included
-    #[arg(long, value_name = "N", default_value = "2048", value_parser = at_most(1 << 24))]
-    pub(crate) batch_tokens: NonZeroUsize,
+    max_new_tokens: Option<NonZeroUsize>,
+    #[command(flatten)]
+    speed: SpeedOptions,
 }
 
 const EXAMPLES: &str = "\
@@ -110,7 +95,7 @@ Examples:
   cognate translate --beams 5 --input text.en | cognate evaluate --reference text.de -
   cognate evaluate --reference text.zh --tokenize char output.zh
 
-Tell the signature with a score: with it anyone can compute the same.";
+Report the signature with a score: with it anyone can compute the same.";
 
 /// A score's name in the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -124,26 +109,26 @@ enum Name {
 /// A way to find words.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Cut {
-    /// mteval-v13a's, for European languages
+    /// mteval-v13a, for European languages
     #[value(name = "13a")]
     V13a,
-    /// mteval-v14's, by Unicode's punctuation and symbols
+    /// mteval-v14, by Unicode's punctuation and symbols
     Intl,
     /// Each character is a word
     Char,
-    /// What stands between spaces
+    /// Words between spaces
     None,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Smooth {
-    /// The first as half a match, the next as a quarter, and so on
+    /// Half a match for the first, a quarter for the next, and so on
     Exp,
-    /// As --smooth-value matches
+    /// --smooth-value matches
     Floor,
-    /// All but the first order have --smooth-value matches and n-grams more
+    /// --smooth-value added to matches and n-grams of all orders but the first
     AddK,
-    /// Nothing; then BLEU is 0
+    /// No smoothing; BLEU is 0
     None,
 }
 
@@ -233,7 +218,7 @@ impl Options {
             system.check(references)?;
         }
         if let Some(source) = &self.source {
-            systems.push(System::translate(source, &self.model, self.translating, self.unused, references)?);
+            systems.push(self.translate(source, references)?);
         }
         for (index, system) in systems.iter().enumerate() {
             if systems[..index].iter().any(|other| other.name == system.name) {
@@ -241,6 +226,28 @@ impl Options {
             }
         }
         Ok(systems)
+    }
+
+    /// What the model makes of the lines of `source`.
+    fn translate(&self, source: &Path, references: &[(String, Vec<String>)]) -> Result<System> {
+        if source == Path::new("-") {
+            bail!("--source: expected a file, whose lines are counted before they are translated");
+        }
+        // Counted before minutes go by.
+        System::read(source).and_then(|lines| lines.check(references)).context("--source")?;
+        let model = self.model.source()?;
+        let name = model.to_string();
+        let input = Input::open(Vec::new(), Some(source), None)?;
+        let decoding = DecodingOptions { beams: self.beams, max_new_tokens: self.max_new_tokens, ..DecodingOptions::default() };
+        let translator = self.speed.translator(model, &self.model, decoding, input.is_long)?;
+        let mut lines = Vec::new();
+        translate::lines(&translator, input, |_, translations| {
+            lines.extend(translations.iter().map(|translation| translation.text.clone()));
+            Ok(())
+        })?;
+        let system = System { name, lines };
+        system.check(references)?;
+        Ok(system)
     }
 
     fn resampling(&self) -> Option<Resampling> {

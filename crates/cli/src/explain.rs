@@ -5,34 +5,32 @@ mod embeddings;
 mod layers;
 
 use crate::amounts::at_most;
-use crate::model_options::ModelOptions;
-use crate::observed::{Given, Observed, Observing, Telling};
-use crate::unused::Unused;
+use crate::observe::{ObserveOptions, SentenceOptions};
 use anyhow::{Context, Result};
+use cognate::Details;
 use cognate_pictures::{Example, Explained, Likely};
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
-/// Tell step by step what the model does with a sentence
+/// Explain a translation step by step
 ///
-/// The pieces and ids that the encoder reads, with the sizes of their embeddings and positions; what each layer's attention looks at;
-/// for each word of the translation the likeliest next words with their probabilities, and which source words it looked at; and with
-/// --beams the tree of the search. The page of `cognate attend` has the same, with all of the attention.
+/// Prints the pieces and ids that the encoder reads, with the norms of their embeddings and positions; what the attention of each
+/// layer looks at; for each word of the translation the likeliest next words with their probabilities, and the source words that it
+/// looked at; and with --beams the tree of the search. The page of `cognate attend` has the same, with all attention weights.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
     #[command(flatten)]
-    given: Given,
-    /// How many likely next words to tell at each step
+    sentence: SentenceOptions,
+    /// Write JSON: the words, all attention weights and everything that is explained
+    #[arg(long)]
+    json: bool,
+    /// Number of likely next words to print at each step
     #[arg(long, value_name = "N", default_value = "5", value_parser = at_most(100))]
     likeliest: NonZeroUsize,
     #[command(flatten)]
-    model: ModelOptions,
-    #[command(flatten)]
-    observing: Observing,
-    #[command(flatten)]
-    unused: Unused,
+    observe: ObserveOptions,
 }
 
 const EXAMPLES: &str = "\
@@ -45,12 +43,17 @@ Examples:
 
 /// Runs the command.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
-    let sentence = options.given.sentence()?;
-    let observed = Observed::load(&options.model, options.unused, &options.observing)?;
-    let telling = Telling::Likeliest(options.likeliest.get());
-    let example = observed.example(&sentence, options.given.target.as_deref(), telling, options.unused)?;
-    let explained = example.explained.as_ref().context("it was asked for")?;
-    writeln!(out, "{sentence}\n→ {}\n{} on {}", example.target.text, observed.source(), observed.engine())?;
+    let sentence = options.sentence.sentence()?;
+    let observer = options.observe.load()?;
+    let model = observer.model();
+    let details = Details::Likeliest(options.likeliest.get());
+    let example = observer.example(&sentence, options.sentence.target.as_deref(), details)?;
+    if options.json {
+        writeln!(out, "{}", serde_json::to_string(&example)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let explained = example.explained.as_ref().context("details were asked for")?;
+    writeln!(out, "{sentence}\n→ {}\n{} on {}", example.target.text, model.source(), model.engine())?;
 
     writeln!(out, "\n1. What the encoder reads")?;
     embeddings::tell(&example, &explained.embeddings, out)?;

@@ -1,33 +1,27 @@
-//! The `cognate` command: train, translate, score and evaluate with, export, show, look into and verify encoder-decoder Transformers.
+//! The `cognate` command: translating, scoring, evaluating, exporting, verifying, training and explaining encoder-decoder
+//! Transformers.
 //!
-//! One module a command. Results go to standard output, all that is said to people to standard error. An error ends the
-//! program with status 1, a wrong command line with 2. A reader that closes standard output ends it quietly.
+//! Each command is a module. Results go to standard output, messages to standard error. The exit status is 1 after an error
+//! and 2 after a wrong command line. A reader that closes standard output ends the program quietly.
 
-mod account;
 mod amounts;
 mod attend;
-mod bench;
+mod completions;
 mod decoding;
 mod evaluate;
 mod explain;
 mod export;
 mod export_training;
-mod languages;
-mod layout;
 mod messages;
-mod model_files;
 mod model_options;
-mod observed;
+mod observe;
 mod plot;
-mod quality;
 mod score;
 mod show;
 mod signals;
-mod source;
-mod tokenizer_files;
+mod tokenize;
 mod train;
 mod translate;
-mod unused;
 mod verify;
 mod whole_file;
 
@@ -38,8 +32,14 @@ use std::process::ExitCode;
 
 /// Encoder-decoder Transformers: one definition, exported to ONNX, with the same numbers on every runtime
 #[derive(Parser)]
-#[command(version, arg_required_else_help = true, after_help = EXAMPLES)]
+#[command(name = "cognate", version, arg_required_else_help = true, after_help = EXAMPLES)]
 struct Cli {
+    /// Print only warnings and errors
+    #[arg(short, long, global = true, conflicts_with = "verbose", display_order = 900)]
+    quiet: bool,
+    /// Print the model and the engine, also if standard error is not a terminal
+    #[arg(short, long, global = true, display_order = 901)]
+    verbose: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -49,26 +49,27 @@ Examples:
   cognate translate \"A man is riding a bicycle.\"  with the checkpoint of the repository
   cognate export CHECKPOINT OUT                   a Hugging Face checkpoint becomes ONNX
   cognate translate --model OUT --input text.en   a file, line by line
-  cognate score --input pairs.tsv                 how likely given translations are
-  cognate evaluate --reference text.de output.de  how good translations are
+  cognate score --input pairs.tsv                 probabilities of given translations
+  cognate evaluate --reference text.de output.de  BLEU and chrF
   cognate train CONFIG.toml --out OUT             parallel text becomes a model
-  cognate plot OUT --out curves.svg               how its training went
+  cognate plot OUT --out curves.svg               the curves of a training run
   cognate export-training MODEL OUT               the training step as ONNX, for other programs
-  cognate show OUT                                what is in there
-  cognate attend \"Two dogs.\" --out dogs.html      which words the model looks at
-  cognate explain \"Two dogs.\"                     what it does, step by step
+  cognate show OUT                                the contents of a model's folder
+  cognate attend \"Two dogs.\" --out dogs.html      pictures of attention
+  cognate explain \"Two dogs.\"                     a translation, step by step
+  cognate tokenize \"Two dogs.\"                    the pieces of a sentence
   cognate verify OUT                              every runtime against the f64 reference
 
 Environment:
-  COGNATE_MODEL   the model of commands that name none
-  COGNATE_LIMITS  what ONNX files may ask for: parts=524288,depth=16,elements=67108864
-  ORT_DYLIB_PATH  the library of ONNX Runtime
+  COGNATE_MODEL   model of commands without --model
+  COGNATE_LIMITS  limits on ONNX files: parts=524288,depth=16,elements=67108864
+  ORT_DYLIB_PATH  library of ONNX Runtime
 
-`cognate help COMMAND` tells more.";
+`cognate help COMMAND` explains a command.";
 
 #[derive(Subcommand)]
 enum Command {
-    Translate(translate::Options),
+    Translate(Box<translate::Options>),
     Score(score::Options),
     Evaluate(evaluate::Options),
     Export(export::Options),
@@ -79,13 +80,16 @@ enum Command {
     Attend(attend::Options),
     Explain(explain::Options),
     Verify(verify::Options),
-    #[command(hide = true)]
-    Bench(bench::Options),
+    Tokenize(tokenize::TokenizeOptions),
+    Detokenize(tokenize::DetokenizeOptions),
+    Completions(completions::CompletionsOptions),
+    Man(completions::ManOptions),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    // Engines and tokenizers answer some files by a panic, which our crates turn into errors: it is not for people's eyes.
+    messages::set_volume(cli.quiet, cli.verbose);
+    // Engines and tokenizers panic on some files, which our crates turn into errors: the panic itself is not printed.
     if std::env::var_os("RUST_BACKTRACE").is_none() {
         panic::set_hook(Box::new(|_| {}));
     }
@@ -98,6 +102,7 @@ fn main() -> ExitCode {
         out.flush()?;
         Ok(status)
     }));
+    signals::wait_if_ending();
     match ended {
         Ok(Ok(status)) => status,
         Ok(Err(error)) if is_closed_pipe(&error) => ExitCode::SUCCESS,
@@ -125,7 +130,10 @@ fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         Command::Attend(options) => attend::run(options, out),
         Command::Explain(options) => explain::run(options, out),
         Command::Verify(options) => verify::run(options, out),
-        Command::Bench(options) => bench::run(options, out),
+        Command::Tokenize(options) => tokenize::tokenize(options, out),
+        Command::Detokenize(options) => tokenize::detokenize(options, out),
+        Command::Completions(options) => completions::completions(options, out),
+        Command::Man(options) => completions::man(options, out),
     }
 }
 

@@ -1,25 +1,71 @@
-//! What is said to people, on standard error. A closed standard error is no reason to fail.
+//! Messages to people, on standard error. A closed standard error is no reason to fail.
 
+use cognate::{Error, Notice};
 use std::any::Any;
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicU8, Ordering};
 
-/// A fact by the way.
-pub(crate) fn note(message: impl Display) {
-    say(format_args!("cognate: {message}"));
+/// What a user should know about a model.
+pub(crate) fn notices<'n>(notices: impl IntoIterator<Item = &'n Notice>) {
+    for notice in notices {
+        if notice.is_warning() { warning(notice) } else { note(notice) }
+    }
 }
 
-/// Something that may not be as wished, after which the work goes on.
+/// How much is printed beside warnings and errors.
+static VOLUME: AtomicU8 = AtomicU8::new(NORMAL);
+const QUIET: u8 = 0;
+const NORMAL: u8 = 1;
+const VERBOSE: u8 = 2;
+
+/// Sets how much is printed.
+pub(crate) fn set_volume(quiet: bool, verbose: bool) {
+    let volume = match (quiet, verbose) {
+        (true, _) => QUIET,
+        (false, true) => VERBOSE,
+        (false, false) => NORMAL,
+    };
+    VOLUME.store(volume, Ordering::Relaxed);
+}
+
+/// Whether only warnings and errors are printed.
+pub(crate) fn is_quiet() -> bool {
+    VOLUME.load(Ordering::Relaxed) == QUIET
+}
+
+/// Whether bars and other progress are shown.
+pub(crate) fn shows_progress() -> bool {
+    !is_quiet() && io::stderr().is_terminal()
+}
+
+/// Additional information.
+pub(crate) fn note(message: impl Display) {
+    if !is_quiet() {
+        say(format_args!("cognate: {message}"));
+    }
+}
+
+/// Which model runs on which engine: for a terminal, or if it is asked for.
+pub(crate) fn status(model: impl Display, engine: impl Display) {
+    if io::stderr().is_terminal() || VOLUME.load(Ordering::Relaxed) == VERBOSE {
+        note(format_args!("model {model} on {engine}"));
+    }
+}
+
+/// Something that may not be as expected; the work goes on.
 pub(crate) fn warning(message: impl Display) {
     say(format_args!("cognate: warning: {message}"));
 }
 
-/// Why the work ended, with the causes that the message does not tell by itself.
+/// Why the work ended, with the causes that the message does not contain.
 pub(crate) fn error(error: &anyhow::Error) {
     let mut text = String::new();
     for cause in error.chain() {
-        let cause = cause.to_string();
-        // A cause may begin with the place that was named before it.
+        // Options of the library have the names of the command's.
+        let option = cause.downcast_ref::<Error>().and_then(Error::option);
+        let cause = option.map_or_else(|| cause.to_string(), |(name, message)| format!("--{}: {message}", name.replace('_', "-")));
+        // A cause may begin with the place that its context names.
         if cause.starts_with(&text) {
             text = cause;
         } else if !text.contains(&cause) {
@@ -29,21 +75,11 @@ pub(crate) fn error(error: &anyhow::Error) {
     say(format_args!("cognate: error: {text}"));
 }
 
-/// A panic: a mistake of this program.
+/// A panic.
 pub(crate) fn bug(panic: &(dyn Any + Send)) {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
-    say(format_args!("cognate: error: a mistake of this program, please report it: {text} (RUST_BACKTRACE=1 shows where)"));
-}
-
-/// Names with commas between them, the first eight of many.
-pub(crate) fn listed(names: &[String]) -> String {
-    const MOST: usize = 8;
-    let told = names.iter().take(MOST).map(String::as_str).collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(MOST) {
-        0 => told,
-        more => format!("{told} and {more} more"),
-    }
+    say(format_args!("cognate: error: internal error (a bug in cognate), please report it: {text} (RUST_BACKTRACE=1 shows where)"));
 }
 
 fn say(message: impl Display) {

@@ -1,33 +1,96 @@
-//! The model that a command decodes with, and what computes it.
+//! The model that a command uses, and how it is loaded.
 
-use crate::languages::Languages;
-use crate::source::ModelSource;
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use cognate_runtime::{Device, Engine};
-use std::path::PathBuf;
+use cognate::{Device, Engine, Languages, LoadOptions, ModelSource};
+use cognate_folder::{CONFIG, Configuration};
+use cognate_pipeline::open_tokenizer;
+use cognate_text::Tokenizer;
+use std::env;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+/// Names the model of commands whose `--model` does not.
+const VARIABLE: &str = "COGNATE_MODEL";
+
+/// The checkpoint that comes with the repository.
+const BUNDLED: &str = "testdata/multi30k-en-de";
 
 /// Which model, and where it runs.
 #[derive(Clone, clap::Args)]
 pub(crate) struct ModelOptions {
-    /// An exported folder, or a checkpoint's folder, which is exported to a temporary one [default: $COGNATE_MODEL, else the
+    #[command(flatten)]
+    folder: ModelFolder,
+    /// Inference engine
+    #[arg(long, default_value = "auto", value_parser = engine())]
+    engine: Engine,
+    /// Device of the engine
+    #[arg(long, default_value = "cpu", value_parser = device())]
+    pub(crate) device: Device,
+    #[command(flatten)]
+    unused: UnusedOption,
+}
+
+/// The folder of a model, and the languages of its tokenizer.
+#[derive(Clone, clap::Args)]
+pub(crate) struct ModelFolder {
+    /// Folder of an export or of a checkpoint, which is exported to a temporary folder [default: $COGNATE_MODEL, else the
     /// checkpoint that comes with the repository]
     #[arg(short, long, value_name = "DIR")]
     model: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) languages: Languages,
-    /// What computes
-    #[arg(long, default_value = "auto", value_parser = engine())]
-    pub(crate) engine: Engine,
-    /// Where it computes
-    #[arg(long, default_value = "cpu", value_parser = device())]
-    pub(crate) device: Device,
+    languages: LanguageOptions,
+}
+
+impl ModelFolder {
+    /// Where the model comes from.
+    fn source(&self) -> Result<ModelSource> {
+        match &self.model {
+            Some(path) => Ok(ModelSource::find(path)?),
+            None => default_source(),
+        }
+    }
+
+    /// The model's tokenizer.
+    pub(crate) fn tokenizer(&self) -> Result<Tokenizer> {
+        let source = self.source()?;
+        let folder = source.folder()?;
+        let config = Configuration::read(folder)?.config;
+        Ok(self.languages.languages().choose(open_tokenizer(folder, &config)?, &config)?)
+    }
+}
+
+/// The languages of a multilingual model.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct LanguageOptions {
+    /// Language of the sentences, for a multilingual model: en_XX (mBART), eng_Latn (NLLB), en (M2M100) [default: the
+    /// tokenizer's]
+    #[arg(long, value_name = "CODE")]
+    source_language: Option<String>,
+    /// Language to translate into, for a multilingual model: de_DE (mBART), deu_Latn (NLLB), de (M2M100), deu (Marian)
+    /// [default: the one in generation_config.json]
+    #[arg(long, value_name = "CODE")]
+    target_language: Option<String>,
+}
+
+impl LanguageOptions {
+    pub(crate) fn languages(&self) -> Languages {
+        Languages { source_language: self.source_language.clone(), target_language: self.target_language.clone() }
+    }
+}
+
+/// What becomes of tensors that a model has no use for.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct UnusedOption {
+    /// Ignore tensors of a checkpoint that its model does not use, with a warning; by default such a checkpoint is rejected
+    #[arg(long)]
+    pub(crate) ignore_unused: bool,
 }
 
 impl ModelOptions {
     /// Whether the command line names a model.
     pub(crate) fn is_named(&self) -> bool {
-        self.model.is_some()
+        self.folder.model.is_some()
     }
 
     /// Where the model comes from.
@@ -35,21 +98,49 @@ impl ModelOptions {
     /// # Errors
     /// If there is none at the place that is named.
     pub(crate) fn source(&self) -> Result<ModelSource> {
-        let source = match &self.model {
-            Some(path) => ModelSource::find(path)?,
-            None => ModelSource::default()?,
-        };
-        // Beside graphs in place lie the weights that the reference evaluator takes.
-        Ok(if self.engine == Engine::Reference { source.into_checkpoint() } else { source })
+        self.folder.source()
     }
+
+    /// How the model is loaded.
+    pub(crate) fn load(&self, workers: Option<NonZeroUsize>, threads: Option<NonZeroUsize>) -> LoadOptions {
+        LoadOptions {
+            engine: self.engine,
+            device: self.device,
+            languages: self.folder.languages.languages(),
+            workers,
+            threads,
+            ignore_unused: self.unused.ignore_unused,
+            huge_pages: true,
+            allow_missing_language: false,
+        }
+    }
+}
+
+/// The model of `COGNATE_MODEL`, else the bundled checkpoint.
+fn default_source() -> Result<ModelSource> {
+    if let Some(path) = env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
+        return ModelSource::find(Path::new(&path)).context(VARIABLE);
+    }
+    match bundled() {
+        Some(path) => Ok(ModelSource::find(&path)?),
+        None => bail!("no model: pass --model DIR, or set {VARIABLE} to the folder of a checkpoint or of an export"),
+    }
+}
+
+/// The bundled checkpoint, if this program runs in a clone of the repository or was built in one.
+fn bundled() -> Option<PathBuf> {
+    let is_there = |path: &PathBuf| path.join(CONFIG).is_file();
+    let above = |place: PathBuf| place.ancestors().map(|folder| folder.join(BUNDLED)).find(is_there);
+    let places = [env::current_dir(), env::current_exe()];
+    Some(PathBuf::from(BUNDLED)).filter(is_there).or_else(|| places.into_iter().flatten().find_map(above))
 }
 
 fn engine() -> impl TypedValueParser<Value = Engine> {
     let values = [
         PossibleValue::new("auto").help("ONNX Runtime if its library is found, else tract"),
         PossibleValue::new("reference").help("the reference evaluator, slow; needs a checkpoint"),
-        PossibleValue::new("tract").help("tract, in pure Rust, always there"),
-        PossibleValue::new("ort").help("ONNX Runtime; `cargo xtask onnxruntime` brings its library"),
+        PossibleValue::new("tract").help("tract, in pure Rust, always present"),
+        PossibleValue::new("ort").help("ONNX Runtime; `cargo xtask onnxruntime` installs its library"),
     ];
     PossibleValuesParser::new(values).try_map(|name| name.parse())
 }
@@ -57,7 +148,7 @@ fn engine() -> impl TypedValueParser<Value = Engine> {
 fn device() -> impl TypedValueParser<Value = Device> {
     let values = [
         PossibleValue::new("cpu").help("the processor"),
-        PossibleValue::new("cuda").help("an NVIDIA GPU, by ONNX Runtime; an error where there is none"),
+        PossibleValue::new("cuda").help("an NVIDIA GPU, by ONNX Runtime; an error if there is none"),
     ];
     PossibleValuesParser::new(values).try_map(|name| name.parse())
 }

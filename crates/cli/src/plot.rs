@@ -9,26 +9,26 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Draw how training runs went, beside one another
+/// Draw the curves of training runs
 ///
-/// Reads the logs that `cognate train` writes, also while it runs: the loss of training and of held-out text, the learning rate,
-/// tokens per second, and BLEU where that was measured. Each run has a colour and dashes of its own in every panel.
+/// Reads the logs that `cognate train` writes, also while it runs: the losses of training and validation, the learning rate, tokens
+/// per second, and BLEU if it was measured. Each run has its own colour and dashes in every panel.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
     /// Folders of runs, or their log.jsonl
     #[arg(value_name = "LOG", required = true)]
     logs: Vec<PathBuf>,
-    /// Write to FILE, which appears when it is whole; - is standard output
+    /// Write to FILE, which appears when it is complete; - is standard output
     #[arg(short, long, value_name = "FILE")]
     out: PathBuf,
-    /// What to write [default: what the ending of FILE says; svg for -]
+    /// Output format [default: by the ending of FILE; svg for -]
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<Format>,
-    /// What the horizontal axis counts
+    /// Horizontal axis
     #[arg(long, value_enum, value_name = "AXIS", default_value = "updates")]
     by: By,
-    /// The names of the runs in the legend, in the order of LOG [default: their folders]
+    /// Names of the runs in the legend, in the order of LOG [default: their folders]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     names: Vec<String>,
 }
@@ -41,7 +41,7 @@ Examples:
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// Lines and words, sharp at any size
+    /// Vector graphics
     Svg,
     /// Pixels
     Png,
@@ -51,7 +51,7 @@ enum Format {
 enum By {
     /// Updates of the weights
     Updates,
-    /// Minutes of training, validation left out
+    /// Minutes of training, without validation
     Minutes,
 }
 

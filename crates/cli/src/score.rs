@@ -2,53 +2,48 @@
 
 use crate::amounts::at_most;
 use crate::messages;
-use crate::model_files::ModelFiles;
 use crate::model_options::ModelOptions;
-use crate::source::ModelSource;
-use crate::translate::batches::batches;
-use crate::unused::Unused;
 use anyhow::{Context, Result, bail};
-use cognate_generate::{Batch, Decoder, decoder as decoder_of, score};
-use cognate_model::Attentions;
-use cognate_runtime::Options as Load;
+use cognate::{Pair, ScoredPair, Scorer};
 use cognate_text::Lines;
+use serde_json::json;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Tell how likely given translations are
+/// Compute the probabilities of given translations
 ///
-/// Each input line is a source and its translation, with a tab between them; or both are lines of two files. Each gives one line
-/// with three columns, divided by tabs: the log-probability of the translation, that of each of its tokens and of its end, and
-/// these tokens. All logarithms are natural. A language that must come first is given, and not counted.
+/// Each input line is a source and its translation, separated by a tab; or both are lines of two files. Each pair gives one line
+/// with three columns, separated by tabs: the log-probability of the translation, those of its tokens and its end token, and
+/// these tokens. Logarithms are natural. A language that must come first is not counted.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// Read pairs from FILE, one a line: source, tab, translation; - is standard input [default: -]
+    /// Read pairs from FILE, one per line: source, tab, translation; - is standard input [default: -]
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["source", "target"])]
     input: Option<PathBuf>,
-    /// Read sources from FILE, one a line
-    #[arg(long, value_name = "FILE", requires = "target")]
+    /// Read sources from FILE, one per line
+    #[arg(long, visible_alias = "src", value_name = "FILE", requires = "target")]
     source: Option<PathBuf>,
-    /// Read their translations from FILE, one a line
-    #[arg(long, value_name = "FILE", requires = "source")]
+    /// Read their translations from FILE, one per line
+    #[arg(long, visible_alias = "tgt", value_name = "FILE", requires = "source")]
     target: Option<PathBuf>,
-    /// Count nothing of what each translation begins with by a line of FILE, which has as many as there are pairs; a line may be
-    /// empty
+    /// Do not count the beginning of each translation, read from FILE, one line for each pair; a line may be empty
     #[arg(long, value_name = "FILE")]
     target_prefixes: Option<PathBuf>,
+    /// Write JSON Lines: {"total": ..., "tokens": [...], "log_probabilities": [...]}
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     model: ModelOptions,
-    /// Threads that ONNX Runtime uses [default: its own choice]
+    /// Number of threads of ONNX Runtime [default: its own choice]
     #[arg(long, value_name = "N", value_parser = at_most(1024))]
     threads: Option<NonZeroUsize>,
-    /// Score together as many pairs as fill this many tokens, padding included
+    /// Number of tokens to score together, padding included
     #[arg(long, value_name = "N", default_value = "2048", value_parser = at_most(1 << 24))]
     batch_tokens: NonZeroUsize,
-    #[command(flatten)]
-    unused: Unused,
 }
 
 const EXAMPLES: &str = "\
@@ -61,23 +56,25 @@ Examples:
 /// Lines of a window: memory does not grow with the input.
 const WINDOW: usize = 2000;
 
-/// A model that scores.
-struct Scorer {
-    files: ModelFiles,
-    decoder: Box<dyn Decoder>,
-}
-
 /// Runs the command.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let source = options.model.source()?;
     let mut pairs = Pairs::open(options)?;
-    let mut scorer = Scorer::load(&source, options)?;
-    messages::note(format_args!("model {source} on {}", scorer.decoder.engine()));
+    let scorer = Scorer::load(source, &options.model.load(Some(NonZeroUsize::MIN), options.threads))?;
+    let model = scorer.model();
+    messages::notices(model.notices());
+    messages::status(model.source(), model.engine());
     loop {
         let (window, failure) = pairs.window();
         let is_last = window.len() < WINDOW;
-        for line in scorer.score(&window, options.batch_tokens.get())? {
-            writeln!(out, "{line}")?;
+        for ScoredPair { total, log_probabilities, tokens } in scorer.score(&window, options.batch_tokens.get())? {
+            if options.json {
+                let line = json!({ "total": total, "tokens": tokens, "log_probabilities": log_probabilities });
+                writeln!(out, "{line}")?;
+                continue;
+            }
+            let logs: Vec<_> = log_probabilities.iter().map(|log| format!("{log:.6}")).collect();
+            writeln!(out, "{total:.6}\t{}\t{}", logs.join(" "), tokens.join(" "))?;
         }
         if let Some(error) = failure {
             out.flush()?;
@@ -87,68 +84,6 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     }
-}
-
-impl Scorer {
-    fn load(source: &ModelSource, options: &Options) -> Result<Self> {
-        let files = options.model.files(source, |settings, _| Ok(settings))?;
-        let runtime = options.model.engine.open(options.model.device)?;
-        let found = options.model.graphs(source, &*runtime, options.unused, Attentions::Omit)?;
-        let load = Load { device: options.model.device, threads: options.threads, huge_pages: true, ..Load::default() };
-        let sessions = found.graphs.iter().map(|graph| runtime.load(graph, &load)).collect::<Result<Vec<_>, _>>()?;
-        let decoder = decoder_of(found.layout, sessions, &files.config, files.settings.pad_token)?;
-        Ok(Self { files, decoder })
-    }
-
-    /// An output line for each pair.
-    fn score(&mut self, pairs: &[Pair], budget: usize) -> Result<Vec<String>> {
-        let (mut sources, mut targets, mut prefixes) = (Vec::new(), Vec::new(), Vec::new());
-        for pair in pairs {
-            let source = self.files.source_ids(&pair.source).with_context(|| pair.place.clone())?;
-            let target = self.files.target_ids(&pair.target).with_context(|| pair.place.clone())?;
-            prefixes.push(self.prefix(pair, &target).with_context(|| pair.place.clone())?);
-            sources.push(source);
-            targets.push(target);
-        }
-        let mut lines = vec![String::new(); pairs.len()];
-        let lengths: Vec<_> = sources.iter().zip(&targets).map(|(source, target)| source.len().max(target.len() + 1)).collect();
-        for chosen in batches(&lengths, budget) {
-            let take = |all: &mut Vec<Vec<i64>>| chosen.iter().map(|&index| std::mem::take(&mut all[index])).collect::<Vec<_>>();
-            let (sources, targets, prefixes) = (take(&mut sources), take(&mut targets), take(&mut prefixes));
-            let batch = Batch { sources: &sources, prefixes: &prefixes, numbers: &[] };
-            let scored = score(self.decoder.as_mut(), &batch, &targets, &self.files.settings)?;
-            for (((index, scored), target), prefix) in chosen.into_iter().zip(scored).zip(&targets).zip(&prefixes) {
-                let end = self.files.settings.eos_tokens.first();
-                let piece = |&id: &i64| self.files.tokenizer.piece(id).unwrap_or_else(|| format!("<{id}>"));
-                let pieces: Vec<_> = target[prefix.len()..].iter().chain(end).map(piece).collect();
-                let logs: Vec<_> = scored.log_probabilities.iter().map(|log| format!("{log:.6}")).collect();
-                lines[index] = format!("{:.6}\t{}\t{}", scored.total, logs.join(" "), pieces.join(" "));
-            }
-        }
-        Ok(lines)
-    }
-
-    /// The tokens at the beginning of a translation that are given: what is forced to come first is no choice of the model, nor is
-    /// the prefix.
-    fn prefix(&self, pair: &Pair, target: &[i64]) -> Result<Vec<i64>> {
-        let forced = self.files.settings.forced_bos_token;
-        let ids = if pair.prefix.is_empty() { Vec::new() } else { self.files.tokenizer.encode_target(&pair.prefix)? };
-        let prefix: Vec<_> = forced.into_iter().chain(ids).collect();
-        if !target.starts_with(&prefix) {
-            bail!("the translation does not begin with the tokens of its prefix {:?}; expected a prefix of whole words", pair.prefix);
-        }
-        Ok(prefix)
-    }
-}
-
-/// A source and its translation.
-struct Pair {
-    /// Where they stand.
-    place: String,
-    source: String,
-    target: String,
-    /// What of the translation is given.
-    prefix: String,
 }
 
 type Reading = Box<dyn Iterator<Item = cognate_text::Result<String>>>;

@@ -1,29 +1,27 @@
-//! `cognate show`: a readable account of a model, an exported folder or an ONNX file.
+//! `cognate show`: the contents of a model, an exported folder or an ONNX file.
 
 mod diagram;
 mod facts;
 mod parameters;
 
-pub(crate) use parameters::without_layer;
-
-use crate::account::{Account, Hashes, Origin, Stamp};
-use crate::source::ModelSource;
-use crate::unused::Unused;
-use crate::{amounts, layout, whole_file};
+use crate::model_options::UnusedOption;
+use crate::{amounts, messages, whole_file};
 use anyhow::{Result, bail};
 use clap::ValueEnum;
+use cognate::{Export, Manifest, ModelSource, Origin};
 use cognate_export::Listing;
+use cognate_folder::{Stamp, WeightHashes, require_layout};
 use cognate_graph::{Op, Program, Type};
-use cognate_model::{Attentions, Model};
+use cognate_model::{Attentions, Model, without_layer};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Show what is in a model, an exported folder or an ONNX file
+/// Show the contents of a model, an exported folder or an ONNX file
 ///
-/// Of a checkpoint or a preset: its configuration, its parameters with their shapes, and its graphs with inputs, outputs and the
-/// number of their nodes. Of an exported folder: where it comes from, whether it was verified, and its files. Of any ONNX file:
-/// inputs, outputs, operators and initializers.
+/// For a checkpoint or a preset: its configuration, its parameters with their shapes, and its graphs with inputs, outputs and number
+/// of nodes. For an exported folder: its source, its verification and its files. For any ONNX file: inputs, outputs, operators and
+/// initializers.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -33,21 +31,21 @@ pub(crate) struct Options {
     /// Print this graph of a checkpoint or a preset, operation by operation
     #[arg(long, value_name = "GRAPH")]
     graph: Option<GraphName>,
-    /// Write a page to FILE in which the graph's modules are boxes that open, with parameters, FLOPs and equations
+    /// Write an HTML page to FILE with the modules of the graph as boxes that open, with parameters, FLOPs and equations
     /// [default graph: teacher-forced]
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     html: Option<PathBuf>,
-    /// Print the graph for another program that draws it [default graph: teacher-forced]
+    /// Print the graph in the language of a drawing program [default graph: teacher-forced]
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<Format>,
-    /// How deep boxes within boxes are drawn for other programs: 0 draws encoder and decoder
+    /// Depth of nested boxes in --format: 0 draws encoder and decoder
     #[arg(long, value_name = "N", default_value_t = 3, requires = "format")]
     depth: usize,
-    /// Sizes for which FLOPs are counted, as batch=1,src=24 [default: 1 sentence and beam, 32 tokens, the step's token the last]
+    /// Sizes for which FLOPs are counted, such as batch=1,src=24 [default: 1 sentence and beam, 32 tokens]
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = size)]
     sizes: Vec<(String, usize)>,
     #[command(flatten)]
-    unused: Unused,
+    unused: UnusedOption,
 }
 
 const EXAMPLES: &str = "\
@@ -70,9 +68,9 @@ enum GraphName {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// Graphviz's language
+    /// Graphviz
     Dot,
-    /// A flowchart, which Markdown on code hosts draws
+    /// A Mermaid flowchart
     Mermaid,
 }
 
@@ -93,9 +91,9 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     match (&source, wanted) {
         (ModelSource::Checkpoint(_) | ModelSource::Preset(_), Some(name)) if is_drawn => options.draw(&source, name, out)?,
         (ModelSource::Checkpoint(_) | ModelSource::Preset(_), Some(name)) => {
-            write!(out, "{}", program(&source.open(0, options.unused)?, name)?.graph())?
+            write!(out, "{}", program(options.open(&source)?.model(), name)?.graph())?
         }
-        (ModelSource::Checkpoint(_) | ModelSource::Preset(_), None) => model(&source, &source.open(0, options.unused)?, out)?,
+        (ModelSource::Checkpoint(_) | ModelSource::Preset(_), None) => model(&source, options.open(&source)?.model(), out)?,
         (ModelSource::Exported(_) | ModelSource::File(_), Some(_)) => {
             if let ModelSource::File(path) = &source {
                 // What is no ONNX file is called what it is.
@@ -119,13 +117,21 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
 }
 
 impl Options {
+    /// The model of a checkpoint or preset.
+    fn open(&self, source: &ModelSource) -> Result<Export> {
+        let export = Export::open_with(source, None, self.unused.ignore_unused)?;
+        messages::notices(export.notices());
+        Ok(export)
+    }
+
     /// Draws a graph, as a page or for another program.
     fn draw(&self, source: &ModelSource, name: GraphName, out: &mut dyn Write) -> Result<()> {
         if let Some(file) = &self.html {
             whole_file::check("--html", file)?;
         }
-        let model = source.open(0, self.unused)?;
-        let program = program(&model, name)?;
+        let export = self.open(source)?;
+        let model = export.model();
+        let program = program(model, name)?;
         let sizes = diagram::sizes(program.graph(), &self.sizes).map_err(anyhow::Error::msg)?;
         let title = format!("{}, {source}", program.graph().name());
         let diagram = diagram::diagram(&program, model.config(), title, &sizes);
@@ -168,7 +174,7 @@ fn model(source: &ModelSource, model: &Model, out: &mut dyn Write) -> Result<()>
 fn ports<'g>(kind: &str, ports: impl Iterator<Item = (&'g str, &'g Type)>, out: &mut dyn Write) -> Result<()> {
     let mut folded: Vec<(String, &Type, usize)> = Vec::new();
     for (name, ty) in ports {
-        let name = parameters::without_layer(name);
+        let name = without_layer(name);
         match folded.iter_mut().find(|(known, ..)| *known == name) {
             Some((.., places)) => *places += 1,
             None => folded.push((name, ty, 1)),
@@ -182,19 +188,19 @@ fn ports<'g>(kind: &str, ports: impl Iterator<Item = (&'g str, &'g Type)>, out: 
 }
 
 fn exported(folder: &Path, out: &mut dyn Write) -> Result<()> {
-    let account = Account::read(folder)?;
-    let layout = layout::of_own(folder)?;
+    let manifest = Manifest::read(folder)?;
+    let layout = require_layout(folder)?;
     let listings = layout.files().map(|file| Ok((file, Listing::read(&folder.join(file))?)));
     let listings = listings.into_iter().collect::<Result<Vec<_>>>()?;
     writeln!(out, "{}", folder.display())?;
-    match account {
+    match manifest {
         None => writeln!(out, "  no cognate.json: not known where it comes from")?,
-        Some(account) => {
-            let (name, origin) = match &account.source {
-                Origin::Checkpoint { name, weights_blake3: Hashes::Single(hash) } => {
+        Some(manifest) => {
+            let (name, origin) = match &manifest.source {
+                Origin::Checkpoint { name, weights_blake3: WeightHashes::Single(hash) } => {
                     ("checkpoint", format!("{name}, model.safetensors with the BLAKE3 hash {hash}"))
                 }
-                Origin::Checkpoint { name, weights_blake3: Hashes::Shards(hashes) } => {
+                Origin::Checkpoint { name, weights_blake3: WeightHashes::Shards(hashes) } => {
                     let files = hashes.iter().map(|(file, hash)| format!("\n    {file} with the BLAKE3 hash {hash}"));
                     ("checkpoint", format!("{name}{}", files.collect::<String>()))
                 }
@@ -212,20 +218,20 @@ fn exported(folder: &Path, out: &mut dyn Write) -> Result<()> {
                 Origin::Preset { name, seed } => ("preset", format!("{name}, initial weights with seed {seed}")),
             };
             writeln!(out, "  {name:<12} {origin}")?;
-            writeln!(out, "  written by   {}", account.producer)?;
-            let blocks = account.block_size.map_or(String::new(), |size| format!(" in blocks of {size}"));
-            writeln!(out, "  form         {} layout, {}{blocks}, opset {}", account.layout, account.precision, account.opset)?;
-            if let Some(calibration) = &account.calibration {
+            writeln!(out, "  written by   {}", manifest.producer)?;
+            let blocks = manifest.block_size.map_or(String::new(), |size| format!(" in blocks of {size}"));
+            writeln!(out, "  form         {} layout, {}{blocks}, opset {}", manifest.layout, manifest.precision, manifest.opset)?;
+            if let Some(calibration) = &manifest.calibration {
                 writeln!(out, "  calibration  {calibration}")?;
             }
-            if !account.kept_in_f32.is_empty() {
+            if !manifest.kept_in_f32.is_empty() {
                 writeln!(out, "  kept in f32")?;
             }
-            for kept in &account.kept_in_f32 {
+            for kept in &manifest.kept_in_f32 {
                 writeln!(out, "    {kept}")?;
             }
-            writeln!(out, "  parameters   {}", amounts::thousands(account.parameters))?;
-            match account.verification {
+            writeln!(out, "  parameters   {}", amounts::thousands(manifest.parameters))?;
+            match manifest.verification {
                 None => writeln!(out, "  verification none; `cognate verify {}` does it", folder.display())?,
                 Some(report) => {
                     writeln!(out, "  verification {}", if report.passed() { "passed" } else { "FAILED" })?;
@@ -234,7 +240,7 @@ fn exported(folder: &Path, out: &mut dyn Write) -> Result<()> {
                     }
                 }
             }
-            if let Some(quality) = account.quality {
+            if let Some(quality) = manifest.quality {
                 writeln!(out, "  quality      {}", quality.to_string().trim_end().replace('\n', "\n    "))?;
             }
         }

@@ -23,40 +23,38 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Train a model on parallel text
 ///
-/// Settings come from a file (TOML), from options, or from both: an option goes before the file. The tokenizer is trained first. OUT
-/// then holds the best model so far as a Hugging Face checkpoint, which `cognate translate --model OUT` and `cognate export OUT ...`
-/// take, and transformers where its families have the choices; log.jsonl, a line of JSON for each stretch of updates and each
-/// validation; and checkpoint-N, the state to go on from. Ctrl-C saves the state and ends; --resume goes on, to the same losses as
-/// without a break.
+/// Settings come from a file (TOML), from options, or from both; options override the file. The tokenizer is trained first. OUT then
+/// holds the best model so far as a Hugging Face checkpoint for `cognate translate --model OUT`, `cognate export OUT ...` and, if its
+/// families have the settings, transformers; log.jsonl, a line of JSON every log_every updates and for each validation; and
+/// checkpoint-N, the state to resume from. Ctrl-C saves the state and ends the run; --resume continues it with the same losses as
+/// without the interruption.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// Settings: sections `data`, `tokenizer`, `model`, `dropout`, `optimiser` and `schedule`; OUT/training.toml of any run has all
+    /// Settings file, with the sections `data`, `tokenizer`, `model`, `dropout`, `optimiser` and `schedule`; OUT/training.toml of a run
+    /// lists all settings
     #[arg(value_name = "CONFIG.toml")]
     config: Option<PathBuf>,
-    /// The folder to write: empty or new, unless --resume
+    /// Folder to write; it must be new or empty, unless --resume is given
     #[arg(short, long, value_name = "DIR", required = true)]
     out: PathBuf,
-    /// Go on with the run in OUT, by its own settings if no others are named
+    /// Resume the run in OUT, with its own settings unless others are given
     #[arg(long)]
     resume: bool,
-    /// Train one model for each value of a setting, as norm_placement=pre,post, and compare them; given several times, one for each
-    /// combination
+    /// Train one model for each value of a setting, such as norm_placement=pre,post, and compare them; if given several times, one for
+    /// each combination
     ///
-    /// A name without a section is one of `model`; others are called as optimiser.learning_rate. Every run gets a folder in OUT. At the
-    /// end, and of what is there after an interruption, OUT/grid.csv and OUT/grid.json tell what validation found. The same command
-    /// with --resume goes on with runs that are not over.
+    /// A name without a section belongs to `model`; others are written as optimiser.learning_rate. Each run has a folder in OUT. The
+    /// results of validation are written to OUT/grid.csv and OUT/grid.json, also after an interruption. The same command with --resume
+    /// continues runs that are not finished.
     #[arg(long, value_name = "FIELD=VALUE,...")]
     grid: Vec<GridOption>,
-    /// What computes: auto (ONNX Runtime where it is found, else tract), ort, tract or reference
+    /// Inference engine: auto (ONNX Runtime if its library is found, else tract), ort, tract or reference
     #[arg(long, value_name = "NAME", default_value_t)]
     engine: Engine,
-    /// Where to compute: cpu or cuda
+    /// Device of the engine: cpu or cuda
     #[arg(long, value_name = "NAME", default_value_t)]
     device: Device,
-    /// Say nothing but warnings and errors
-    #[arg(short, long)]
-    quiet: bool,
     #[command(flatten)]
     settings: Settings,
 }
@@ -72,7 +70,7 @@ Examples:
   mpirun -n 4 cognate train CONFIG.toml --out OUT        each batch divided over 4 processes (built with `--features mpi`)
   cognate evaluate --reference val.de --source val.en --model OUT
 
-A file of settings, each of which may be left out but for the text and how long:
+A settings file; everything except the text and the length may be left out:
   seed = 1
   [data]
   train = [{ source = \"train.en\", target = \"train.de\" }]   # or { tsv = \"train.tsv\" }
@@ -101,14 +99,14 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
 
 fn train(options: &Options, job: &Job, out: &mut dyn Write) -> Result<ExitCode> {
     let ranks = job.ranks();
-    let quiet = options.quiet || ranks.rank() > 0;
+    let quiet = messages::is_quiet() || ranks.rank() > 0;
     let is_grid = !options.grid.is_empty();
     let config = options.settings.config(options.config.as_deref(), &options.out, options.resume && !is_grid)?;
     let runtime = options.engine.open(options.device)?;
     if is_grid && ranks.size() > 1 {
         bail!("--grid trains in one process; expected none of {} that `mpirun` began", ranks.size());
     }
-    if runtime.name() != "ort" && ranks.rank() == 0 {
+    if runtime.engine() != Engine::Ort && ranks.rank() == 0 {
         let bring = "`cargo xtask onnxruntime` brings ONNX Runtime, which is several times as fast";
         messages::warning(format_args!("training runs on {} here; {bring}", runtime.name()));
     }
@@ -152,8 +150,9 @@ impl Run<'_> {
         let outcome = trainer.run(&mut |event| {
             match event {
                 Event::Update(progress) => bar.update(progress),
-                Event::Validated(validation) if !quiet => bar.suspend(|| messages::note(told(validation))),
-                Event::Validated(_) | Event::Logged(_) | Event::Saved(_) => {}
+                Event::Validated(validation) if !quiet => bar.suspend(|| messages::note(described(validation))),
+                Event::Logged(stretch) => bar.logged(stretch),
+                Event::Validated(_) | Event::Saved(_) => {}
             }
             if self.interrupted.load(Ordering::Relaxed) > 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
@@ -189,12 +188,17 @@ fn introduce(trainer: &Trainer<'_>, n_ranks: usize) {
     let [parameters, pairs, lines] = [model.parameters(), corpus.n_pairs() as usize, corpus.n_lines() as usize].map(amounts::thousands);
     let shared = if n_ranks > 1 { format!(", in {n_ranks} processes") } else { String::new() };
     messages::note(format_args!("{parameters} parameters, {pairs} pairs of {lines} lines, on {}{shared}", trainer.engine()));
+    if corpus.n_pairs() < corpus.n_lines() {
+        messages::note(format_args!("dropped pairs: {}", corpus.dropped()));
+    }
+    let (vocab, rate) = (amounts::thousands(model.config().vocab), trainer.peak_learning_rate());
+    messages::note(format_args!("vocabulary of {vocab}, peak learning rate {rate:.2e}"));
     if trainer.updates() > 0 {
-        messages::note(format_args!("goes on after update {}", amounts::thousands(trainer.updates() as usize)));
+        messages::note(format_args!("resumes after update {}", amounts::thousands(trainer.updates() as usize)));
     }
 }
 
-fn told(validation: &Validation) -> String {
+fn described(validation: &Validation) -> String {
     let bleu = validation.bleu.map_or_else(String::new, |bleu| format!(", BLEU {bleu:.2}"));
     let best = if validation.best { ", the best so far" } else { "" };
     let Validation { update, valid_loss, perplexity, .. } = validation;

@@ -48,7 +48,7 @@ pub use folder::{Existing, Folder, Hashed, Report};
 pub use listing::{Initializer, Listing};
 pub use loose::LooseAxis;
 pub use lower::{OPSET, Target};
-pub use model::{Metadata, to_onnx_bytes};
+pub use model::{LAYOUT_KEY, Metadata, to_onnx_bytes};
 pub use read::read_model;
 pub use staged::{PartialFile, Staged, abandon, remove_leftovers};
 pub use writer::{Export, write_folder};

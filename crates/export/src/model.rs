@@ -15,6 +15,9 @@ const IR_VERSION: i64 = 9;
 /// What protobuf allows in one message, and so in one ONNX file.
 pub(crate) const FILE_LIMIT: u64 = (1 << 31) - 1;
 
+/// The property that names the layout to which a graph belongs.
+pub const LAYOUT_KEY: &str = "cognate.layout";
+
 /// What a model says about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {

@@ -6,6 +6,9 @@ use crate::Result;
 use crate::decoder::{missing, padded};
 use crate::error::Cause;
 use crate::scores::{Candidates, best_continuations, log_softmax};
+use cognate_model::interface::{
+    ATTENTION_MASK, ENCODER_ATTENTION_MASK, ENCODER_HIDDEN_STATES, INPUT_IDS, LAST_HIDDEN_STATE, LOGITS, present_of,
+};
 use cognate_model::{Config, Layout, Names, Stack};
 use cognate_runtime::{Session, Value, Values};
 use ndarray::{Array4, ArrayD, ArrayViewMut3, s};
@@ -47,7 +50,7 @@ pub fn attend(layout: Layout, [encoder, decoder]: [&mut dyn Session; 2], config:
     check_outputs(layout, [&*encoder, &*decoder], config)?;
     let (ids, mask) = padded(&[sentence.source.to_vec()], config.pad_token as i64)?;
     let mask = mask.into_dyn();
-    let inputs = [("input_ids", ids.into_dyn()), ("attention_mask", mask.clone())].into_iter().collect();
+    let inputs = [(INPUT_IDS, ids.into_dyn()), (ATTENTION_MASK, mask.clone())].into_iter().collect();
     let mut encoded = encoder.run(&inputs)?;
     let (src, tgt) = (sentence.source.len(), sentence.target.len());
     let layers = |stack: Stack, rows, columns| Array4::zeros((stack.n_layers, stack.heads, rows, columns));
@@ -66,14 +69,14 @@ pub fn attend(layout: Layout, [encoder, decoder]: [&mut dyn Session; 2], config:
     for (piece, first) in sentence.target.chunks(at_once).zip((0..).step_by(at_once)) {
         let (n_read, seen) = (piece.len(), first + piece.len());
         let shape = if layout == Layout::HuggingFace { vec![1, n_read] } else { vec![1, 1, n_read] };
-        state.insert("input_ids", ArrayD::from_shape_vec(shape, piece.to_vec()).expect("as many ids as the shape holds"));
+        state.insert(INPUT_IDS, ArrayD::from_shape_vec(shape, piece.to_vec()).expect("as many ids as the shape holds"));
         let mut outputs = decoder.run(&state)?;
         for layer_index in 0..config.decoder.n_layers {
             let (cross, own) = (Names::cross_attentions(layer_index), Names::decoder_attentions(layer_index));
             put(found.cross.slice_mut(s![layer_index, .., first..seen, ..]), &mut outputs, "decoder", &cross)?;
             put(found.decoder.slice_mut(s![layer_index, .., first..seen, ..seen]), &mut outputs, "decoder", &own)?;
         }
-        let logits = take(&mut outputs, "decoder", "logits")?.to_f32()?;
+        let logits = take(&mut outputs, "decoder", LOGITS)?.to_f32()?;
         let (mut scores, _) = logits.as_standard_layout().into_owned().into_raw_vec_and_offset();
         for (row, position) in scores.chunks_mut(config.vocab.max(1)).zip(first..) {
             log_softmax(row);
@@ -99,18 +102,18 @@ fn first_state(
 ) -> Result<(Values, Vec<(String, String)>)> {
     let (mut state, mut pasts) = (Values::new(), Vec::new());
     let (heads, d_k) = (config.decoder.heads, config.decoder.d_k);
-    let (past, shape) = match layout {
-        Layout::HuggingFace => ("past_key_values.", vec![1, heads, 0, d_k]),
-        Layout::Cognate | Layout::SharedCache => ("past.", vec![1, 1, heads, 0, d_k]),
+    let shape = match layout {
+        Layout::HuggingFace => vec![1, heads, 0, d_k],
+        Layout::Cognate | Layout::SharedCache => vec![1, 1, heads, 0, d_k],
     };
     for name in decoder.inputs() {
         let value = match name.as_str() {
-            "input_ids" => continue,
-            "attention_mask" | "encoder_attention_mask" => mask.clone().into(),
-            "encoder_hidden_states" => take(&mut encoded, "encoder", "last_hidden_state")?,
-            name => match name.strip_prefix(past) {
-                Some(rest) => {
-                    pasts.push((name.to_owned(), format!("present.{rest}")));
+            INPUT_IDS => continue,
+            ATTENTION_MASK | ENCODER_ATTENTION_MASK => mask.clone().into(),
+            ENCODER_HIDDEN_STATES => take(&mut encoded, "encoder", LAST_HIDDEN_STATE)?,
+            name => match present_of(name) {
+                Some(present) => {
+                    pasts.push((name.to_owned(), present));
                     ArrayD::<f32>::zeros(shape.clone()).into()
                 }
                 None => take(&mut encoded, "encoder", name)?,

@@ -4,6 +4,7 @@ use crate::error::Cause;
 use crate::logits::{LastLogits, Logits};
 use crate::{Error, Result};
 use cognate_model::Names;
+use cognate_model::interface::{ATTENTION_MASK, INPUT_IDS, LOGITS, cross_of, is_past, present_of};
 use cognate_runtime::{Session, Value, Values};
 use ndarray::{Array2, Array3, Array5, ArrayD, Axis};
 
@@ -110,13 +111,13 @@ impl Decoder for SessionDecoder {
         if let Some(parents) = parents {
             self.move_past(parents)?;
         }
-        self.state.insert("input_ids", tokens.clone().insert_axis(Axis(2)).into_dyn());
+        self.state.insert(INPUT_IDS, tokens.clone().insert_axis(Axis(2)).into_dyn());
         let mut outputs = self.decoder.run(&self.state)?;
         for (past, present) in &self.past {
             let value = outputs.remove(present).ok_or_else(|| missing("decoder", present))?;
             self.state.insert(past, value);
         }
-        let logits = outputs.remove("logits").ok_or_else(|| missing("decoder", "logits"))?;
+        let logits = outputs.remove(LOGITS).ok_or_else(|| missing("decoder", LOGITS))?;
         self.attentions = Attentions { outputs, rows: tokens.dim() };
         self.logits.put(logits, None, tokens.dim())
     }
@@ -127,7 +128,7 @@ impl Decoder for SessionDecoder {
 
     fn retain(&mut self, sentences: &[usize]) -> Result<()> {
         let names: Vec<_> = self.state.iter().map(|(name, _)| name.to_string()).collect();
-        for name in names.into_iter().filter(|name| name != "input_ids") {
+        for name in names.into_iter().filter(|name| name != INPUT_IDS) {
             let Some(value) = self.state.remove(&name) else { continue };
             self.state.insert(name, select(value, sentences)?);
         }
@@ -169,7 +170,7 @@ impl Attentions {
 /// outputs and what is called in `others`.
 pub(crate) fn pasts(encoder: &dyn Session, decoder: &dyn Session, others: &[&str]) -> Result<Vec<(String, String)>> {
     let layout = |graph, expected, found: &[String]| Cause::Layout { graph, expected, found: found.join(", ") };
-    let present = |input: &String| Some((input.clone(), format!("present.{}", input.strip_prefix("past.")?)));
+    let present = |input: &String| Some((input.clone(), present_of(input)?));
     let pasts: Vec<_> = decoder.inputs().iter().filter_map(present).collect();
     if pasts.is_empty() {
         return Err(layout("decoder", "inputs past.{layer}.key and past.{layer}.value".into(), decoder.inputs()).into());
@@ -179,13 +180,13 @@ pub(crate) fn pasts(encoder: &dyn Session, decoder: &dyn Session, others: &[&str
             return Err(layout("decoder", format!("an input {input}"), decoder.inputs()).into());
         }
     }
-    for output in pasts.iter().map(|(_, present)| present.as_str()).chain(["logits"]) {
+    for output in pasts.iter().map(|(_, present)| present.as_str()).chain([LOGITS]) {
         if !decoder.outputs().iter().any(|known| known == output) {
             return Err(layout("decoder", format!("an output {output}"), decoder.outputs()).into());
         }
     }
     for input in decoder.inputs() {
-        let is_own = input == "input_ids" || input == "attention_mask" || input.starts_with("past.") || others.contains(&input.as_str());
+        let is_own = input == INPUT_IDS || input == ATTENTION_MASK || is_past(input) || others.contains(&input.as_str());
         if !is_own && !encoder.outputs().contains(input) {
             return Err(layout("encoder", format!("an output {input}, which the decoder reads"), encoder.outputs()).into());
         }
@@ -197,10 +198,10 @@ pub(crate) fn pasts(encoder: &dyn Session, decoder: &dyn Session, others: &[&str
 pub(crate) fn encoded(encoder: &mut dyn Session, decoder: &dyn Session, sources: &[Vec<i64>], pad_token: i64) -> Result<Values> {
     let (ids, mask) = padded(sources, pad_token)?;
     let mask = mask.into_dyn();
-    let inputs = [("input_ids", ids.into_dyn()), ("attention_mask", mask.clone())].into_iter().collect();
+    let inputs = [(INPUT_IDS, ids.into_dyn()), (ATTENTION_MASK, mask.clone())].into_iter().collect();
     let mut outputs = encoder.run(&inputs)?;
     let mut state = Values::new();
-    state.insert("attention_mask", mask);
+    state.insert(ATTENTION_MASK, mask);
     for name in decoder.inputs().iter().filter(|name| encoder.outputs().contains(name)) {
         let value = outputs.remove(name).ok_or_else(|| missing("encoder", name))?;
         state.insert(name, value);
@@ -210,7 +211,7 @@ pub(crate) fn encoded(encoder: &mut dyn Session, decoder: &dyn Session, sources:
 
 /// `batch`, `heads` and `d_k` of the past called `name`: those of the layer's cross keys or values.
 pub(crate) fn cross_sizes(state: &Values, name: &str) -> Result<[usize; 3]> {
-    let cross = name.replacen("past.", "cross.", 1);
+    let cross = cross_of(name).unwrap_or_default();
     match state.get(&cross).map(Value::shape) {
         Some(&[batch, heads, _, d_k]) => Ok([batch, heads, d_k]),
         _ => Err(missing("encoder", &cross)),

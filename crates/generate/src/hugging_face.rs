@@ -17,6 +17,7 @@ use crate::Result;
 use crate::decoder::{Attentions, Decoder, missing, padded, select};
 use crate::error::Cause;
 use crate::logits::{LastLogits, Logits};
+use cognate_model::interface::{ATTENTION_MASK, ENCODER_ATTENTION_MASK, ENCODER_HIDDEN_STATES, INPUT_IDS, LAST_HIDDEN_STATE, LOGITS};
 use cognate_model::{Config, HuggingFaceNames};
 use cognate_runtime::{Session, Values};
 use ndarray::{Array1, Array2, Array3, Array4};
@@ -80,7 +81,7 @@ impl HuggingFaceDecoder {
             true => Ok(()),
             false => Err(Cause::Layout { graph, expected: format!("an {what} {name}"), found: known.join(", ") }),
         };
-        expect("encoder", "output", encoder.outputs(), "last_hidden_state")?;
+        expect("encoder", "output", encoder.outputs(), LAST_HIDDEN_STATE)?;
         let on_first_step = first.as_ref().unwrap_or(&decoder);
         for (input, output) in &past {
             expect("decoder", "input", decoder.inputs(), input)?;
@@ -112,7 +113,7 @@ impl HuggingFaceDecoder {
         if session.inputs().iter().any(|input| input == BRANCH) {
             self.state.insert(BRANCH, Array1::from_elem(1, i64::from(!self.is_first_step)).into_dyn());
         }
-        let src = self.state.get("encoder_attention_mask").map_or(0, |mask| mask.shape()[1]);
+        let src = self.state.get(ENCODER_ATTENTION_MASK).map_or(0, |mask| mask.shape()[1]);
         let has_branch = self.state.get(BRANCH).is_some();
         let inputs = session.inputs().to_vec();
         let [heads, d_k] = self.head_shape;
@@ -143,13 +144,13 @@ impl Decoder for HuggingFaceDecoder {
 
     fn start(&mut self, sources: &[Vec<i64>], beams: usize) -> Result<()> {
         let (ids, mask) = padded(sources, self.pad_token)?;
-        let inputs = [("input_ids", ids.into_dyn()), ("attention_mask", mask.clone().into_dyn())].into_iter().collect();
+        let inputs = [(INPUT_IDS, ids.into_dyn()), (ATTENTION_MASK, mask.clone().into_dyn())].into_iter().collect();
         let mut encoded = self.encoder.run(&inputs)?;
-        let states = encoded.remove("last_hidden_state").ok_or_else(|| missing("encoder", "last_hidden_state"))?;
+        let states = encoded.remove(LAST_HIDDEN_STATE).ok_or_else(|| missing("encoder", LAST_HIDDEN_STATE))?;
         self.beams = beams;
         self.state = Values::new();
-        self.state.insert("encoder_hidden_states", states);
-        self.state.insert("encoder_attention_mask", mask.into_dyn());
+        self.state.insert(ENCODER_HIDDEN_STATES, states);
+        self.state.insert(ENCODER_ATTENTION_MASK, mask.into_dyn());
         let rows: Vec<usize> = (0..sources.len() * beams).map(|row| row / beams).collect();
         if beams > 1 {
             self.keep(&rows, is_state)?;
@@ -167,7 +168,7 @@ impl Decoder for HuggingFaceDecoder {
         }
         let (batch, beams) = tokens.dim();
         let rows = tokens.clone().into_shape_with_order((batch * beams, 1)).expect("as many elements");
-        self.state.insert("input_ids", rows.into_dyn());
+        self.state.insert(INPUT_IDS, rows.into_dyn());
         let mut outputs = self.run(batch * beams)?;
         for (past, present) in &self.past {
             if self.is_first_step || is_own(past) {
@@ -176,7 +177,7 @@ impl Decoder for HuggingFaceDecoder {
             }
         }
         self.is_first_step = false;
-        let logits = outputs.remove("logits").ok_or_else(|| missing("decoder", "logits"))?;
+        let logits = outputs.remove(LOGITS).ok_or_else(|| missing("decoder", LOGITS))?;
         self.attentions = Attentions { outputs, rows: (batch, beams) };
         self.logits.put(logits, None, (batch, beams))
     }
@@ -194,7 +195,7 @@ impl Decoder for HuggingFaceDecoder {
 
 /// Whether an input lasts beyond its step.
 fn is_state(name: &str) -> bool {
-    name != "input_ids" && name != BRANCH
+    name != INPUT_IDS && name != BRANCH
 }
 
 /// Whether a past is of what was decoded, not of the source.

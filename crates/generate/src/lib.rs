@@ -38,7 +38,7 @@ pub use forced::{Scored, greedy_choices, score};
 pub use hugging_face::HuggingFaceDecoder;
 pub use logits::Logits;
 pub use settings::{EarlyStopping, Sampling, Settings, alignment_layer};
-pub use shared_cache::{SCALE, SharedCacheDecoder};
+pub use shared_cache::SharedCacheDecoder;
 
 /// A translation, as ids.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,14 +6,11 @@
 use crate::Result;
 use crate::decoder::{Attentions, Decoder, cross_sizes, encoded, missing, pasts, select};
 use crate::logits::{LastLogits, Logits};
+use cognate_model::interface::{CACHE_BEAMS, INPUT_IDS, LOGITS, LOGITS_SCALE, is_past};
 use cognate_runtime::{Session, Value, Values};
 use ndarray::{Array2, Array3, ArrayD, Axis, s};
 use std::mem;
 
-/// The name of the input that says which beam of a sentence holds each place.
-const BEAMS: &str = "cache_beams";
-/// The name of the output by which rows of logits are to be multiplied, where there is one.
-pub const SCALE: &str = "logits_scale";
 /// Places of the first caches; where they do not suffice there are twice as many.
 const CAPACITY: usize = 32;
 
@@ -40,7 +37,7 @@ impl SharedCacheDecoder {
     /// # Errors
     /// If their inputs and outputs are not those of the layout.
     pub fn new(encoder: Box<dyn Session>, decoder: Box<dyn Session>, pad_token: i64) -> Result<Self> {
-        let caches = pasts(encoder.as_ref(), decoder.as_ref(), &[BEAMS])?;
+        let caches = pasts(encoder.as_ref(), decoder.as_ref(), &[CACHE_BEAMS])?;
         let (holders, logits, attentions) = (Array3::default((0, 0, 0)), LastLogits::default(), Attentions::default());
         Ok(Self { encoder, decoder, pad_token, caches, state: Values::new(), holders, past: 0, logits, attentions })
     }
@@ -95,15 +92,15 @@ impl Decoder for SharedCacheDecoder {
                 }
             }
         }
-        self.state.insert("input_ids", tokens.clone().into_dyn());
-        self.state.insert(BEAMS, self.holders.slice(s![.., .., ..self.past]).to_owned().into_dyn());
+        self.state.insert(INPUT_IDS, tokens.clone().into_dyn());
+        self.state.insert(CACHE_BEAMS, self.holders.slice(s![.., .., ..self.past]).to_owned().into_dyn());
         let mut outputs = self.decoder.run_in_place(&mut self.state, &self.caches)?;
         for ((_, beam, _), holder) in self.holders.slice_mut(s![.., .., self.past..=self.past]).indexed_iter_mut() {
             *holder = beam as i64;
         }
         self.past += 1;
-        let logits = outputs.remove("logits").ok_or_else(|| missing("decoder", "logits"))?;
-        let scales = outputs.remove(SCALE);
+        let logits = outputs.remove(LOGITS).ok_or_else(|| missing("decoder", LOGITS))?;
+        let scales = outputs.remove(LOGITS_SCALE);
         self.attentions = Attentions { outputs, rows: tokens.dim() };
         self.logits.put(logits, scales, tokens.dim())
     }
@@ -116,9 +113,9 @@ impl Decoder for SharedCacheDecoder {
         let beams = self.holders.len_of(Axis(1));
         self.holders = self.holders.select(Axis(0), sentences);
         let names: Vec<_> = self.state.iter().map(|(name, _)| name.to_string()).collect();
-        for name in names.into_iter().filter(|name| name != "input_ids" && name != BEAMS) {
+        for name in names.into_iter().filter(|name| name != INPUT_IDS && name != CACHE_BEAMS) {
             let Some(value) = self.state.remove(&name) else { continue };
-            let (rows, used) = if name.starts_with("past.") { (beams, self.past) } else { (1, usize::MAX) };
+            let (rows, used) = if is_past(&name) { (beams, self.past) } else { (1, usize::MAX) };
             let value = match value.into_host()? {
                 Value::F32(array) => Value::F32(kept(array, sentences, rows, used)),
                 Value::F64(array) => Value::F64(kept(array, sentences, rows, used)),

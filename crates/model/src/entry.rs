@@ -7,7 +7,6 @@ mod shared_cache;
 
 pub use embeddings::EmbeddingNames;
 pub(crate) use embeddings::embeddings;
-pub use hugging_face::HuggingFaceNames;
 pub(crate) use loss::loss;
 pub use loss::{Loss, LossNames};
 
@@ -15,45 +14,10 @@ use crate::attention::KeyValue;
 use crate::decoder::{DecoderInputs, DecoderOutputs, Past, cross_key_values, decoder};
 use crate::dropout::Dropout;
 use crate::encoder::{EncoderOutputs, encoder};
+use crate::interface::{ATTENTION_MASK, DECODER_INPUT_IDS, ENCODER_HIDDEN_STATES, INPUT_IDS, LOGITS, Names};
 use crate::{Config, Layout};
 use cognate_graph::{Builder, DType, Dim, Error, Graph, Tensor};
 use std::thread;
-
-/// The names of per-layer inputs and outputs; part of the contract of exported files.
-#[derive(Debug)]
-pub struct Names;
-
-impl Names {
-    /// `cross.{layer}.key` and `cross.{layer}.value`: `[batch, heads, src, d_k]`
-    pub fn cross(layer_index: usize) -> [String; 2] {
-        ["key", "value"].map(|part| format!("cross.{layer_index}.{part}"))
-    }
-
-    /// `past.{layer}.key` and `past.{layer}.value`: `[batch, beams, heads, past, d_k]`
-    pub fn past(layer_index: usize) -> [String; 2] {
-        ["key", "value"].map(|part| format!("past.{layer_index}.{part}"))
-    }
-
-    /// `present.{layer}.key` and `present.{layer}.value`: `[batch, beams, heads, past + tgt, d_k]`
-    pub fn present(layer_index: usize) -> [String; 2] {
-        ["key", "value"].map(|part| format!("present.{layer_index}.{part}"))
-    }
-
-    /// `encoder_attentions.{layer}`: `[batch, heads, src, src]`
-    pub fn encoder_attentions(layer_index: usize) -> String {
-        format!("encoder_attentions.{layer_index}")
-    }
-
-    /// `decoder_attentions.{layer}`: `[batch, beams, heads, tgt, past + tgt]`
-    pub fn decoder_attentions(layer_index: usize) -> String {
-        format!("decoder_attentions.{layer_index}")
-    }
-
-    /// `cross_attentions.{layer}`: `[batch, beams, heads, tgt, src]`, in teacher forcing `[batch, heads, tgt, src]`
-    pub fn cross_attentions(layer_index: usize) -> String {
-        format!("cross_attentions.{layer_index}")
-    }
-}
 
 /// Which attention weights graphs also give, one output a layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,10 +77,10 @@ pub(crate) fn graphs(config: &Config, layout: Layout, attentions: Attentions) ->
 /// `input_ids, attention_mask: i64 [batch, src]` -> `encoder_hidden_states: [batch, src, d_model]`, `cross.{l}.{key,value}`.
 pub(crate) fn encode(config: &Config, attentions: Attentions) -> Result<Graph, Error> {
     let builder = Builder::new("encoder");
-    let ids = builder.input("input_ids", DType::I64, ["batch", "src"]);
-    let attention_mask = builder.input("attention_mask", DType::I64, ["batch", "src"]);
+    let ids = builder.input(INPUT_IDS, DType::I64, ["batch", "src"]);
+    let attention_mask = builder.input(ATTENTION_MASK, DType::I64, ["batch", "src"]);
     let outputs = encoder(&builder.root(), config, ids, attention_mask, &Dropout::none());
-    builder.output("encoder_hidden_states", outputs.hidden);
+    builder.output(ENCODER_HIDDEN_STATES, outputs.hidden);
     for (layer_index, cross) in cross_key_values(&builder.root(), config, outputs.hidden).into_iter().enumerate() {
         output(&builder, Names::cross(layer_index), cross);
     }
@@ -128,8 +92,8 @@ pub(crate) fn encode(config: &Config, attentions: Attentions) -> Result<Graph, E
 /// `logits: [batch, beams, tgt, vocab]`, `present.{l}.*`. The past may have length 0.
 pub(crate) fn step(config: &Config, attentions: Attentions) -> Result<Graph, Error> {
     let builder = Builder::new("decoder");
-    let ids = builder.input("input_ids", DType::I64, ["batch", "beams", "tgt"]);
-    let attention_mask = builder.input("attention_mask", DType::I64, ["batch", "src"]);
+    let ids = builder.input(INPUT_IDS, DType::I64, ["batch", "beams", "tgt"]);
+    let attention_mask = builder.input(ATTENTION_MASK, DType::I64, ["batch", "src"]);
     let (heads, d_k) = (Dim::from(config.decoder.heads), Dim::from(config.decoder.d_k));
     let input = |[key, value]: [String; 2], shape: &[Dim]| KeyValue {
         key: builder.input(&key, DType::F32, shape.to_vec()),
@@ -142,7 +106,7 @@ pub(crate) fn step(config: &Config, attentions: Attentions) -> Result<Graph, Err
     let past = layers.map(|layer_index| input(Names::past(layer_index), &past_shape)).collect();
     let outputs =
         decoder(&builder.root(), config, &DecoderInputs { ids, attention_mask, cross, past: Past::Joined(past), dropout: Dropout::none() });
-    builder.output("logits", outputs.logits);
+    builder.output(LOGITS, outputs.logits);
     for (layer_index, &present) in outputs.present.iter().enumerate() {
         output(&builder, Names::present(layer_index), present);
     }
@@ -154,15 +118,15 @@ pub(crate) fn step(config: &Config, attentions: Attentions) -> Result<Graph, Err
 /// `logits: [batch, tgt, vocab]`, `cross_attentions.{l}: [batch, heads, tgt, src]`.
 pub(crate) fn teacher_forced(config: &Config) -> Result<Graph, Error> {
     let builder = Builder::new("teacher_forced");
-    let ids = builder.input("input_ids", DType::I64, ["batch", "src"]);
-    let attention_mask = builder.input("attention_mask", DType::I64, ["batch", "src"]);
-    let target = builder.input("decoder_input_ids", DType::I64, ["batch", "tgt"]);
+    let ids = builder.input(INPUT_IDS, DType::I64, ["batch", "src"]);
+    let attention_mask = builder.input(ATTENTION_MASK, DType::I64, ["batch", "src"]);
+    let target = builder.input(DECODER_INPUT_IDS, DType::I64, ["batch", "tgt"]);
     let hidden = encoder(&builder.root(), config, ids, attention_mask, &Dropout::none()).hidden;
     let cross = cross_key_values(&builder.root(), config, hidden);
     let outputs =
         decoder(&builder.root(), config, &DecoderInputs { ids: target, attention_mask, cross, past: Past::None, dropout: Dropout::none() });
-    builder.output("encoder_hidden_states", hidden);
-    builder.output("logits", outputs.logits);
+    builder.output(ENCODER_HIDDEN_STATES, hidden);
+    builder.output(LOGITS, outputs.logits);
     Attentions::Cross.output_decoder(&builder, &outputs);
     builder.finish()
 }

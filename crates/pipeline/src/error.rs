@@ -1,9 +1,11 @@
-//! What can go wrong between text and tokens.
+//! What can go wrong between input and output.
+
+use std::fmt;
 
 /// The result of this crate's calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error that names the folder, the file or the piece.
+/// An error that names the folder, the file, the option or the sentence.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct Error(#[from] Cause);
@@ -16,6 +18,14 @@ pub enum ErrorKind {
     Text,
     /// Tokenizer and model do not belong together.
     Mismatch,
+    /// The model's folder cannot be read or used.
+    Folder,
+    /// An option contradicts the model or another option.
+    Options,
+    /// A sentence or its translation is not as it must be.
+    Input,
+    /// An engine cannot load or run the model.
+    Engine,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -32,20 +42,93 @@ pub(crate) enum Cause {
          leave it out of the text"
     )]
     Unknown { piece: String, id: i64, vocab: usize },
+
+    #[error(transparent)]
+    Folder(#[from] cognate_folder::Error),
+    #[error(transparent)]
+    Model(#[from] cognate_model::Error),
+    #[error(transparent)]
+    Export(#[from] cognate_export::Error),
+    #[error("{0}")]
+    InFolder(String),
+
+    #[error("{option}: {message}")]
+    Option { option: &'static str, message: String },
+    #[error("{0}")]
+    Input(String),
+    #[error("{place}: {error}")]
+    At { place: String, error: Box<Error> },
+
+    #[error(transparent)]
+    Generate(#[from] cognate_generate::Error),
+    #[error(transparent)]
+    Runtime(#[from] cognate_runtime::Error),
+    #[error("{place}: {message}")]
+    System { place: &'static str, message: String },
+    #[error("{message}")]
+    Other { kind: ErrorKind, message: String },
 }
 
 impl Error {
+    /// An error of a crate above this one, so that they all have one type.
+    pub fn new(kind: ErrorKind, message: impl fmt::Display) -> Self {
+        Self(Cause::Other { kind, message: message.to_string() })
+    }
+
     /// What the error is about.
     pub fn kind(&self) -> ErrorKind {
-        match self.0 {
+        match &self.0 {
             Cause::Text(_) => ErrorKind::Text,
             Cause::Rows { .. } | Cause::Unknown { .. } => ErrorKind::Mismatch,
+            Cause::Folder(_) | Cause::Model(_) | Cause::Export(_) | Cause::InFolder(_) => ErrorKind::Folder,
+            Cause::Option { .. } => ErrorKind::Options,
+            Cause::Input(_) => ErrorKind::Input,
+            Cause::At { error, .. } => error.kind(),
+            Cause::Other { kind, .. } => *kind,
+            Cause::Generate(_) | Cause::Runtime(_) | Cause::System { .. } => ErrorKind::Engine,
         }
+    }
+
+    /// The name of the option that is wrong, as the field of [`crate::DecodingOptions`] or [`crate::LoadOptions`] is called, and
+    /// what is wrong with it.
+    pub fn option(&self) -> Option<(&'static str, &str)> {
+        match &self.0 {
+            Cause::Option { option, message } => Some((option, message)),
+            _ => None,
+        }
+    }
+
+    /// An error about an option.
+    pub fn wrong_option(option: &'static str, message: impl fmt::Display) -> Self {
+        Self(Cause::Option { option, message: message.to_string() })
+    }
+
+    pub(crate) fn input(message: impl fmt::Display) -> Self {
+        Self(Cause::Input(message.to_string()))
+    }
+
+    /// The same error, with the name of the sentence it is about.
+    #[must_use]
+    pub fn at(self, place: impl fmt::Display) -> Self {
+        Self(Cause::At { place: place.to_string(), error: Box::new(self) })
     }
 }
 
-impl From<cognate_text::Error> for Error {
-    fn from(error: cognate_text::Error) -> Self {
-        Self(Cause::Text(error))
-    }
+macro_rules! from {
+    ($($error:ty),*) => {
+        $(impl From<$error> for Error {
+            fn from(error: $error) -> Self {
+                Self(error.into())
+            }
+        })*
+    };
 }
+
+from!(
+    cognate_text::Error,
+    cognate_folder::Error,
+    cognate_model::Error,
+    cognate_export::Error,
+    cognate_generate::Error,
+    cognate_runtime::Error
+);

@@ -1,9 +1,49 @@
-//! Whether a multilingual model knows which language to translate into.
+//! The languages of a multilingual model.
+//!
+//! The source language changes what the tokenizer puts around a sentence. The target language is a token that must be
+//! decoded first (mBART-50, M2M100, NLLB), or that decoding starts from (mBART-25, PLBart), or the sentence's first one
+//! (Marian).
 
 use cognate_generate::Settings;
+use cognate_model::Config;
 use cognate_text::{TargetLanguage, Tokenizer};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
+
+/// The languages to translate from and into; the tokenizer's own if `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Languages {
+    /// The language of the sentences: `en_XX` (mBART), `eng_Latn` (NLLB), `en` (M2M100).
+    pub source_language: Option<String>,
+    /// The language to translate into: `de_DE` (mBART), `deu_Latn` (NLLB), `de` (M2M100), `deu` (Marian).
+    pub target_language: Option<String>,
+}
+
+impl Languages {
+    /// Whether any is chosen.
+    pub fn is_chosen(&self) -> bool {
+        self.source_language.is_some() || self.target_language.is_some()
+    }
+
+    /// The tokenizer with these languages.
+    ///
+    /// # Errors
+    /// If it does not know the languages, or the model has no row for the target's token.
+    pub fn choose(&self, tokenizer: Tokenizer, config: &Config) -> Result<Tokenizer> {
+        let wrong = |option| move |error: cognate_text::Error| Error::wrong_option(option, error);
+        let tokenizer = tokenizer.with_languages(self.source_language.as_deref(), None).map_err(wrong("source_language"))?;
+        let tokenizer = tokenizer.with_languages(None, self.target_language.as_deref()).map_err(wrong("target_language"))?;
+        if let Some(TargetLanguage::Forced(id) | TargetLanguage::Start(id)) = tokenizer.target_language()
+            && usize::try_from(id).is_ok_and(|id| id >= config.vocab)
+        {
+            let (code, vocab) = (self.target_language.as_deref().unwrap_or_default(), config.vocab);
+            let message =
+                format!("{code} is token {id}, but vocab_size in config.json is {vocab}: tokenizer and model do not belong together");
+            return Err(Error::wrong_option("target_language", message));
+        }
+        Ok(tokenizer)
+    }
+}
 
 /// Where the target language of a model is named.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,13 +1,34 @@
-//! From input to output: what turns text into a model's tokens, the same for translation and for validation of a training run.
+//! From input to output: translating, scoring and observing text with a model's folder.
 //!
-//! Knows no command line and prints nothing.
+//! [`Translator`] encodes sentences, groups them into batches, decodes them on several workers and gives texts back;
+//! [`Scorer`] gives the probabilities of translations; [`Observer`] gives attention weights and what else explains a
+//! translation. All of them load a model through [`LoadedModel`].
+//!
+//! This crate knows no command line and prints nothing: what a user may want to know is returned as a [`Notice`] or a
+//! [`Warning`].
 
+mod batches;
 mod error;
 mod language;
+mod lines;
+mod loaded;
+mod notice;
+mod observe;
+mod options;
+mod score;
 mod source;
 mod tokenizer;
+mod translator;
 
+pub use batches::{BatchLimit, batches, in_batches};
 pub use error::{Error, ErrorKind, Result};
-pub use language::{TargetNaming, decode_into};
+pub use language::{Languages, TargetNaming, decode_into};
+pub use lines::{Line, LineEvent, LineOptions};
+pub use loaded::{InMemory, LoadedModel};
+pub use notice::{Notice, listed};
+pub use observe::{Details, Observer};
+pub use options::{DecodingOptions, LoadOptions};
+pub use score::{Pair, ScoredPair, Scorer};
 pub use source::{EncodedSource, SourceEncoder};
-pub use tokenizer::{check_tokenizer, open_tokenizer};
+pub use tokenizer::{check_tokenizer, open_tokenizer, open_tokenizer_if_readable};
+pub use translator::{TranslatedText, Translation, Translator, TranslatorOptions, Warning};

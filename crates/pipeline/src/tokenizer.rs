@@ -6,6 +6,7 @@ use cognate_model::Config;
 use cognate_text::Tokenizer;
 
 use crate::error::{Cause, Result};
+use crate::notice::Notice;
 
 /// The tokenizer in `folder`, for a model with this configuration.
 ///
@@ -15,6 +16,24 @@ pub fn open_tokenizer(folder: &Path, config: &Config) -> Result<Tokenizer> {
     let tokenizer = Tokenizer::from_folder(folder)?;
     check_tokenizer(folder, &tokenizer, config)?;
     Ok(tokenizer)
+}
+
+/// The tokenizer in `folder`, for work that goes on without one; a notice tells the consequence.
+///
+/// # Errors
+/// If it is the tokenizer of another model.
+pub fn open_tokenizer_if_readable(
+    folder: &Path,
+    config: &Config,
+    consequence: &'static str,
+) -> Result<(Option<Tokenizer>, Option<Notice>)> {
+    match Tokenizer::from_folder(folder) {
+        Ok(tokenizer) => {
+            check_tokenizer(folder, &tokenizer, config)?;
+            Ok((Some(tokenizer), None))
+        }
+        Err(error) => Ok((None, Some(Notice::NoTokenizer { reason: error.to_string(), consequence }))),
+    }
 }
 
 /// Rejects a tokenizer with ids that the model has no rows for. Fewer ids than rows are common: tables are padded.

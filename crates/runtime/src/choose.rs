@@ -42,7 +42,7 @@ impl Engine {
         }
     }
 
-    fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Engine::Auto => "auto",
             Engine::Reference => "reference",

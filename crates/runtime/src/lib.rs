@@ -102,8 +102,13 @@ pub struct Options {
 
 /// An engine that executes graphs.
 pub trait Runtime {
-    /// The engine's short name, as the command line takes it: `reference`, `tract`, `ort`.
-    fn name(&self) -> &'static str;
+    /// Which engine this is; never [`Engine::Auto`].
+    fn engine(&self) -> Engine;
+
+    /// The engine's short name: `reference`, `tract`, `ort`.
+    fn name(&self) -> &'static str {
+        self.engine().as_str()
+    }
 
     /// Prepares `source` for any number of sessions.
     ///
@@ -166,8 +171,3 @@ fn run_and_exchange<S: Session + ?Sized>(session: &mut S, state: &mut Values, pa
     }
     Ok(outputs)
 }
-
-/// The README's example, compiled and run with the tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;

@@ -10,7 +10,7 @@ mod session;
 
 use self::library::{Found, Library, Places};
 use self::session::Shared;
-use crate::{Device, Error, ErrorKind, Loaded, Options, Result, Runtime, Source, Values};
+use crate::{Device, Engine, Error, ErrorKind, Loaded, Options, Result, Runtime, Source, Values};
 use ::ort::environment::{Environment, EnvironmentBuilder};
 use ::ort::ep::{CUDA, ExecutionProvider};
 use ::ort::logging::LogLevel;
@@ -124,8 +124,8 @@ fn environment(builder: EnvironmentBuilder) -> ::ort::Result<Environment> {
 }
 
 impl Runtime for Ort {
-    fn name(&self) -> &'static str {
-        "ort"
+    fn engine(&self) -> Engine {
+        Engine::Ort
     }
 
     fn read(&self, source: &Source, options: &Options) -> Result<Arc<dyn Loaded>> {

@@ -1,6 +1,6 @@
 //! The reference evaluator as a runtime: the oracle that the others are measured against.
 
-use crate::{Device, Error, ErrorKind, Loaded, Options, Result, Runtime, Session, Source, Value, Values};
+use crate::{Device, Engine, Error, ErrorKind, Loaded, Options, Result, Runtime, Session, Source, Value, Values};
 use cognate_eval::{Evaluator, Float, Value as Computed};
 use cognate_graph::{Node, Program};
 use ndarray::{ArcArray, ArrayD, IxDyn};
@@ -16,8 +16,8 @@ pub enum Reference {
 }
 
 impl Runtime for Reference {
-    fn name(&self) -> &'static str {
-        "reference"
+    fn engine(&self) -> Engine {
+        Engine::Reference
     }
 
     fn read(&self, source: &Source, options: &Options) -> Result<Arc<dyn Loaded>> {

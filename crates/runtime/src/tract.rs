@@ -8,7 +8,7 @@ mod prepare;
 
 use crate::huge_pages::{self, HugePages};
 use crate::signature::{Axis, Element, Given, Input, Signature};
-use crate::{Device, Error, ErrorKind, Held, Loaded, Options, Result, Runtime, Session, Source, Value, Values};
+use crate::{Device, Engine, Error, ErrorKind, Held, Loaded, Options, Result, Runtime, Session, Source, Value, Values};
 use cognate_graph::f16;
 use ndarray::ArrayD;
 use std::any::Any;
@@ -31,8 +31,8 @@ const ENGINE: &str = "tract 0.23.9";
 pub struct Tract;
 
 impl Runtime for Tract {
-    fn name(&self) -> &'static str {
-        "tract"
+    fn engine(&self) -> Engine {
+        Engine::Tract
     }
 
     fn read(&self, source: &Source, options: &Options) -> Result<Arc<dyn Loaded>> {

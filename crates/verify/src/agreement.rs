@@ -1,10 +1,11 @@
 //! The run itself: every case through the reference and through each runtime.
 
 use crate::cases::{Inputs, cases};
-use crate::report::{DecodingReport, OutputReport, Report, RuntimeReport, StepsReport};
 use crate::{CLOSE, Error, Measured, Result, Tolerance, compare};
-use cognate_generate::{Decoder, Hypothesis, SCALE, Settings, decoder, generate, greedy_choices};
-use cognate_model::{Attentions, Layout, Model};
+use cognate_folder::{DecodingReport, OutputReport, RuntimeReport, StepsReport, Verification};
+use cognate_generate::{Decoder, Hypothesis, Settings, decoder, generate, greedy_choices};
+use cognate_model::interface::{ATTENTION_MASK, LOGITS, LOGITS_SCALE};
+use cognate_model::{Attentions, Layout, Model, without_layer};
 use cognate_runtime::{Options, Reference, Runtime, Session, Source, Value, Values};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +17,7 @@ pub struct Subject<'a> {
     pub folder: &'a Path,
     /// How its graphs divide the work.
     pub layout: Layout,
-    /// The model that the graphs must equal: of the checkpoint, or read back by [`open_exported`](crate::open_exported).
+    /// The model that the graphs must equal: of the checkpoint, or read back by [`open_exported`](cognate_folder::open_exported).
     pub model: &'a Model,
     /// How sentences are decoded; greedily and by beam search, whatever number of beams stands here.
     pub settings: Settings,
@@ -49,19 +50,19 @@ struct Pair {
 /// Measures each runtime against the f64 reference; `progress` hears what is being done.
 ///
 /// # Errors
-/// If an engine cannot load or run the folder. A broken bound is no error: see [`Report::passed`].
-pub fn verify(subject: &Subject<'_>, runtimes: &[(Box<dyn Runtime>, Options)], mut progress: impl FnMut(&str)) -> Result<Report> {
+/// If an engine cannot load or run the folder. A broken bound is no error: see [`Verification::passed`].
+pub fn verify(subject: &Subject<'_>, runtimes: &[(Box<dyn Runtime>, Options)], mut progress: impl FnMut(&str)) -> Result<Verification> {
     let config = subject.model.config();
     progress("reference evaluator");
     let mut reference = load_reference(subject)?;
-    let mut report = Report::new(reference.decoder.engine(), subject.tolerance, subject.seed);
+    let mut report = Verification::new(reference.decoder.engine(), subject.tolerance.relative_l2, subject.seed);
 
     let mut inputs = Inputs::new(subject.seed);
     let mut batches = Vec::new();
     for case in cases(config, subject.layout) {
         let encoder_inputs = inputs.encoder(case, config);
         let encoded = run(&mut reference.encoder, &encoder_inputs)?;
-        let mask = encoder_inputs.get("attention_mask").expect("the case has a mask");
+        let mask = encoder_inputs.get(ATTENTION_MASK).expect("the case has a mask");
         let decoder_inputs = inputs.decoder(subject.layout, case, config, mask, &rounded(&encoded)?);
         let decoded = run(&mut reference.decoder, &decoder_inputs)?;
         batches.push([("encoder", encoder_inputs, encoded), ("decoder", decoder_inputs, decoded)]);
@@ -175,15 +176,15 @@ pub(crate) fn equal_steps(
 
 /// Outputs with the logits multiplied by their scale, where that is left to the reader.
 fn scaled(mut outputs: Values) -> Result<Values> {
-    let failed = |error| Error::runtime("logits", error);
-    if let Some(scale) = outputs.remove(SCALE)
-        && let Some(logits) = outputs.remove("logits")
+    let failed = |error| Error::runtime(LOGITS, error);
+    if let Some(scale) = outputs.remove(LOGITS_SCALE)
+        && let Some(logits) = outputs.remove(LOGITS)
     {
         let mut logits = logits.to_f32().map_err(failed)?;
         for (mut row, &scale) in logits.rows_mut().into_iter().zip(scale.to_f32().map_err(failed)?.iter()) {
             row.mapv_inplace(|score| score * scale);
         }
-        outputs.insert("logits", logits);
+        outputs.insert(LOGITS, logits);
     }
     Ok(outputs)
 }
@@ -200,12 +201,6 @@ fn measure(found: Option<&Value>, expected: &Value, engine: &str, name: &str) ->
     let to_f64 = |value: &Value| value.to_f64().map_err(|error| Error::runtime(engine, error));
     let shapes = || format!("output {name}: expected shape {:?}, found {:?}", expected.shape(), found.shape());
     compare(&to_f64(found)?, &to_f64(expected)?).ok_or_else(|| Error::runtime(engine, shapes()))
-}
-
-/// `present.3.key` is `present.{l}.key`.
-fn without_layer(name: &str) -> String {
-    let part = |part: &str| if part.parse::<usize>().is_ok() { "{l}".into() } else { part.to_string() };
-    name.split('.').map(part).collect::<Vec<_>>().join(".")
 }
 
 fn row(graph: &str, output: String, measured: Measured) -> OutputReport {

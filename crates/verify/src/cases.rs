@@ -1,5 +1,8 @@
 //! The batches of a verification: several sizes and lengths, padding, and pasts of 0, 1 and many.
 
+use cognate_model::interface::{
+    ATTENTION_MASK, CACHE_BEAMS, ENCODER_ATTENTION_MASK, ENCODER_HIDDEN_STATES, INPUT_IDS, LAST_HIDDEN_STATE, is_cross, past_of,
+};
 use cognate_model::{Config, HuggingFaceNames, Layout};
 use cognate_runtime::{Value, Values};
 use ndarray::{Array2, Array3, ArrayD, IxDyn};
@@ -60,7 +63,7 @@ impl Inputs {
                 ids[[sentence, position]] = config.pad_token as i64;
             }
         }
-        [("input_ids", ids.into_dyn()), ("attention_mask", mask.into_dyn())].into_iter().collect()
+        [(INPUT_IDS, ids.into_dyn()), (ATTENTION_MASK, mask.into_dyn())].into_iter().collect()
     }
 
     /// The decoder's inputs: random tokens and pasts, and what `encoded` holds.
@@ -74,13 +77,13 @@ impl Inputs {
 
     fn cognate_decoder(&mut self, case: Case, config: &Config, mask: &Value, encoded: &Values) -> Values {
         let ids = Array3::from_shape_simple_fn((case.batch, case.beams, case.tgt), || self.id(config.vocab));
-        let mut values: Values = [("input_ids", ids.into_dyn())].into_iter().collect();
-        values.insert("attention_mask", mask.clone());
+        let mut values: Values = [(INPUT_IDS, ids.into_dyn())].into_iter().collect();
+        values.insert(ATTENTION_MASK, mask.clone());
         let heads = config.decoder.heads;
         let shape = IxDyn(&[case.batch, case.beams, heads, case.past, config.decoder.d_k]);
-        for (name, cross) in encoded.iter().filter(|(name, _)| name.starts_with("cross.")) {
+        for (name, cross) in encoded.iter().filter(|(name, _)| is_cross(name)) {
             values.insert(name, cross.clone());
-            values.insert(name.replace("cross.", "past."), self.key_or_value(&shape));
+            values.insert(past_of(name).expect("a cross value has a layer"), self.key_or_value(&shape));
         }
         values
     }
@@ -88,10 +91,10 @@ impl Inputs {
     /// There are no beams; the cross keys and values of a decoder that has a past are a past too.
     fn hugging_face_decoder(&mut self, case: Case, config: &Config, mask: &Value, encoded: &Values) -> Values {
         let ids = Array2::from_shape_simple_fn((case.batch, case.tgt), || self.id(config.vocab));
-        let mut values: Values = [("input_ids", ids.into_dyn())].into_iter().collect();
-        values.insert("encoder_attention_mask", mask.clone());
-        let states = encoded.get("last_hidden_state").expect("the encoder gives its states");
-        values.insert("encoder_hidden_states", states.clone());
+        let mut values: Values = [(INPUT_IDS, ids.into_dyn())].into_iter().collect();
+        values.insert(ENCODER_ATTENTION_MASK, mask.clone());
+        let states = encoded.get(LAST_HIDDEN_STATE).expect("the encoder gives its states");
+        values.insert(ENCODER_HIDDEN_STATES, states.clone());
         let shape = |len| IxDyn(&[case.batch, config.decoder.heads, len, config.decoder.d_k]);
         let covered = if case.past == 0 { 0 } else { case.src };
         for names in (0..config.decoder.n_layers).map(HuggingFaceNames::past) {
@@ -106,12 +109,12 @@ impl Inputs {
     fn shared_cache_decoder(&mut self, case: Case, config: &Config, mask: &Value, encoded: &Values) -> Values {
         let ids = Array2::from_shape_simple_fn((case.batch, case.beams), || self.id(config.vocab));
         let holders = Array3::from_shape_simple_fn((case.batch, case.beams, case.past), || self.id(case.beams));
-        let mut values: Values = [("input_ids", ids.into_dyn()), ("cache_beams", holders.into_dyn())].into_iter().collect();
-        values.insert("attention_mask", mask.clone());
+        let mut values: Values = [(INPUT_IDS, ids.into_dyn()), (CACHE_BEAMS, holders.into_dyn())].into_iter().collect();
+        values.insert(ATTENTION_MASK, mask.clone());
         let shape = IxDyn(&[case.batch * case.beams, config.decoder.heads, case.past + SPARE_PLACES, config.decoder.d_k]);
-        for (name, cross) in encoded.iter().filter(|(name, _)| name.starts_with("cross.")) {
+        for (name, cross) in encoded.iter().filter(|(name, _)| is_cross(name)) {
             values.insert(name, cross.clone());
-            values.insert(name.replace("cross.", "past."), self.key_or_value(&shape));
+            values.insert(past_of(name).expect("a cross value has a layer"), self.key_or_value(&shape));
         }
         values
     }

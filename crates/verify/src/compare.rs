@@ -1,5 +1,6 @@
 //! Named tolerances, and the comparison of tensors.
 
+use cognate_folder::Precision;
 use ndarray::ArrayD;
 use std::fmt;
 
@@ -15,6 +16,16 @@ pub struct Tolerance {
 }
 
 impl Tolerance {
+    /// The bound on the errors of an export in this precision.
+    pub fn of(precision: Precision) -> Self {
+        match precision {
+            Precision::F32 => CLOSE,
+            Precision::F16 => HALF,
+            Precision::Int8 | Precision::Int8Tensor | Precision::Int8Block => QUANTISED,
+            Precision::Int4 => QUANTISED_4,
+        }
+    }
+
     /// The bound for what magnifies rounding, where another implementation's own rounding moves its float64 by `rounding`: twice that,
     /// because two programs may round either way, if `rounding` breaks this bound by itself; else this bound.
     ///

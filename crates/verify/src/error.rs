@@ -3,7 +3,7 @@
 /// The result of this crate's calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error that names the file or the engine.
+/// An error that names the model or the engine.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error(transparent)]
 pub struct Error(#[from] Cause);
@@ -12,9 +12,7 @@ pub struct Error(#[from] Cause);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The folder cannot be read.
-    Folder,
-    /// The model cannot be built from the folder.
+    /// A graph of the model cannot be built.
     Model,
     /// An engine failed.
     Runtime,
@@ -22,8 +20,6 @@ pub enum ErrorKind {
 
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum Cause {
-    #[error("{place}: {message}")]
-    Folder { place: String, message: String },
     #[error(transparent)]
     Model(#[from] cognate_model::Error),
     #[error(transparent)]
@@ -36,14 +32,9 @@ impl Error {
     /// What the error is about.
     pub fn kind(&self) -> ErrorKind {
         match self.0 {
-            Cause::Folder { .. } => ErrorKind::Folder,
             Cause::Model(_) | Cause::Graph(_) => ErrorKind::Model,
             Cause::Runtime { .. } => ErrorKind::Runtime,
         }
-    }
-
-    pub(crate) fn folder(place: impl std::fmt::Display, message: impl std::fmt::Display) -> Self {
-        Cause::Folder { place: place.to_string(), message: message.to_string() }.into()
     }
 
     pub(crate) fn runtime(engine: &str, message: impl std::fmt::Display) -> Self {
@@ -60,5 +51,15 @@ impl From<cognate_model::Error> for Error {
 impl From<cognate_graph::Error> for Error {
     fn from(error: cognate_graph::Error) -> Self {
         Self(Cause::Graph(error))
+    }
+}
+
+impl From<Error> for cognate_pipeline::Error {
+    fn from(error: Error) -> Self {
+        let kind = match error.kind() {
+            ErrorKind::Model => cognate_pipeline::ErrorKind::Folder,
+            ErrorKind::Runtime => cognate_pipeline::ErrorKind::Engine,
+        };
+        Self::new(kind, error)
     }
 }

@@ -7,16 +7,16 @@
 use crate::HALF;
 use crate::agreement::{NEW_TOKENS, RANDOM_SENTENCES, equal_steps};
 use crate::cases::{Inputs, cases};
-use crate::{Error, Result, StepsReport};
+use crate::{Error, Result};
+use cognate_folder::{Calibration, Caution, StepsReport};
 use cognate_generate::{Decoder, Hypothesis, Settings, decoder, generate};
 use cognate_graph::Program;
+use cognate_model::interface::{ATTENTION_MASK, is_cross, is_past, past_of};
 use cognate_model::{Attentions, Layout, Model};
 use cognate_passes::half::{Facts, Kept, half};
 use cognate_runtime::{Options, Reference, Runtime, Session, Source};
-use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fmt;
 use std::rc::Rc;
 
 /// On what ranges are measured, and what is found is tried.
@@ -54,61 +54,13 @@ pub struct InHalf {
     pub calibration: Calibration,
 }
 
-/// What stays f32 for the sake of precision, and the greedy steps of [`Sample`] that then choose as f32 does, on the reference
-/// evaluator in f32. Sentences by which something is chosen flatter the choice: the others say what it is worth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Calibration {
-    /// What stays f32.
-    pub caution: Caution,
-    /// Steps of the sentences by which it was chosen.
-    pub tuned: StepsReport,
-    /// Steps of the held-out sentences.
-    pub held_out: StepsReport,
-}
-
-impl Calibration {
-    /// Whether no caution was enough, and the last was taken.
-    pub fn gave_up(&self) -> bool {
-        !self.tuned.passed()
-    }
-}
-
-impl fmt::Display for Calibration {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { caution, tuned, held_out } = self;
-        let caution = match caution {
-            Caution::Nothing => "nothing",
-            Caution::Encoder => "the encoder",
-            Caution::Stacks => "both stacks and the output",
-        };
-        write!(f, "{caution} in f32 for precision: {}", if self.gave_up() { "GAVE UP: " } else { "" })?;
-        write!(f, "{} of {} greedy steps equal in the sentences it was tuned on, ", tuned.equal, tuned.steps)?;
-        write!(f, "{} of {} in others{}", held_out.equal, held_out.steps, if held_out.passed() { "" } else { "  LOW" })
-    }
-}
-
-/// What is kept in f32 for the sake of precision, until greedy decoding of the sample chooses the same tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Caution {
-    /// Nothing.
-    Nothing,
-    /// All that the encoder computes: what is wrong there is wrong in every step.
-    Encoder,
-    /// All that both stacks and the output compute; tables, keys and values stay f16.
-    Stacks,
-}
-
-impl Caution {
-    const ALL: [Caution; 3] = [Caution::Nothing, Caution::Encoder, Caution::Stacks];
-
-    fn keeps(self, node: &str) -> bool {
-        let is_in = |scopes: &[&str]| scopes.iter().any(|scope| node.starts_with(scope)) && !node.ends_with("/Gather");
-        match self {
-            Caution::Nothing => false,
-            Caution::Encoder => is_in(&["encoder."]),
-            Caution::Stacks => is_in(&["encoder.", "decoder.", "lm_head"]),
-        }
+/// Whether `caution` keeps this node in f32.
+fn keeps(caution: Caution, node: &str) -> bool {
+    let is_in = |scopes: &[&str]| scopes.iter().any(|scope| node.starts_with(scope)) && !node.ends_with("/Gather");
+    match caution {
+        Caution::Nothing => false,
+        Caution::Encoder => is_in(&["encoder."]),
+        Caution::Stacks => is_in(&["encoder.", "decoder.", "lm_head"]),
     }
 }
 
@@ -132,7 +84,7 @@ pub fn in_half(model: &Model, form: Form, sample: &Sample, mut progress: impl Fn
     };
     let mut made = None;
     for caution in Caution::ALL {
-        let facts = Facts { seen: &seen, interface: &interface, keep: &|_, node| caution.keeps(node) };
+        let facts = Facts { seen: &seen, interface: &interface, keep: &|_, node| keeps(caution, node) };
         let converted = half(&[&programs[0], &programs[1]], facts)?;
         progress("greedy steps in f16, by the reference evaluator in f32");
         let [encoder, decoder] = <[Program; 2]>::try_from(converted.programs).expect("as many programs as were given");
@@ -154,8 +106,7 @@ pub fn in_half(model: &Model, form: Form, sample: &Sample, mut progress: impl Fn
 /// The group of an input or output of the Cognate layout that may be f16: keys and values, where what one graph or step gives is what
 /// the next takes.
 fn state(name: &str) -> Option<String> {
-    let is_state = |prefix| name.strip_prefix(prefix).map(|layer: &str| format!("past.{layer}"));
-    is_state("past.").or_else(|| is_state("present.")).or_else(|| name.starts_with("cross.").then(|| name.to_string()))
+    if is_past(name) || is_cross(name) { Some(name.to_owned()) } else { past_of(name) }
 }
 
 /// The largest magnitude of each value, by node.
@@ -209,7 +160,7 @@ fn measure(model: &Model, layout: Layout, programs: &[Program; 2], sample: &Samp
     for case in cases(config, layout) {
         let encoder_inputs = inputs.encoder(case, config);
         let encoded = encoder.run(&encoder_inputs).map_err(failed)?;
-        let mask = encoder_inputs.get("attention_mask").expect("the case has a mask");
+        let mask = encoder_inputs.get(ATTENTION_MASK).expect("the case has a mask");
         decoder.run(&inputs.decoder(layout, case, config, mask, &encoded)).map_err(failed)?;
     }
     let mut sources = |given: &[Vec<i64>]| match given.is_empty() {

@@ -1,19 +1,15 @@
 //! Proof that an exported folder computes the right numbers on every runtime.
 //!
 //! [`verify`] runs seeded random batches and given sentences through the reference evaluator in f64 and through each
-//! runtime, and returns a [`Report`] that is kept beside the graphs. Tolerances have names here and nowhere else.
+//! runtime, and returns a [`Verification`](cognate_folder::Verification) that is kept beside the graphs. Tolerances have names here and nowhere else.
 
 mod agreement;
 mod cases;
 mod compare;
 mod error;
-mod exported;
 mod half;
-mod report;
 
 pub use agreement::{Subject, verify};
 pub use compare::{CLOSE, EXACT, HALF, Measured, QUANTISED, QUANTISED_4, Summary, Tolerance, compare};
 pub use error::{Error, ErrorKind, Result};
-pub use exported::open_exported;
-pub use half::{Calibration, Caution, Form, InHalf, Sample, in_half};
-pub use report::{DecodingReport, FileReport, OutputReport, Report, RuntimeReport, StepsReport};
+pub use half::{Form, InHalf, Sample, in_half};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::Deserialize;
 
-use crate::table::table;
+use xtask::table::table;
 
 /// What `cognate export` found before it kept the graphs.
 #[derive(Deserialize)]

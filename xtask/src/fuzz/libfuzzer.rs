@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::nightly::{self, TARGET};
-use crate::table::{table, thousands};
-use crate::workspace::{Workspace, call, shown};
+use xtask::table::{table, thousands};
+use xtask::workspace::{Workspace, call, shown};
 
 /// Each target and the files of `testdata` that it begins with.
 const TARGETS: [(&str, &[&str]); 11] = [

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::checkpoint::Checkpoint;
 use super::programs::shortened;
 use super::runtime::{Layout, Runtime};
-use crate::workspace::shown;
+use xtask::workspace::shown;
 
 /// Largest absolute difference from PyTorch in encoder states and logits, whose elements are between 1 and 20.
 ///

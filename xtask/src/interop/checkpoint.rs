@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::programs::{Programs, shortened};
 use super::runtime::Layout;
-use crate::workspace::{files, shown};
+use xtask::workspace::{files, shown};
 
 /// As the golden answers were generated.
 const MAX_NEW_TOKENS: u32 = 24;
@@ -211,7 +211,7 @@ fn fresh(folder: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workspace::Workspace;
+    use xtask::workspace::Workspace;
 
     #[test]
     fn a_golden_model_becomes_a_question() {

@@ -2,7 +2,7 @@
 
 use super::cell::{Cell, Outcome};
 use super::runtime::{Layout, Runtime};
-use crate::table::table;
+use xtask::table::table;
 
 /// All cells of a run.
 pub(crate) struct Matrix {

@@ -8,8 +8,8 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use super::runtime::{Language, Layout, Runtime};
-use crate::python;
-use crate::workspace::{Workspace, capture, files};
+use xtask::python;
+use xtask::workspace::{Workspace, capture, files};
 
 const REQUIREMENTS: &str = include_str!("../../interop/python/requirements.txt");
 const PACKAGES: &str = include_str!("../../interop/node/package.json");
@@ -76,7 +76,7 @@ impl Programs {
 }
 
 /// A Python with the packages of requirements.txt, in a folder of `home`.
-pub(crate) fn bring_python(home: &Path) -> Result<PathBuf> {
+fn bring_python(home: &Path) -> Result<PathBuf> {
     let requirements: Vec<&str> = REQUIREMENTS.lines().collect();
     python::environment(&home.join("python"), &requirements)
 }

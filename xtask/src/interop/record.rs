@@ -84,7 +84,7 @@ mod tests {
     use super::super::matrix::Matrix;
     use super::super::runtime::Runtime;
     use super::*;
-    use crate::workspace::Workspace;
+    use xtask::workspace::Workspace;
 
     const PAGE: &str = "\
         # Interoperability\n\n\

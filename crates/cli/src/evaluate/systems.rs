@@ -1,9 +1,5 @@
-//! The translations of each system: files, or what a model makes of a source; and the references that go with them.
+//! The translations of each system, and the references that go with them.
 
-use super::Translating;
-use crate::model_options::ModelOptions;
-use crate::translate;
-use crate::unused::Unused;
 use anyhow::{Context, Result, bail};
 use cognate_text::{Lines, read_lines};
 use std::io;
@@ -58,28 +54,5 @@ impl System {
             }
             Some(_) | None => Ok(()),
         }
-    }
-
-    /// What a model makes of the lines of `source`.
-    ///
-    /// # Errors
-    /// If there are not as many as in the references, or the model cannot translate them.
-    pub(super) fn translate(
-        source: &Path,
-        model: &ModelOptions,
-        translating: Translating,
-        unused: Unused,
-        references: &[(String, Vec<String>)],
-    ) -> Result<Self> {
-        if source == Path::new("-") {
-            bail!("--source: expected a file, whose lines are counted before they are translated");
-        }
-        // Counted before minutes go by.
-        Self::read(source).and_then(|lines| lines.check(references)).context("--source")?;
-        let name = model.source()?.to_string();
-        let lines = translate::lines(source, model, translating, unused)?;
-        let system = Self { name, lines };
-        system.check(references)?;
-        Ok(system)
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::amounts::thousands;
 use anyhow::Result;
-use cognate_model::{Model, Positions};
+use cognate_model::{Model, Positions, without_layer};
 use std::io::Write;
 
 /// The parameters of one place in a model, or of that place in every layer of a stack.
@@ -48,21 +48,4 @@ pub(crate) fn table(model: &Model, out: &mut dyn Write) -> Result<()> {
 /// How often something occurs that may stand in each layer.
 pub(crate) fn times(path: &str, places: usize) -> String {
     if path.contains("{l}") { format!("x {places}") } else { String::new() }
-}
-
-/// `encoder.layers.3.fc1.weight` is `encoder.layers.{l}.fc1.weight`.
-pub(crate) fn without_layer(path: &str) -> String {
-    let part = |part| if str::parse::<usize>(part).is_ok() { "{l}" } else { part };
-    path.split('.').map(part).collect::<Vec<_>>().join(".")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn layers_fold() {
-        assert_eq!(without_layer("decoder.layers.11.self_attn.q_proj.bias"), "decoder.layers.{l}.self_attn.q_proj.bias");
-        assert_eq!(without_layer("shared.weight"), "shared.weight");
-    }
 }

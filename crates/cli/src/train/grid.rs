@@ -103,7 +103,7 @@ impl Grid {
         let (mut ending, count) = (Ending::Updates, self.cells.len());
         for (index, cell) in self.cells.iter_mut().enumerate() {
             let name = cell.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            if !run.options.quiet {
+            if !messages::is_quiet() {
                 messages::note(format_args!("run {} of {count}: {name}", index + 1));
             }
             let (outcome, parameters) = run.train(cell.config.clone(), &cell.folder, beginning(&cell.folder)?).with_context(|| name)?;

@@ -1,53 +1,78 @@
-//! A bar on a terminal: how far, what loss, how fast, how long still.
+//! The progress of a training run: a bar on a terminal, else a line every `log_every` updates.
 
-use crate::amounts;
-use cognate_train::Progress;
+use crate::{amounts, messages};
+use cognate_train::{Progress, Stretch};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::{self, IsTerminal};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-/// Seen only where standard error is a terminal.
+/// What is shown of a run's progress.
 pub(super) struct Bar {
     bar: Option<ProgressBar>,
+    quiet: bool,
     start: Instant,
     tokens: u64,
-    /// A mean of the losses, the last ones weighing most.
+    /// The loss of the last line of the log.
     loss: Option<f64>,
+    /// The shares of the run that were over when this part of it began, and that are now.
+    shares: [f64; 2],
     /// Updates made before this part of the run.
     first: u64,
 }
 
 /// Steps of the bar.
 const STEPS: f64 = 10_000.0;
-/// How much of the mean of the losses stays at an update.
-const STAYS: f64 = 0.98;
 
 impl Bar {
     pub(super) fn new(quiet: bool, first: u64) -> Self {
-        let bar = (!quiet && io::stderr().is_terminal()).then(|| {
+        let bar = (!quiet && messages::shows_progress()).then(|| {
             let bar = ProgressBar::with_draw_target(Some(STEPS as u64), ProgressDrawTarget::stderr());
-            if let Ok(style) = ProgressStyle::with_template("[{elapsed}] {bar:20} {percent}%, {eta} left: {msg}") {
+            if let Ok(style) = ProgressStyle::with_template("{bar:10} {percent}% {msg}") {
                 bar.set_style(style);
             }
             bar
         });
-        Self { bar, start: Instant::now(), tokens: 0, loss: None, first }
+        Self { bar, quiet, start: Instant::now(), tokens: 0, loss: None, shares: [0.0; 2], first }
     }
 
+    /// An update was made.
     pub(super) fn update(&mut self, progress: &Progress) {
         self.tokens += progress.tokens;
-        let loss = self.loss.map_or(progress.loss, |mean| mean * STAYS + progress.loss * (1.0 - STAYS));
-        self.loss = Some(loss);
-        let Some(bar) = &self.bar else { return };
+        self.shares[1] = progress.share.unwrap_or_default();
         if progress.update == self.first + 1 {
-            // What was done before is not this part's speed.
-            bar.set_position((progress.share.unwrap_or_default() * STEPS) as u64);
-            bar.reset_eta();
+            self.shares[0] = self.shares[1];
         }
-        bar.set_position((progress.share.unwrap_or_default() * STEPS) as u64);
+        let Some(bar) = &self.bar else { return };
+        bar.set_position((self.shares[1] * STEPS) as u64);
         let speed = self.tokens as f64 / self.start.elapsed().as_secs_f64().max(1e-3);
-        let [update, epoch, speed] = [progress.update as usize, progress.epoch as usize + 1, speed as usize].map(amounts::thousands);
-        bar.set_message(format!("update {update}, epoch {epoch}, loss {loss:.3}, {speed} tokens/s"));
+        let [update, speed] = [progress.update as usize, speed as usize].map(amounts::thousands);
+        let (epoch, loss) = (progress.epoch, self.loss.unwrap_or(progress.loss));
+        bar.set_message(format!("update {update}, epoch {epoch}, loss {loss:.3}, {speed} tok/s{}", self.left()));
+    }
+
+    /// A line was written into the log.
+    pub(super) fn logged(&mut self, stretch: &Stretch) {
+        self.loss = Some(stretch.loss);
+        if self.quiet || self.bar.is_some() {
+            return;
+        }
+        let Stretch { update, epoch, loss, learning_rate, tokens_per_second, .. } = *stretch;
+        let [update, speed] = [update as usize, tokens_per_second as usize].map(amounts::thousands);
+        messages::note(format_args!(
+            "update {update}, epoch {epoch}: loss {loss:.4}, learning rate {learning_rate:.2e}, {speed} tokens/s{}",
+            self.left()
+        ));
+    }
+
+    /// `, 3 min 20 s left`; nothing if it cannot be known yet.
+    fn left(&self) -> String {
+        let [first, now] = self.shares;
+        match now > first {
+            true => {
+                let left = self.start.elapsed().as_secs_f64() * (1.0 - now) / (now - first);
+                format!(", {} left", amounts::duration(Duration::from_secs_f64(left.clamp(0.0, 1e9))))
+            }
+            false => String::new(),
+        }
     }
 
     /// Does what writes to the terminal while the bar is out of the way.

@@ -1,71 +1,72 @@
 //! The options of `cognate train` that stand for fields of a training file.
 
 use super::former;
+use crate::messages;
 use anyhow::{Result, bail};
 use clap::ValueEnum;
-use cognate_train::config::{Metric, PresetName, Text, Tokenizer, TrainingConfig};
+use cognate_train::config::{Metric, PresetName, Text, TrainingConfig};
 use std::path::{Path, PathBuf};
 
 /// The fields that many runs change; a file has all.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Settings, before those of CONFIG.toml")]
+#[command(next_help_heading = "Settings, which override those of CONFIG.toml")]
 pub(super) struct Settings {
-    /// Two files to train on, line by line; given several times, one after the other
+    /// Training text: two files with parallel lines; may be given several times
     #[arg(long, num_args = 2, value_names = ["SOURCE", "TARGET"])]
     data: Vec<PathBuf>,
-    /// Two files to validate on
+    /// Validation text: two files with parallel lines
     #[arg(long, num_args = 2, value_names = ["SOURCE", "TARGET"])]
     valid: Vec<PathBuf>,
-    /// The size: tiny (4+4 layers, d_model 128), base or big (those of the paper); or tiny with a choice: additive (attention scores),
-    /// rotary (positions)
+    /// Model size: tiny (4+4 layers, d_model 128), base or big (those of the paper), additive (tiny with additive attention scores)
+    /// or rotary (tiny with rotary positions) [default: tiny]
     #[arg(long, value_name = "NAME")]
     preset: Option<PresetOption>,
-    /// A checkpoint to go on from, in place of a new model and tokenizer
+    /// Checkpoint to fine-tune, instead of a new model and tokenizer
     #[arg(long, value_name = "DIR", conflicts_with_all = ["preset", "vocab_size"])]
     init: Option<PathBuf>,
-    /// Pieces of the vocabulary at most
+    /// Maximum size of the vocabulary [default: 8000]
     #[arg(long, value_name = "N")]
     vocab_size: Option<usize>,
-    /// Tokens of a batch at most, on each side
+    /// Maximum number of tokens of a batch, on each side [default: 2048]
     #[arg(long, value_name = "N")]
     max_tokens: Option<usize>,
-    /// Batches whose gradients are summed for one update
+    /// Number of batches whose gradients are summed for one update [default: 1]
     #[arg(long, value_name = "N")]
     accumulation: Option<u64>,
-    /// The highest learning rate, at the end of the warm-up
+    /// Peak learning rate, reached at the end of the warm-up [default: as in the paper]
     #[arg(long, value_name = "RATE")]
     learning_rate: Option<f64>,
-    /// Updates over which the rate rises
+    /// Number of warm-up updates [default: 4000]
     #[arg(long, value_name = "N")]
     warmup: Option<u64>,
-    /// Dropout of embeddings and sublayers
+    /// Dropout of embeddings and sublayers [default: 0.1]
     #[arg(long, value_name = "SHARE")]
     dropout: Option<f64>,
-    /// Updates at most
+    /// Maximum number of updates
     #[arg(long, value_name = "N")]
     max_updates: Option<u64>,
-    /// Times through the text at most
+    /// Maximum number of epochs
     #[arg(long, value_name = "N")]
     max_epochs: Option<u64>,
-    /// Minutes at most, those before --resume included
+    /// Maximum number of minutes, including those before --resume
     #[arg(long, value_name = "N")]
     max_minutes: Option<f64>,
-    /// Updates between validations, which also save
+    /// Number of updates between validations, which also save [default: 500]
     #[arg(long, value_name = "N")]
     validate_every: Option<u64>,
-    /// Updates between lines of the log
+    /// Number of updates between lines of the log [default: 50]
     #[arg(long, value_name = "N")]
     log_every: Option<u64>,
-    /// Validations without a better one after which the run ends
+    /// Number of validations without improvement after which the run ends
     #[arg(long, value_name = "N")]
     patience: Option<u64>,
-    /// What says which model is the best: loss or bleu
+    /// Metric of the best model: loss or bleu [default: loss]
     #[arg(long, value_name = "NAME")]
     metric: Option<MetricOption>,
-    /// What initial weights, the order of batches and dropout follow from
+    /// Random seed of initial weights, the order of batches and dropout [default: 1]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Threads of the engine [default: one for each core]
+    /// Number of threads of the engine [default: the number of cores]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
 }
@@ -86,64 +87,74 @@ enum MetricOption {
 }
 
 impl Settings {
-    /// The file's settings, or those of the run in `out` if it goes on without a file, with these in their places.
-    ///
-    /// # Errors
-    /// If the file cannot be read or is wrong, or neither says what to train on.
+    /// The settings of the file, or those of the run in `out` if it is resumed without a file, changed by the options.
     pub(super) fn config(&self, file: Option<&Path>, out: &Path, resume: bool) -> Result<TrainingConfig> {
-        let mut config = match (file, resume) {
-            (Some(file), _) => TrainingConfig::read(file)?,
-            (None, true) => TrainingConfig::read(former(out)?)?,
-            (None, false) if self.data.is_empty() => {
-                bail!("what to train on is missing: pass CONFIG.toml, or --data SOURCE TARGET")
+        let config = match (file, resume) {
+            (Some(file), _) => TrainingConfig::read_with(file, |config| self.apply(config))?,
+            (None, true) => TrainingConfig::read_with(former(out)?, |config| self.apply(config))?,
+            (None, false) if self.data.is_empty() => bail!("no training text: pass CONFIG.toml, or --data SOURCE TARGET"),
+            (None, false) => {
+                let mut config = TrainingConfig::default();
+                self.apply(&mut config);
+                config
             }
-            (None, false) => TrainingConfig::default(),
         };
+        if let Some(rate) = config.optimiser.learning_rate.filter(|rate| *rate > HIGH_RATE) {
+            messages::warning(format_args!("learning_rate {rate} is far above usual ones, which are at most {HIGH_RATE}"));
+        }
+        Ok(config)
+    }
+
+    /// Puts the options in place of settings. Returns the fields that were set, and the options that set them.
+    fn apply(&self, config: &mut TrainingConfig) -> Vec<(&'static str, &'static str)> {
         let texts = |paths: &[PathBuf]| -> Vec<Text> {
             let pairs = paths.chunks_exact(2);
             pairs.map(|pair| Text { source: Some(pair[0].clone()), target: Some(pair[1].clone()), ..Text::default() }).collect()
         };
-        if !self.data.is_empty() {
-            config.data.train = texts(&self.data);
-        }
-        if !self.valid.is_empty() {
-            config.data.valid = texts(&self.valid);
-        }
-        if let Some(init) = &self.init {
-            // A checkpoint brings its own model and tokenizer.
-            config.model = cognate_train::config::Model { init: Some(init.clone()), ..Default::default() };
-            config.tokenizer = Tokenizer::default();
-        }
+        let some = |paths: &[PathBuf]| (!paths.is_empty()).then(|| texts(paths));
         if let Some(preset) = self.preset {
             config.model.take_preset(preset.into());
         }
-        put(&mut config.tokenizer.vocab_size, self.vocab_size);
-        put(&mut config.data.max_tokens, self.max_tokens);
-        put(&mut config.optimiser.accumulation, self.accumulation);
         if self.learning_rate.is_some() {
-            (config.optimiser.learning_rate, config.optimiser.factor) = (self.learning_rate, None);
+            config.optimiser.factor = None;
         }
-        put(&mut config.optimiser.warmup_updates, self.warmup);
-        put(&mut config.dropout.embeddings, self.dropout);
-        put(&mut config.dropout.sublayers, self.dropout);
-        put(&mut config.schedule.validate_every, self.validate_every);
-        put(&mut config.schedule.log_every, self.log_every);
-        put(&mut config.schedule.metric, self.metric.map(Metric::from));
-        put(&mut config.seed, self.seed);
-        let schedule = &mut config.schedule;
-        schedule.max_updates = self.max_updates.or(schedule.max_updates);
-        schedule.max_epochs = self.max_epochs.or(schedule.max_epochs);
-        schedule.max_minutes = self.max_minutes.or(schedule.max_minutes);
-        schedule.patience = self.patience.or(schedule.patience);
-        config.threads = self.threads.or(config.threads);
-        Ok(config)
+        let (data, optimiser, schedule) = (&mut config.data, &mut config.optimiser, &mut config.schedule);
+        let set = [
+            ("data.train", "--data", put(&mut data.train, some(&self.data))),
+            ("data.valid", "--valid", put(&mut data.valid, some(&self.valid))),
+            ("data.max_tokens", "--max-tokens", put(&mut data.max_tokens, self.max_tokens)),
+            ("model.preset", "--preset", self.preset.is_some()),
+            ("model.init", "--init", put(&mut config.model.init, self.init.clone().map(Some))),
+            ("tokenizer.vocab_size", "--vocab-size", put(&mut config.tokenizer.vocab_size, self.vocab_size)),
+            ("optimiser.accumulation", "--accumulation", put(&mut optimiser.accumulation, self.accumulation)),
+            ("optimiser.learning_rate", "--learning-rate", put(&mut optimiser.learning_rate, self.learning_rate.map(Some))),
+            ("optimiser.warmup_updates", "--warmup", put(&mut optimiser.warmup_updates, self.warmup)),
+            ("dropout.embeddings", "--dropout", put(&mut config.dropout.embeddings, self.dropout)),
+            ("dropout.sublayers", "--dropout", put(&mut config.dropout.sublayers, self.dropout)),
+            ("schedule.max_updates", "--max-updates", put(&mut schedule.max_updates, self.max_updates.map(Some))),
+            ("schedule.max_epochs", "--max-epochs", put(&mut schedule.max_epochs, self.max_epochs.map(Some))),
+            ("schedule.max_minutes", "--max-minutes", put(&mut schedule.max_minutes, self.max_minutes.map(Some))),
+            ("schedule.validate_every", "--validate-every", put(&mut schedule.validate_every, self.validate_every)),
+            ("schedule.log_every", "--log-every", put(&mut schedule.log_every, self.log_every)),
+            ("schedule.patience", "--patience", put(&mut schedule.patience, self.patience.map(Some))),
+            ("schedule.metric", "--metric", put(&mut schedule.metric, self.metric.map(Metric::from))),
+            ("seed", "--seed", put(&mut config.seed, self.seed)),
+            ("threads", "--threads", put(&mut config.threads, self.threads.map(Some))),
+        ];
+        set.into_iter().filter(|(.., is_set)| *is_set).map(|(field, option, _)| (field, option)).collect()
     }
 }
 
-fn put<T>(field: &mut T, value: Option<T>) {
+/// Learning rates above this are hardly ever meant.
+const HIGH_RATE: f64 = 0.1;
+
+/// Sets a field if there is a value, and says whether there is one.
+fn put<T>(field: &mut T, value: Option<T>) -> bool {
+    let is_set = value.is_some();
     if let Some(value) = value {
         *field = value;
     }
+    is_set
 }
 
 impl From<PresetOption> for PresetName {

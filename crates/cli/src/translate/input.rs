@@ -2,6 +2,7 @@
 //! come what the translation of each begins with.
 
 use anyhow::{Context, Result, bail};
+use cognate::Line;
 use cognate_text::Lines;
 use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader, IsTerminal};
@@ -12,21 +13,10 @@ const STDIN: &str = "stdin";
 /// Lines of a window, where nobody waits for each.
 const WINDOW: usize = 2000;
 
-/// A window of long lines ends with the one that reaches this many bytes, so that memory is bounded.
-const WINDOW_BYTES: usize = 1 << 20;
-
 /// A file below this size has few lines: they are hardly worth more than one worker.
 const FEW_BYTES: u64 = 1 << 12;
 
 type Reading = Box<dyn Iterator<Item = cognate_text::Result<String>> + Send>;
-
-/// A line of the input.
-#[derive(Debug)]
-pub(crate) struct Line {
-    pub(crate) text: String,
-    /// What its translation begins with, if that is its own.
-    pub(crate) prefix: Option<String>,
-}
 
 /// What translations begin with, line by line.
 struct Prefixes {
@@ -128,28 +118,12 @@ impl Input {
         Ok(self)
     }
 
-    /// The place of the prefix of sentence `number`, for messages.
-    pub(crate) fn prefix_place(&self, number: usize) -> String {
-        self.prefixes.as_ref().map_or("--target-prefix".into(), |prefixes| format!("{}: line {number}", prefixes.name))
+    /// What the prefix of a sentence is called in messages.
+    pub(crate) fn prefix_unit(&self) -> String {
+        self.prefixes.as_ref().map_or("--target-prefix".into(), |prefixes| format!("{}: line", prefixes.name))
     }
 
-    /// The next lines, none at the end, and what kept others from being read.
-    pub(crate) fn window(&mut self) -> (Vec<Line>, Option<anyhow::Error>) {
-        let (mut lines, mut bytes) = (Vec::new(), 0);
-        while lines.len() < self.window_len && bytes < WINDOW_BYTES {
-            match self.next() {
-                Ok(None) => break,
-                Ok(Some(line)) => {
-                    bytes += line.text.len() + line.prefix.as_ref().map_or(0, String::len);
-                    lines.push(line);
-                }
-                Err(error) => return (lines, Some(error)),
-            }
-        }
-        (lines, None)
-    }
-
-    fn next(&mut self) -> Result<Option<Line>> {
+    fn line(&mut self) -> Result<Option<Line>> {
         let text = self.lines.next().transpose()?;
         let Some(prefixes) = &mut self.prefixes else { return Ok(text.map(|text| Line { text, prefix: None })) };
         prefixes.number += 1;
@@ -160,6 +134,14 @@ impl Input {
             (Some(_), None) => bail!("{file}: ends before line {number}; expected a line for each sentence of {sentences}"),
             (None, Some(_)) => bail!("{file}: line {number}: is one too many; expected a line for each sentence of {sentences}"),
         }
+    }
+}
+
+impl Iterator for Input {
+    type Item = Result<Line>;
+
+    fn next(&mut self) -> Option<Result<Line>> {
+        self.line().transpose()
     }
 }
 

@@ -2,7 +2,6 @@
 
 use crate::{amounts, messages};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 /// How far a run is; seen only where standard error is a terminal.
@@ -26,13 +25,13 @@ impl Progress {
 
     /// Shows the bar from now on.
     pub(crate) fn show(&mut self) {
-        if self.bar.is_some() || !io::stderr().is_terminal() {
+        if self.bar.is_some() || !messages::shows_progress() {
             return;
         }
         let bar = ProgressBar::with_draw_target(self.total, ProgressDrawTarget::stderr());
         let template = match self.total {
-            Some(_) => "[{elapsed}] {bar:30} {percent}%, {eta} left: {msg}",
-            None => "[{elapsed}] {spinner} {msg}",
+            Some(_) => "{bar:10} {percent}% {msg}",
+            None => "{spinner} {msg}",
         };
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
@@ -49,7 +48,7 @@ impl Progress {
         if let Some(bar) = &self.bar {
             // The last line may lack its end.
             bar.set_position(self.total.map_or(self.bytes, |total| total.min(self.bytes)));
-            bar.set_message(self.speed());
+            bar.set_message(self.speed() + &self.left());
         }
     }
 
@@ -69,10 +68,22 @@ impl Progress {
         }
     }
 
+    /// `, 3 min 20 s left`; nothing if it cannot be known yet.
+    fn left(&self) -> String {
+        match self.total {
+            Some(total) if self.bytes > 0 => {
+                let share = (self.bytes as f64 / total as f64).min(1.0);
+                let left = self.start.elapsed().as_secs_f64() * (1.0 - share) / share;
+                format!(", {} left", amounts::duration(Duration::from_secs_f64(left)))
+            }
+            _ => String::new(),
+        }
+    }
+
     fn speed(&self) -> String {
         let rate = |count: usize| count as f64 / self.start.elapsed().as_secs_f64().max(1e-3);
         let (sentences, tokens) = (rate(self.sentences), rate(self.tokens) as usize);
         let done = amounts::thousands(self.sentences);
-        format!("{done} sentences, {sentences:.1} sentences/s, {} tokens/s", amounts::thousands(tokens))
+        format!("{done} sentences, {sentences:.1}/s, {} tokens/s", amounts::thousands(tokens))
     }
 }

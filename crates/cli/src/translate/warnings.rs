@@ -1,72 +1,59 @@
-//! Warnings about sentences: the first ones each, the others as a number.
+//! Warnings about sentences: the first are printed, the others counted.
 
 use crate::messages;
+use cognate::{Translation, Warning};
 
-/// Warnings that are told each.
-const TOLD: usize = 10;
-
-/// What may be wrong with one sentence.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Warning {
-    /// It has no words.
-    Empty,
-    /// It has more tokens than the model has positions.
-    TooLong { tokens: usize, limit: usize },
-    /// It does not begin with the language to translate into, as the model expects it.
-    NoLanguage,
-    /// Its translation found no end.
-    Unfinished { limit: usize },
-}
+/// Warnings that are printed.
+const PRINTED: usize = 10;
 
 /// The warnings of one run.
 #[derive(Debug)]
 pub(crate) struct Warnings {
     /// What stands before a sentence's number: `sentence`, or `stdin: line`.
     pub(crate) unit: String,
-    told: usize,
-    untold: [usize; 4],
+    printed: usize,
+    counted: [usize; 5],
+    /// Words that are not in the vocabulary.
+    n_unknown: usize,
 }
 
 impl Warnings {
     pub(crate) fn new(unit: String) -> Self {
-        Self { unit, told: 0, untold: [0; 4] }
+        Self { unit, printed: 0, counted: [0; 5], n_unknown: 0 }
     }
 
-    /// Tells warnings about sentences, in the order of their numbers.
-    pub(crate) fn tell(&mut self, mut found: Vec<(usize, Warning)>) {
-        found.sort_by_key(|(number, _)| *number);
-        found.into_iter().for_each(|(number, warning)| self.add(number, warning));
+    /// Prints or counts the warnings about a sentence.
+    pub(crate) fn of(&mut self, number: usize, translation: &Translation) {
+        translation.warnings.iter().for_each(|&warning| self.add(number, warning));
+        self.n_unknown += translation.n_unknown;
     }
 
-    /// Tells a warning about sentence `number`, or counts it.
+    /// Prints a warning about sentence `number`, or counts it.
     fn add(&mut self, number: usize, warning: Warning) {
-        if self.told == TOLD {
-            let kind = match warning {
-                Warning::Empty => 0,
-                Warning::TooLong { .. } => 1,
-                Warning::Unfinished { .. } => 2,
-                Warning::NoLanguage => 3,
-            };
-            self.untold[kind] += 1;
+        let (kind, what) = match warning {
+            Warning::Empty => (0, "empty, and so is its translation".into()),
+            Warning::TooLong { tokens, limit } => (1, format!("{tokens} tokens, but the model has {limit} positions; the rest is cut")),
+            Warning::Unfinished { limit } => (2, format!("its translation has no end within {limit} tokens (--max-new-tokens) and is cut")),
+            Warning::NoLanguage => {
+                (3, "names no language to translate into; pass --target-language, or begin it with a code such as >>deu<<".into())
+            }
+            other => (4, format!("{other:?}")),
+        };
+        if self.printed == PRINTED {
+            self.counted[kind] += 1;
             return;
         }
-        self.told += 1;
-        let what = match warning {
-            Warning::Empty => "empty, and so is its translation".into(),
-            Warning::TooLong { tokens, limit } => {
-                format!("{tokens} tokens, but the model has {limit} positions; what is beyond is left out")
-            }
-            Warning::NoLanguage => {
-                "names no language to translate into; pass --target-language, or begin it with a code such as >>deu<<".into()
-            }
-            Warning::Unfinished { limit } => format!("its translation has no end within {limit} tokens (--max-new-tokens) and is cut"),
-        };
+        self.printed += 1;
         messages::warning(format_args!("{} {number}: {what}", self.unit));
     }
 
-    /// Tells how many were only counted.
+    /// Prints how many were only counted.
     pub(crate) fn finish(&self) {
-        let kinds = ["empty", "too long", "cut", "without a language"].iter().zip(self.untold).filter(|(_, count)| *count > 0);
+        if self.n_unknown > 0 {
+            let (n, are) = (self.n_unknown, if self.n_unknown == 1 { "word is" } else { "words are" });
+            messages::warning(format_args!("{n} {are} not in the model's vocabulary"));
+        }
+        let kinds = ["empty", "too long", "cut", "without a language", "others"].iter().zip(self.counted).filter(|(_, count)| *count > 0);
         let kinds: Vec<_> = kinds.map(|(kind, count)| format!("{count} {kind}")).collect();
         if !kinds.is_empty() {
             messages::warning(format_args!("more of the same: {}", kinds.join(", ")));

@@ -213,7 +213,7 @@ fn what_cannot_be_drawn_is_refused() {
     assert_snapshot!(refused(&["A dog.", "--compare", "", "--out", &at("a.svg")]), @"cognate: error: --compare: the source is empty; expected a sentence");
     assert_snapshot!(refused(&["--out", &at("a.svg")]), @"cognate: error: stdin: expected a sentence, found none; give it as the argument, or by a pipe");
     assert_snapshot!(refused(&[&"dog ".repeat(300), "--out", &at("a.svg")]), @"cognate: error: the source takes 301 positions; expected at most 256, those of the model");
-    assert_snapshot!(refused(&["A dog.", "--model", "preset:tiny", "--out", &at("a.svg")]), @"cognate: error: preset:tiny: has random weights and no tokenizer; translating needs a checkpoint or an export");
+    assert_snapshot!(refused(&["A dog.", "--model", "preset:tiny", "--out", &at("a.svg")]), @"cognate: error: preset:tiny: has random weights and no tokenizer; expected a checkpoint or an export");
     let lines = run_with(&["attend", "--out", &at("a.svg")], "A dog.\nA cat.\n").failed(1);
     assert_snapshot!(lines, @"cognate: error: stdin: expected one sentence, found 2 lines");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left");

@@ -160,7 +160,7 @@ fn an_export_without_hashes_is_verified_and_says_so() {
         account["files"] = serde_json::json!({ name: stranger });
         fs::write(&file, account.to_string()).unwrap();
         let error = with_dir(&run(&["verify", out]).failed(1), folder.path());
-        assert_eq!(error, format!("cognate: error: DIR/out/cognate.json: files: {name:?} is no file of this folder"));
+        assert_eq!(error, format!("cognate: error: DIR/out/cognate.json: files: {name:?} is not a file of this folder"));
     }
 }
 

@@ -127,7 +127,7 @@ fn the_page_names_all_that_goes_in_and_comes_out() {
     let told = run(&["export-training", model.to_str().unwrap(), step.to_str().unwrap()]).ok();
     assert!(
         told.ends_with(
-            "DIR/step/README.md tells what goes in and comes out, DIR/step/train.py trains\n"
+            "DIR/step/README.md lists inputs and outputs, DIR/step/train.py trains\n"
                 .replace("DIR", folder.path().to_str().unwrap())
                 .as_str()
         ),
@@ -169,7 +169,7 @@ fn wrong_requests_are_refused() {
         let said = run(&[&["export-training"], args].concat()).failed(status);
         with_dir(&with_dir(&said, folder.path()), empty.path())
     };
-    assert_snapshot!(refused(1, &[&model, &out, "--seed", "3"]).replace(&model, "MODEL"), @"cognate: error: --seed: MODEL is a checkpoint, whose weights are given; leave it out, or name a preset");
+    assert_snapshot!(refused(1, &[&model, &out, "--seed", "3"]).replace(&model, "MODEL"), @"cognate: error: --seed: MODEL is a checkpoint, whose weights are given; leave it out, or export preset:tiny, preset:base or preset:big");
     assert_snapshot!(refused(2, &[&model, &out, "--clip-norm", "0"]).lines().next().unwrap(), @"error: invalid value '0' for '--clip-norm <NORM>': expected a number above 0");
     assert_snapshot!(refused(2, &[&model, &out, "--dropout", "1"]).lines().next().unwrap(), @"error: invalid value '1' for '--dropout <SHARE>': expected a number from 0 to less than 1");
     assert_snapshot!(refused(1, &[&model, &out, "--dropout", "0.97"]), @"cognate: error: dropout: embedding wants 0 to 0.95, found 0.97");

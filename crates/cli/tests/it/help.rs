@@ -5,7 +5,23 @@ use insta::assert_snapshot;
 
 #[test]
 fn help_of_each_command() {
-    for command in ["translate", "score", "evaluate", "export", "train", "plot", "export-training", "show", "attend", "explain", "verify"] {
+    for command in [
+        "translate",
+        "score",
+        "evaluate",
+        "export",
+        "train",
+        "plot",
+        "export-training",
+        "show",
+        "attend",
+        "explain",
+        "verify",
+        "tokenize",
+        "detokenize",
+        "completions",
+        "man",
+    ] {
         assert_snapshot!(format!("help_{command}"), run(&[command, "--help"]).ok());
     }
     assert_snapshot!("help", run(&["--help"]).ok());
@@ -19,5 +35,5 @@ fn version() {
 #[test]
 fn no_command_is_wrong_and_shows_the_help() {
     let err = run(&[]).failed(2);
-    assert!(err.contains("Usage: cognate <COMMAND>"), "{err}");
+    assert!(err.contains("Usage: cognate [OPTIONS] <COMMAND>"), "{err}");
 }

@@ -1,10 +1,10 @@
 //! Graphs beside a checkpoint, which point into its weights.
 
 use crate::{SENTENCES, checkpoint, edit, run, with_dir};
+use cognate_folder::open_exported;
 use cognate_model::Layout;
 use cognate_runtime::{Device, Engine};
 use cognate_testing::{bundled_checkpoint, python};
-use cognate_verify::open_exported;
 use insta::assert_snapshot;
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
@@ -59,7 +59,7 @@ fn a_checkpoint_is_exported_in_place_and_translates_as_before() {
     assert!(first.contains(" in place in "), "{first}");
     assert_snapshot!(with_dir(rest, single.path()).lines().rev().take(2).collect::<Vec<_>>().join("\n"), @"
     `cognate verify DIR` does both
-    model.safetensors, 9.4 MB, stays where the graphs find the weights; they were neither looked at nor verified:
+    model.safetensors, 9.4 MB, stays where the graphs find the weights; they were neither read nor verified:
     ");
     let after = files(single.path());
     assert!(before.iter().all(|(name, bytes)| after[name] == *bytes));
@@ -158,7 +158,7 @@ fn what_cannot_be_in_place_is_refused() {
     let path = text(folder.path());
     let error = |args: &[&str]| with_dir(&run(args).failed(1), folder.path());
     assert_snapshot!(error(&["export", "preset:tiny", "--in-place"]), @"cognate: error: --in-place: preset:tiny has no weights file for graphs to point into; leave it out and name a folder to write");
-    assert_snapshot!(error(&["export", path, "--in-place", "--precision", "f16"]), @"cognate: error: --precision f16: graphs in place read weights in the type in which they are stored, f32; leave out --in-place and name a folder to write");
+    assert_snapshot!(error(&["export", path, "--in-place", "--precision", "f16"]), @"cognate: error: --precision: expected f32, the type in which graphs in place read the weights, found f16; write a folder instead");
     assert_snapshot!(run(&["export", path, "out", "--in-place"]).failed(2).lines().next().unwrap(), @"error: the argument '[OUT]' cannot be used with '--in-place'");
     assert_snapshot!(run(&["export", path]).failed(2).lines().take(2).collect::<Vec<_>>().join("\n"), @"
     error: the following required arguments were not provided:
@@ -171,7 +171,7 @@ fn what_cannot_be_in_place_is_refused() {
         let message = error(&["export", path, "--in-place", "--force"]);
         assert_eq!(
             message,
-            format!("cognate: error: DIR/{file}: no export in place wrote this; move it away, or export to a folder of its own")
+            format!("cognate: error: DIR/{file}: not written by an export in place; move it away, or export to a folder of its own")
         );
         fs::remove_file(folder.path().join(file)).unwrap();
     }

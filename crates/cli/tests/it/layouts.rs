@@ -77,7 +77,7 @@ fn no_weight_is_stored_twice() {
 #[test]
 fn wrong_layouts_are_refused() {
     assert_snapshot!(run(&["export", "preset:tiny", "out", "--layout", "optimum"]).failed(2).lines().next().unwrap(), @"error: invalid value 'optimum' for '--layout <LAYOUT>': expected cognate or hf");
-    assert_snapshot!(run(&["export", "testdata/golden/t5", "--in-place", "--layout", "hf"]).failed(1), @"cognate: error: --in-place: writes the Cognate layout only, because graphs and weights have to lie in one folder; leave out --layout and --target");
+    assert_snapshot!(run(&["export", "testdata/golden/t5", "--in-place", "--layout", "hf"]).failed(1), @"cognate: error: --in-place: writes the Cognate layout only, because graphs and weights have to lie in one folder; write another layout or target to a folder of its own");
 }
 
 /// A folder such as Optimum makes: no account of ours, and the graphs beside the configuration.
@@ -101,7 +101,7 @@ fn a_folder_of_optimum_is_translated_with() {
     }
     let refused = |args: &[&str]| with_dir(&run(args).failed(1), folder.path());
     assert_snapshot!(refused(&["translate", "--engine", "tract", "--model", model, "Hello."]), @"cognate: error: DIR/theirs: expected decoder_model.onnx and decoder_with_past_model.onnx for tract, found decoder_model_merged.onnx, whose `If` only ONNX Runtime runs; choose --engine ort, or add these files");
-    assert_snapshot!(refused(&["verify", model]), @"cognate: error: DIR/theirs: is an export of Optimum, which `cognate translate` and `cognate score` run; expected one of `cognate export`");
+    assert_snapshot!(refused(&["verify", model]), @"cognate: error: DIR/theirs: is an export of Optimum, which `cognate translate` and `cognate score` run; expected an export of `cognate export`");
     fs::remove_file(theirs.join("decoder_model_merged.onnx")).unwrap();
     assert_snapshot!(refused(&["translate", "--engine", "tract", "--model", model, "Hello."]), @"cognate: error: DIR/theirs: expected decoder_model.onnx and decoder_with_past_model.onnx for tract, found not both");
 }

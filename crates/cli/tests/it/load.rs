@@ -79,9 +79,9 @@ fn zero_bytes_and_a_line_of_100_000_characters_do_no_harm() {
     let text = format!("{}\n\0\0\n{long}\n{}\n\0A dog.\0\n", SENTENCES[0], SENTENCES[1]);
     let ended = run_with(&tract(&["--max-new-tokens", "20", "--workers", "2"]), &text);
     assert_snapshot!(ended.err, @"
-    cognate: model testdata/multi30k-en-de on tract 0.23.9
     cognate: warning: stdin: line 2: empty, and so is its translation
-    cognate: warning: stdin: line 3: 37501 tokens, but the model has 256 positions; what is beyond is left out
+    cognate: warning: stdin: line 3: 37501 tokens, but the model has 256 positions; the rest is cut
+    cognate: warning: 2 words are not in the model's vocabulary
     ");
     let (out, expected) = (ended.ok(), run(&tract(&SENTENCES)).ok());
     let (lines, expected): (Vec<_>, Vec<_>) = (out.lines().collect(), expected.lines().collect());
@@ -178,5 +178,5 @@ fn an_output_whose_other_name_is_no_file_is_refused() {
 #[test]
 fn several_workers_on_a_gpu_are_refused() {
     let error = run(&["translate", "--device", "cuda", "--workers", "2", SENTENCES[0]]).failed(1);
-    assert_snapshot!(error, @"cognate: error: --workers: a GPU runs one batch at a time; leave it out, and raise --batch-tokens to fill the GPU");
+    assert_snapshot!(error, @"cognate: error: --workers: a GPU runs one batch at a time; leave it out, and translate more tokens together to fill the GPU");
 }

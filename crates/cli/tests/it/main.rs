@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod attend;
-mod bench;
 mod decoding;
 mod determinism;
 mod errors;
@@ -22,6 +21,7 @@ mod plot;
 mod precision;
 mod quality;
 mod ranks;
+mod readme;
 mod research;
 mod same;
 mod show;
@@ -29,6 +29,7 @@ mod stream;
 mod survive;
 mod target;
 mod ties;
+mod tokenize;
 mod train;
 mod translate;
 

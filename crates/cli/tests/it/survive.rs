@@ -98,11 +98,12 @@ fn an_interrupted_translation_removes_its_partial_file() {
     // Standard input stays open: the run waits for a line that never comes.
     let mut command = cognate(&["translate", "--engine", "tract", "--output", output.to_str().unwrap()]);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-    // Tests in the background of a shell ignore the signal, and what they start would inherit that.
-    // SAFETY: between fork and exec one call that is allowed there.
+    // Tests in the background of a shell or under nohup ignore signals, and what they start would inherit that.
+    // SAFETY: between fork and exec two calls that are allowed there.
     unsafe {
         command.pre_exec(|| {
             libc::signal(libc::SIGINT, libc::SIG_DFL);
+            libc::signal(libc::SIGHUP, libc::SIG_DFL);
             Ok(())
         });
     }
@@ -222,7 +223,7 @@ fn a_training_without_room_keeps_its_last_state() {
     assert_eq!(files(&last), state);
     assert_eq!(visible(&out), expected);
     let further = run(&[&to("6")[..], &["--resume"]].concat());
-    assert!(further.err.contains("goes on after update 3"), "{}", further.err);
+    assert!(further.err.contains("resumes after update 3"), "{}", further.err);
     further.ok();
 }
 

@@ -29,17 +29,17 @@ fn the_form_for_onnx_runtime_says_so_elsewhere() {
 #[test]
 fn contradictions_are_refused() {
     let refused = |args: &[&str]| run(&[&["export", "testdata/multi30k-en-de"], args].concat()).failed(1);
-    assert_snapshot!(refused(&["out", "--target", "ort", "--precision", "f16"]), @"cognate: error: --precision f16: ONNX Runtime's attention to shared caches computes in f32; leave out --target ort");
-    assert_snapshot!(refused(&["out", "--target", "ort", "--layout", "hf"]), @"cognate: error: --target ort: has a layout of its own; leave out --layout hf");
-    assert_snapshot!(refused(&["--in-place", "--precision", "int8"]), @"cognate: error: --precision int8: graphs in place read weights in the type in which they are stored, f32; leave out --in-place and name a folder to write");
+    assert_snapshot!(refused(&["out", "--target", "ort", "--precision", "f16"]), @"cognate: error: --precision: ONNX Runtime's attention to shared caches computes in f32, found f16; leave out target ort");
+    assert_snapshot!(refused(&["out", "--target", "ort", "--layout", "hf"]), @"cognate: error: --target: ort has a layout of its own; leave out layout hf");
+    assert_snapshot!(refused(&["--in-place", "--precision", "int8"]), @"cognate: error: --precision: expected f32, the type in which graphs in place read the weights, found int8; write a folder instead");
 }
 
 #[test]
 fn blocks_are_for_onnx_runtime_alone() {
     let refused = |args: &[&str], status| run(&[&["export", "testdata/multi30k-en-de", "out"], args].concat()).failed(status);
-    assert_snapshot!(refused(&["--precision", "int4"], 1), @"cognate: error: --precision int4: ONNX Runtime alone multiplies weights in blocks; add --target ort, or choose int8");
-    assert_snapshot!(refused(&["--precision", "int8-block", "--layout", "hf"], 1), @"cognate: error: --precision int8-block: ONNX Runtime alone multiplies weights in blocks; instead of --layout hf pass --target ort, or choose int8");
-    assert_snapshot!(refused(&["--precision", "int8", "--block-size", "32"], 1), @"cognate: error: --block-size: int8 has no blocks; leave it out, or add --precision int8-block or int4");
+    assert_snapshot!(refused(&["--precision", "int4"], 1), @"cognate: error: --precision: only ONNX Runtime multiplies weights in blocks, found int4; choose target ort, or precision int8");
+    assert_snapshot!(refused(&["--precision", "int8-block", "--layout", "hf"], 1), @"cognate: error: --precision: only ONNX Runtime multiplies weights in blocks, found int8-block; instead of layout hf choose target ort, or precision int8");
+    assert_snapshot!(refused(&["--precision", "int8", "--block-size", "32"], 1), @"cognate: error: --block-size: expected the precision int8-block or int4 with it, found int8, which has no blocks");
     assert_snapshot!(refused(&["--target", "ort", "--precision", "int4", "--block-size", "48"], 2), @"
     error: invalid value '48' for '--block-size <N>': expected 16, 32, 64 or 128
 

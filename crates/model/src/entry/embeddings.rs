@@ -2,6 +2,7 @@
 
 use crate::Config;
 use crate::embedding::{Side, embed};
+use crate::interface::{DECODER_INPUT_IDS, INPUT_IDS};
 use cognate_graph::{Builder, DType, Dim, Error, Graph};
 
 /// The names of the graph's inputs, i64 `[batch, src]` and `[batch, tgt]`, and of its outputs, `[..., len, d_model]` for each side.
@@ -10,7 +11,7 @@ pub struct EmbeddingNames;
 
 impl EmbeddingNames {
     /// What each side reads: the encoder's, the decoder's.
-    pub const IDS: [&str; 2] = ["input_ids", "decoder_input_ids"];
+    pub const IDS: [&str; 2] = [INPUT_IDS, DECODER_INPUT_IDS];
     /// The embeddings of the tokens as they are added.
     pub const TOKENS: [&str; 2] = ["encoder_tokens", "decoder_tokens"];
     /// What is added for their positions; models that tell positions apart by attention have no such outputs.

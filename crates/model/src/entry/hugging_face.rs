@@ -14,6 +14,9 @@ use crate::dropout::Dropout;
 use crate::embedding::Side;
 use crate::encoder::encoder;
 use crate::entry::Attentions;
+use crate::interface::{
+    ATTENTION_MASK, ENCODER_ATTENTION_MASK, ENCODER_HIDDEN_STATES, HuggingFaceNames, INPUT_IDS, LAST_HIDDEN_STATE, LOGITS,
+};
 use cognate_graph::{Builder, DType, Dim, Error, Graph};
 
 const BATCH: &str = "batch_size";
@@ -23,32 +26,13 @@ const PAST: &str = "past_decoder_sequence_length";
 /// Not `SOURCE`, as Optimum calls it: on the first step the two differ, and engines that trust names go wrong.
 const PAST_SOURCE: &str = "past_encoder_sequence_length";
 
-/// The names of per-layer inputs and outputs: decoder key, decoder value, encoder key, encoder value.
-#[derive(Debug)]
-pub struct HuggingFaceNames;
-
-impl HuggingFaceNames {
-    /// `past_key_values.{layer}.decoder.{key,value}: [batch_size, heads, past_decoder_sequence_length, d_k]` and
-    /// `past_key_values.{layer}.encoder.{key,value}: [batch_size, heads, past_encoder_sequence_length, d_k]`
-    pub fn past(layer_index: usize) -> [String; 4] {
-        PARTS.map(|part| format!("past_key_values.{layer_index}.{part}"))
-    }
-
-    /// `present.{layer}.decoder.{key,value}` and `present.{layer}.encoder.{key,value}`, with what has been added.
-    pub fn present(layer_index: usize) -> [String; 4] {
-        PARTS.map(|part| format!("present.{layer_index}.{part}"))
-    }
-}
-
-const PARTS: [&str; 4] = ["decoder.key", "decoder.value", "encoder.key", "encoder.value"];
-
 /// `input_ids, attention_mask: i64 [batch_size, encoder_sequence_length]` -> `last_hidden_state`.
 pub(crate) fn encode(config: &Config, attentions: Attentions) -> Result<Graph, Error> {
     let builder = Builder::new("encoder_model");
-    let ids = builder.input("input_ids", DType::I64, [BATCH, SOURCE]);
-    let attention_mask = builder.input("attention_mask", DType::I64, [BATCH, SOURCE]);
+    let ids = builder.input(INPUT_IDS, DType::I64, [BATCH, SOURCE]);
+    let attention_mask = builder.input(ATTENTION_MASK, DType::I64, [BATCH, SOURCE]);
     let outputs = encoder(&builder.root(), config, ids, attention_mask, &Dropout::none());
-    builder.output("last_hidden_state", outputs.hidden);
+    builder.output(LAST_HIDDEN_STATE, outputs.hidden);
     attentions.output_encoder(&builder, &outputs);
     builder.finish()
 }
@@ -58,9 +42,9 @@ pub(crate) fn encode(config: &Config, attentions: Attentions) -> Result<Graph, E
 pub(crate) fn step(config: &Config, attentions: Attentions) -> Result<Graph, Error> {
     let builder = Builder::new("decoder_model_merged");
     let root = builder.root();
-    let attention_mask = builder.input("encoder_attention_mask", DType::I64, [BATCH, SOURCE]);
-    let ids = builder.input("input_ids", DType::I64, [BATCH, TARGET]);
-    let hidden = builder.input("encoder_hidden_states", DType::F32, [Dim::from(BATCH), SOURCE.into(), config.d_model.into()]);
+    let attention_mask = builder.input(ENCODER_ATTENTION_MASK, DType::I64, [BATCH, SOURCE]);
+    let ids = builder.input(INPUT_IDS, DType::I64, [BATCH, TARGET]);
+    let hidden = builder.input(ENCODER_HIDDEN_STATES, DType::F32, [Dim::from(BATCH), SOURCE.into(), config.d_model.into()]);
     let uncovered = hidden.slice(1, PAST_SOURCE, SOURCE);
     let (mut past, mut cross) = (Vec::new(), Vec::new());
     for layer_index in 0..config.decoder.n_layers {
@@ -78,7 +62,7 @@ pub(crate) fn step(config: &Config, attentions: Attentions) -> Result<Graph, Err
         config,
         &DecoderInputs { ids, attention_mask, cross: cross.clone(), past: Past::Joined(past), dropout: Dropout::none() },
     );
-    builder.output("logits", outputs.logits);
+    builder.output(LOGITS, outputs.logits);
     for (layer_index, (present, cross)) in outputs.present.iter().zip(cross).enumerate() {
         let tensors = [present.key, present.value, cross.key, cross.value];
         HuggingFaceNames::present(layer_index).iter().zip(tensors).for_each(|(name, tensor)| builder.output(name, tensor));

@@ -9,6 +9,7 @@ use crate::Error;
 use crate::decoder::{DecoderInputs, DecoderOutputs, Past, Projection, cross_key_values, decoder};
 use crate::dropout::{Dropout, DropoutRates, SEED};
 use crate::encoder::encoder;
+use crate::interface::{ATTENTION_MASK, DECODER_INPUT_IDS, INPUT_IDS, LABELS};
 use cognate_graph::{Builder, DType, Graph, Shape, Tensor};
 
 /// What is trained for.
@@ -32,13 +33,13 @@ pub struct LossNames;
 
 impl LossNames {
     /// Source tokens, i64 `[batch, src]`.
-    pub const SOURCE: &str = "input_ids";
+    pub const SOURCE: &str = INPUT_IDS;
     /// 1 for source tokens and 0 for padding, i64 `[batch, src]`.
-    pub const SOURCE_MASK: &str = "attention_mask";
+    pub const SOURCE_MASK: &str = ATTENTION_MASK;
     /// What the decoder reads, i64 `[batch, tgt]`.
-    pub const TARGET: &str = "decoder_input_ids";
+    pub const TARGET: &str = DECODER_INPUT_IDS;
     /// What it is to predict, i64 `[batch, tgt]`; below 0 where nothing is.
-    pub const LABELS: &str = "labels";
+    pub const LABELS: &str = LABELS;
     /// What dropout depends on, i64 `[]`; there is no such input without dropout.
     pub const DROPOUT_SEED: &str = SEED;
     /// The sum of the smoothed losses, f32 `[]`.

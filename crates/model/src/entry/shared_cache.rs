@@ -5,7 +5,8 @@
 //! holds each of them.
 
 use super::Attentions;
-use super::Names;
+use crate::interface::{ATTENTION_MASK, CACHE_BEAMS, INPUT_IDS, LOGITS, Names};
+
 use crate::Config;
 use crate::attention::KeyValue;
 use crate::decoder::{DecoderInputs, Past, decoder};
@@ -17,8 +18,8 @@ use cognate_graph::{Builder, DType, Dim, Error, Graph};
 /// their place `past` filled.
 pub(crate) fn step(config: &Config, attentions: Attentions) -> Result<Graph, Error> {
     let builder = Builder::new("decoder");
-    let ids = builder.input("input_ids", DType::I64, ["batch", "beams"]);
-    let attention_mask = builder.input("attention_mask", DType::I64, ["batch", "src"]);
+    let ids = builder.input(INPUT_IDS, DType::I64, ["batch", "beams"]);
+    let attention_mask = builder.input(ATTENTION_MASK, DType::I64, ["batch", "src"]);
     let (batch, beams) = (ids.dim(0), ids.dim(1));
     let rows = &batch * &beams;
     let (heads, d_k) = (Dim::from(config.decoder.heads), Dim::from(config.decoder.d_k));
@@ -31,7 +32,7 @@ pub(crate) fn step(config: &Config, attentions: Attentions) -> Result<Graph, Err
     let cross = layers.clone().map(|layer_index| input(Names::cross(layer_index), &cross_shape)).collect();
     let cache_shape = [rows.clone(), heads, "capacity".into(), d_k];
     let caches = layers.map(|layer_index| input(Names::past(layer_index), &cache_shape)).collect();
-    let holders = builder.input("cache_beams", DType::I64, ["batch", "beams", "past"]);
+    let holders = builder.input(CACHE_BEAMS, DType::I64, ["batch", "beams", "past"]);
     let inputs = DecoderInputs {
         ids: ids.reshape([&batch, &beams, &1.into()]),
         attention_mask,
@@ -40,7 +41,7 @@ pub(crate) fn step(config: &Config, attentions: Attentions) -> Result<Graph, Err
         dropout: Dropout::none(),
     };
     let outputs = decoder(&builder.root(), config, &inputs);
-    builder.output("logits", outputs.logits.reshape([rows, Dim::from(config.vocab)]));
+    builder.output(LOGITS, outputs.logits.reshape([rows, Dim::from(config.vocab)]));
     for (layer_index, &present) in outputs.present.iter().enumerate() {
         super::output(&builder, Names::present(layer_index), present);
     }

@@ -48,15 +48,25 @@ impl TrainingConfig {
     /// # Errors
     /// If it cannot be read, and as [`TrainingConfig::from_toml`].
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
+        Self::read_with(path, |_| Vec::new())
+    }
+
+    /// Reads a file and changes its settings before they are checked together. `change` returns the fields that it set, each
+    /// with the name that errors give it: `("schedule.max_updates", "--max-updates")`.
+    ///
+    /// # Errors
+    /// As [`TrainingConfig::read`].
+    pub fn read_with(path: impl AsRef<Path>, change: impl FnOnce(&mut Self) -> Vec<(&'static str, &'static str)>) -> Result<Self> {
         let path = path.as_ref();
         let file = path.display().to_string();
         let unreadable = |error: std::io::Error| Cause::Unreadable { file: file.clone(), reason: error.to_string() };
         let text = cognate_model::read_text(path).map_err(unreadable)?;
-        let mut config = Self::from_toml(&text, &file)?;
-        if let Some(folder) = path.parent() {
-            config.paths().for_each(|path| *path = folder.join(&path));
-        }
-        Ok(config)
+        read::read(&text, &file, |config| {
+            if let Some(folder) = path.parent() {
+                config.paths().for_each(|path| *path = folder.join(&path));
+            }
+            change(config)
+        })
     }
 
     /// Reads the text of a file, which errors call `file`.
@@ -64,7 +74,7 @@ impl TrainingConfig {
     /// # Errors
     /// All that is wrong with it, a line each: where, what was found, what is expected.
     pub fn from_toml(text: &str, file: &str) -> Result<Self> {
-        read::read(text, file)
+        read::read(text, file, |_| Vec::new())
     }
 
     /// Sets one field, called as `model.positions`, to what a file would say of it; words need no quotation marks.

@@ -9,18 +9,24 @@ use super::check;
 use super::sections::{Model, Section, TrainingConfig};
 use crate::error::{Cause, Result};
 
-/// Reads and checks a file's text.
-pub(super) fn read(text: &str, file: &str) -> Result<TrainingConfig> {
+/// Reads a file's text, changes the settings, and checks them. `change` returns the fields that it set, with what errors call
+/// them.
+pub(super) fn read(text: &str, file: &str, change: impl FnOnce(&mut TrainingConfig) -> Vec<Changed>) -> Result<TrainingConfig> {
     let (table, errors) = DeTable::parse_recoverable(text);
     let mut reader = Reader { text, problems: Vec::new(), lines: BTreeMap::new(), refused: BTreeSet::new() };
     for error in &errors {
         reader.fail(error, None, "TOML");
     }
-    let mut config = TrainingConfig::default();
+    let (mut config, mut of_options) = (TrainingConfig::default(), Vec::new());
     // A text that is no TOML may have lost fields: what is missing or unknown then says nothing.
     if errors.is_empty() {
         reader.top(&mut config, table.into_inner());
+        let changed = change(&mut config);
         for problem in check::problems(&config) {
+            if let Some((_, option)) = changed.iter().find(|(field, _)| *field == problem.field) {
+                of_options.push(format!("{option}: {problem}"));
+                continue;
+            }
             let line = reader.lines.get(&problem.field).copied();
             // A field whose own value was refused has its default here, of which there is nothing to say.
             if !reader.refused.contains(&problem.field) {
@@ -28,14 +34,18 @@ pub(super) fn read(text: &str, file: &str) -> Result<TrainingConfig> {
             }
         }
     }
-    if reader.problems.is_empty() {
+    if reader.problems.is_empty() && of_options.is_empty() {
         return Ok(config);
     }
     reader.problems.sort_by_key(|(line, _)| *line);
     let place = |line: usize| if line == 0 { format!("{file}: ") } else { format!("{file}: line {line}: ") };
-    let lines: Vec<String> = reader.problems.into_iter().map(|(line, problem)| place(line) + &problem).collect();
+    let of_file = reader.problems.into_iter().map(|(line, problem)| place(line) + &problem);
+    let lines: Vec<String> = of_options.into_iter().chain(of_file).collect();
     Err(Cause::Config(lines.join("\n")))?
 }
+
+/// A field and what errors call it.
+pub(super) type Changed = (&'static str, &'static str);
 
 /// Sets one field, called `section.field`, to what a file would say of it; words need no quotation marks.
 pub(super) fn set(config: &mut TrainingConfig, name: &str, text: &str) -> Result<()> {

@@ -52,7 +52,7 @@ pub enum Event<'e> {
 pub struct Progress {
     /// Updates so far.
     pub update: u64,
-    /// Epochs that are over.
+    /// The epoch, from 1.
     pub epoch: u64,
     /// The smoothed loss of a label in the last update.
     pub loss: f64,

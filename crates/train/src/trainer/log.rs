@@ -20,7 +20,7 @@ const MOST_IN_A_LINE: u64 = 1 << 16;
 pub struct Stretch {
     /// Updates so far.
     pub update: u64,
-    /// Epochs that are over.
+    /// The epoch, from 1.
     pub epoch: u64,
     /// The smoothed loss of a label, the mean over the stretch.
     pub loss: f64,
@@ -43,7 +43,7 @@ pub struct Stretch {
 pub struct Validation {
     /// Updates so far.
     pub update: u64,
-    /// Epochs that are over.
+    /// The epoch, from 1.
     pub epoch: u64,
     /// The smoothed loss of a label.
     pub valid_loss: f64,

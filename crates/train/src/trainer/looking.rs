@@ -74,7 +74,7 @@ impl Trainer<'_> {
         };
         let labels = sums.tokens.max(1) as f64;
         let (valid_loss, valid_nll) = (sums.loss / labels, sums.nll / labels);
-        let (update, epoch, seconds) = (self.run.update, self.run.position.epoch, self.run.seconds);
+        let (update, epoch, seconds) = (self.run.update, self.run.position.epoch + 1, self.run.seconds);
         Ok(Validation { update, epoch, valid_loss, valid_nll, perplexity: valid_nll.exp(), bleu, best: false, seconds })
     }
 

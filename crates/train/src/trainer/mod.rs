@@ -152,6 +152,11 @@ impl<'r> Trainer<'r> {
         &self.corpus
     }
 
+    /// The learning rate at the end of the warm-up.
+    pub fn peak_learning_rate(&self) -> f64 {
+        rate::rate(&self.config, self.start.model.config().d_model, self.config.optimiser.warmup_updates)
+    }
+
     /// Updates so far.
     pub fn updates(&self) -> u64 {
         self.run.update
@@ -184,7 +189,7 @@ impl<'r> Trainer<'r> {
             }
             self.run.unlogged = unlogged.bits();
             let (loss, tokens) = (sums.loss / sums.tokens.max(1) as f64, sums.tokens);
-            let progress = Progress { update, epoch: self.run.position.epoch, loss, tokens, share: self.share() };
+            let progress = Progress { update, epoch: self.run.position.epoch + 1, loss, tokens, share: self.share() };
             let stopped = observer(Event::Update(&progress)).is_break();
             let stopped = self.agree_on(stopped);
             if !stopped && update.is_multiple_of(self.config.schedule.validate_every) {
@@ -283,7 +288,7 @@ impl<'r> Trainer<'r> {
         let labels = tokens.max(1) as f64;
         Stretch {
             update: self.run.update,
-            epoch: self.run.position.epoch,
+            epoch: self.run.position.epoch + 1,
             loss: loss / labels,
             nll: nll / labels,
             learning_rate: rate::rate(&self.config, self.start.model.config().d_model, self.run.update),

@@ -11,7 +11,7 @@ use cognate_export::{Existing, Export, Metadata, Staged, write_folder};
 use cognate_graph::{Program, Recipe, Shape, Storage, Weights};
 use cognate_model::{Loss, LossNames, Model};
 use cognate_passes::{feed::feed, fold::fold};
-use cognate_runtime::{Options, Runtime, Session, Source, Value, Values};
+use cognate_runtime::{Engine, Options, Runtime, Session, Source, Value, Values};
 use ndarray::{ArrayD, Dimension, IxDyn, arr0};
 
 use crate::batches::{Arrays, Batch, shard};
@@ -85,9 +85,9 @@ impl<'r> Step<'r> {
         let exported = folder.path().join("graphs");
         write_folder(&exported, &Export::new(&graphs, "weights.onnx_data", &metadata), &[], Existing::Refuse)?;
         let load = |(file, program): (&str, &Program)| {
-            let source = match runtime.name() {
-                "reference" => Source::Graph(program.clone()),
-                _ => Source::Onnx(exported.join(file)),
+            let source = match runtime.engine() {
+                Engine::Reference => Source::Graph(program.clone()),
+                Engine::Auto | Engine::Tract | Engine::Ort => Source::Onnx(exported.join(file)),
             };
             runtime.load(&source, options)
         };

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use cognate_export::{Existing, Export, Metadata, Staged, write_folder};
-use cognate_generate::{SessionDecoder, Settings, generate};
-use cognate_model::{Attentions, Model};
-use cognate_pipeline::{EncodedSource, SourceEncoder};
-use cognate_runtime::{Options, Runtime, Source};
+use cognate_folder::ModelSource;
+use cognate_generate::{Decoder, Settings, generate};
+use cognate_model::Model;
+use cognate_pipeline::{BatchLimit, EncodedSource, InMemory, LoadedModel, SourceEncoder, in_batches};
+use cognate_runtime::Options;
 use cognate_text::{Tokenizer, corpus_bleu};
 
 use super::Machine;
@@ -14,7 +14,7 @@ use super::model::Start;
 use super::step::{Step, Sums};
 use crate::batches::{Arrays, BatchSettings, Batches, Position, shard};
 use crate::corpus::Corpus;
-use crate::error::{Cause, Result};
+use crate::error::Result;
 use crate::ranks::gather;
 
 /// Sentences that are decoded together hold so many source tokens at most.
@@ -61,7 +61,7 @@ impl Held {
     pub(super) fn bleu(&self, model: &Model, start: &Start, beams: usize, machine: Machine<'_>, options: &Options) -> Result<f64> {
         let ranks = machine.ranks;
         let share: Vec<_> = shard(self.sources.len(), ranks.rank(), ranks.size()).map(|index| &self.sources[index]).collect();
-        let own = translations(&share, model, start, beams, machine.runtime, options)?;
+        let own = translations(&share, model, start, beams, machine, options)?;
         let own = serde_json::to_vec(&own).expect("numbers and texts are JSON");
         let mut translations = vec![String::new(); self.references.len()];
         for share in gather(ranks, &own) {
@@ -72,49 +72,31 @@ impl Held {
     }
 }
 
-/// What a model makes of numbered sources: its graphs are exported and decoded as for anybody.
+/// What a model makes of numbered sources, decoded as by the translator.
 fn translations(
     sources: &[&(usize, Vec<i64>)],
     model: &Model,
     start: &Start,
     beams: usize,
-    runtime: &dyn Runtime,
+    machine: Machine<'_>,
     options: &Options,
 ) -> Result<Vec<(usize, String)>> {
-    let (encode, step) = (model.encode()?, model.step(Attentions::Omit)?);
-    let folder = Staged::temporary();
-    let folder = folder.map_err(|error| Cause::Folder { folder: "the system's temporary folder".into(), problem: error.to_string() })?;
-    let graphs = [("encoder.onnx", &encode), ("decoder.onnx", &step)];
-    let metadata = Metadata::default();
-    let exported = folder.path().join("graphs");
-    write_folder(&exported, &Export::new(&graphs, "weights.onnx_data", &metadata), &[], Existing::Refuse)?;
-    let load = |file, program: &cognate_graph::Program| {
-        let source = match runtime.name() {
-            "reference" => Source::Graph(program.clone()),
-            _ => Source::Onnx(exported.join(file)),
-        };
-        runtime.load(&source, options)
-    };
     let mut settings = start.settings.clone();
     (settings.num_beams, settings.num_return_sequences, settings.sampling) = (beams, 1, None);
-    let (encoder, decoder) = (load("encoder.onnx", &encode)?, load("decoder.onnx", &step)?);
-    let mut decoder = SessionDecoder::new(encoder, decoder, settings.pad_token)?;
-    let mut translations = Vec::with_capacity(sources.len());
-    let mut rest = sources;
-    while !rest.is_empty() {
-        let fits = |n: &usize| *n * rest[n - 1].1.len() * beams <= DECODED_TOKENS;
-        let n = (1..=rest.len()).take_while(fits).last().unwrap_or(1);
-        let (batch, after) = rest.split_at(n);
-        rest = after;
-        let longest = batch.last().map_or(0, |(_, ids)| ids.len());
+    let source = ModelSource::Checkpoint("model".into());
+    let parts = InMemory { model, source, tokenizer: start.tokenizer.clone(), settings };
+    let loaded = LoadedModel::in_memory(parts, machine.runtime, options)?;
+    let lengths: Vec<_> = sources.iter().map(|(_, ids)| ids.len()).collect();
+    let work = |decoder: &mut dyn Decoder, chosen: &[usize]| {
+        let batch: Vec<_> = chosen.iter().map(|&index| sources[index].1.clone()).collect();
+        let longest = batch.iter().map(Vec::len).max().unwrap_or(0);
         // What has learned nothing yet goes on without end.
-        let settings = Settings { max_new_tokens: settings.max_new_tokens.min(2 * longest + 16), ..settings.clone() };
-        let sources: Vec<Vec<i64>> = batch.iter().map(|(_, ids)| ids.clone()).collect();
-        for ((number, _), found) in batch.iter().zip(generate(&mut decoder, &sources, &settings)?) {
-            translations.push((*number, start.tokenizer.decode(&found.tokens)?));
-        }
-    }
-    Ok(translations)
+        let max_new_tokens = loaded.settings().max_new_tokens.min(2 * longest + 16);
+        let settings = Settings { max_new_tokens, ..loaded.settings().clone() };
+        Ok(generate(decoder, &batch, &settings)?)
+    };
+    let found = in_batches(&loaded, &lengths, BatchLimit::tokens(DECODED_TOKENS / beams.max(1)), work, |_, _| {})?;
+    sources.iter().zip(found).map(|((number, _), found)| Ok((*number, start.tokenizer.decode(&found.tokens)?))).collect()
 }
 
 #[cfg(test)]

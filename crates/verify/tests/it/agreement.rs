@@ -1,11 +1,12 @@
 //! Whole models: exported, run by every engine, measured against the f64 reference.
 
 use cognate_export::{Existing, Export, Metadata, write_folder};
+use cognate_folder::{Verification, open_exported};
 use cognate_generate::Settings;
 use cognate_model::{Attentions, Layout, Model, Preset};
 use cognate_runtime::{Device, Options, Ort, available};
 use cognate_testing::{bundled_checkpoint, cuda, python};
-use cognate_verify::{CLOSE, Report, Subject, open_exported, verify};
+use cognate_verify::{CLOSE, Subject, verify};
 use std::path::Path;
 use tempfile::TempDir;
 
@@ -21,11 +22,11 @@ pub(crate) fn export(model: &Model) -> TempDir {
     folder
 }
 
-pub(crate) fn report(folder: &Path, model: &Model) -> Report {
+pub(crate) fn report(folder: &Path, model: &Model) -> Verification {
     report_on(Device::Cpu, folder, model)
 }
 
-fn report_on(device: Device, folder: &Path, model: &Model) -> Report {
+fn report_on(device: Device, folder: &Path, model: &Model) -> Verification {
     let settings = Settings::from_json(model.config_json(), None, model.config()).unwrap();
     let subject = Subject { folder, layout: Layout::Cognate, model, settings, sentences: Vec::new(), seed: 1, tolerance: CLOSE };
     let runtimes: Vec<_> =

@@ -2,13 +2,14 @@
 
 use crate::engines::{everywhere, output};
 use cognate_export::{Existing, Export, Folder, Metadata};
+use cognate_folder::{Calibration, Verification};
 use cognate_generate::Settings;
 use cognate_graph::{DType, Generator, Program, Recipe};
 use cognate_model::{Attentions, Layout, Model};
 use cognate_passes::half::{Facts, LARGEST, Why, half};
 use cognate_runtime::{Device, Options, available};
 use cognate_testing::{Golden, golden, golden_models};
-use cognate_verify::{Calibration, Form, HALF, InHalf, Report, Sample, Subject, in_half, verify};
+use cognate_verify::{Form, HALF, InHalf, Sample, Subject, in_half, verify};
 use insta::assert_snapshot;
 use ndarray::array;
 use std::path::Path;
@@ -48,7 +49,7 @@ fn write(layout: Layout, graphs: &InHalf, folder: &Path) {
 }
 
 /// On the held-out sentences.
-fn report(model: &Model, layout: Layout, graphs: &InHalf, sample: &Sample) -> Report {
+fn report(model: &Model, layout: Layout, graphs: &InHalf, sample: &Sample) -> Verification {
     let folder = tempfile::tempdir().unwrap();
     write(layout, graphs, folder.path());
     let Sample { held_out: sentences, settings, seed, .. } = sample.clone();

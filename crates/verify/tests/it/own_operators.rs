@@ -11,9 +11,9 @@ use crate::engines::output;
 use crate::golden::array;
 use cognate_export::proto::{AttributeProto, AttributeType, DataType, DimensionProto, GraphProto, ModelProto, NodeProto};
 use cognate_export::proto::{TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto};
-use cognate_export::{Existing, Export, Metadata, Target, read_model, write_folder};
-use cognate_generate::SCALE;
-use cognate_graph::{Program, Steps};
+use cognate_export::{Existing, Export, LAYOUT_KEY, Metadata, Target, read_model, write_folder};
+use cognate_graph::{Bits, Blocks, Program, Steps};
+use cognate_model::interface::LOGITS_SCALE;
 use cognate_model::{Attentions, Layout, Model, Names};
 use cognate_passes::fuse::fuse;
 use cognate_passes::quantize::{Options as Quantize, quantize};
@@ -277,7 +277,7 @@ fn compare_model(ort: &Ort, name: &str, integers: Quantize<'_>, tally: &mut Tall
     let programs: Vec<Program> = model.graphs(layout, Attentions::Omit).unwrap().iter().map(|program| fuse(program).unwrap()).collect();
     let programs = quantize(&[&programs[0], &programs[1]], integers).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let metadata = Metadata { properties: [("cognate.layout".into(), layout.name().into())].into(), ..Metadata::default() };
+    let metadata = Metadata { properties: [(LAYOUT_KEY.into(), layout.name().into())].into(), ..Metadata::default() };
     let files = layout.files();
     let graphs: Vec<_> = files.into_iter().zip(&programs).collect();
     let export = Export { target: Target::Ort, ..Export::new(&graphs, "weights.onnx_data", &metadata) };
@@ -296,14 +296,20 @@ fn compare_model(ort: &Ort, name: &str, integers: Quantize<'_>, tally: &mut Tall
     }
 }
 
-/// Every golden model, with steps for each row and for each batch.
+/// Every golden model, with steps for each row, for each batch, and for each block in 8 and in 4 bits.
 #[test]
 fn our_operators_give_what_onnx_runtimes_own_give() {
     let Ok(ort) = Ort::find() else {
         return eprintln!("skipped: no library of ONNX Runtime; `cargo xtask onnxruntime` brings it");
     };
-    let columns = |steps| Quantize::Columns { steps, unscaled: Some(["logits", SCALE]) };
-    for (what, integers) in [("int8", columns(Steps::Row)), ("int8-tensor", columns(Steps::Tensor))] {
+    let columns = |steps| Quantize::Columns { steps, unscaled: Some(["logits", LOGITS_SCALE]) };
+    let blocks = |bits| Quantize::Blocks { blocks: Blocks { bits, size: 32 }, output: "logits" };
+    for (what, integers) in [
+        ("int8", columns(Steps::Row)),
+        ("int8-tensor", columns(Steps::Tensor)),
+        ("int8-block", blocks(Bits::Eight)),
+        ("int4", blocks(Bits::Four)),
+    ] {
         let mut tally = Tally::default();
         golden_models().iter().for_each(|name| compare_model(&ort, name, integers, &mut tally));
         let Tally { failures, bytes, ties, whole, graphs, worst, has_changed } = tally;

@@ -2,19 +2,21 @@
 
 use crate::engines::{everywhere, on_ort, output};
 use crate::golden::beside_pytorch;
-use cognate_export::{Existing, Export, Metadata, Target, write_folder};
-use cognate_generate::{SCALE, Settings};
+use cognate_export::{Existing, Export, LAYOUT_KEY, Metadata, Target, write_folder};
+use cognate_folder::Verification;
+use cognate_generate::Settings;
 use cognate_graph::{Bits, Blocks, Program, Steps};
+use cognate_model::interface::LOGITS_SCALE;
 use cognate_model::{Attentions, Layout, Model};
 use cognate_passes::fuse::fuse;
 use cognate_passes::quantize::{Options as Quantize, quantize};
 use cognate_runtime::{Options, Ort};
 use cognate_testing::{Golden, bundled_checkpoint, golden, golden_models};
-use cognate_verify::{CLOSE, QUANTISED, QUANTISED_4, Report, Subject, Tolerance, compare, verify};
+use cognate_verify::{CLOSE, QUANTISED, QUANTISED_4, Subject, Tolerance, compare, verify};
 use ndarray::ArrayD;
 
 /// The model in the shared-cache layout, layers joined, and in integers if it is said how; measured on ONNX Runtime.
-pub(crate) fn report(model: &Model, integers: Option<Quantize<'_>>, tolerance: Tolerance) -> Option<Report> {
+pub(crate) fn report(model: &Model, integers: Option<Quantize<'_>>, tolerance: Tolerance) -> Option<Verification> {
     let Ok(ort) = Ort::find() else {
         cognate_testing::skip("no library of ONNX Runtime; `cargo xtask onnxruntime` brings it");
         return None;
@@ -25,7 +27,7 @@ pub(crate) fn report(model: &Model, integers: Option<Quantize<'_>>, tolerance: T
         programs = quantize(&[&programs[0], &programs[1]], integers).unwrap();
     }
     let folder = tempfile::tempdir().unwrap();
-    let metadata = Metadata { properties: [("cognate.layout".into(), layout.name().into())].into(), ..Metadata::default() };
+    let metadata = Metadata { properties: [(LAYOUT_KEY.into(), layout.name().into())].into(), ..Metadata::default() };
     let graphs: Vec<_> = layout.files().into_iter().zip(&programs).collect();
     let export = Export { target: Target::Ort, ..Export::new(&graphs, "weights.onnx_data", &metadata) };
     write_folder(folder.path(), &export, &[], Existing::Replace).unwrap();
@@ -51,7 +53,7 @@ fn every_family_passes_with_shared_caches() {
 #[test]
 fn the_bundled_checkpoint_passes_in_integers() {
     let model = Model::open(&bundled_checkpoint()).unwrap();
-    let columns = |steps| Quantize::Columns { steps, unscaled: Some(["logits", SCALE]) };
+    let columns = |steps| Quantize::Columns { steps, unscaled: Some(["logits", LOGITS_SCALE]) };
     let blocks = |bits, size| Quantize::Blocks { blocks: Blocks { bits, size }, output: "logits" };
     for (integers, tolerance) in [
         (columns(Steps::Row), QUANTISED),

@@ -6,12 +6,13 @@ mod rows;
 
 use self::places::Places;
 use super::DOMAIN;
+use cognate_export::LAYOUT_KEY;
 use cognate_export::proto::{AttributeProto, AttributeType, GraphProto, ModelProto, NodeProto, OperatorSetIdProto};
 use std::collections::BTreeSet;
 use std::ffi::CStr;
 
 /// The layout that `cognate export --target ort` writes, for ONNX Runtime alone. Files for every engine are run as they are.
-const LAYOUT: [&str; 2] = ["cognate.layout", "shared-cache"];
+const LAYOUT: [&str; 2] = [LAYOUT_KEY, "shared-cache"];
 
 /// The graph with operators of our own, or nothing if none has a place in it.
 pub(in crate::ort) fn substitute(mut model: ModelProto) -> Option<ModelProto> {

@@ -1,0 +1,249 @@
+//! MarianMT checkpoints in Hugging Face form: one of the base shape with seeded random weights (60.6 million parameters,
+//! 242 MB), and one of the size of M2M100 with 1.2 billion (4.96 GB) whose weights are a hole in the file.
+//!
+//! Written by hand and streamed, so that this program stays small: eight bytes of length, a JSON header with each
+//! tensor's type, shape and place, then the values. Names and order are those of `save_pretrained`.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde_json::{Map, Value, json};
+
+use xtask::workspace::Workspace;
+
+/// The sizes of a model; layers are those of each side.
+#[derive(Clone, Copy)]
+struct Shape {
+    d_model: usize,
+    d_ff: usize,
+    heads: usize,
+    layers: usize,
+    vocab: usize,
+}
+
+const BASE: Shape = Shape { d_model: 512, d_ff: 2048, heads: 8, layers: 6, vocab: 32_000 };
+/// As M2M100 with 1.2 billion parameters (Fan et al. 2020).
+const LARGE: Shape = Shape { d_model: 1024, d_ff: 8192, heads: 16, layers: 24, vocab: 128_112 };
+const POSITIONS: usize = 512;
+
+/// The bundled checkpoint's tokenizer serves: its 8,000 pieces are among the 32,000.
+const TOKENIZER: [&str; 3] = ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"];
+
+/// The folder of the checkpoint and its weights file.
+pub(crate) struct Checkpoint {
+    pub(crate) folder: PathBuf,
+    pub(crate) weights: PathBuf,
+    pub(crate) parameters: u64,
+}
+
+/// The checkpoint of the base shape under the target folder, written when it is not there yet.
+pub(crate) fn marian_base(workspace: &Workspace) -> Result<Checkpoint> {
+    checkpoint(workspace, "marian-base", BASE, write)
+}
+
+/// The large checkpoint, likewise. Its weights are zeros that take no room on the disk: nobody is to read them.
+pub(crate) fn marian_large(workspace: &Workspace) -> Result<Checkpoint> {
+    checkpoint(workspace, "marian-large", LARGE, |path, header, tensors| {
+        let mut file = File::create(path)?;
+        file.write_all(header)?;
+        file.set_len(header.len() as u64 + 4 * tensors.iter().map(Tensor::len).sum::<usize>() as u64)?;
+        Ok(file.sync_all()?)
+    })
+}
+
+fn checkpoint(
+    workspace: &Workspace,
+    name: &str,
+    shape: Shape,
+    fill: impl FnOnce(&Path, &[u8], &[Tensor]) -> Result<()>,
+) -> Result<Checkpoint> {
+    let folder = workspace.target("bench").join(name);
+    let weights = folder.join("model.safetensors");
+    let tensors = tensors(shape);
+    let parameters = tensors.iter().map(Tensor::len).sum::<usize>() as u64;
+    let header = header(&tensors)?;
+    let wanted = header.len() as u64 + 4 * parameters;
+    fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    if !weights.metadata().is_ok_and(|present| present.len() == wanted) {
+        let partial = folder.join("model.safetensors.partial");
+        fill(&partial, &header, &tensors).with_context(|| partial.display().to_string())?;
+        fs::rename(&partial, &weights).with_context(|| weights.display().to_string())?;
+    }
+    write_json(&folder.join("config.json"), &config(shape))?;
+    write_json(&folder.join("generation_config.json"), &generation_config())?;
+    for name in TOKENIZER {
+        let bundled = workspace.root().join("testdata/multi30k-en-de").join(name);
+        fs::copy(&bundled, folder.join(name)).with_context(|| bundled.display().to_string())?;
+    }
+    Ok(Checkpoint { folder, weights, parameters })
+}
+
+fn config(shape: Shape) -> Value {
+    let Shape { d_model, d_ff, heads, layers, vocab } = shape;
+    json!({
+        "architectures": ["MarianMTModel"],
+        "model_type": "marian",
+        "d_model": d_model,
+        "encoder_layers": layers,
+        "decoder_layers": layers,
+        "num_hidden_layers": layers,
+        "encoder_attention_heads": heads,
+        "decoder_attention_heads": heads,
+        "encoder_ffn_dim": d_ff,
+        "decoder_ffn_dim": d_ff,
+        "activation_function": "swish",
+        "vocab_size": vocab,
+        "decoder_vocab_size": vocab,
+        "max_position_embeddings": POSITIONS,
+        "scale_embedding": true,
+        "share_encoder_decoder_embeddings": true,
+        "is_encoder_decoder": true,
+        "eos_token_id": 0,
+        "pad_token_id": 2,
+        "decoder_start_token_id": 2,
+        "forced_eos_token_id": 0,
+        "dtype": "float32",
+        "use_cache": true
+    })
+}
+
+fn generation_config() -> Value {
+    json!({ "decoder_start_token_id": 2, "eos_token_id": 0, "pad_token_id": 2, "forced_eos_token_id": 0, "max_length": POSITIONS, "num_beams": 1 })
+}
+
+fn write_json(path: &Path, value: &Value) -> Result<()> {
+    fs::write(path, format!("{value:#}\n")).with_context(|| path.display().to_string())
+}
+
+/// A tensor's name in the checkpoint and its shape.
+struct Tensor {
+    name: String,
+    shape: Vec<usize>,
+}
+
+impl Tensor {
+    fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+}
+
+/// Every parameter, in the order of the file: by name.
+fn tensors(shape: Shape) -> Vec<Tensor> {
+    let Shape { d_model, d_ff, layers, vocab, .. } = shape;
+    let mut tensors = Vec::new();
+    let mut add = |name: String, shape: &[usize]| tensors.push(Tensor { name, shape: shape.to_vec() });
+    add("final_logits_bias".into(), &[1, vocab]);
+    add("model.shared.weight".into(), &[vocab, d_model]);
+    for (side, attentions) in [("encoder", &["self_attn"][..]), ("decoder", &["self_attn", "encoder_attn"])] {
+        for layer_index in 0..layers {
+            let layer = format!("model.{side}.layers.{layer_index}");
+            let mut affine = |name: &str, shape: &[usize]| {
+                add(format!("{layer}.{name}.weight"), shape);
+                add(format!("{layer}.{name}.bias"), &shape[..1]);
+            };
+            for attention in attentions {
+                for projection in ["q_proj", "k_proj", "v_proj", "out_proj"] {
+                    affine(&format!("{attention}.{projection}"), &[d_model, d_model]);
+                }
+                affine(&format!("{attention}_layer_norm"), &[d_model]);
+            }
+            affine("fc1", &[d_ff, d_model]);
+            affine("fc2", &[d_model, d_ff]);
+            affine("final_layer_norm", &[d_model]);
+        }
+    }
+    tensors.sort_by(|a, b| a.name.cmp(&b.name));
+    tensors
+}
+
+/// The length in eight bytes, and the JSON padded with spaces so that the values start at a multiple of eight.
+fn header(tensors: &[Tensor]) -> Result<Vec<u8>> {
+    let mut fields = Map::new();
+    fields.insert("__metadata__".into(), json!({"format": "pt"}));
+    let mut offset = 0;
+    for tensor in tensors {
+        let end = offset + 4 * tensor.len();
+        fields.insert(tensor.name.clone(), json!({"dtype": "F32", "shape": tensor.shape, "data_offsets": [offset, end]}));
+        offset = end;
+    }
+    let mut json = serde_json::to_vec(&fields)?;
+    json.resize(json.len().next_multiple_of(8), b' ');
+    Ok([&(json.len() as u64).to_le_bytes()[..], &json].concat())
+}
+
+/// Uniform values of the size that training starts from; norms around 1.
+fn write(path: &Path, header: &[u8], tensors: &[Tensor]) -> Result<()> {
+    let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
+    file.write_all(header)?;
+    let mut random = Xorshift(0x9e37_79b9_7f4a_7c15);
+    for tensor in tensors {
+        let middle = if tensor.name.ends_with("layer_norm.weight") { 1.0 } else { 0.0 };
+        for _ in 0..tensor.len() {
+            file.write_all(&(middle + 0.05 * random.next()).to_le_bytes())?;
+        }
+    }
+    file.into_inner()?.sync_all()?;
+    Ok(())
+}
+
+/// Marsaglia's xorshift with 64 bits of state, which must not be 0.
+struct Xorshift(u64);
+
+impl Xorshift {
+    /// Uniform in [-1, 1).
+    fn next(&mut self) -> f32 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        // The upper 24 bits fill the mantissa.
+        (self.0 >> 40) as f32 / (1 << 23) as f32 - 1.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shape_is_marian_base() {
+        let tensors = tensors(BASE);
+        assert_eq!(tensors.iter().map(Tensor::len).sum::<usize>(), 60_554_496);
+        assert!(super::tensors(LARGE).iter().map(Tensor::len).sum::<usize>() > 1_200_000_000);
+        assert_eq!(tensors[0].name, "final_logits_bias");
+        assert_eq!(tensors[1].name, "model.decoder.layers.0.encoder_attn.k_proj.bias");
+        assert!(tensors.iter().any(|tensor| tensor.name == "model.encoder.layers.5.fc2.weight" && tensor.shape == [512, 2048]));
+    }
+
+    #[test]
+    fn the_names_are_those_of_the_bundled_checkpoint() {
+        let path = Workspace::find().unwrap().root().join("testdata/multi30k-en-de/model.safetensors");
+        let file = fs::read(path).unwrap();
+        let length = u64::from_le_bytes(file[..8].try_into().unwrap()) as usize;
+        let real: Map<String, Value> = serde_json::from_slice(&file[8..8 + length]).unwrap();
+        // The bundled one has 4 layers a side.
+        let shallow = |name: &&String| !name.contains("layers.4.") && !name.contains("layers.5.");
+        let made = tensors(BASE);
+        let made: Vec<&String> = made.iter().map(|tensor| &tensor.name).filter(shallow).collect();
+        assert_eq!(made, real.keys().skip(1).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_header_is_aligned_and_ends_with_the_last_value() {
+        let tensors = tensors(BASE);
+        let header = header(&tensors).unwrap();
+        assert!(header.len().is_multiple_of(8));
+        let json: Map<String, Value> = serde_json::from_slice(&header[8..]).unwrap();
+        let (_, last) = json.iter().next_back().unwrap();
+        assert_eq!(last["data_offsets"][1], 4 * 60_554_496);
+    }
+
+    #[test]
+    fn random_values_are_uniform() {
+        let mut random = Xorshift(1);
+        let values: Vec<f32> = (0..10_000).map(|_| random.next()).collect();
+        assert!(values.iter().all(|value| (-1.0..1.0).contains(value)));
+        assert!(values.iter().sum::<f32>().abs() / 10_000.0 < 0.02);
+    }
+}

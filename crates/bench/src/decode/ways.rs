@@ -1,0 +1,232 @@
+//! The rows of the tables: each a program with a model in some form. A form of ours is a line here: its flags of `cognate export`
+//! and the engine.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use Weights::{F32, Int4, Int8};
+use anyhow::{Context, Result, bail};
+use clap::builder::PossibleValuesParser;
+
+use crate::peers::reason;
+use crate::processors;
+use xtask::workspace::capture;
+
+/// The type of the weights that are read at each step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Weights {
+    F32,
+    Int8,
+    /// Layers in 4 bits, that of the output in 8.
+    Int4,
+}
+
+impl Weights {
+    pub(crate) const ALL: [Weights; 3] = [F32, Int8, Int4];
+
+    /// Of an element; in 4 bits as if the layer of the output had 4 bits too, and scales none.
+    pub(crate) fn bytes(self) -> f64 {
+        match self {
+            F32 => 4.0,
+            Int8 => 1.0,
+            Int4 => 0.5,
+        }
+    }
+}
+
+/// Who runs.
+#[derive(Debug)]
+pub(crate) enum Program {
+    /// `cognate-bench measure decode`, on what `cognate export` with these flags writes; `flag` is one of `cognate-bench measure decode`, if any.
+    Ours { export: &'static [&'static str], engine: &'static str, flag: Option<&'static str> },
+    /// `serve.py` with this kind, on what `convert.py` makes of the checkpoint, if it has to be converted.
+    Theirs { kind: &'static str, is_converted: bool },
+}
+
+/// A row.
+#[derive(Debug)]
+pub(crate) struct Way {
+    pub(crate) name: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) weights: Weights,
+    pub(crate) program: Program,
+    /// The row with which it is compared: CTranslate2 in the same precision.
+    pub(crate) peer: Option<&'static str>,
+    /// Least ratios to the peer on one thread, Marian-base: greedy at batch 1, 8 and 32, then the same with 4 beams.
+    pub(crate) floors: Option<[[f64; 3]; 2]>,
+}
+
+impl Way {
+    /// Whether it has floors to keep, or is the measure of one that has.
+    pub(crate) fn is_compared(&self) -> bool {
+        self.floors.is_some() || WAYS.iter().any(|way| way.floors.is_some() && way.peer == Some(self.name))
+    }
+}
+
+const CT2: Option<&str> = Some("ct2");
+const CT2_INT8: Option<&str> = Some("ct2-int8");
+
+const fn theirs(
+    name: &'static str,
+    title: &'static str,
+    weights: Weights,
+    kind: &'static str,
+    is_converted: bool,
+    peer: Option<&'static str>,
+) -> Way {
+    Way { name, title, weights, program: Program::Theirs { kind, is_converted }, peer, floors: None }
+}
+
+const fn ours(
+    name: &'static str,
+    title: &'static str,
+    weights: Weights,
+    export: &'static [&'static str],
+    engine: &'static str,
+    floors: Option<[[f64; 3]; 2]>,
+) -> Way {
+    let peer = match weights {
+        Weights::F32 => CT2,
+        Weights::Int8 | Weights::Int4 => CT2_INT8,
+    };
+    Way { name, title, weights, program: Program::Ours { export, engine, flag: None }, peer, floors }
+}
+
+/// A row of ours on ONNX Runtime with a flag of `bench decode`.
+const fn without(name: &'static str, title: &'static str, weights: Weights, export: &'static [&'static str], flag: &'static str) -> Way {
+    Way { program: Program::Ours { export, engine: "ort", flag: Some(flag) }, ..ours(name, title, weights, export, "ort", None) }
+}
+
+const F32_EXPORT: &[&str] = &["--target", "ort"];
+const INT8_EXPORT: &[&str] = &["--target", "ort", "--precision", "int8"];
+
+/// All rows, in the order in which they take turns. Of ours, those whose flags this `cognate` does not know are left out.
+pub(crate) const WAYS: &[Way] = &[
+    theirs("pytorch", "PyTorch", F32, "pytorch", false, CT2),
+    theirs("optimum", "Optimum", F32, "optimum", true, CT2),
+    theirs("optimum-int8", "Optimum int8", Int8, "optimum-int8", true, CT2_INT8),
+    ours("cognate-tract", "Cognate on tract", F32, &[], "tract", None),
+    ours("cognate-portable", "Cognate, portable", F32, &[], "ort", None),
+    // Those with floors come right after their peer, so that what the machine does beside meets both.
+    theirs("ct2", "CTranslate2", F32, "ctranslate2", true, None),
+    ours("cognate-ort", "Cognate", F32, F32_EXPORT, "ort", Some([[1.0, 1.05, 1.1], [1.0, 1.05, 1.1]])),
+    theirs("ct2-int8", "CTranslate2 int8", Int8, "ctranslate2-int8", true, None),
+    ours("cognate-int8", "Cognate int8", Int8, INT8_EXPORT, "ort", Some([[1.2, 1.2, 1.2], [1.2, 1.3, 1.6]])),
+    ours(
+        "cognate-int8-tensor",
+        "Cognate int8-tensor",
+        Int8,
+        &["--target", "ort", "--precision", "int8-tensor"],
+        "ort",
+        Some([[1.2, 1.4, 1.5], [1.2, 1.5, 2.0]]),
+    ),
+    without("cognate-int8-plain", "Cognate int8, no operators of ours", Int8, INT8_EXPORT, "--plain"),
+    without("cognate-ort-pages", "Cognate, no huge pages", F32, F32_EXPORT, "--no-huge-pages"),
+    without("cognate-int8-pages", "Cognate int8, no huge pages", Int8, INT8_EXPORT, "--no-huge-pages"),
+    ours("cognate-int8-block", "Cognate int8-block", Int8, &["--target", "ort", "--precision", "int8-block"], "ort", None),
+    ours("cognate-int4", "Cognate int4", Int4, &["--target", "ort", "--precision", "int4"], "ort", None),
+];
+
+/// The names, for the command line.
+pub(crate) fn names() -> PossibleValuesParser {
+    PossibleValuesParser::new(WAYS.iter().map(|way| way.name))
+}
+
+/// Where programs and models of one shape lie.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub(crate) cognate: &'a Path,
+    pub(crate) bench: &'a Path,
+    pub(crate) python: &'a Path,
+    pub(crate) scripts: &'a Path,
+    /// Holds the folder `checkpoint`, and one for each form.
+    pub(crate) folder: &'a Path,
+}
+
+impl Place<'_> {
+    fn checkpoint(&self) -> PathBuf {
+        self.folder.join("checkpoint")
+    }
+
+    /// Writes the model in the form that the row wants. Conversions of other programs take long and stay.
+    pub(crate) fn prepare(&self, way: &Way) -> Result<()> {
+        let folder = self.folder.join(way.name);
+        match way.program {
+            Program::Theirs { is_converted: false, .. } => {}
+            Program::Theirs { .. } if folder.exists() => {}
+            Program::Theirs { kind, .. } => {
+                let partial = folder.with_extension("partial");
+                if partial.exists() {
+                    fs::remove_dir_all(&partial).with_context(|| partial.display().to_string())?;
+                }
+                eprintln!("converting: {kind}");
+                let mut convert = self.script(Command::new(self.python), "convert.py");
+                told(convert.arg(kind).arg(self.checkpoint()).arg(&partial))?;
+                fs::rename(&partial, &folder).with_context(|| folder.display().to_string())?;
+            }
+            Program::Ours { export, .. } => {
+                let mut command = Command::new(self.cognate);
+                command.arg("export").arg(self.checkpoint()).arg(&folder).args(["--no-verify", "--force"]).args(export);
+                told(&mut command)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The program that answers requests on so many threads and processors.
+    pub(crate) fn serve(&self, way: &Way, threads: usize) -> Command {
+        let folder = self.folder.join(way.name);
+        match way.program {
+            Program::Theirs { kind, is_converted } => {
+                let mut command = self.script(processors::bound(self.python, threads), "serve.py");
+                command.arg(kind).arg(if is_converted { folder } else { self.checkpoint() }).arg(threads.to_string());
+                // Before the engines read it.
+                command.env("OMP_NUM_THREADS", threads.to_string());
+                command
+            }
+            Program::Ours { engine, flag, .. } => {
+                let mut command = processors::bound(self.bench, threads);
+                command.args(["measure", "decode", "--requests", "--engine", engine, "--model"]).arg(folder);
+                command.args(["--threads", &threads.to_string()]).args(flag);
+                command
+            }
+        }
+    }
+
+    fn script(&self, mut command: Command, name: &str) -> Command {
+        // The scripts lie in the source tree, which is left as it is.
+        command.arg(self.scripts.join(name)).env("PYTHONDONTWRITEBYTECODE", "1").env("HF_HUB_OFFLINE", "1");
+        command
+    }
+}
+
+/// Runs to the end; where it fails, the line in which it says why is the error.
+fn told(command: &mut Command) -> Result<()> {
+    if let Err(error) = capture(command) {
+        bail!("{}", reason(&error.to_string()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floors_have_two_digits_at_most() {
+        let floors = WAYS.iter().filter_map(|way| way.floors).flatten().flatten();
+        floors.for_each(|floor| assert_eq!(format!("{floor:.2}").parse(), Ok(floor)));
+    }
+
+    #[test]
+    fn rows_are_compared_with_rows() {
+        for way in WAYS {
+            assert_eq!(WAYS.iter().filter(|other| other.name == way.name).count(), 1, "{}", way.name);
+            let Some(peer) = way.peer else { continue };
+            let peer = WAYS.iter().find(|other| other.name == peer);
+            let wanted = if way.weights == F32 { F32 } else { Int8 };
+            assert!(peer.is_some_and(|peer| peer.weights == wanted), "{}", way.name);
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! `cognate-bench measure decode`: the time of whole calls of the decoder, token ids in and token ids out.
+
+use super::print_line;
+use anyhow::{Context, Result, ensure};
+use cognate_folder::{Configuration, ExportedGraphs, find_graphs, find_layout};
+use cognate_generate::{Decoder, Settings, decoder as decoder_of, generate};
+use cognate_model::Config;
+use cognate_runtime::{Device, Engine, Options as Load, Result as Ran, Session, Source, Values};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::io::{self, BufRead, Write};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Time whole calls of the decoder: token ids in, token ids out
+///
+/// No sentence ends before its limit, so that every call does the same work. Prints lines of JSON.
+#[derive(clap::Args)]
+pub(crate) struct Decode {
+    /// The folder of an export
+    #[arg(long, value_name = "DIR")]
+    model: PathBuf,
+    /// What computes: auto, tract or ort
+    #[arg(long, default_value = "auto")]
+    engine: Engine,
+    /// Where it computes: cpu or cuda
+    #[arg(long, default_value = "cpu")]
+    device: Device,
+    /// Threads that ONNX Runtime uses [default: its own choice]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+    /// Let ONNX Runtime run its own operators only, also where ours are faster
+    #[arg(long)]
+    plain: bool,
+    /// Leave the model's memory in the system's ordinary pages
+    #[arg(long)]
+    no_huge_pages: bool,
+    /// Answer requests of standard input, one a line, instead: {"sources": [[5, 6, 0]], "beams": 4, "new_tokens": 32}
+    #[arg(long)]
+    requests: bool,
+    /// Sentences of a call, all of one length
+    #[arg(long, value_name = "N", default_value = "1")]
+    batch: NonZeroUsize,
+    /// Hypotheses of a sentence; 1 is greedy
+    #[arg(long, value_name = "N", default_value = "1")]
+    beams: NonZeroUsize,
+    /// Tokens of a source, the end token included
+    #[arg(long, value_name = "N", default_value = "24")]
+    source_tokens: NonZeroUsize,
+    /// Tokens that are generated for each sentence
+    #[arg(long, value_name = "N", default_value = "32")]
+    new_tokens: NonZeroUsize,
+    /// Calls that are measured
+    #[arg(long, value_name = "N", default_value = "5")]
+    rounds: NonZeroUsize,
+}
+
+/// One call.
+#[derive(Debug, Deserialize)]
+struct Request {
+    /// Token ids, each source with its end token.
+    sources: Vec<Vec<i64>>,
+    beams: NonZeroUsize,
+    new_tokens: NonZeroUsize,
+}
+
+/// What a call took.
+#[derive(Debug, Serialize)]
+struct Answer {
+    seconds: f64,
+    /// Of these within the engine's sessions.
+    seconds_in_graph: f64,
+    /// Tokens that were generated, of the best hypotheses.
+    tokens: usize,
+    /// Memory of the process afterwards, where the system tells (Linux).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resident_kib: Option<u64>,
+}
+
+/// The resident memory of this process, in KiB.
+fn resident() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// Runs the command.
+pub(crate) fn run(options: &Decode, out: &mut dyn Write) -> Result<()> {
+    let start = Instant::now();
+    let mut model = Loaded::open(options)?;
+    let loaded = json!({ "engine": model.decoder.engine(), "load_seconds": start.elapsed().as_secs_f64() });
+    print_line(out, &loaded)?;
+    if options.requests {
+        for line in io::stdin().lock().lines() {
+            let line = line.context("standard input")?;
+            let request: Request = serde_json::from_str(&line).context("standard input: expected {sources, beams, new_tokens}")?;
+            print_line(out, &model.measure(&request)?)?;
+        }
+    } else {
+        let request = options.request(&model.config);
+        for _ in 0..options.rounds.get() {
+            print_line(out, &model.measure(&request)?)?;
+        }
+    }
+    Ok(())
+}
+
+impl Decode {
+    /// A call on made-up tokens, the same at each run.
+    fn request(&self, config: &Config) -> Request {
+        let vocab = config.source_vocab.max(1);
+        // Neighbours are far from each other, and no number comes twice before all have come where 7919 does not divide them.
+        let token = |index: usize| ((index + 1) * 7919 % vocab) as i64;
+        let inner = self.source_tokens.get() - 1;
+        let source = |sentence: usize| {
+            let tokens = (0..inner).map(|position| token(sentence * inner + position));
+            tokens.chain([config.eos_token as i64]).collect()
+        };
+        Request { sources: (0..self.batch.get()).map(source).collect(), beams: self.beams, new_tokens: self.new_tokens }
+    }
+}
+
+/// A model in memory.
+struct Loaded {
+    decoder: Box<dyn Decoder>,
+    config: Config,
+    settings: Settings,
+    in_graph: Arc<AtomicU64>,
+}
+
+impl Loaded {
+    fn open(options: &Decode) -> Result<Self> {
+        let folder = &options.model;
+        find_layout(folder).with_context(|| format!("{}: expected the folder of an export", folder.display()))?;
+        let Configuration { config_json, config, generation_json } = Configuration::read(folder)?;
+        let settings = Settings::from_json(&config_json, generation_json.as_deref(), &config)?;
+        let runtime = options.engine.open(options.device)?;
+        let load = {
+            let mut load = Load::default();
+            (load.device, load.threads, load.plain) = (options.device, options.threads, options.plain);
+            load.huge_pages = !options.no_huge_pages;
+            load
+        };
+        let in_graph = Arc::new(AtomicU64::new(0));
+        let ExportedGraphs { layout, files } = find_graphs(folder, runtime.engine(), options.device)?;
+        let session = |file: &PathBuf| -> Result<Box<dyn Session>> {
+            let inner = runtime.load(&Source::Onnx(file.clone()), &load)?;
+            Ok(Box::new(Timed { inner, spent: in_graph.clone() }))
+        };
+        let sessions = files.iter().map(session).collect::<Result<Vec<_>>>()?;
+        let decoder = decoder_of(layout, sessions, &config, settings.pad_token)?;
+        Ok(Self { decoder, config, settings, in_graph })
+    }
+
+    fn measure(&mut self, request: &Request) -> Result<Answer> {
+        let mut settings = self.settings.clone();
+        settings.num_beams = request.beams.get();
+        (settings.min_new_tokens, settings.max_new_tokens) = (request.new_tokens.get(), request.new_tokens.get());
+        (settings.forced_bos_token, settings.forced_eos_token) = (None, None);
+        let before = self.in_graph.load(Ordering::Relaxed);
+        let start = Instant::now();
+        let hypotheses = generate(self.decoder.as_mut(), &request.sources, &settings)?;
+        let seconds = start.elapsed().as_secs_f64();
+        let in_graph = Duration::from_nanos(self.in_graph.load(Ordering::Relaxed) - before);
+        let tokens = hypotheses.iter().map(|found| found.tokens.len()).sum();
+        let expected = request.sources.len() * request.new_tokens.get();
+        ensure!(tokens == expected, "{tokens} tokens were generated, {expected} were asked for");
+        Ok(Answer { seconds, seconds_in_graph: in_graph.as_secs_f64(), tokens, resident_kib: resident() })
+    }
+}
+
+/// A session that counts its time.
+struct Timed {
+    inner: Box<dyn Session>,
+    /// Nanoseconds.
+    spent: Arc<AtomicU64>,
+}
+
+impl Session for Timed {
+    fn engine(&self) -> &str {
+        self.inner.engine()
+    }
+
+    fn inputs(&self) -> &[String] {
+        self.inner.inputs()
+    }
+
+    fn outputs(&self) -> &[String] {
+        self.inner.outputs()
+    }
+
+    fn run(&mut self, inputs: &Values) -> Ran<Values> {
+        self.timed(|session| session.run(inputs))
+    }
+
+    fn run_in_place(&mut self, state: &mut Values, pairs: &[(String, String)]) -> Ran<Values> {
+        self.timed(|session| session.run_in_place(state, pairs))
+    }
+}
+
+impl Timed {
+    fn timed(&mut self, run: impl FnOnce(&mut dyn Session) -> Ran<Values>) -> Ran<Values> {
+        let start = Instant::now();
+        let found = run(self.inner.as_mut());
+        self.spent.fetch_add(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        found
+    }
+}

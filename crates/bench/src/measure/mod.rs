@@ -1,0 +1,37 @@
+//! The measuring programs: whole calls of the decoder, updates of a training run, and reading of memory.
+//!
+//! Answers are lines of JSON on standard output. Models are loaded once and measured as often as asked, by options or by
+//! requests on standard input, so that several programs can take turns.
+
+mod decode;
+mod read;
+mod train;
+
+use anyhow::Result;
+use serde::Serialize;
+use std::io::{self, BufWriter, Write};
+
+/// Measure one thing; called by the comparisons
+#[derive(clap::Subcommand)]
+pub(crate) enum Measure {
+    Decode(decode::Decode),
+    Train(train::Train),
+    Read(read::Read),
+}
+
+/// Runs the command.
+pub(crate) fn run(measure: &Measure) -> Result<()> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    match measure {
+        Measure::Decode(options) => decode::run(options, &mut out)?,
+        Measure::Train(options) => train::run(options, &mut out)?,
+        Measure::Read(options) => read::run(options, &mut out)?,
+    }
+    Ok(out.flush()?)
+}
+
+/// Writes a line that a waiting program reads at once.
+fn print_line(out: &mut dyn Write, answer: &impl Serialize) -> Result<()> {
+    writeln!(out, "{}", serde_json::to_string(answer)?)?;
+    Ok(out.flush()?)
+}

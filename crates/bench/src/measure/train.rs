@@ -1,0 +1,159 @@
+//! `cognate-bench measure train`: the time of updates of a training run, for `cargo xtask bench train`.
+//!
+//! The run is that of `cognate train`: its loop, its batches, its step. It stands still between requests, so that several programs can
+//! take turns. What others need for the same work is written first: `config.json`, and the batches, a line of JSON each.
+
+use super::print_line;
+use anyhow::{Context, Result, bail};
+use cognate_model::interface::{ATTENTION_MASK, DECODER_INPUT_IDS, INPUT_IDS, LABELS};
+use cognate_runtime::{Device, Engine};
+use cognate_text::Tokenizer;
+use cognate_train::config::TrainingConfig;
+use cognate_train::{Batches, Beginning, Corpus, Event, Framing, IGNORED, Machine, Position, Trainer};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::num::NonZeroU64;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Time updates of a training run
+///
+/// Answers requests of standard input, one a line: {"updates": 8}. Prints lines of JSON: first what was loaded, then one for each
+/// request.
+#[derive(clap::Args)]
+pub(crate) struct Train {
+    /// Settings of the run; tokenizer.from names a tokenizer
+    #[arg(value_name = "CONFIG.toml")]
+    config: PathBuf,
+    /// The folder of the run, empty or new
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// What computes: auto, tract or ort
+    #[arg(long, default_value = "auto")]
+    engine: Engine,
+    /// Write config.json and the first batches, as batches.jsonl, into this folder before
+    #[arg(long, value_name = "DIR", requires = "batches")]
+    write: Option<PathBuf>,
+    /// How many batches are written
+    #[arg(long, value_name = "N")]
+    batches: Option<usize>,
+}
+
+/// What is to be measured together.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Request {
+    updates: NonZeroU64,
+}
+
+/// What the updates of a request took.
+#[derive(Debug, Default, Serialize)]
+struct Answer {
+    seconds: f64,
+    /// Of these within the engine's sessions.
+    seconds_in_graph: f64,
+    /// Labels of the batches.
+    tokens: u64,
+    /// Of the last update, a label.
+    loss: f64,
+    /// The most memory that was resident so far; 0 where Linux does not tell it.
+    peak_bytes: u64,
+}
+
+/// Runs the command.
+pub(crate) fn run(options: &Train, out: &mut dyn Write) -> Result<()> {
+    let base = memory("VmRSS");
+    let mut config = TrainingConfig::read(&options.config)?;
+    // Requests end the run; its log tells the time in the engine.
+    (config.schedule.max_updates, config.schedule.validate_every, config.schedule.log_every) = (Some(u64::MAX), u64::MAX, 1);
+    let runtime = options.engine.open(Device::Cpu)?;
+    let mut trainer = Trainer::new(config.clone(), &options.out, Beginning::Fresh, Machine::alone(&*runtime, Device::Cpu))?;
+    if let (Some(folder), Some(count)) = (&options.write, options.batches) {
+        write(folder, &config, &trainer, count)?;
+    }
+    let greeting = json!({ "engine": trainer.engine(), "parameters": trainer.model().parameters(), "base_bytes": base });
+    print_line(out, &greeting)?;
+    let mut requests = io::stdin().lines();
+    let mut next = || -> Result<Option<u64>> {
+        let Some(line) = requests.next() else { return Ok(None) };
+        let request: Request = serde_json::from_str(&line?).context("standard input: expected {\"updates\": N}")?;
+        Ok(Some(request.updates.get()))
+    };
+    let Some(mut left) = next()? else { return Ok(()) };
+    let (mut answer, mut start, mut logged, mut failure) = (Answer::default(), Instant::now(), 0.0, None);
+    trainer.run(&mut |event| {
+        match event {
+            Event::Logged(stretch) => {
+                // The line is one update's. Its seconds are in no field: they are its tokens over their speed.
+                logged = stretch.engine_share / stretch.tokens_per_second;
+                return ControlFlow::Continue(());
+            }
+            Event::Update(progress) => {
+                answer.tokens += progress.tokens;
+                answer.seconds_in_graph += progress.tokens as f64 * logged;
+                answer.loss = progress.loss;
+                left -= 1;
+            }
+            Event::Validated(_) | Event::Saved(_) => return ControlFlow::Continue(()),
+        }
+        if left > 0 {
+            return ControlFlow::Continue(());
+        }
+        (answer.seconds, answer.peak_bytes) = (start.elapsed().as_secs_f64(), memory("VmHWM"));
+        let asked = print_line(out, &std::mem::take(&mut answer)).and_then(|()| next());
+        start = Instant::now();
+        match asked {
+            Ok(Some(updates)) => {
+                left = updates;
+                ControlFlow::Continue(())
+            }
+            Ok(None) => ControlFlow::Break(()),
+            Err(error) => {
+                failure = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    })?;
+    failure.map_or(Ok(()), Err)
+}
+
+/// Writes what other programs need to train the same model on the same batches.
+fn write(folder: &Path, config: &TrainingConfig, trainer: &Trainer<'_>, count: usize) -> Result<()> {
+    let Some(tokenizer) = &config.tokenizer.from else { bail!("tokenizer.from is missing: batches are written with a given tokenizer") };
+    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    fs::write(folder.join("config.json"), trainer.model().config_json())?;
+    let model = trainer.model().config();
+    let token = |id: usize| id as i64;
+    let (start, pad) = (token(model.start_token), token(model.pad_token));
+    let framing = Framing { start, prefix: Vec::new(), suffix: vec![token(model.eos_token)], pad, label_padding: IGNORED };
+    let corpus = Arc::new(Corpus::open(&config.train_files(), &config.cleaning())?);
+    let tokenizer = Arc::new(Tokenizer::from_folder(tokenizer)?);
+    let batches = Batches::new(corpus, tokenizer, config.batch_settings(framing), Position::default())?;
+    let path = folder.join("batches.jsonl");
+    let mut file = BufWriter::new(File::create(&path).with_context(|| path.display().to_string())?);
+    for batch in batches.take(count) {
+        let arrays = batch?.arrays();
+        let fields = [
+            (INPUT_IDS, &arrays.input_ids),
+            (ATTENTION_MASK, &arrays.attention_mask),
+            (DECODER_INPUT_IDS, &arrays.decoder_input_ids),
+            (LABELS, &arrays.labels),
+        ];
+        let rows =
+            fields.map(|(name, array)| (name.to_owned(), array.rows().into_iter().map(|row| row.to_vec()).collect::<Vec<_>>().into()));
+        writeln!(file, "{}", serde_json::Value::Object(rows.into_iter().collect()))?;
+    }
+    Ok(file.flush()?)
+}
+
+/// A field of this program's memory, in bytes; 0 where Linux does not tell it.
+fn memory(field: &str) -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    let kibibytes = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    kibibytes.unwrap_or(0) * 1024
+}

@@ -1,0 +1,287 @@
+//! `cargo xtask bench export --peers`: our export beside Optimum's, on the same checkpoints of well-known shapes.
+//!
+//! Optimum runs twice: as a user calls it (it then compares its graphs with PyTorch on random inputs), and with that
+//! comparison off; ours too, with and without its verification. The bounds take the two that do not compare.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use super::export::rest;
+use super::process::{Measured, Memory, measure};
+use super::statistics::Summary;
+use xtask::python;
+use xtask::table::table;
+use xtask::workspace::{Workspace, call, size};
+
+const REQUIREMENTS: &str = include_str!("../../../xtask/interop/python/requirements.txt");
+
+/// The checkpoints that `xtask/interop/python/make_checkpoint.py` makes.
+pub(crate) const SHAPES: [&str; 4] = ["marian-base", "t5-small", "bart-base", "m2m100-small"];
+const WEIGHTS: &str = "model.safetensors";
+
+/// Optimum's time over ours, at least.
+const SPEED_BOUND: f64 = 20.0;
+/// Our peak of resident memory, mapped files included, over Optimum's, at most.
+const MEMORY_BOUND: f64 = 1.0 / 3.0;
+/// Bytes of the Cognate layout over those of the checkpoint's weights, at most.
+const SIZE_BOUND: f64 = 1.05;
+
+/// Optimum's export without its comparison, for which its command has no switch: `python -c UNCHECKED checkpoint out`.
+const UNCHECKED: &str = "import sys
+from optimum.exporters.onnx import main_export
+main_export(sys.argv[1], output=sys.argv[2], task='text2text-generation-with-past', do_validation=False)
+";
+
+/// A way to export, a row of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Optimum,
+    OptimumUnchecked,
+    Verified,
+    Unverified,
+    HuggingFace,
+    InPlace,
+}
+
+impl Way {
+    const ALL: [Way; 6] = [Way::Optimum, Way::OptimumUnchecked, Way::Verified, Way::Unverified, Way::HuggingFace, Way::InPlace];
+
+    fn title(self) -> &'static str {
+        match self {
+            Way::Optimum => "optimum-cli export onnx",
+            Way::OptimumUnchecked => "the same, do_validation=False",
+            Way::Verified => "cognate export",
+            Way::Unverified => "cognate export --no-verify",
+            Way::HuggingFace => "cognate export --no-verify --layout hf",
+            Way::InPlace => "cognate export --no-verify --in-place",
+        }
+    }
+
+    /// The cheap ones are run several times.
+    fn is_repeated(self) -> bool {
+        matches!(self, Way::Unverified | Way::HuggingFace | Way::InPlace)
+    }
+}
+
+/// One way's runs, with the bytes of the written files; or why there are none.
+type Row = Result<(Vec<Measured>, u64), String>;
+
+/// Programs and folders of a run.
+struct Bench {
+    cognate: PathBuf,
+    python: PathBuf,
+    checkpoint: PathBuf,
+    /// An empty place on the same disk.
+    work: PathBuf,
+}
+
+/// Runs the command, on one shape or on all.
+pub(crate) fn run(workspace: &Workspace, cognate: PathBuf, rounds: u32, shape: Option<&str>) -> Result<()> {
+    let requirements: Vec<&str> = REQUIREMENTS.lines().collect();
+    let python = python::environment(&workspace.target("interop/python"), &requirements)?;
+    let work = tempfile::tempdir_in(workspace.target(""))?;
+    let mut missed = Vec::new();
+    for name in SHAPES.into_iter().filter(|name| shape.is_none_or(|wanted| wanted == *name)) {
+        let checkpoint = workspace.target("bench/peers").join(name);
+        make(workspace, &python, name, &checkpoint)?;
+        let bench = Bench { cognate: cognate.clone(), python: python.clone(), checkpoint, work: work.path().to_owned() };
+        let weights = bench.checkpoint.join(WEIGHTS);
+        let bytes = weights.metadata().with_context(|| weights.display().to_string())?.len();
+        // Into the page cache, for all.
+        io::copy(&mut File::open(&weights)?, &mut io::sink())?;
+        let mut rows = Vec::new();
+        for way in Way::ALL {
+            eprintln!("{name}: {}", way.title());
+            rows.push((way, bench.measure(way, if way.is_repeated() { rounds } else { 1 })?));
+        }
+        println!("{name}: a checkpoint of {:.1} MB\n\n{}", bytes as f64 / 1e6, text(bytes, &rows));
+        missed.extend(judge(bytes, &rows).into_iter().map(|line| format!("{name}: {line}")));
+    }
+    ensure!(missed.is_empty(), "bounds missed:\n{}", missed.join("\n"));
+    println!(
+        "at least {SPEED_BOUND} times as fast as Optimum, at most 1/3 of its memory, files at most {SIZE_BOUND} times the checkpoint: kept"
+    );
+    Ok(())
+}
+
+/// Makes the checkpoint where it is not there yet.
+pub(crate) fn make(workspace: &Workspace, python: &Path, shape: &str, folder: &Path) -> Result<()> {
+    if folder.exists() {
+        return Ok(());
+    }
+    let partial = folder.with_extension("partial");
+    fs::create_dir_all(&partial).with_context(|| partial.display().to_string())?;
+    let script = workspace.root().join("xtask/interop/python/make_checkpoint.py");
+    call(Command::new(python).arg(script).arg(shape).arg(&partial).env("HF_HUB_OFFLINE", "1"))?;
+    fs::rename(&partial, folder).with_context(|| folder.display().to_string())
+}
+
+impl Bench {
+    fn measure(&self, way: Way, rounds: u32) -> Result<Row> {
+        let (mut runs, mut written) = (Vec::new(), 0);
+        let out = self.work.join("out");
+        for _ in 0..rounds {
+            let mut from = self.checkpoint.clone();
+            if way == Way::InPlace {
+                from = self.work.join("checkpoint");
+                fs::create_dir(&from)?;
+                for name in ["config.json", "generation_config.json", WEIGHTS] {
+                    fs::copy(self.checkpoint.join(name), from.join(name)).with_context(|| name.to_owned())?;
+                }
+            }
+            let before = size(&from, &|_| true)?;
+            rest()?;
+            let outcome = measure(&mut self.command(way, &from, &out));
+            // The files are counted before they are removed, whatever became of the run.
+            written = match way {
+                Way::InPlace => size(&from, &|_| true)?.saturating_sub(before),
+                _ if out.exists() => size(&out, &|_| true)?,
+                _ => 0,
+            };
+            if out.exists() {
+                fs::remove_dir_all(&out)?;
+            }
+            if way == Way::InPlace {
+                fs::remove_dir_all(&from)?;
+            }
+            match outcome {
+                Ok(run) => runs.push(run),
+                Err(error) => return Ok(Err(reason(&error.to_string()))),
+            }
+        }
+        Ok(Ok((runs, written)))
+    }
+
+    fn command(&self, way: Way, from: &Path, out: &Path) -> Command {
+        let optimum = |arguments: &[&str]| {
+            let mut command = Command::new(&self.python);
+            command.args(arguments).env("HF_HUB_OFFLINE", "1");
+            command
+        };
+        let ours = |arguments: &[&str]| {
+            let mut command = Command::new(&self.cognate);
+            command.arg("export").args(arguments).arg(from);
+            command
+        };
+        let mut command = match way {
+            Way::Optimum => {
+                let task = ["--task", "text2text-generation-with-past", "--model"];
+                let mut command = optimum(&["-m", "optimum.commands.optimum_cli", "export", "onnx"]);
+                command.args(task).arg(from);
+                command
+            }
+            Way::OptimumUnchecked => {
+                let mut command = optimum(&["-c", UNCHECKED]);
+                command.arg(from);
+                command
+            }
+            Way::Verified => ours(&[]),
+            Way::Unverified => ours(&["--no-verify"]),
+            Way::HuggingFace => ours(&["--no-verify", "--layout", "hf"]),
+            Way::InPlace => return ours(&["--no-verify", "--in-place"]),
+        };
+        command.arg(out);
+        command
+    }
+}
+
+/// The line in which the program says what is wrong.
+pub(crate) fn reason(message: &str) -> String {
+    let said = message.lines().find_map(|line| Some(line.split_once("error: ")?.1));
+    said.unwrap_or_else(|| message.lines().next_back().unwrap_or_default()).to_owned()
+}
+
+fn seconds(runs: &[Measured]) -> f64 {
+    Summary::of(runs.iter().map(|run| run.time.as_secs_f64())).median
+}
+
+/// The highest of all runs.
+fn peak(runs: &[Measured]) -> Memory {
+    let highest = |of: fn(&Memory) -> u64| runs.iter().map(|run| of(&run.memory)).max().unwrap_or_default();
+    Memory { anonymous: highest(|memory| memory.anonymous), resident: highest(|memory| memory.resident) }
+}
+
+fn text(checkpoint: u64, rows: &[(Way, Row)]) -> String {
+    let header = ["", "s (median)", "peak RSS, MB", "of it anonymous", "files, MB", "of the checkpoint"];
+    let row = |(way, row): &(Way, Row)| {
+        let cells = match row {
+            Ok((runs, written)) => {
+                let megabytes = |bytes: u64| format!("{:.1}", bytes as f64 / 1e6);
+                let Memory { anonymous, resident } = peak(runs);
+                let share = format!("{:.3}", *written as f64 / checkpoint as f64);
+                [format!("{:.3}", seconds(runs)), megabytes(resident), megabytes(anonymous), megabytes(*written), share]
+            }
+            Err(_) => ["-"; 5].map(str::to_owned),
+        };
+        std::iter::once(way.title().to_owned()).chain(cells).collect()
+    };
+    let reasons = rows.iter().filter_map(|(way, row)| Some(format!("\n{}: {}\n", way.title(), row.as_ref().err()?)));
+    table(&header, &rows.iter().map(row).collect::<Vec<_>>()) + &reasons.collect::<String>()
+}
+
+/// The bounds that are not kept; without one of the two exports none can be.
+fn judge(checkpoint: u64, rows: &[(Way, Row)]) -> Vec<String> {
+    let find = |way: Way| {
+        let row = rows.iter().find(|(other, _)| *other == way).map(|(_, row)| row.as_ref());
+        row.unwrap_or(Err(&String::new())).map_err(|reason| format!("{}: {reason}", way.title()))
+    };
+    let (theirs, ours) = match (find(Way::OptimumUnchecked), find(Way::Unverified)) {
+        (Ok((theirs, _)), Ok(ours)) => (theirs, ours),
+        (Err(reason), _) | (_, Err(reason)) => return vec![reason],
+    };
+    let mut missed = Vec::new();
+    let speed = seconds(theirs) / seconds(&ours.0);
+    if speed < SPEED_BOUND {
+        missed.push(format!("{speed:.1} times as fast as Optimum, at least {SPEED_BOUND}"));
+    }
+    let memory = peak(&ours.0).resident as f64 / peak(theirs).resident as f64;
+    // Written so that a peak that was never seen, 0 over 0, is a miss.
+    if !(memory > 0.0 && memory <= MEMORY_BOUND) {
+        missed.push(format!("{memory:.2} of Optimum's memory, at most {MEMORY_BOUND:.2}"));
+    }
+    let files = ours.1 as f64 / checkpoint as f64;
+    if files > SIZE_BOUND {
+        missed.push(format!("files of {files:.3} times the checkpoint, at most {SIZE_BOUND}"));
+    }
+    missed
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn row(seconds: u64, resident: u64, written: u64) -> Row {
+        let run = Measured { time: Duration::from_secs(seconds), memory: Memory { anonymous: 1, resident } };
+        Ok((vec![run], written))
+    }
+
+    #[test]
+    fn every_missed_bound_is_named() {
+        let theirs = || row(100, 900, 3000);
+        for (ours, expected) in [
+            (row(5, 300, 1050), vec![]),
+            (row(6, 300, 1050), vec!["16.7 times as fast as Optimum, at least 20"]),
+            (row(5, 360, 1100), vec!["0.40 of Optimum's memory, at most 0.33", "files of 1.100 times the checkpoint, at most 1.05"]),
+            (row(5, 0, 1000), vec!["0.00 of Optimum's memory, at most 0.33"]),
+            (Err("no such family".into()), vec!["cognate export --no-verify: no such family"]),
+        ] {
+            assert_eq!(judge(1000, &[(Way::OptimumUnchecked, theirs()), (Way::Unverified, ours)]), expected);
+        }
+        assert_eq!(judge(1000, &[(Way::OptimumUnchecked, theirs())]).len(), 1);
+    }
+
+    #[test]
+    fn reasons_are_found_in_what_a_program_says() {
+        let clap = "cognate export --in-place x: exit status: 2\nerror: unexpected argument '--in-place' found\n\nFor more information";
+        assert_eq!(reason(clap), "unexpected argument '--in-place' found");
+        let ours = "cognate export x y: exit status: 1\ncognate: error: config.json: model_type \"bart\" is not supported";
+        assert_eq!(reason(ours), "config.json: model_type \"bart\" is not supported");
+        assert_eq!(reason("python -c x: exit status: 1\nTraceback\nValueError: no"), "ValueError: no");
+    }
+}

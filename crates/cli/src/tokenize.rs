@@ -1,0 +1,133 @@
+//! `cognate tokenize` and `cognate detokenize`: text to pieces or ids of a model's tokenizer, and back.
+
+use crate::messages;
+use crate::model_options::ModelFolder;
+use crate::translate::Input;
+use anyhow::{Context, Result, bail};
+use cognate_text::Tokenizer;
+use serde_json::json;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Split sentences into the pieces of a model's tokenizer
+///
+/// Each sentence gives one line: its pieces, or with --ids their numbers, with spaces between them. Tokens that the model expects
+/// around a sentence, such as </s>, are included.
+#[derive(clap::Args)]
+#[command(after_help = TOKENIZE_EXAMPLES)]
+pub(crate) struct TokenizeOptions {
+    /// Sentences to tokenize [default: the lines of --input]
+    #[arg(value_name = "TEXT", conflicts_with = "input")]
+    text: Vec<String>,
+    #[command(flatten)]
+    common: CommonOptions,
+    /// Write ids instead of pieces
+    #[arg(long)]
+    ids: bool,
+    /// Tokenize as a translation, without the tokens that the model expects around a sentence
+    #[arg(long)]
+    target: bool,
+    /// Write JSON Lines: {"text": ..., "tokens": [...], "ids": [...]}
+    #[arg(long, conflicts_with = "ids")]
+    json: bool,
+}
+
+/// Join pieces or ids of a model's tokenizer to sentences
+///
+/// Each line of pieces or ids, with spaces between them, gives one sentence. Special tokens such as </s> are dropped.
+#[derive(clap::Args)]
+#[command(after_help = DETOKENIZE_EXAMPLES)]
+pub(crate) struct DetokenizeOptions {
+    /// Lines of pieces to join [default: the lines of --input]
+    #[arg(value_name = "PIECES", conflicts_with = "input")]
+    text: Vec<String>,
+    #[command(flatten)]
+    common: CommonOptions,
+    /// Read ids instead of pieces
+    #[arg(long)]
+    ids: bool,
+}
+
+/// What both commands read.
+#[derive(clap::Args)]
+struct CommonOptions {
+    /// Read lines from FILE; - is standard input [default: -]
+    #[arg(short, long, value_name = "FILE")]
+    input: Option<PathBuf>,
+    #[command(flatten)]
+    model: ModelFolder,
+}
+
+const TOKENIZE_EXAMPLES: &str = "\
+Examples:
+  cognate tokenize \"A man is riding a bicycle.\"
+  cognate tokenize --ids --input text.en > text.ids
+  cognate tokenize --target \"Ein Mann fährt Fahrrad.\"";
+
+const DETOKENIZE_EXAMPLES: &str = "\
+Examples:
+  cognate tokenize \"Two dogs.\" | cognate detokenize
+  cognate detokenize --ids --input text.ids";
+
+/// Runs `cognate tokenize`.
+pub(crate) fn tokenize(options: &TokenizeOptions, out: &mut dyn Write) -> Result<ExitCode> {
+    let tokenizer = options.common.model.tokenizer()?;
+    let (input, unit) = options.common.open(&options.text)?;
+    for (line, number) in input.zip(1_u64..) {
+        let text = line?.text;
+        let encoded = if options.target { tokenizer.encode_target(&text) } else { tokenizer.encode(&text) };
+        let ids = encoded.with_context(|| format!("{unit} {number}"))?;
+        let piece = |&id: &i64| {
+            let piece = if options.target { tokenizer.piece(id) } else { tokenizer.source_piece(id) };
+            piece.unwrap_or_else(|| format!("<{id}>"))
+        };
+        if options.json {
+            let tokens: Vec<_> = ids.iter().map(piece).collect();
+            writeln!(out, "{}", json!({ "text": text, "tokens": tokens, "ids": ids }))?;
+        } else {
+            let shown: Vec<_> = ids.iter().map(|id| if options.ids { id.to_string() } else { piece(id) }).collect();
+            writeln!(out, "{}", shown.join(" "))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs `cognate detokenize`.
+pub(crate) fn detokenize(options: &DetokenizeOptions, out: &mut dyn Write) -> Result<ExitCode> {
+    let tokenizer = options.common.model.tokenizer()?;
+    let (input, unit) = options.common.open(&options.text)?;
+    for (line, number) in input.zip(1_u64..) {
+        let text = line?.text;
+        let decoded = ids(&text, options.ids, &tokenizer).and_then(|ids| Ok(tokenizer.decode(&ids)?));
+        writeln!(out, "{}", decoded.with_context(|| format!("{unit} {number}"))?.replace(['\n', '\r'], " "))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The ids of a line.
+fn ids(line: &str, are_ids: bool, tokenizer: &Tokenizer) -> Result<Vec<i64>> {
+    let id = |word: &str| match are_ids {
+        true => {
+            let id = word.parse::<i64>().with_context(|| format!("expected ids with spaces between them, found {word:?}"))?;
+            match tokenizer.piece(id) {
+                Some(_) => Ok(id),
+                None => bail!("the tokenizer has no token {id}"),
+            }
+        }
+        false => tokenizer.id(word).with_context(|| format!("the tokenizer has no piece {word:?}")),
+    };
+    line.split_ascii_whitespace().map(id).collect()
+}
+
+impl CommonOptions {
+    /// The lines, and what a line is called in messages.
+    fn open(&self, text: &[String]) -> Result<(Input, String)> {
+        let input = Input::open(text.to_vec(), self.input.as_deref(), None)?;
+        if input.is_typed {
+            messages::note("type a sentence a line; Ctrl-D ends");
+        }
+        let unit = input.unit.clone();
+        Ok((input, unit))
+    }
+}

@@ -1,0 +1,41 @@
+//! `cognate tokenize` and `detokenize`, and what the other commands write as JSON.
+
+use crate::{SENTENCES, run, run_with};
+use insta::assert_snapshot;
+use serde_json::Value;
+
+#[test]
+fn pieces_and_ids_go_both_ways() {
+    let pieces = run(&["tokenize", SENTENCES[0]]).ok();
+    assert_snapshot!(pieces, @"▁A ▁man ▁is ▁riding ▁a ▁bicycle . </s>");
+    assert_eq!(run_with(&["detokenize"], &pieces).ok(), format!("{}\n", SENTENCES[0]));
+    let ids = run(&["tokenize", "--ids", SENTENCES[0]]).ok();
+    assert_eq!(run_with(&["detokenize", "--ids"], &ids).ok(), format!("{}\n", SENTENCES[0]));
+    let line: Value = serde_json::from_str(&run(&["tokenize", "--json", SENTENCES[0]]).ok()).unwrap();
+    assert_eq!(line["tokens"].as_array().unwrap().len(), line["ids"].as_array().unwrap().len());
+    let target = run(&["tokenize", "--target", "Ein Hund."]).ok();
+    assert!(!target.contains("</s>") && pieces.contains("</s>"), "{target}");
+    assert_snapshot!(run(&["detokenize", "no-such-piece"]).failed(1), @r#"cognate: error: sentence 1: the tokenizer has no piece "no-such-piece""#);
+    assert_snapshot!(run(&["detokenize", "--ids", "8001"]).failed(1), @"cognate: error: sentence 1: the tokenizer has no token 8001");
+}
+
+#[test]
+fn commands_write_json() {
+    let line = |args: &[&str]| -> Value { serde_json::from_str(&run(args).ok()).unwrap() };
+    let found = line(&["translate", "--engine", "tract", "--json", "--beams", "2", "--n-best", "2", SENTENCES[1]]);
+    assert_eq!((&found["line"], &found["text"]), (&1.into(), &"Zwei Hunde spielen im Schnee.".into()));
+    assert_eq!((found["hypotheses"].as_array().unwrap().len(), &found["hypotheses"][0]["text"]), (2, &found["text"]));
+    let explained = line(&["explain", "--engine", "tract", "--json", "Hello!"]);
+    assert!(explained["explained"].is_object(), "{explained}");
+    let scored: Value = serde_json::from_str(&run_with(&["score", "--engine", "tract", "--json"], "A dog.\tEin Hund.\n").ok()).unwrap();
+    assert_eq!(scored["tokens"].as_array().unwrap().len(), scored["log_probabilities"].as_array().unwrap().len());
+}
+
+#[test]
+fn completions_and_man_pages_name_every_command() {
+    let script = run(&["completions", "bash"]).ok();
+    assert!(script.contains("cognate__subcmd__translate") || script.contains("cognate__translate"), "{script}");
+    let folder = tempfile::tempdir().unwrap();
+    run(&["man", folder.path().to_str().unwrap()]).ok();
+    assert!(folder.path().join("cognate-translate.1").is_file());
+}

@@ -1,0 +1,365 @@
+//! Exporting a checkpoint to a folder of ONNX graphs.
+//!
+//! Weights go from the mapped checkpoint to the disk piece by piece, while other threads hash the checkpoint and what is
+//! written: time and memory are those of copying a file. In place they are not copied at all.
+
+mod comparison;
+mod graphs;
+mod in_place;
+mod tokenizer;
+
+pub use comparison::ComparisonText;
+
+use self::graphs::Graphs;
+use self::tokenizer::ChosenTokenizer;
+use cognate_export::{Existing, Folder, Report};
+use cognate_folder::{
+    CONFIG, GENERATION_CONFIG, GraphSummary, Manifest, ModelSource, Origin, Precision, WeightHashes, config_json, hash_file, read_if_there,
+    write_programs,
+};
+use cognate_model::{Attentions, Layout, Model};
+use cognate_pipeline::{Error, ErrorKind, Languages, Notice, Result, listed};
+use cognate_text::Tokenizer;
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+/// The engines that an export is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Target {
+    /// All: standard operators only.
+    #[default]
+    Portable,
+    /// ONNX Runtime alone, the fastest there: linear layers joined, its own attention, caches that a step writes into.
+    Ort,
+}
+
+/// A checkpoint or preset that is to be exported.
+///
+/// ```no_run
+/// use cognate::{Export, Precision};
+/// # fn main() -> cognate::Result<()> {
+/// Export::open("testdata/multi30k-en-de")?.precision(Precision::Int8).write("out")?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Export {
+    source: ModelSource,
+    model: Model,
+    seed: u64,
+    notices: Vec<Notice>,
+    layout: Layout,
+    target: Target,
+    precision: Precision,
+    block_size: Option<usize>,
+    attentions: bool,
+    languages: Languages,
+    force: bool,
+    allow_non_finite: bool,
+}
+
+/// An export that was written.
+#[derive(Clone, Debug)]
+pub struct Exported {
+    /// Names and sizes of the files.
+    pub files: Report,
+    /// What `cognate.json` says.
+    pub manifest: Manifest,
+    /// What a user should know.
+    pub notices: Vec<Notice>,
+}
+
+/// What long work reports.
+#[derive(Clone, Copy, Debug)]
+pub enum ExportEvent<'a> {
+    /// Something begins.
+    Stage(&'a str),
+    /// A text is being translated by the model in one of the precisions that are compared.
+    Translating {
+        /// The precision.
+        precision: &'a str,
+        /// What executes.
+        engine: &'a str,
+        /// The size of the text in bytes.
+        bytes: usize,
+    },
+    /// Some sentences were translated.
+    Translated {
+        /// The sentences.
+        sentences: usize,
+        /// The tokens of their translations.
+        tokens: usize,
+        /// The bytes of the sentences.
+        bytes: usize,
+    },
+    /// The text was translated.
+    Finished,
+}
+
+impl Export {
+    /// Opens a checkpoint's folder, or `preset:NAME` with the random seed 1.
+    ///
+    /// # Errors
+    /// If it is neither, or cannot be read.
+    pub fn open(source: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(&ModelSource::find(source.as_ref())?.into_checkpoint(), None, false)
+    }
+
+    /// Opens a checkpoint, of which unused tensors may be ignored, or a preset with a random seed.
+    ///
+    /// # Errors
+    /// If it cannot be read, or a checkpoint comes with a seed.
+    pub fn open_with(source: &ModelSource, seed: Option<u64>, ignore_unused: bool) -> Result<Self> {
+        let (model, notices) = open_model(source, seed, ignore_unused)?;
+        let seed = seed.unwrap_or(DEFAULT_SEED);
+        Ok(Self {
+            source: source.clone(),
+            model,
+            seed,
+            notices,
+            layout: Layout::Cognate,
+            target: Target::Portable,
+            precision: Precision::F32,
+            block_size: None,
+            attentions: false,
+            languages: Languages::default(),
+            force: false,
+            allow_non_finite: false,
+        })
+    }
+
+    /// How the graphs divide the work: [`Layout::Cognate`] or [`Layout::HuggingFace`].
+    #[must_use]
+    pub fn layout(mut self, layout: Layout) -> Self {
+        self.layout = layout;
+        self
+    }
+
+    /// The engines that the export is for.
+    #[must_use]
+    pub fn target(mut self, target: Target) -> Self {
+        self.target = target;
+        self
+    }
+
+    /// The type of weights and values.
+    #[must_use]
+    pub fn precision(mut self, precision: Precision) -> Self {
+        self.precision = precision;
+        self
+    }
+
+    /// How many weights share a scale in [`Precision::Int8Block`] and [`Precision::Int4`]: 16, 32, 64 or 128; by default 32.
+    #[must_use]
+    pub fn block_size(mut self, block_size: Option<usize>) -> Self {
+        self.block_size = block_size;
+        self
+    }
+
+    /// Whether the graphs give their attention weights, too.
+    #[must_use]
+    pub fn attentions(mut self, attentions: bool) -> Self {
+        self.attentions = attentions;
+        self
+    }
+
+    /// The languages that the export translates from and into.
+    #[must_use]
+    pub fn languages(mut self, languages: Languages) -> Self {
+        self.languages = languages;
+        self
+    }
+
+    /// Whether an earlier export is replaced.
+    #[must_use]
+    pub fn force(mut self, force: bool) -> Self {
+        self.force = force;
+        self
+    }
+
+    /// Whether weights that are infinite or not numbers are exported.
+    #[must_use]
+    pub fn allow_non_finite(mut self, allow_non_finite: bool) -> Self {
+        self.allow_non_finite = allow_non_finite;
+        self
+    }
+
+    /// What a user should know about the model.
+    pub fn notices(&self) -> &[Notice] {
+        &self.notices
+    }
+
+    /// The model that is exported.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Writes the folder `out`, which appears whole or not at all.
+    ///
+    /// # Errors
+    /// If the options contradict each other or the model, `out` exists and is not to be replaced, or the system refuses.
+    pub fn write(&self, out: impl AsRef<Path>) -> Result<Exported> {
+        self.write_with(out.as_ref(), &mut |_| {})
+    }
+
+    /// As [`Export::write`]; `events` hears of long work.
+    ///
+    /// # Errors
+    /// As [`Export::write`].
+    pub fn write_with(&self, out: &Path, events: &mut dyn FnMut(ExportEvent<'_>)) -> Result<Exported> {
+        self.check_blocks()?;
+        let layout = self.written_layout()?;
+        let (tokenizer, notice) = ChosenTokenizer::of(&self.source, &self.model, &self.languages)?;
+        let mut folder = Folder::create(out, self.existing())?;
+        folder.replaces(&Tokenizer::FILES);
+        let graphs = graphs::graphs(self, layout, events)?;
+        let name = self.source.name();
+        let origin = thread::scope(|scope| {
+            let hashes = matches!(self.source, ModelSource::Checkpoint(_)).then(|| scope.spawn(|| hashes(&self.model)));
+            let finite = (!self.allow_non_finite).then(|| scope.spawn(|| self.check_finite()));
+            write_programs([&graphs.encoder, &graphs.decoder], layout, self.model.config(), &name, &mut folder)?;
+            if let Some(finite) = finite {
+                finite.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            }
+            Ok::<_, Error>(match hashes {
+                Some(hashes) => {
+                    let weights_blake3 = hashes.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+                    Origin::Checkpoint { name, weights_blake3 }
+                }
+                None => Origin::Preset { name, seed: self.seed },
+            })
+        })?;
+        self.write_configuration(layout, &tokenizer, &mut folder)?;
+        if let Some((_, changed)) = self.model.weights().iter().find(|(_, recipe)| recipe.has_changed()) {
+            let file = changed.place().map_or_else(|| self.source.to_string(), |place| place.file.display().to_string());
+            let message = format!("{file}: changed while it was read; export it again when nothing writes there");
+            return Err(Error::new(ErrorKind::Folder, message));
+        }
+        let summaries = GraphSummary::of_folder(folder.path(), layout)?;
+        let mut manifest = Manifest::new(origin, self.model.parameters(), layout, summaries, folder.hashes());
+        let Graphs { kept_in_f32, calibration, notices: tuning_notices, .. } = graphs;
+        manifest.precision = self.precision.name().into();
+        manifest.block_size = self.blocks();
+        (manifest.kept_in_f32, manifest.calibration) = (kept_in_f32, calibration);
+        folder.write(Manifest::FILE, manifest.to_json().as_bytes())?;
+        let notices = self.notices.iter().cloned().chain(notice).chain(tuning_notices).collect();
+        Ok(Exported { files: folder.commit()?, manifest, notices })
+    }
+
+    /// The number of weights that share a scale, in a precision that rounds block by block.
+    fn blocks(&self) -> Option<usize> {
+        self.precision.block_bits().map(|_| self.block_size.unwrap_or(graphs::BLOCK_SIZE))
+    }
+
+    /// Only ONNX Runtime has an operator for weights in blocks. In standard operators they would become f32 again, at load or at
+    /// each step: slower than int8, and no smaller than f32 in memory.
+    fn check_blocks(&self) -> Result<()> {
+        let name = self.precision.name();
+        match (self.precision.block_bits(), self.target, self.block_size) {
+            (None, _, Some(_)) => {
+                let message = format!("expected the precision int8-block or int4 with it, found {name}, which has no blocks");
+                Err(Error::wrong_option("block_size", message))
+            }
+            (Some(_), Target::Portable, _) => {
+                let instead = if self.layout == Layout::Cognate { "choose" } else { "instead of layout hf choose" };
+                let message =
+                    format!("only ONNX Runtime multiplies weights in blocks, found {name}; {instead} target ort, or precision int8");
+                Err(Error::wrong_option("precision", message))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// How the graphs divide the work, for the engines that the export is for.
+    fn written_layout(&self) -> Result<Layout> {
+        match (self.target, self.layout) {
+            (Target::Portable, layout) => Ok(layout),
+            (Target::Ort, Layout::Cognate) => Ok(Layout::SharedCache),
+            (Target::Ort, layout) => Err(Error::wrong_option("target", format!("ort has a layout of its own; leave out layout {layout}"))),
+        }
+    }
+
+    fn existing(&self) -> Existing {
+        if self.force { Existing::Replace } else { Existing::Refuse }
+    }
+
+    fn attention_outputs(&self) -> Attentions {
+        if self.attentions { Attentions::All } else { Attentions::Omit }
+    }
+
+    /// Rejects weights that are infinite or not numbers: a model of them computes nothing.
+    fn check_finite(&self) -> Result<()> {
+        let weights = self.model.weights().iter();
+        let found = weights.filter_map(|(path, recipe)| Some((path, recipe.shape(), recipe.first_non_finite()?)));
+        let found: Vec<_> = found.map(|(path, shape, (place, value))| format!("{path} {shape:?}: {value} at element {place}")).collect();
+        if found.is_empty() {
+            return Ok(());
+        }
+        let message = format!(
+            "{}: weights in its safetensors are not finite: {}; take an earlier checkpoint, or pass --allow-non-finite",
+            self.source,
+            listed(&found)
+        );
+        Err(Error::new(ErrorKind::Folder, message))
+    }
+
+    /// Writes everything beside the graphs and their weights.
+    fn write_configuration(&self, layout: Layout, tokenizer: &ChosenTokenizer, folder: &mut Folder) -> Result<()> {
+        folder.write(CONFIG, config_json(&self.model, layout).as_bytes())?;
+        let ModelSource::Checkpoint(checkpoint) = &self.source else {
+            return Ok(folder.write(GENERATION_CONFIG, self.generation_config().as_bytes())?);
+        };
+        let text = read_if_there(&checkpoint.join(GENERATION_CONFIG))?.unwrap_or_else(|| self.generation_config());
+        folder.write(GENERATION_CONFIG, tokenizer.generation_config(text)?.as_bytes())?;
+        tokenizer.write(checkpoint, folder)
+    }
+
+    /// A `generation_config.json` that says no more than `config.json`.
+    fn generation_config(&self) -> String {
+        let config = self.model.config();
+        let generation = json!({
+            "decoder_start_token_id": config.start_token,
+            "eos_token_id": config.eos_token,
+            "pad_token_id": config.pad_token,
+        });
+        format!("{generation:#}\n")
+    }
+}
+
+/// The random seed of a preset's initial weights, if none is chosen.
+const DEFAULT_SEED: u64 = 1;
+
+/// The model of a checkpoint, of which unused tensors may be ignored, or of a preset with a random seed.
+pub(crate) fn open_model(source: &ModelSource, seed: Option<u64>, ignore_unused: bool) -> Result<(Model, Vec<Notice>)> {
+    if let (ModelSource::Checkpoint(_), Some(_)) = (source, seed) {
+        let message =
+            format!("{source} is a checkpoint, whose weights are given; leave it out, or export preset:tiny, preset:base or preset:big");
+        return Err(Error::wrong_option("seed", message));
+    }
+    let (model, unused) = source.open(seed.unwrap_or(DEFAULT_SEED), ignore_unused)?;
+    let mut notices = Vec::new();
+    if !unused.is_empty() {
+        notices.push(Notice::UnusedTensors { folder: source.folder()?.into(), names: unused });
+    }
+    Ok((model, notices))
+}
+
+/// The files in which a model's weights are stored.
+fn weights_files(model: &Model) -> BTreeSet<PathBuf> {
+    model.weights().iter().filter_map(|(_, recipe)| recipe.place()).map(|place| place.file.to_owned()).collect()
+}
+
+/// The hashes of the files in which a model's weights are stored.
+fn hashes(model: &Model) -> Result<WeightHashes> {
+    let files: Vec<_> = weights_files(model).into_iter().collect();
+    if let [single] = files.as_slice() {
+        return Ok(WeightHashes::Single(hash_file(single)?));
+    }
+    let named = files.iter().map(|path| Ok((file_name(path), hash_file(path)?)));
+    named.collect::<Result<_>>().map(WeightHashes::Shards)
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}

@@ -1,0 +1,82 @@
+//! The graphs of an export in its precision, and what stays f32.
+
+use super::{Export, ExportEvent};
+use crate::sentences::{self, Encoded};
+use cognate_folder::{Calibration, GENERATION_CONFIG, KeptInF32, ModelSource, Precision, f32_programs, read_if_there};
+use cognate_generate::Settings;
+use cognate_graph::{Bits, Blocks, Program, Steps};
+use cognate_model::Layout;
+use cognate_model::interface::{LOGITS, LOGITS_SCALE};
+use cognate_passes::fuse::fuse;
+use cognate_passes::quantize::{self, quantize};
+use cognate_pipeline::{Error, ErrorKind, Notice, Result};
+use cognate_verify::{Form, Sample, in_half};
+
+/// The number of weights that share a scale, if none is chosen.
+pub(super) const BLOCK_SIZE: usize = 32;
+
+/// The graphs of a layout in a precision.
+pub(super) struct Graphs {
+    pub(super) encoder: Program,
+    pub(super) decoder: Program,
+    pub(super) kept_in_f32: Vec<KeptInF32>,
+    pub(super) calibration: Option<Calibration>,
+    pub(super) notices: Vec<Notice>,
+}
+
+impl From<[Program; 2]> for Graphs {
+    fn from([encoder, decoder]: [Program; 2]) -> Self {
+        Self { encoder, decoder, kept_in_f32: Vec::new(), calibration: None, notices: Vec::new() }
+    }
+}
+
+/// The graphs of an export.
+pub(super) fn graphs(export: &Export, layout: Layout, events: &mut dyn FnMut(ExportEvent<'_>)) -> Result<Graphs> {
+    let blocks = |bits| {
+        let size = export.block_size.unwrap_or(BLOCK_SIZE);
+        in_integers(export, layout, quantize::Options::Blocks { blocks: Blocks { bits, size }, output: LOGITS })
+    };
+    let columns = |steps| {
+        let unscaled = (layout == Layout::SharedCache).then_some([LOGITS, LOGITS_SCALE]);
+        in_integers(export, layout, quantize::Options::Columns { steps, unscaled })
+    };
+    match export.precision {
+        Precision::F32 => Ok(f32_programs(&export.model, layout, export.attention_outputs())?.into()),
+        Precision::F16 if layout == Layout::SharedCache => {
+            let message = "ONNX Runtime's attention to shared caches computes in f32, found f16; leave out target ort";
+            Err(Error::wrong_option("precision", message))
+        }
+        Precision::F16 => half(export, layout, events),
+        Precision::Int8 => columns(Steps::Row),
+        Precision::Int8Tensor => columns(Steps::Tensor),
+        Precision::Int8Block => blocks(Bits::Eight),
+        Precision::Int4 => blocks(Bits::Four),
+    }
+}
+
+fn in_integers(export: &Export, layout: Layout, options: quantize::Options<'_>) -> Result<Graphs> {
+    let [encoder, decoder] = export.model.graphs(layout, export.attention_outputs())?;
+    let failed = |error| Error::new(ErrorKind::Engine, error);
+    let fused = [fuse(&encoder).map_err(cognate_model::Error::from)?, fuse(&decoder).map_err(cognate_model::Error::from)?];
+    let programs = quantize(&[&fused[0], &fused[1]], options).map_err(failed)?;
+    Ok(<[Program; 2]>::try_from(programs).expect("as many programs as were given").into())
+}
+
+fn half(export: &Export, layout: Layout, events: &mut dyn FnMut(ExportEvent<'_>)) -> Result<Graphs> {
+    let model = &export.model;
+    let folder = match &export.source {
+        ModelSource::Checkpoint(folder) => Some(folder),
+        ModelSource::Preset(_) | ModelSource::Exported(_) | ModelSource::File(_) => None,
+    };
+    let generation = folder.map(|folder| read_if_there(&folder.join(GENERATION_CONFIG))).transpose()?.flatten();
+    let mut settings = Settings::from_json(model.config_json(), generation.as_deref(), model.config())?;
+    let encoded = match folder {
+        Some(folder) => sentences::encode(folder, model.config(), &export.languages, &mut settings)?,
+        None => Encoded { verification: Vec::new(), tuning: Vec::new(), notices: Vec::new() },
+    };
+    let form = Form { layout, attentions: export.attention_outputs() };
+    let sample = Sample { sentences: encoded.tuning, held_out: encoded.verification, settings, seed: sentences::SEED };
+    let made = in_half(model, form, &sample, |stage| events(ExportEvent::Stage(stage)))?;
+    let (kept_in_f32, calibration) = (KeptInF32::of(&made.kept), Some(made.calibration));
+    Ok(Graphs { kept_in_f32, calibration, notices: encoded.notices, ..[made.encoder, made.decoder].into() })
+}

@@ -1,0 +1,87 @@
+//! Exporting in place: graphs beside the checkpoint, which point into its weights.
+//!
+//! Only the headers of the weights are read, so time and memory do not grow with them.
+
+use super::tokenizer::ChosenTokenizer;
+use super::{Export, Exported, Target, file_name, weights_files};
+use cognate_export::Additions;
+use cognate_folder::Precision;
+use cognate_folder::{GENERATED, GraphSummary, Manifest, ModelSource, Origin, Stamp, tokenizer_bytes, write_graphs_in_place};
+use cognate_model::{Layout, Model};
+use cognate_pipeline::{Error, ErrorKind, Result};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::thread;
+
+/// All files that such an export writes.
+const FILES: [&str; 4] = ["encoder.onnx", "decoder.onnx", GENERATED, Manifest::FILE];
+
+/// Tokenizers up to this size are checked: reading one with 250,000 pieces takes longer than everything else, and a
+/// verification reads it, too.
+const QUICKLY_READ: u64 = 2_000_000;
+
+impl Export {
+    /// Writes the graphs into the checkpoint's folder, in the Cognate layout and f32; they point into its weights, which are
+    /// neither copied nor read.
+    ///
+    /// # Errors
+    /// If the source is no checkpoint with weights in f32, an option asks for something else, or the system refuses.
+    pub fn write_in_place(&self) -> Result<Exported> {
+        let wrong = |message: String| Err(Error::wrong_option("in_place", message));
+        if self.precision != Precision::F32 {
+            let message = format!(
+                "expected f32, the type in which graphs in place read the weights, found {}; write a folder instead",
+                self.precision
+            );
+            return Err(Error::wrong_option("precision", message));
+        }
+        let ModelSource::Checkpoint(checkpoint) = &self.source else {
+            return wrong(format!("{} has no weights file for graphs to point into; leave it out and name a folder to write", self.source));
+        };
+        if self.layout != Layout::Cognate || self.target != Target::Portable {
+            return wrong(
+                "writes the Cognate layout only, because graphs and weights have to lie in one folder; write another layout or target to a folder of its own".into(),
+            );
+        }
+        if self.languages.is_chosen() {
+            return wrong("the checkpoint's files stay as they are; give languages to `cognate translate`".into());
+        }
+        if self.force {
+            refuse_foreign(checkpoint)?;
+        }
+        let mut folder = Additions::create(checkpoint, self.existing())?;
+        folder.replaces(&FILES);
+        let name = self.source.name();
+        let notice = thread::scope(|scope| {
+            let is_quick = tokenizer_bytes(checkpoint) <= QUICKLY_READ;
+            let check = is_quick.then(|| scope.spawn(|| ChosenTokenizer::of(&self.source, &self.model, &self.languages)));
+            write_graphs_in_place(&self.model, self.attention_outputs(), &name, &mut folder)?;
+            match check.map(thread::ScopedJoinHandle::join) {
+                Some(Ok(checked)) => checked.map(|(_, notice)| notice),
+                Some(Err(panic)) => std::panic::resume_unwind(panic),
+                None => Ok(None),
+            }
+        })?;
+        let origin = Origin::CheckpointInPlace { name, files: stamps(&self.model)? };
+        let summaries = GraphSummary::of_folder(folder.path(), Layout::Cognate)?;
+        let manifest = Manifest::new(origin, self.model.parameters(), Layout::Cognate, summaries, folder.hashes());
+        folder.write(Manifest::FILE, manifest.to_json().as_bytes())?;
+        let notices = self.notices.iter().cloned().chain(notice).collect();
+        Ok(Exported { files: folder.commit()?, manifest, notices })
+    }
+}
+
+/// Fails if a file that would be replaced was not written by an export in place, which always leaves a manifest.
+fn refuse_foreign(checkpoint: &Path) -> Result<()> {
+    let Some(taken) = FILES.iter().map(|file| checkpoint.join(file)).find(|path| path.symlink_metadata().is_ok()) else { return Ok(()) };
+    if Manifest::is_in_place(checkpoint)? {
+        return Ok(());
+    }
+    let message = format!("{}: not written by an export in place; move it away, or export to a folder of its own", taken.display());
+    Err(Error::new(ErrorKind::Folder, message))
+}
+
+/// The stamps of the files of the weights, by name.
+fn stamps(model: &Model) -> Result<BTreeMap<String, Stamp>> {
+    weights_files(model).into_iter().map(|path| Ok((file_name(&path), Stamp::of(&path)?))).collect()
+}

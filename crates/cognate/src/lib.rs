@@ -1,0 +1,48 @@
+//! Encoder-decoder Transformers: one definition, translated, exported to ONNX, verified and trained.
+//!
+//! ```no_run
+//! fn main() -> cognate::Result<()> {
+//!     let t = cognate::Translator::open("testdata/multi30k-en-de")?;
+//!     for line in t.translate(&["A man is riding a bicycle."])? {
+//!         println!("{}", line.text);
+//!     }
+//!     Ok(())
+//! }
+//! ```
+//!
+//! - [`Translator`] translates with a checkpoint of Hugging Face, an export of Cognate, or an export of Optimum.
+//! - [`Export`] writes a checkpoint as ONNX graphs, in several layouts and precisions.
+//! - [`verify`] compares an export with the f64 reference evaluator on every engine that is present.
+//! - [`Scorer`] gives the probabilities of translations, [`Observer`] attention weights.
+//! - [`train`] trains models, [`evaluation`] computes BLEU and chrF.
+//!
+//! Every failure is an [`Error`]; [`Error::kind`] says what it is about.
+
+mod export;
+mod sentences;
+mod training_export;
+mod verification;
+
+pub use cognate_folder::{BleuComparison, Calibration, Manifest, ModelSource, Origin, Precision, Quality, Verification};
+pub use cognate_generate::{EarlyStopping, Hypothesis};
+pub use cognate_model::{Layout, Preset};
+pub use cognate_pipeline::{
+    DecodingOptions, Details, Error, ErrorKind, Languages, Line, LineEvent, LineOptions, LoadOptions, Notice, Observer, Pair, Result,
+    ScoredPair, Scorer, TranslatedText, Translation, Translator, TranslatorOptions, Warning,
+};
+pub use cognate_runtime::{Device, Engine};
+pub use export::{ComparisonText, Export, ExportEvent, Exported, Target};
+pub use training_export::{ExportedStep, TrainingExport};
+pub use verification::{Verified, VerifyOptions, verify};
+
+/// Training: configuration files, the trainer and its events.
+pub mod train {
+    pub use cognate_model::{DropoutRates, Loss};
+    pub use cognate_train::config::TrainingConfig;
+    pub use cognate_train::{Adam, Alone, Beginning, Ending, Error, Event, Machine, Outcome, Trainer, Validation};
+}
+
+/// Scores of translations by references, as sacreBLEU computes them.
+pub mod evaluation {
+    pub use cognate_text::{Bleu, BleuSettings, ChrfSettings, Metric, Score, Smoothing, Words, corpus_bleu};
+}

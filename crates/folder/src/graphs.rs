@@ -1,0 +1,80 @@
+//! The graphs in a folder: of the layouts of Cognate, and of Optimum.
+
+use crate::manifest;
+use crate::{Error, ErrorKind, Result};
+use cognate_model::Layout;
+use cognate_runtime::{Device, Engine};
+use std::path::{Path, PathBuf};
+
+/// The graphs of an export that an engine runs.
+#[derive(Clone, Debug)]
+pub struct ExportedGraphs {
+    /// How the graphs divide the work.
+    pub layout: Layout,
+    /// The encoder first.
+    pub files: Vec<PathBuf>,
+}
+
+/// The layout of the export in `folder`, if there is one.
+pub fn find_layout(folder: &Path) -> Option<Layout> {
+    let with = |which: usize| Layout::ALL.into_iter().find(|layout| folder.join(layout.files()[which]).exists());
+    // Decoders have names of their own; where the decoder is missing, the encoder tells which layout it is.
+    with(1).or_else(|| with(0))
+}
+
+/// The layout of the export in `folder`, which must be one of Cognate.
+///
+/// # Errors
+/// If it is an export of Optimum.
+pub fn require_layout(folder: &Path) -> Result<Layout> {
+    find_layout(folder).ok_or_else(|| {
+        let message = "is an export of Optimum, which `cognate translate` and `cognate score` run; expected an export of `cognate export`";
+        Error::new(ErrorKind::NoModel, folder.display(), message)
+    })
+}
+
+/// The graphs in `folder` for an engine. Graphs of Optimum may also lie in the subfolder `onnx`; its merged decoder has an
+/// `If`, which only ONNX Runtime runs.
+///
+/// # Errors
+/// If the engine can run none of them on the device.
+pub fn find_graphs(folder: &Path, engine: Engine, device: Device) -> Result<ExportedGraphs> {
+    let Some(place) = optimum(folder) else {
+        let layout = find_layout(folder).unwrap_or_default();
+        // On a GPU the same operator expects keys in another order; the results would be wrong without an error.
+        if layout == Layout::SharedCache && (engine, device) != (Engine::Ort, Device::Cpu) {
+            let found = if device == Device::Cuda { "--device cuda".to_owned() } else { engine.to_string() };
+            let message = format!(
+                "was exported with --target ort, for ONNX Runtime on the processor alone, found {found}; \
+                 export it without --target ort, or choose --engine ort (`cargo xtask onnxruntime` brings the library)"
+            );
+            return Err(Error::new(ErrorKind::Engine, folder.display(), message));
+        }
+        return Ok(ExportedGraphs { layout, files: layout.files().map(|file| folder.join(file)).to_vec() });
+    };
+    let (encoder, merged, divided) = (place.join(ENCODER), place.join(MERGED), DIVIDED.map(|file| place.join(file)));
+    let files = if engine == Engine::Ort && merged.exists() {
+        vec![encoder, merged]
+    } else if divided.iter().all(|file| file.exists()) {
+        [vec![encoder], divided.to_vec()].concat()
+    } else {
+        let (found, advice) = match merged.exists() {
+            true => (MERGED, ", whose `If` only ONNX Runtime runs; choose --engine ort, or add these files"),
+            false => ("not both", ""),
+        };
+        let message = format!("expected {} and {} for {engine}, found {found}{advice}", DIVIDED[0], DIVIDED[1]);
+        return Err(Error::new(ErrorKind::Engine, place.display(), message));
+    };
+    Ok(ExportedGraphs { layout: Layout::HuggingFace, files })
+}
+
+/// The folder with the graphs of Optimum, if there are any.
+pub fn optimum(folder: &Path) -> Option<PathBuf> {
+    let is_own = folder.join(manifest::FILE).exists();
+    let places = [folder.join("onnx"), folder.to_path_buf()];
+    places.into_iter().find(|place| !is_own && place.join(ENCODER).exists())
+}
+
+const ENCODER: &str = "encoder_model.onnx";
+const MERGED: &str = "decoder_model_merged.onnx";
+const DIVIDED: [&str; 2] = ["decoder_model.onnx", "decoder_with_past_model.onnx"];

@@ -1,0 +1,289 @@
+//! `cognate.json`: what an exported folder is, where it comes from, and what its verification found.
+
+mod calibration;
+mod kept;
+mod quality;
+mod stamp;
+mod verification;
+
+pub use calibration::{Calibration, Caution};
+pub use kept::KeptInF32;
+pub use quality::{BleuComparison, Quality, StepsComparison};
+pub use stamp::Stamp;
+pub use verification::{DecodingReport, FileReport, OutputReport, RuntimeReport, StepsReport, Verification};
+
+use crate::configuration::read_if_there;
+use crate::error::AtPath;
+use crate::{Error, ErrorKind, Precision, Result};
+use cognate_export::{Hashed, Listing, PartialFile};
+use cognate_model::Layout;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+
+/// The name of the file.
+pub(crate) const FILE: &str = "cognate.json";
+
+/// The version of this file's form; grows when older programs would read it wrongly.
+const FORMAT: u32 = 1;
+
+/// The contents of `cognate.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// The version of the file's form.
+    pub format_version: u32,
+    /// Name and version of the program that wrote the folder.
+    pub producer: String,
+    /// Where the weights come from.
+    pub source: Origin,
+    /// The number of learned values.
+    pub parameters: usize,
+    /// How the graphs divide the work: the name of a [`Layout`].
+    pub layout: String,
+    /// The type in which weights are stored: the name of a [`Precision`].
+    pub precision: String,
+    /// How many weights share a scale, in a precision that rounds block by block.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_size: Option<usize>,
+    /// What stays f32 in an export in f16.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept_in_f32: Vec<KeptInF32>,
+    /// How an export in f16 was tuned, and how it does on other sentences.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<Calibration>,
+    /// The version of ONNX's operators.
+    pub opset: i64,
+    /// The graphs.
+    pub graphs: Vec<GraphSummary>,
+    /// The graphs and the weights that were written, by file; exports of earlier versions have none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: BTreeMap<String, HashedFile>,
+    /// The last verification.
+    pub verification: Option<Verification>,
+    /// What an export in a lower precision loses, if it was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quality: Option<Quality>,
+}
+
+/// Where the weights of an export come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// A checkpoint.
+    Checkpoint {
+        /// The folder's name.
+        name: String,
+        /// The hashes of its weights.
+        weights_blake3: WeightHashes,
+    },
+    /// A checkpoint in the same folder, to whose weights the graphs point.
+    CheckpointInPlace {
+        /// The folder's name.
+        name: String,
+        /// The files of the weights, by name.
+        files: BTreeMap<String, Stamp>,
+    },
+    /// Initial weights.
+    Preset {
+        /// The preset's name.
+        name: String,
+        /// The random seed.
+        seed: u64,
+    },
+}
+
+/// BLAKE3 hashes of a checkpoint's weights, as `b3sum` prints them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum WeightHashes {
+    /// That of `model.safetensors`.
+    Single(String),
+    /// Those of several files, by name.
+    Shards(BTreeMap<String, String>),
+}
+
+/// The size of one graph.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GraphSummary {
+    /// The file's name.
+    pub file: String,
+    /// The number of inputs.
+    pub inputs: usize,
+    /// The number of outputs.
+    pub outputs: usize,
+    /// The number of nodes.
+    pub nodes: usize,
+}
+
+/// The size and hash of a file of the export.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HashedFile {
+    /// The size.
+    pub bytes: u64,
+    /// The BLAKE3 hash, as `b3sum` prints it.
+    pub blake3: String,
+}
+
+impl GraphSummary {
+    /// The graphs of a layout in `folder`.
+    ///
+    /// # Errors
+    /// If one cannot be read.
+    pub fn of_folder(folder: &Path, layout: Layout) -> Result<Vec<Self>> {
+        let summary = |file: &str| {
+            let listing = Listing::read(&folder.join(file))?;
+            let (inputs, outputs) = (listing.inputs.len(), listing.outputs.len());
+            Ok(Self { file: file.into(), inputs, outputs, nodes: listing.operators.values().sum() })
+        };
+        layout.files().into_iter().map(summary).collect()
+    }
+}
+
+impl Manifest {
+    /// The manifest of an export in f32 that was not verified.
+    pub fn new(source: Origin, parameters: usize, layout: Layout, graphs: Vec<GraphSummary>, files: &BTreeMap<String, Hashed>) -> Self {
+        let file = |(name, hashed): (&String, &Hashed)| (name.clone(), HashedFile { bytes: hashed.bytes, blake3: hashed.blake3.clone() });
+        Self {
+            format_version: FORMAT,
+            producer: format!("cognate {}", env!("CARGO_PKG_VERSION")),
+            source,
+            parameters,
+            layout: layout.name().into(),
+            precision: Precision::F32.name().into(),
+            block_size: None,
+            kept_in_f32: Vec::new(),
+            calibration: None,
+            opset: cognate_export::OPSET,
+            graphs,
+            files: files.iter().map(file).collect(),
+            verification: None,
+            quality: None,
+        }
+    }
+
+    /// The file's name.
+    pub const FILE: &str = FILE;
+
+    /// The manifest in `folder`; `None` if there is none.
+    ///
+    /// # Errors
+    /// If it cannot be read, or has a newer form.
+    pub fn read(folder: &Path) -> Result<Option<Self>> {
+        let path = folder.join(FILE);
+        let Some(text) = read_if_there(&path)? else { return Ok(None) };
+        Header::read(&path, &text)?;
+        parse(&path, &text).map(Some)
+    }
+
+    /// The precision of the export in `folder`; f32 if there is no manifest.
+    ///
+    /// # Errors
+    /// As [`Manifest::read`].
+    pub fn precision_of(folder: &Path) -> Result<Precision> {
+        Ok(Self::read(folder)?.and_then(|manifest| manifest.precision.parse().ok()).unwrap_or_default())
+    }
+
+    /// Checks that the form of the manifest is known, and that graphs in place still fit their checkpoint. A folder without a
+    /// manifest is accepted: other programs write such folders.
+    ///
+    /// # Errors
+    /// If the form is newer than this version, or a file of the checkpoint was replaced.
+    pub fn check(folder: &Path) -> Result<()> {
+        for (file, stamp) in in_place(folder)?.unwrap_or_default() {
+            let path = folder.join(file);
+            if !Stamp::of(&path)?.fits(&stamp) {
+                let advice = format!(
+                    "is not the file any more for which the graphs were made; run `cognate export {} --in-place --force`",
+                    folder.display()
+                );
+                return Err(Error::new(ErrorKind::Manifest, path.display(), advice));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the graphs in `folder` are an export in place.
+    ///
+    /// # Errors
+    /// If there is a manifest that cannot be read.
+    pub fn is_in_place(folder: &Path) -> Result<bool> {
+        Ok(in_place(folder)?.is_some())
+    }
+
+    /// The text of the file.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("names, numbers and texts are JSON") + "\n"
+    }
+
+    /// Writes the manifest into `folder`; an older one is replaced in one step.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn write(&self, folder: &Path) -> Result<()> {
+        let path = folder.join(FILE);
+        let write = || {
+            let mut file = PartialFile::wait_for(&path)?;
+            file.write_all(self.to_json().as_bytes())?;
+            file.commit()
+        };
+        write().at(&path, "written")
+    }
+}
+
+/// The files to which the graphs in `folder` point, if it is an export in place.
+fn in_place(folder: &Path) -> Result<Option<BTreeMap<String, Stamp>>> {
+    let path = folder.join(FILE);
+    let Some(text) = read_if_there(&path)? else { return Ok(None) };
+    let Header { source, .. } = Header::read(&path, &text)?;
+    Ok(match serde_json::from_value(source) {
+        Ok(Origin::CheckpointInPlace { files, .. }) => Some(files),
+        Ok(Origin::Checkpoint { .. } | Origin::Preset { .. }) | Err(_) => None,
+    })
+}
+
+fn parse<'t, T: Deserialize<'t>>(path: &Path, text: &'t str) -> Result<T> {
+    let problem = |error| Error::new(ErrorKind::Manifest, path.display(), format_args!("not the manifest of an export: {error}"));
+    serde_json::from_str(text).map_err(problem)
+}
+
+/// What every version of the file has.
+#[derive(Deserialize)]
+struct Header {
+    format_version: u32,
+    #[serde(default)]
+    source: serde_json::Value,
+    #[serde(default)]
+    files: serde_json::Value,
+}
+
+impl Header {
+    fn read(path: &Path, text: &str) -> Result<Self> {
+        let header: Header = parse(path, text)?;
+        if header.format_version > FORMAT {
+            let message = format!("format_version {} is newer than this program, which reads {FORMAT}; update it", header.format_version);
+            return Err(Error::new(ErrorKind::Manifest, path.display(), message));
+        }
+        header.check_names(path)?;
+        Ok(header)
+    }
+
+    /// The files that the manifest names are opened: it may name files of its folder only.
+    fn check_names(&self, path: &Path) -> Result<()> {
+        let is_plain = |name: &str| Path::new(name).file_name().is_some_and(|plain| plain == name);
+        let names = |value: Option<&serde_json::Value>| -> Vec<String> {
+            value.and_then(serde_json::Value::as_object).map(|files| files.keys().cloned().collect()).unwrap_or_default()
+        };
+        let foreign = |field: &str, name: &str| {
+            Err(Error::new(ErrorKind::Manifest, path.display(), format_args!("{field}: {name:?} is not a file of this folder")))
+        };
+        if let Some(name) = names(self.source.pointer("/checkpoint_in_place/files")).iter().find(|name| !is_plain(name)) {
+            return foreign("source", name);
+        }
+        // Graphs may lie in the subfolder where browsers look for them.
+        match names(Some(&self.files)).iter().find(|name| !is_plain(name.strip_prefix("onnx/").unwrap_or(name))) {
+            Some(name) => foreign("files", name),
+            None => Ok(()),
+        }
+    }
+}

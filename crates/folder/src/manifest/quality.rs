@@ -1,0 +1,109 @@
+//! What an export in a lower precision than f32 loses: BLEU on a text, and single choices of greedy decoding.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// An export beside the same model in f32, exported likewise, on the same engine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Quality {
+    /// What executed both, with version and provider.
+    pub engine: String,
+    /// How both translated: `greedy`, or `beam N`.
+    pub method: String,
+    /// Lines of the text.
+    pub sentences: usize,
+    /// Single choices of greedy decoding.
+    pub steps: StepsComparison,
+    /// `None` if the sentences were Cognate's own, which have no references.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bleu: Option<BleuComparison>,
+}
+
+/// Choices of greedy decoding, each after the tokens of the f32 model's own translation: one that differs changes no other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepsComparison {
+    /// All of them, ends of sentences included.
+    pub steps: usize,
+    /// Those in which both choose the same token.
+    pub equal: usize,
+}
+
+/// BLEU of both, `0..=100`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BleuComparison {
+    /// The name of the file of source lines.
+    pub source: String,
+    /// The name of the file of reference lines.
+    pub reference: String,
+    /// BLEU in f32.
+    pub f32: f64,
+    /// BLEU of the export.
+    pub exported: f64,
+    /// The settings, as sacreBLEU writes them.
+    pub signature: String,
+}
+
+impl BleuComparison {
+    /// How much less the export has than f32.
+    pub fn loss(&self) -> f64 {
+        self.f32 - self.exported
+    }
+
+    /// A larger loss is worth a warning: trainings that differ in their seed alone differ by as much.
+    pub const LOSS_LIMIT: f64 = 0.3;
+
+    /// Whether the loss is worth a warning.
+    pub fn is_low(&self) -> bool {
+        self.loss() > Self::LOSS_LIMIT
+    }
+}
+
+impl fmt::Display for Quality {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { engine, method, sentences, steps: StepsComparison { steps, equal }, bleu } = self;
+        let text = bleu.as_ref().map_or("Cognate's own", |bleu| bleu.source.as_str());
+        writeln!(f, "beside f32 on {engine}: {} sentences of {text}, {method}", sentences)?;
+        if let Some(bleu) = bleu {
+            let (loss, mark) = (bleu.loss(), if bleu.is_low() { "  LOW" } else { "" });
+            let change = format!("{:.2} {}", loss.abs(), if loss < 0.0 { "more" } else { "less" });
+            writeln!(f, "  {:<34} {:.2}, in f32 {:.2}: {change}{mark}", "BLEU", bleu.exported, bleu.f32)?;
+        }
+        let share = 100.0 * *equal as f64 / (*steps).max(1) as f64;
+        writeln!(f, "  {:<34} {} of {} equal, {share:.2}%", "greedy steps", equal, steps)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loss_beyond_the_bound_is_marked() {
+        let shown = |f32, exported| {
+            let (source, reference, signature) = ("a.en".into(), "a.de".into(), String::new());
+            let bleu = BleuComparison { source, reference, f32, exported, signature };
+            let (engine, method) = ("tract".into(), "greedy".into());
+            let quality =
+                Quality { engine, method, sentences: 1000, steps: StepsComparison { steps: 2000, equal: 1999 }, bleu: Some(bleu) };
+            quality.to_string().lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
+        };
+        let [head, steps] = ["beside f32 on tract: 1000 sentences of a.en, greedy", "greedy steps 1999 of 2000 equal, 99.95%"];
+        for (f32, exported, bleu) in [
+            (30.0, 29.75, "BLEU 29.75, in f32 30.00: 0.25 less"),
+            (30.0, 29.5, "BLEU 29.50, in f32 30.00: 0.50 less LOW"),
+            (30.0, 31.0, "BLEU 31.00, in f32 30.00: 1.00 more"),
+        ] {
+            assert_eq!(shown(f32, exported), [head, bleu, steps]);
+        }
+    }
+
+    #[test]
+    fn sentences_of_our_own_have_no_bleu_in_json() {
+        let steps = StepsComparison { steps: 0, equal: 0 };
+        let quality = Quality { engine: "tract".into(), method: "beam 4".into(), sentences: 24, steps, bleu: None };
+        let text = serde_json::to_string(&quality).expect("an account is JSON");
+        assert_eq!(text, r#"{"engine":"tract","method":"beam 4","sentences":24,"steps":{"steps":0,"equal":0}}"#);
+        assert_eq!(serde_json::from_str::<Quality>(&text).expect("what was written"), quality);
+        assert!(quality.to_string().starts_with("beside f32 on tract: 24 sentences of Cognate's own, beam 4\n"), "{quality}");
+    }
+}

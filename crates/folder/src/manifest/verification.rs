@@ -1,0 +1,209 @@
+//! What a verification found.
+
+use serde::{Deserialize, Deserializer, Serialize};
+use std::fmt;
+
+/// What a verification found; kept in `cognate.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Verification {
+    /// What the runtimes were measured against.
+    pub reference: String,
+    /// The bound on the relative L2 error.
+    pub tolerance: f64,
+    /// The seed of the random batches.
+    pub seed: u64,
+    /// Batches run through the encoder and through the decoder.
+    pub batches: usize,
+    /// The files of the export, by their hashes; none where nothing says what they were.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FileReport>,
+    /// One for each runtime that was present.
+    pub runtimes: Vec<RuntimeReport>,
+}
+
+/// A graph, or a file of weights.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileReport {
+    /// Its name in the folder.
+    pub file: String,
+    /// The BLAKE3 hash of what was exported; nothing if this is the first time that the file is read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exported: Option<String>,
+    /// The BLAKE3 hash of the file that is there; its size, if that is another already.
+    pub found: String,
+}
+
+impl FileReport {
+    /// Whether the file is the one that was exported.
+    pub fn passed(&self) -> bool {
+        self.exported.as_ref().is_none_or(|exported| *exported == self.found)
+    }
+}
+
+/// One runtime.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RuntimeReport {
+    /// What executed, with version and provider.
+    pub engine: String,
+    /// The worst errors of each output; the layers of a kind together.
+    pub outputs: Vec<OutputReport>,
+    /// Decoded sentences, by method.
+    pub decoding: Vec<DecodingReport>,
+    /// Single steps of greedy decoding, where the precision is not that of f32; sentences are then told, and bound by nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<StepsReport>,
+}
+
+/// The choices of greedy decoding, each made after the reference's own tokens: one that differs changes no other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepsReport {
+    /// Tokens that the reference chose, end tokens included.
+    pub steps: usize,
+    /// Those that the runtime chose too.
+    pub equal: usize,
+    /// How many of them must be.
+    #[serde(default)]
+    pub wanted: usize,
+}
+
+impl StepsReport {
+    /// Whether enough are equal.
+    pub fn passed(self) -> bool {
+        self.equal >= self.wanted
+    }
+}
+
+/// One kind of output.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OutputReport {
+    /// `encoder` or `decoder`.
+    pub graph: String,
+    /// The output's name, with `{l}` for the layer.
+    pub output: String,
+    /// The largest absolute error over all batches and layers.
+    #[serde(deserialize_with = "number_or_none")]
+    pub max_absolute_error: f64,
+    /// The largest relative L2 error over all batches and layers.
+    #[serde(deserialize_with = "number_or_none")]
+    pub relative_l2_error: f64,
+}
+
+/// The sentences that one method decoded.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DecodingReport {
+    /// `greedy`, or `beam N`.
+    pub method: String,
+    /// Sentences decoded.
+    pub sentences: usize,
+    /// Those whose tokens are all equal to the reference's.
+    pub equal: usize,
+    /// Those whose first step that differs was a tie to the reference itself, within 1e-5 in its logits; of beam search, those whose
+    /// score is within 1e-5 of the reference's.
+    pub ties: usize,
+}
+
+/// JSON has no NaN and no infinity: they are written as `null`, and read back as NaN, which passes no bound.
+fn number_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
+}
+
+impl Verification {
+    /// Whether every file is the one that was exported, and every runtime stayed within the bounds.
+    pub fn passed(&self) -> bool {
+        self.files.iter().all(FileReport::passed) && self.runtimes.iter().all(|runtime| runtime.passed(self.tolerance))
+    }
+
+    /// The report on files of which one is not what was exported: no runtime is asked what it makes of them.
+    pub fn of_damage(files: Vec<FileReport>, tolerance: f64, seed: u64) -> Self {
+        Self { files, ..Self::new("files that were exported", tolerance, seed) }
+    }
+
+    fn write_files(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.files.is_empty() {
+            return writeln!(f, "files: not compared with what was exported, of which no hashes are there");
+        }
+        let known = || self.files.iter().filter(|file| file.exported.is_some());
+        writeln!(f, "files: {} of {} as exported, by BLAKE3", known().filter(|file| file.passed()).count(), known().count())?;
+        for FileReport { file, exported, found } in &self.files {
+            match exported {
+                None => writeln!(f, "  {file}: {found}, read for the first time")?,
+                Some(exported) if exported == found => {}
+                Some(exported) => writeln!(f, "  {file}: exported {exported}, found {found}  FAILED")?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing is found yet.
+    pub fn new(reference: &str, tolerance: f64, seed: u64) -> Self {
+        Self { reference: reference.into(), tolerance, seed, batches: 0, files: Vec::new(), runtimes: Vec::new() }
+    }
+}
+
+impl RuntimeReport {
+    /// Whether this runtime stayed within the bounds: each error (not a number never does), and each sentence or the steps.
+    pub fn passed(&self, tolerance: f64) -> bool {
+        let close = self.outputs.iter().all(|output| output.relative_l2_error <= tolerance);
+        let equal = || self.decoding.iter().all(|decoding| decoding.equal + decoding.ties == decoding.sentences);
+        close && self.steps.map_or_else(equal, StepsReport::passed)
+    }
+}
+
+impl fmt::Display for Verification {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "against the {}, {} batches with seed {}; bound {:.0e}", self.reference, self.batches, self.seed, self.tolerance)?;
+        self.write_files(f)?;
+        for runtime in &self.runtimes {
+            writeln!(f, "{}: {}", runtime.engine, if runtime.passed(self.tolerance) { "passed" } else { "FAILED" })?;
+            for output in &runtime.outputs {
+                let mark = if output.relative_l2_error <= self.tolerance { "" } else { "  FAILED" };
+                let name = format!("{}: {}", output.graph, output.output);
+                let (absolute, relative) = (output.max_absolute_error, output.relative_l2_error);
+                writeln!(f, "  {name:<34} max abs {absolute:.2e}  rel L2 {relative:.2e}{mark}")?;
+            }
+            for decoding in &runtime.decoding {
+                let DecodingReport { method, sentences, equal, ties } = decoding;
+                let mark = if runtime.steps.is_some() || equal + ties == *sentences { "" } else { "  FAILED" };
+                writeln!(f, "  {method:<34} {equal} of {sentences} sentences equal, {ties} ties{mark}")?;
+            }
+            if let Some(steps) = runtime.steps {
+                let mark = if steps.passed() { "" } else { "  FAILED" };
+                writeln!(f, "  {:<34} {} of {} equal{mark}", "greedy steps", steps.equal, steps.steps)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_that_is_no_number_fails_and_survives_json() {
+        let row = |relative_l2_error| OutputReport {
+            graph: "decoder".into(),
+            output: "logits".into(),
+            max_absolute_error: 0.0,
+            relative_l2_error,
+        };
+        let report =
+            |error| RuntimeReport { engine: "tract".into(), outputs: vec![row(1e-7), row(error)], decoding: Vec::new(), steps: None };
+        assert!(report(9e-6).passed(1e-5));
+        assert!(!report(2e-5).passed(1e-5));
+        let text = serde_json::to_string(&report(f64::NAN)).expect("a report is JSON");
+        let read: RuntimeReport = serde_json::from_str(&text).expect("what was written");
+        assert!(!read.passed(1e-5), "{text}");
+    }
+
+    #[test]
+    fn a_sentence_that_differs_without_a_tie_fails() {
+        let decoding = |equal, ties| DecodingReport { method: "greedy".into(), sentences: 3, equal, ties };
+        let report = |decoding| RuntimeReport { engine: "tract".into(), outputs: Vec::new(), decoding: vec![decoding], steps: None };
+        assert!(report(decoding(2, 1)).passed(1e-5));
+        assert!(!report(decoding(2, 0)).passed(1e-5));
+        let steps = |equal| RuntimeReport { steps: Some(StepsReport { steps: 100, equal, wanted: 99 }), ..report(decoding(2, 0)) };
+        assert!(steps(99).passed(1e-5));
+        assert!(!steps(98).passed(1e-5));
+    }
+}

@@ -1,0 +1,161 @@
+//! What a path given as MODEL stands for: a checkpoint, an exported folder, one ONNX file, or a preset.
+
+use crate::error::AtPath;
+use crate::graphs::{find_layout, optimum};
+use crate::{CONFIG, Configuration, Error, ErrorKind, Manifest, Result};
+use cognate_model::{Model, Preset, weights_file};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+const PRESET: &str = "preset:";
+const CHECKPOINT: &str = "config.json, model.safetensors, tokenizer files";
+const EXPORT: &str = "encoder.onnx, decoder.onnx, config.json, tokenizer files";
+
+/// Where a model comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ModelSource {
+    /// A folder with `config.json` and `model.safetensors`, or several files and `model.safetensors.index.json`.
+    Checkpoint(PathBuf),
+    /// A folder with the graphs of a layout; an export in place is a checkpoint as well.
+    Exported(PathBuf),
+    /// A file.
+    File(PathBuf),
+    /// `preset:NAME`
+    Preset(Preset),
+}
+
+impl ModelSource {
+    /// Finds out what is at `path`.
+    ///
+    /// # Errors
+    /// If it is nothing that Cognate reads; the message says what is expected.
+    pub fn find(path: &Path) -> Result<Self> {
+        if let Some(name) = path.to_str().and_then(|text| text.strip_prefix(PRESET)) {
+            return Ok(Self::Preset(preset(name)?));
+        }
+        let no_model = |message: String| Err(Error::new(ErrorKind::NoModel, path.display(), message));
+        let metadata = match path.metadata() {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return no_model(format!(
+                    "no such file or folder; expected the folder of a checkpoint ({CHECKPOINT}) or of an export ({EXPORT}); {}",
+                    download(path)
+                ));
+            }
+            metadata => metadata.at(path, "read")?,
+        };
+        if metadata.is_file() {
+            return Ok(Self::File(path.into()));
+        }
+        if !metadata.is_dir() {
+            return no_model(format!("not a regular file; expected the folder of a checkpoint ({CHECKPOINT}) or of an export ({EXPORT})"));
+        }
+        let has_graphs = find_layout(path).is_some() || optimum(path).is_some();
+        let weights = weights_file(path);
+        // Graphs that another program put beside a checkpoint are not used.
+        if has_graphs && (!matches!(weights, Ok(Some(_))) || Manifest::is_in_place(path)?) {
+            return Ok(Self::Exported(path.into()));
+        }
+        if weights?.is_some() {
+            return Ok(Self::Checkpoint(path.into()));
+        }
+        if path.join(CONFIG).exists() {
+            // A model that is not supported needs no weights.
+            Configuration::read(path)?;
+            return no_model(format!("model.safetensors is missing; expected a checkpoint: {CHECKPOINT}"));
+        }
+        no_model(format!("holds no model; expected a checkpoint ({CHECKPOINT}) or an export ({EXPORT})"))
+    }
+
+    /// The same folder as a checkpoint, if it is an export in place.
+    #[must_use]
+    pub fn into_checkpoint(self) -> Self {
+        match self {
+            Self::Exported(folder) if matches!(weights_file(&folder), Ok(Some(_))) => Self::Checkpoint(folder),
+            other => other,
+        }
+    }
+
+    /// The folder with the configuration and the tokenizer.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn folder(&self) -> Result<&Path> {
+        match self {
+            Self::Checkpoint(folder) | Self::Exported(folder) => Ok(folder),
+            Self::File(_) => Err(Error::new(ErrorKind::NoModel, self, "is a file; expected the folder of a checkpoint or of an export")),
+            Self::Preset(_) => {
+                Err(Error::new(ErrorKind::NoModel, self, "has random weights and no tokenizer; expected a checkpoint or an export"))
+            }
+        }
+    }
+
+    /// The model with its weights; `seed` is that of a preset's initial weights. Returns the names of the tensors of a
+    /// checkpoint that the model has no use for, too.
+    ///
+    /// # Errors
+    /// If the source is neither a checkpoint nor a preset, if it cannot be read, or if there are unused tensors and
+    /// `ignore_unused` is false.
+    pub fn open(&self, seed: u64, ignore_unused: bool) -> Result<(Model, Vec<String>)> {
+        match self {
+            Self::Checkpoint(folder) if ignore_unused => Ok(Model::open_ignoring_unused(folder)?),
+            Self::Checkpoint(folder) => match Model::open(folder) {
+                Ok(model) => Ok((model, Vec::new())),
+                Err(error) if Model::open_ignoring_unused(folder).is_ok() => Err(Error::unused_tensors(&error)),
+                Err(error) => Err(error.into()),
+            },
+            Self::Preset(preset) => Ok((Model::preset(*preset, seed)?, Vec::new())),
+            Self::Exported(_) => {
+                Err(Error::new(ErrorKind::NoModel, self, format_args!("is an exported folder; expected a checkpoint: {CHECKPOINT}")))
+            }
+            Self::File(_) => {
+                Err(Error::new(ErrorKind::NoModel, self, format_args!("is a file; expected a checkpoint's folder: {CHECKPOINT}")))
+            }
+        }
+    }
+
+    /// The name that exported files give the source: without its path, which would differ from machine to machine.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Checkpoint(path) | Self::Exported(path) | Self::File(path) => folder_name(path),
+            Self::Preset(preset) => preset.name().into(),
+        }
+    }
+}
+
+impl fmt::Display for ModelSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Checkpoint(path) | Self::Exported(path) | Self::File(path) => write!(f, "{}", path.display()),
+            Self::Preset(preset) => write!(f, "{PRESET}{}", preset.name()),
+        }
+    }
+}
+
+/// The name of a folder, also of `.`.
+pub fn folder_name(folder: &Path) -> String {
+    let path = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+/// How a model is downloaded that is named as those of the Hugging Face Hub are: `organisation/model`.
+fn download(path: &Path) -> String {
+    let is_name = |part: &str| {
+        let is_letter = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        !part.is_empty() && !part.starts_with('.') && part.chars().all(is_letter)
+    };
+    match path.to_str().and_then(|text| text.split_once('/')) {
+        Some((organisation, model)) if is_name(organisation) && is_name(model) => {
+            format!("models are not downloaded; one of the Hugging Face Hub is by `hf download {organisation}/{model} --local-dir {model}`")
+        }
+        _ => "models are not downloaded".into(),
+    }
+}
+
+fn preset(name: &str) -> Result<Preset> {
+    let found = Preset::ALL.into_iter().find(|preset| preset.name() == name);
+    found.ok_or_else(|| {
+        let names: Vec<_> = Preset::ALL.iter().map(|preset| format!("{PRESET}{}", preset.name())).collect();
+        let message = format!("no such preset; expected one of {}", names.join(", "));
+        Error::new(ErrorKind::NoModel, format_args!("{PRESET}{name}"), message)
+    })
+}

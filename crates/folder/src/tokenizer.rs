@@ -1,0 +1,30 @@
+//! The tokenizer files of a folder.
+
+use crate::Result;
+use cognate_export::Folder;
+use cognate_text::Tokenizer;
+use std::path::Path;
+
+/// Whether `folder` has a tokenizer.
+pub fn has_tokenizer(folder: &Path) -> bool {
+    Tokenizer::PIECES.iter().any(|name| folder.join(name).exists())
+}
+
+/// The size of the tokenizer files in `folder`.
+pub fn tokenizer_bytes(folder: &Path) -> u64 {
+    Tokenizer::FILES.iter().filter_map(|name| folder.join(name).metadata().ok()).map(|metadata| metadata.len()).sum()
+}
+
+/// Copies the tokenizer files of a checkpoint, except `except`, which the caller writes.
+///
+/// # Errors
+/// If one cannot be read or written.
+pub fn copy_tokenizer(checkpoint: &Path, folder: &mut Folder, except: &[&str]) -> Result<()> {
+    for name in Tokenizer::FILES.iter().filter(|name| !except.contains(name)) {
+        let path = checkpoint.join(name);
+        if path.is_file() {
+            folder.copy(name, &path)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! Writing the graphs of a layout and their weights.
+
+use crate::Result;
+use cognate_export::{Additions, Export, Folder, LAYOUT_KEY, LooseAxis, Metadata, Target};
+use cognate_graph::Program;
+use cognate_model::{Attentions, Config, HuggingFaceNames, Layout, Model};
+use cognate_passes::fuse::fuse;
+use std::collections::BTreeMap;
+
+/// The weights file that both graphs of the Cognate layout share.
+pub const WEIGHTS: &str = "weights.onnx_data";
+
+/// The weights that a formula gives, beside a checkpoint that holds the others.
+pub const GENERATED: &str = "generated.onnx_data";
+
+/// Writes the graphs of `model` in f32 and their weights; `name` says in the files where they come from.
+///
+/// # Errors
+/// If a graph cannot be built, or a file cannot be written.
+pub fn write_graphs(model: &Model, layout: Layout, attentions: Attentions, name: &str, folder: &mut Folder) -> Result<()> {
+    let [encoder, decoder] = f32_programs(model, layout, attentions)?;
+    write_programs([&encoder, &decoder], layout, model.config(), name, folder)
+}
+
+/// The graphs of a layout in f32; for ONNX Runtime alone, with linear layers joined.
+///
+/// # Errors
+/// If a graph cannot be built.
+pub fn f32_programs(model: &Model, layout: Layout, attentions: Attentions) -> Result<[Program; 2]> {
+    let graphs = model.graphs(layout, attentions)?;
+    Ok(match layout {
+        Layout::Cognate | Layout::HuggingFace => graphs,
+        Layout::SharedCache => [fuse(&graphs[0])?, fuse(&graphs[1])?],
+    })
+}
+
+/// Writes the graphs of a layout, as a model or a pass made them, and their weights.
+///
+/// # Errors
+/// If a file cannot be written.
+pub fn write_programs([encoder, decoder]: [&Program; 2], layout: Layout, config: &Config, name: &str, folder: &mut Folder) -> Result<()> {
+    let [encoder_file, decoder_file] = layout.files();
+    let metadata = metadata(layout, name);
+    match layout {
+        Layout::Cognate | Layout::SharedCache => {
+            let graphs = [(encoder_file, encoder), (decoder_file, decoder)];
+            let target = if layout == Layout::SharedCache { Target::Ort } else { Target::Portable };
+            Export { target, ..Export::new(&graphs, WEIGHTS, &metadata) }.write(folder)?;
+        }
+        Layout::HuggingFace => {
+            for (file, program, loose) in [(encoder_file, encoder, None), (decoder_file, decoder, loose_pasts(config))] {
+                // In a browser transformers.js fetches this file and no other.
+                let weights_file = format!("{file}_data");
+                Export { loose, ..Export::new(&[(file, program)], &weights_file, &metadata) }.write(folder)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes the graphs of `model` beside its checkpoint, whose weights they read.
+///
+/// # Errors
+/// If a graph cannot be built, or a file cannot be written.
+pub fn write_graphs_in_place(model: &Model, attentions: Attentions, name: &str, folder: &mut Additions) -> Result<()> {
+    let [encoder, decoder] = model.graphs(Layout::Cognate, attentions)?;
+    let [encoder_file, decoder_file] = Layout::Cognate.files();
+    let metadata = metadata(Layout::Cognate, name);
+    let graphs = [(encoder_file, &encoder), (decoder_file, &decoder)];
+    Ok(Export::new(&graphs, GENERATED, &metadata).write_in_place(folder)?)
+}
+
+/// `config.json` for a folder of this layout.
+pub fn config_json(model: &Model, layout: Layout) -> String {
+    let text = model.config_json();
+    match (layout, text.trim_end().strip_suffix('}')) {
+        // Without it a browser looks for quantised graphs, and for weights inside of them. The dtype stands for the ending of
+        // a file name: it is empty, also in f16, because Optimum expects these names.
+        (Layout::HuggingFace, Some(open)) if !text.contains("\"transformers.js_config\"") => {
+            format!(
+                "{},\n  \"transformers.js_config\": {{ \"dtype\": \"fp32\", \"use_external_data_format\": true }}\n}}\n",
+                open.trim_end()
+            )
+        }
+        _ => text.to_owned(),
+    }
+}
+
+fn metadata(layout: Layout, name: &str) -> Metadata {
+    let [encoder, decoder] = layout.files().map(|file| file.rsplit('/').next().unwrap_or(file));
+    let doc = format!(
+        "An encoder-decoder Transformer, exported from {name}: {encoder} runs once, {decoder} once for each new token, \
+         from a past of length 0 on."
+    );
+    Metadata { doc, properties: BTreeMap::from([(LAYOUT_KEY.into(), layout.name().into())]) }
+}
+
+/// The pasts whose heads Optimum sizes wrongly before there are any: it takes `d_model / heads` for their width.
+fn loose_pasts(config: &Config) -> Option<LooseAxis<'static>> {
+    let is_as_optimum_expects = config.decoder.heads * config.decoder.d_k == config.d_model;
+    (!is_as_optimum_expects).then_some(LooseAxis { inputs: HuggingFaceNames::PAST, name: "head_size" })
+}

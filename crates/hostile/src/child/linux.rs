@@ -1,0 +1,89 @@
+//! A process with its time and memory, by the account that Linux keeps.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::{End, Ended};
+
+/// What runs longer is ended.
+const PATIENCE: Duration = Duration::from_secs(30);
+const INTERVAL: Duration = Duration::from_millis(1);
+
+/// KiB of addresses that a process may have, so that what goes wrong does not take the machine with it.
+const FENCE: &str = "8000000";
+
+/// Runs `program`; `scratch` takes its temporary files and what it says.
+pub(crate) fn run(program: &Path, arguments: &[OsString], scratch: &Path, library: Option<&Path>) -> Result<Ended> {
+    let (temporary, said) = (scratch.join("tmp"), scratch.join("said"));
+    fs::create_dir_all(&temporary).with_context(|| temporary.display().to_string())?;
+    let file = File::create(&said).with_context(|| said.display().to_string())?;
+    let mut command = Command::new("sh");
+    // A core file of a crash is of no use here.
+    command.args(["-c", &format!("ulimit -c 0; ulimit -v {FENCE}; exec \"$0\" \"$@\"")]).arg(program).args(arguments);
+    command.env("TMPDIR", &temporary).env_remove("RUST_BACKTRACE").env_remove("COGNATE_MODEL").current_dir(scratch);
+    if let Some(library) = library {
+        command.env("ORT_DYLIB_PATH", library);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
+    let start = Instant::now();
+    let child = command.spawn().context("sh: cannot be started")?;
+    let id = libc::pid_t::try_from(child.id()).context("a process number")?;
+    let (mut killed, mut seen) = (false, 0);
+    let (status, highest) = loop {
+        if let Some(ended) = reap(id)? {
+            break ended;
+        }
+        if !killed && start.elapsed() > PATIENCE {
+            // SAFETY: the process is our own child, and not reaped yet, so that its number is nobody else's.
+            unsafe { libc::kill(id, libc::SIGKILL) };
+            killed = true;
+        }
+        seen = resident(id).unwrap_or_default().max(seen);
+        std::thread::sleep(INTERVAL);
+    };
+    let time = start.elapsed();
+    // A child begins with the highest size of this process: what lies above is its own.
+    let own = resident(libc::pid_t::try_from(std::process::id()).context("a process number")?).unwrap_or_default();
+    let memory = if highest > own { highest } else { seen };
+    let bytes = fs::read(&said).with_context(|| said.display().to_string())?;
+    let said = String::from_utf8_lossy(&bytes).into_owned();
+    let end = match status.code() {
+        _ if killed => End::Killed,
+        Some(code) => End::Exit(code),
+        None => End::Signal,
+    };
+    Ok(Ended { end, said, time, memory })
+}
+
+/// The highest resident size in bytes that a process had so far, by Linux's account.
+fn resident(id: libc::pid_t) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+}
+
+/// How a child ended, with the highest resident size in bytes that it had; `None` while it runs.
+fn reap(id: libc::pid_t) -> Result<Option<(ExitStatus, u64)>> {
+    let mut status = 0;
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: both places live through the call, which writes them or fails; zeros are a legal `rusage`.
+    let (found, usage) = unsafe {
+        let found = libc::wait4(id, &mut status, libc::WNOHANG, usage.as_mut_ptr());
+        (found, usage.assume_init())
+    };
+    match found {
+        0 => Ok(None),
+        found if found == id => {
+            let kibibytes = u64::try_from(usage.ru_maxrss).unwrap_or_default();
+            Ok(Some((ExitStatus::from_raw(status), kibibytes * 1024)))
+        }
+        _ => Err(io::Error::last_os_error()).context("a child cannot be waited for"),
+    }
+}

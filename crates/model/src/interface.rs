@@ -1,0 +1,146 @@
+//! The interface of exported graphs: the names of inputs and outputs, and which of them belong together. These names are part
+//! of the contract of exported files.
+
+/// Token ids: i64 `[batch, src]` of an encoder, `[batch, beams, tgt]` of a decoder.
+pub const INPUT_IDS: &str = "input_ids";
+/// 1 for tokens and 0 for padding: i64 `[batch, src]`.
+pub const ATTENTION_MASK: &str = "attention_mask";
+/// The target's ids in teacher forcing: i64 `[batch, tgt]`.
+pub const DECODER_INPUT_IDS: &str = "decoder_input_ids";
+/// The tokens to be predicted; below 0 they do not count: i64 `[batch, tgt]`.
+pub const LABELS: &str = "labels";
+/// The mask of the source in the decoder of the Hugging Face layout.
+pub const ENCODER_ATTENTION_MASK: &str = "encoder_attention_mask";
+/// The encoder's output `[batch, src, d_model]`; an input of the decoder in the Hugging Face layout.
+pub const ENCODER_HIDDEN_STATES: &str = "encoder_hidden_states";
+/// The encoder's output in the Hugging Face layout.
+pub const LAST_HIDDEN_STATE: &str = "last_hidden_state";
+/// The decoder's output `[batch, beams, tgt, vocab]`.
+pub const LOGITS: &str = "logits";
+/// What logits are to be multiplied by, if that is left to the reader.
+pub const LOGITS_SCALE: &str = "logits_scale";
+/// The beam of a sentence that holds each position of shared caches: i64 `[batch, beams, past]`.
+pub const CACHE_BEAMS: &str = "cache_beams";
+
+const CROSS: &str = "cross.";
+const PAST: &str = "past.";
+const PRESENT: &str = "present.";
+const PAST_KEY_VALUES: &str = "past_key_values.";
+const PARTS: [&str; 4] = ["decoder.key", "decoder.value", "encoder.key", "encoder.value"];
+
+/// The names of per-layer inputs and outputs.
+#[derive(Debug)]
+pub struct Names;
+
+impl Names {
+    /// `cross.{layer}.key` and `cross.{layer}.value`: `[batch, heads, src, d_k]`
+    pub fn cross(layer_index: usize) -> [String; 2] {
+        key_and_value(CROSS, layer_index)
+    }
+
+    /// `past.{layer}.key` and `past.{layer}.value`: `[batch, beams, heads, past, d_k]`
+    pub fn past(layer_index: usize) -> [String; 2] {
+        key_and_value(PAST, layer_index)
+    }
+
+    /// `present.{layer}.key` and `present.{layer}.value`: `[batch, beams, heads, past + tgt, d_k]`
+    pub fn present(layer_index: usize) -> [String; 2] {
+        key_and_value(PRESENT, layer_index)
+    }
+
+    /// `encoder_attentions.{layer}`: `[batch, heads, src, src]`
+    pub fn encoder_attentions(layer_index: usize) -> String {
+        format!("encoder_attentions.{layer_index}")
+    }
+
+    /// `decoder_attentions.{layer}`: `[batch, beams, heads, tgt, past + tgt]`
+    pub fn decoder_attentions(layer_index: usize) -> String {
+        format!("decoder_attentions.{layer_index}")
+    }
+
+    /// `cross_attentions.{layer}`: `[batch, beams, heads, tgt, src]`, in teacher forcing `[batch, heads, tgt, src]`
+    pub fn cross_attentions(layer_index: usize) -> String {
+        format!("cross_attentions.{layer_index}")
+    }
+}
+
+/// The names of per-layer inputs and outputs of the Hugging Face layout: decoder key, decoder value, encoder key, encoder value.
+#[derive(Debug)]
+pub struct HuggingFaceNames;
+
+impl HuggingFaceNames {
+    /// `past_key_values.{layer}.decoder.{key,value}: [batch_size, heads, past_decoder_sequence_length, d_k]` and
+    /// `past_key_values.{layer}.encoder.{key,value}: [batch_size, heads, past_encoder_sequence_length, d_k]`
+    pub fn past(layer_index: usize) -> [String; 4] {
+        PARTS.map(|part| format!("{PAST_KEY_VALUES}{layer_index}.{part}"))
+    }
+
+    /// `present.{layer}.decoder.{key,value}` and `present.{layer}.encoder.{key,value}`, with what was added.
+    pub fn present(layer_index: usize) -> [String; 4] {
+        PARTS.map(|part| format!("{PRESENT}{layer_index}.{part}"))
+    }
+
+    /// The beginning of the names of all pasts.
+    pub const PAST: &str = PAST_KEY_VALUES;
+}
+
+fn key_and_value(prefix: &str, layer_index: usize) -> [String; 2] {
+    ["key", "value"].map(|part| format!("{prefix}{layer_index}.{part}"))
+}
+
+/// Whether an input is a past, in any layout.
+pub fn is_past(name: &str) -> bool {
+    name.starts_with(PAST) || name.starts_with(PAST_KEY_VALUES)
+}
+
+/// Whether a value is a cross key or value.
+pub fn is_cross(name: &str) -> bool {
+    name.starts_with(CROSS)
+}
+
+/// The output that is the next step's past, in any layout; `None` if the input is no past.
+pub fn present_of(past: &str) -> Option<String> {
+    let rest = past.strip_prefix(PAST).or_else(|| past.strip_prefix(PAST_KEY_VALUES))?;
+    Some(format!("{PRESENT}{rest}"))
+}
+
+/// The past of the layer of a cross key or value, or of a present.
+pub fn past_of(name: &str) -> Option<String> {
+    let rest = name.strip_prefix(CROSS).or_else(|| name.strip_prefix(PRESENT))?;
+    Some(format!("{PAST}{rest}"))
+}
+
+/// The cross key or value of the layer of a past.
+pub fn cross_of(past: &str) -> Option<String> {
+    Some(format!("{CROSS}{}", past.strip_prefix(PAST)?))
+}
+
+/// The name of an input, output or parameter with `{l}` in place of its layer: `encoder.layers.{l}.fc1.weight`.
+pub fn without_layer(name: &str) -> String {
+    let part = |part| if str::parse::<usize>(part).is_ok() { "{l}" } else { part };
+    name.split('.').map(part).collect::<Vec<_>>().join(".")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_fold() {
+        assert_eq!(without_layer("decoder.layers.11.self_attn.q_proj.bias"), "decoder.layers.{l}.self_attn.q_proj.bias");
+        assert_eq!(without_layer("shared.weight"), "shared.weight");
+    }
+
+    #[test]
+    fn pasts_presents_and_cross_values_belong_together() {
+        let [past, _] = Names::past(3);
+        let [present, _] = Names::present(3);
+        let [cross, _] = Names::cross(3);
+        assert_eq!((present_of(&past), cross_of(&past)), (Some(present.clone()), Some(cross.clone())));
+        assert_eq!((past_of(&present), past_of(&cross)), (Some(past.clone()), Some(past.clone())));
+        assert!(is_past(&past) && is_cross(&cross) && !is_past(&present) && !is_cross(&past));
+        for (past, present) in HuggingFaceNames::past(1).iter().zip(HuggingFaceNames::present(1)) {
+            assert_eq!((is_past(past), present_of(past)), (true, Some(present)));
+        }
+    }
+}

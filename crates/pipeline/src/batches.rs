@@ -1,0 +1,114 @@
+//! Batches of sentences of similar length.
+
+use crate::error::{Error, Result};
+use crate::loaded::LoadedModel;
+use cognate_generate::Decoder;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+
+/// The largest batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchLimit {
+    /// Tokens, padding included.
+    pub tokens: usize,
+    /// Sentences.
+    pub sentences: usize,
+}
+
+impl BatchLimit {
+    /// As many sentences as fit into this number of tokens, padding included.
+    pub fn tokens(tokens: usize) -> Self {
+        Self { tokens, sentences: usize::MAX }
+    }
+}
+
+/// Divides sentences into batches within a limit; a longer sentence is a batch of its own. Returns indices into `lengths`, the
+/// longest sentences first.
+pub fn batches(lengths: &[usize], limit: BatchLimit) -> Vec<Vec<usize>> {
+    let mut order: Vec<_> = (0..lengths.len()).collect();
+    // Stable, so that the batches depend on the text alone.
+    order.sort_by_key(|&index| std::cmp::Reverse(lengths[index]));
+    let mut batches: Vec<Vec<usize>> = Vec::new();
+    for index in order {
+        match batches.last_mut() {
+            // The first sentence of a batch is its longest, to whose length the others are padded.
+            Some(batch) if batch.len() < limit.sentences && (batch.len() + 1) * lengths[batch[0]] <= limit.tokens => batch.push(index),
+            _ => batches.push(vec![index]),
+        }
+    }
+    batches
+}
+
+/// Runs `work` on each batch, with one decoder for each of the model's workers, and returns the results in the order of the
+/// sentences. `done` is called after each batch with its indices and results.
+///
+/// The batches depend on the lengths alone, and so do the results, however many workers there are.
+///
+/// # Errors
+/// The first error of `work`; batches that have not begun are left.
+pub fn in_batches<T: Send>(
+    model: &LoadedModel,
+    lengths: &[usize],
+    limit: BatchLimit,
+    work: impl Fn(&mut dyn Decoder, &[usize]) -> Result<Vec<T>> + Sync,
+    mut done: impl FnMut(&[usize], &[T]),
+) -> Result<Vec<T>> {
+    let batches = batches(lengths, limit);
+    let next = AtomicUsize::new(0);
+    let (sender, results) = mpsc::channel();
+    let worker = |sender: mpsc::Sender<Result<(usize, Vec<T>)>>| {
+        let run = || -> Result<()> {
+            let mut decoder = model.decoder()?;
+            while let number = next.fetch_add(1, Ordering::Relaxed)
+                && let Some(batch) = batches.get(number)
+            {
+                // Nobody receives after an error of another worker.
+                if sender.send(Ok((number, work(decoder.as_mut(), batch)?))).is_err() {
+                    break;
+                }
+            }
+            Ok(())
+        };
+        if let Err(error) = run() {
+            let _ = sender.send(Err(error));
+        }
+    };
+    let mut all: Vec<Option<T>> = lengths.iter().map(|_| None).collect();
+    thread::scope(|scope| {
+        for _ in 0..model.workers().get().min(batches.len()) {
+            let (sender, worker) = (sender.clone(), &worker);
+            scope.spawn(move || worker(sender));
+        }
+        drop(sender);
+        // Dropped at the first error, so that the workers end.
+        for result in results {
+            let (number, found) = result?;
+            let batch = &batches[number];
+            done(batch, &found);
+            batch.iter().zip(found).for_each(|(&index, found)| all[index] = Some(found));
+        }
+        Ok::<_, Error>(())
+    })?;
+    Ok(all.into_iter().map(|found| found.expect("every sentence is in a batch")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_keep_to_the_budget() {
+        let cases = [
+            (vec![], 10, vec![]),
+            (vec![3, 5, 4], 15, vec![vec![1, 2, 0]]),
+            (vec![3, 5, 4], 10, vec![vec![1, 2], vec![0]]),
+            (vec![2, 2, 2, 2], 4, vec![vec![0, 1], vec![2, 3]]),
+            (vec![9, 1, 9], 0, vec![vec![0], vec![2], vec![1]]),
+        ];
+        for (lengths, budget, expected) in cases {
+            assert_eq!(batches(&lengths, BatchLimit::tokens(budget)), expected, "{lengths:?} {budget}");
+        }
+        assert_eq!(batches(&[2, 3, 4], BatchLimit { tokens: 100, sentences: 2 }), [vec![2, 1], vec![0]]);
+    }
+}

@@ -1,0 +1,161 @@
+//! Lines through threads: one reads and encodes them ([`reading`]), some translate ([`workers`]), and the caller's thread puts
+//! the translations in order.
+//!
+//! Few windows of lines are on the way at a time: a new one is read when the oldest is handed over, so that a slow sentence
+//! holds back a bounded number of others, and memory does not grow with the input. The batches depend on the text alone, and
+//! so do the translations, however many workers there are.
+
+mod message;
+mod reading;
+mod workers;
+
+use self::message::{Done, Message, Window};
+use self::workers::Workers;
+use crate::error::Error;
+use crate::translator::{Translation, Translator};
+use std::collections::VecDeque;
+use std::panic;
+use std::sync::mpsc;
+
+/// A line to be translated.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Line {
+    /// The sentence.
+    pub text: String,
+    /// The beginning of its translation, if it has one of its own.
+    pub prefix: Option<String>,
+}
+
+/// How lines are read, and what errors call them.
+#[derive(Clone, Debug)]
+pub struct LineOptions {
+    /// The name of a line in errors, before its number: `text.en: line`.
+    pub unit: String,
+    /// The name of a line's prefix in errors, before its number.
+    pub prefix_unit: String,
+    /// The maximum number of lines that are read before they are translated; a window of long lines ends earlier.
+    pub window: usize,
+}
+
+impl Default for LineOptions {
+    fn default() -> Self {
+        Self { unit: "line".into(), prefix_unit: "prefix".into(), window: 2000 }
+    }
+}
+
+/// What [`Translator::translate_lines`] reports.
+#[derive(Debug)]
+pub enum LineEvent {
+    /// Some sentences are done, whose translations come later, in the order of the lines.
+    Progress {
+        /// The sentences.
+        sentences: usize,
+        /// The tokens of their translations.
+        tokens: usize,
+        /// The bytes of their lines, with line ends.
+        bytes: usize,
+    },
+    /// The translations of the next lines.
+    Translated {
+        /// The number of the first line, from 1.
+        first: usize,
+        /// A translation for each line.
+        translations: Vec<Translation>,
+    },
+}
+
+/// So many lines keep a worker busy for a while.
+const LINES_OF_A_WORKER: usize = 256;
+
+/// A window on its way.
+struct Open<E> {
+    first: usize,
+    translations: Vec<Translation>,
+    /// Batches that are not translated yet.
+    n_waiting: usize,
+    /// The place of the first line that has no translation, and why.
+    failure: Option<(usize, E)>,
+    is_last: bool,
+}
+
+pub(crate) fn run<E: From<Error> + Send + 'static>(
+    translator: &Translator,
+    input: impl Iterator<Item = Result<Line, E>> + Send + 'static,
+    options: LineOptions,
+    mut handle: impl FnMut(LineEvent) -> Result<(), E>,
+) -> Result<(), E> {
+    let n_workers = translator.model().workers().get();
+    let unit = options.unit.clone();
+    let (sender, messages) = mpsc::channel();
+    let (permit, permits) = mpsc::channel();
+    // One window to be handed over, one to be read, and some for the workers.
+    let n_ahead = 2 + n_workers.min((n_workers * LINES_OF_A_WORKER).div_ceil(options.window.max(1)));
+    (0..n_ahead).for_each(|_| permit.send(()).expect("the receiver is here"));
+    reading::start(input, translator.clone(), options, permits, sender.clone())?;
+    let mut workers = Workers::new(translator.clone(), n_workers, sender);
+    let mut open: VecDeque<Open<E>> = VecDeque::new();
+    let mut n_handed_over = 0;
+    loop {
+        match messages.recv().expect("the workers keep a sender") {
+            Message::Panic(panic) => {
+                drop(workers);
+                panic::resume_unwind(panic);
+            }
+            Message::Window(mut window) => {
+                let batches = std::mem::take(&mut window.batches);
+                let (sentences, bytes) = window.empty;
+                handle(LineEvent::Progress { sentences, tokens: 0, bytes })?;
+                open.push_back(Open::new(window, batches.len()));
+                workers.give(batches, open.iter().map(|window| window.n_waiting).sum())?;
+            }
+            Message::Done(done) => {
+                let number = done.window;
+                let tokens = done.translations.iter().map(|(_, translation)| translation.n_tokens()).sum();
+                handle(LineEvent::Progress { sentences: done.n_lines, tokens, bytes: done.bytes })?;
+                if done.failure.is_some() {
+                    // What comes before may fail, too, and would be the error in its place.
+                    workers.stop_before(number + 1);
+                }
+                open[number - n_handed_over].take(done, &unit);
+            }
+        }
+        while open.front().is_some_and(|window| window.n_waiting == 0)
+            && let Some(mut window) = open.pop_front()
+        {
+            n_handed_over += 1;
+            if let Some((place, _)) = &window.failure {
+                window.translations.truncate(*place);
+            }
+            handle(LineEvent::Translated { first: window.first, translations: window.translations })?;
+            match window.failure {
+                Some((_, error)) => return Err(error),
+                None if window.is_last => return Ok(()),
+                // A reader that has ended needs none.
+                None => drop(permit.send(())),
+            }
+        }
+    }
+}
+
+impl<E: From<Error>> Open<E> {
+    fn new(window: Window<E>, n_waiting: usize) -> Self {
+        let Window { first, translations, failure, is_last, .. } = window;
+        let failure = failure.map(|error| (translations.len(), error));
+        Self { first, translations, n_waiting, failure, is_last }
+    }
+
+    /// Puts translations in their places.
+    fn take(&mut self, done: Done, unit: &str) {
+        self.n_waiting -= 1;
+        for (place, mut translation) in done.translations {
+            let Some(slot) = self.translations.get_mut(place) else { continue };
+            translation.begin_with(slot);
+            *slot = translation;
+        }
+        if let Some((place, error)) = done.failure
+            && self.failure.as_ref().is_none_or(|(first, _)| place < *first)
+        {
+            self.failure = Some((place, error.at(format_args!("{unit} {}", self.first + place)).into()));
+        }
+    }
+}

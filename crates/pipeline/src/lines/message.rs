@@ -1,0 +1,58 @@
+//! What the threads tell each other.
+
+use crate::error::Error;
+use crate::translator::Translation;
+use std::any::Any;
+
+/// What the other threads tell the caller's.
+pub(super) enum Message<E> {
+    /// Lines were read; windows come in order.
+    Window(Window<E>),
+    /// A batch was translated, or failed.
+    Done(Done),
+    /// A thread panicked.
+    Panic(Box<dyn Any + Send>),
+}
+
+/// Some lines, ready to be translated.
+pub(super) struct Window<E> {
+    /// The number of its first line, from 1.
+    pub(super) first: usize,
+    /// One for each line, with the warnings about it.
+    pub(super) translations: Vec<Translation>,
+    /// The sentences, the longest first.
+    pub(super) batches: Vec<Batch>,
+    /// The number of lines that are in no batch, and their bytes with line ends.
+    pub(super) empty: (usize, usize),
+    /// Why the lines after these cannot be translated.
+    pub(super) failure: Option<E>,
+    pub(super) is_last: bool,
+}
+
+/// Sentences that are translated together.
+pub(super) struct Batch {
+    /// The number of its window, from 0.
+    pub(super) window: usize,
+    /// The places of its sentences in the window.
+    pub(super) lines: Vec<usize>,
+    /// The numbers of its sentences in the input, from 1.
+    pub(super) numbers: Vec<u64>,
+    pub(super) sources: Vec<Vec<i64>>,
+    /// The beginnings of their translations, of each or of none.
+    pub(super) prefixes: Vec<Vec<i64>>,
+    /// The bytes of its lines, with line ends.
+    pub(super) bytes: usize,
+}
+
+/// What became of a batch.
+pub(super) struct Done {
+    /// The number of its window, from 0.
+    pub(super) window: usize,
+    pub(super) n_lines: usize,
+    /// The bytes of its lines, with line ends.
+    pub(super) bytes: usize,
+    /// Translations with the places of their sentences in the window; all that come before a failure.
+    pub(super) translations: Vec<(usize, Translation)>,
+    /// The place of the first sentence that has no translation, and why.
+    pub(super) failure: Option<(usize, Error)>,
+}

@@ -1,0 +1,338 @@
+//! A loaded model: its configuration, tokenizer and graphs.
+
+use crate::error::{Cause, Error, Result};
+use crate::language::{TargetNaming, decode_into};
+use crate::notice::{Notice, listed};
+use crate::options::LoadOptions;
+use crate::tokenizer::open_tokenizer;
+use cognate_export::{Existing, Folder, Staged};
+use cognate_folder::{Configuration, ExportedGraphs, Manifest, ModelSource, find_graphs, folder_name, write_graphs};
+use cognate_generate::{Decoder, Settings, decoder};
+use cognate_model::{AttentionScore, Attentions, Config, Layout, Model};
+use cognate_runtime::{Device, Engine, Loaded, Options, Runtime, Session, Source};
+use cognate_text::Tokenizer;
+use std::num::NonZeroUsize;
+use std::path::{MAIN_SEPARATOR, Path};
+use std::sync::Arc;
+
+/// A loaded model. Its sessions share the weights.
+pub struct LoadedModel {
+    source: ModelSource,
+    config: Config,
+    settings: Settings,
+    tokenizer: Tokenizer,
+    target_naming: TargetNaming,
+    layout: Layout,
+    /// The encoder first.
+    graphs: Vec<Arc<dyn Loaded>>,
+    engine: String,
+    workers: NonZeroUsize,
+    notices: Vec<Notice>,
+    /// The export of a checkpoint, as long as the engine may read it.
+    _exported: Option<Staged>,
+}
+
+/// A model in memory, with what it decodes with.
+pub struct InMemory<'m> {
+    /// The model.
+    pub model: &'m Model,
+    /// Where it comes from.
+    pub source: ModelSource,
+    /// Its tokenizer.
+    pub tokenizer: Tokenizer,
+    /// How it decodes.
+    pub settings: Settings,
+}
+
+/// What the small files of a model say; they are read and checked before the weights are touched.
+struct Files {
+    config: Config,
+    settings: Settings,
+    tokenizer: Tokenizer,
+    target_naming: TargetNaming,
+}
+
+/// The graphs as an engine takes them.
+struct Graphs {
+    layout: Layout,
+    /// The encoder first.
+    sources: Vec<Source>,
+    exported: Option<Staged>,
+}
+
+impl LoadedModel {
+    /// Loads a checkpoint or an export. A checkpoint is exported to a temporary folder, unless the engine evaluates graphs.
+    /// `adjust` changes the settings of the model's files, given its configuration and tokenizer.
+    ///
+    /// # Errors
+    /// If a file is missing or wrong, an option contradicts the model, or the engine cannot run it.
+    pub fn open(
+        source: ModelSource,
+        options: &LoadOptions,
+        attentions: Attentions,
+        adjust: impl FnOnce(Settings, &Config, &Tokenizer) -> Result<Settings>,
+    ) -> Result<Self> {
+        options.check()?;
+        // Beside graphs in place lie the weights that the reference evaluator takes.
+        let source = if options.engine == Engine::Reference { source.into_checkpoint() } else { source };
+        let mut notices = Vec::new();
+        let files = files(&source, options, adjust, &mut notices)?;
+        let runtime = options.engine.open(options.device)?;
+        let Graphs { layout, sources, exported } = graphs(&source, runtime.as_ref(), options, attentions, &mut notices)?;
+        if runtime.engine() != Engine::Ort && options.threads.is_some_and(|threads| threads.get() > 1) {
+            notices.push(Notice::OneThread { engine: runtime.name() });
+        }
+        let (device, threads, workers) = (options.device, options.n_threads(), options.n_workers());
+        let load = Options { device, threads, workers: Some(workers), plain: false, huge_pages: options.huge_pages };
+        let graphs = sources.iter().map(|graph| runtime.read(graph, &load)).collect::<Result<Vec<_>, _>>()?;
+        // The sessions have read or mapped the files. Where a file may be removed while it is mapped, it is removed now: an
+        // interrupted program leaves nothing behind.
+        let exported = exported.filter(|_| cfg!(not(unix)));
+        let Files { config, settings, tokenizer, target_naming } = files;
+        let mut model = Self {
+            source,
+            config,
+            settings,
+            tokenizer,
+            target_naming,
+            layout,
+            graphs,
+            engine: String::new(),
+            workers,
+            notices,
+            _exported: exported,
+        };
+        model.engine = model.decoder()?.engine().into();
+        Ok(model)
+    }
+
+    /// Loads a model in memory. It is exported to a temporary folder, unless the engine evaluates graphs.
+    ///
+    /// # Errors
+    /// If it cannot be exported, or the engine cannot run it.
+    pub fn in_memory(parts: InMemory<'_>, runtime: &dyn Runtime, options: &Options) -> Result<Self> {
+        let InMemory { model, source, tokenizer, settings } = parts;
+        let Graphs { layout, sources, exported } = export(model, &source.name(), runtime.engine(), options.device, Attentions::Omit)?;
+        let graphs = sources.iter().map(|graph| runtime.read(graph, options)).collect::<Result<Vec<_>, _>>()?;
+        let mut loaded = Self {
+            source,
+            config: model.config().clone(),
+            settings,
+            tokenizer,
+            target_naming: TargetNaming::Settled,
+            layout,
+            graphs,
+            engine: String::new(),
+            workers: options.workers.unwrap_or(NonZeroUsize::MIN),
+            notices: Vec::new(),
+            _exported: exported.filter(|_| cfg!(not(unix))),
+        };
+        loaded.engine = loaded.decoder()?.engine().into();
+        Ok(loaded)
+    }
+
+    /// Where the model comes from.
+    pub fn source(&self) -> &ModelSource {
+        &self.source
+    }
+
+    /// The model's configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// How the model decodes.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The model's tokenizer, with the chosen languages.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// Where the target language is named.
+    pub fn target_naming(&self) -> &TargetNaming {
+        &self.target_naming
+    }
+
+    /// How the graphs divide the work.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// The engine with its version and provider.
+    pub fn engine(&self) -> &str {
+        &self.engine
+    }
+
+    /// The number of sessions that the engine was prepared for.
+    pub fn workers(&self) -> NonZeroUsize {
+        self.workers
+    }
+
+    /// What a user should know.
+    pub fn notices(&self) -> &[Notice] {
+        &self.notices
+    }
+
+    pub(crate) fn add_notice(&mut self, notice: Notice) {
+        self.notices.push(notice);
+    }
+
+    /// A session of each graph, the encoder first; none has weights of its own.
+    pub fn sessions(&self) -> Vec<Box<dyn Session>> {
+        self.graphs.iter().map(|graph| graph.clone().session()).collect()
+    }
+
+    /// A decoder for one worker; it has a state of its own and no weights.
+    ///
+    /// # Errors
+    /// If the graphs are not those of the layout.
+    pub fn decoder(&self) -> Result<Box<dyn Decoder>> {
+        Ok(decoder(self.layout, self.sessions(), &self.config, self.settings.pad_token)?)
+    }
+
+    /// The tokens of a sentence, with its end token.
+    ///
+    /// # Errors
+    /// If it is empty, too long, or has a token that the model does not know.
+    pub fn source_ids(&self, text: &str) -> Result<Vec<i64>> {
+        let ids = self.tokenizer.encode(text)?;
+        if text.trim().is_empty() || ids.is_empty() {
+            return Err(Error::input("the source is empty; expected a sentence"));
+        }
+        self.check_length("source", ids.len())?;
+        let vocab = self.config.source_vocab;
+        if let Some(&id) = ids.iter().find(|&&id| usize::try_from(id).is_ok_and(|id| id >= vocab)) {
+            return Err(Cause::Unknown { piece: self.tokenizer.piece(id).unwrap_or_default(), id, vocab }.into());
+        }
+        Ok(ids)
+    }
+
+    /// The tokens of a translation, with the language that must come first, without its end token.
+    ///
+    /// # Errors
+    /// If it is too long.
+    pub fn target_ids(&self, text: &str) -> Result<Vec<i64>> {
+        let ids: Vec<_> = self.settings.forced_bos_token.into_iter().chain(self.tokenizer.encode_target(text)?).collect();
+        // The start token takes a position, the end token none.
+        self.check_length("translation", ids.len() + 1)?;
+        Ok(ids)
+    }
+
+    fn check_length(&self, what: &str, n_tokens: usize) -> Result<()> {
+        match self.config.max_positions {
+            Some(limit) if n_tokens > limit => {
+                Err(Error::input(format_args!("the {what} takes {n_tokens} positions; expected at most {limit}, those of the model")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn files(
+    source: &ModelSource,
+    options: &LoadOptions,
+    adjust: impl FnOnce(Settings, &Config, &Tokenizer) -> Result<Settings>,
+    notices: &mut Vec<Notice>,
+) -> Result<Files> {
+    let folder = source.folder()?;
+    Manifest::check(folder)?;
+    let Configuration { config_json, config, generation_json } = Configuration::read(folder)?;
+    let settings = Settings::from_json(&config_json, generation_json.as_deref(), &config)
+        .map_err(|error| Cause::InFolder(format!("{}{MAIN_SEPARATOR}{error}", folder.display())))?;
+    let tokenizer = options.languages.choose(open_tokenizer(folder, &config)?, &config)?;
+    let mut settings = adjust(settings, &config, &tokenizer)?;
+    let target_naming = TargetNaming::of(&config_json, &tokenizer, &settings)?;
+    if !options.allow_missing_language {
+        notices.extend(target_naming.check(folder)?);
+    }
+    decode_into(&tokenizer, &mut settings);
+    Ok(Files { config, settings, tokenizer, target_naming })
+}
+
+impl TargetNaming {
+    /// Checks that a model in `folder` is told which language to translate into, if it needs to be told.
+    ///
+    /// # Errors
+    /// If it needs to be told and is not.
+    pub fn check(&self, folder: &Path) -> Result<Option<Notice>> {
+        let Self::Missing { codes, is_optional, .. } = self else { return Ok(None) };
+        if *is_optional {
+            return Ok(Some(Notice::NoTargetLanguage { folder: folder.into(), codes: codes.clone() }));
+        }
+        let (place, n_languages, listed) = (folder.display(), codes.len(), listed(codes));
+        let message = format!(
+            "{place}: the model knows {n_languages} languages, and none is named to translate into: pass --target-language, one of {listed}"
+        );
+        Err(Error::input(message))
+    }
+}
+
+/// Finds the graphs of `source`, or exports those of a checkpoint.
+fn graphs(
+    source: &ModelSource,
+    runtime: &dyn Runtime,
+    options: &LoadOptions,
+    attentions: Attentions,
+    notices: &mut Vec<Notice>,
+) -> Result<Graphs> {
+    let (engine, device) = (runtime.engine(), options.device);
+    let folder = source.folder()?;
+    if let ModelSource::Exported(_) = source {
+        if engine == Engine::Reference {
+            let message = format!(
+                "{}: --engine reference evaluates the graphs of a checkpoint, and this is an export; \
+                 give the checkpoint that it was made from, or choose tract or ort",
+                folder.display()
+            );
+            return Err(Cause::InFolder(message).into());
+        }
+        notices.extend(saturation(folder, engine)?);
+        return exported_graphs(folder, engine, device, None);
+    }
+    let (model, unused) = source.open(0, options.ignore_unused)?;
+    if !unused.is_empty() {
+        notices.push(Notice::UnusedTensors { folder: folder.into(), names: unused });
+    }
+    export(&model, &folder_name(folder), engine, device, attentions)
+}
+
+/// The graphs of a model in memory: exported to a temporary folder, unless the engine evaluates graphs.
+fn export(model: &Model, name: &str, engine: Engine, device: Device, attentions: Attentions) -> Result<Graphs> {
+    if engine == Engine::Reference {
+        let sources = model.graphs(Layout::Cognate, attentions)?.map(Source::Graph).to_vec();
+        return Ok(Graphs { layout: Layout::Cognate, sources, exported: None });
+    }
+    let temporary =
+        Staged::temporary().map_err(|error| Cause::System { place: "a temporary folder for the export", message: error.to_string() })?;
+    let path = temporary.path().join("model");
+    let mut writing = Folder::create(&path, Existing::Refuse)?;
+    // The layout for ONNX Runtime's operators on the processor is the fastest there; they give no weights of the decoder's own
+    // attention, and have no additive scores.
+    let has_operators = attentions != Attentions::All && model.config().score != AttentionScore::Additive;
+    let is_fused = engine == Engine::Ort && device == Device::Cpu && has_operators;
+    let layout = if is_fused { Layout::SharedCache } else { Layout::Cognate };
+    write_graphs(model, layout, attentions, name, &mut writing)?;
+    writing.commit()?;
+    exported_graphs(&path, engine, device, Some(temporary))
+}
+
+fn exported_graphs(folder: &Path, engine: Engine, device: Device, exported: Option<Staged>) -> Result<Graphs> {
+    let ExportedGraphs { layout, files } = find_graphs(folder, engine, device)?;
+    Ok(Graphs { layout, sources: files.into_iter().map(Source::Onnx).collect(), exported })
+}
+
+/// Whether ONNX Runtime would add up products of 8 bits in 16: its kernels for older x86 processors do, and their sums saturate.
+#[cfg(target_arch = "x86_64")]
+fn saturation(folder: &Path, engine: Engine) -> Result<Option<Notice>> {
+    let has_vnni = std::is_x86_feature_detected!("avx512vnni") || std::is_x86_feature_detected!("avxvnni");
+    let saturates = engine == Engine::Ort && !has_vnni && Manifest::precision_of(folder)?.is_quantised();
+    Ok(saturates.then_some(Notice::NoVnni))
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn saturation(_: &Path, _: Engine) -> Result<Option<Notice>> {
+    Ok(None)
+}

@@ -1,0 +1,167 @@
+//! A loaded model whose attention is observed: from a sentence to its words and weights.
+
+mod explained;
+
+use crate::error::{Cause, Error, Result};
+use crate::loaded::LoadedModel;
+use crate::notice::Notice;
+use crate::options::{DecodingOptions, LoadOptions};
+use cognate_export::Listing;
+use cognate_folder::{Manifest, ModelSource, optimum, require_layout};
+use cognate_generate::{Attending, Hypothesis, attend, generate};
+use cognate_model::{Attentions, Config, Layout, Names};
+use cognate_pictures::{Example, Source, Target, Token, Weights};
+use cognate_text::Tokenizer;
+use ndarray::Array4;
+use std::path::Path;
+
+/// A model whose graphs give their attention weights.
+pub struct Observer {
+    model: LoadedModel,
+    ignore_unused: bool,
+}
+
+/// What an example holds beside attention weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Details {
+    /// Nothing.
+    Omit,
+    /// Everything, with this many of the likeliest next words at each step.
+    Likeliest(usize),
+}
+
+/// A sentence and its translation, as the model reads and writes them.
+struct Sentence {
+    /// The source's ids, with its end token.
+    source: Vec<i64>,
+    /// What the decoder reads, from the start token on.
+    read: Vec<i64>,
+    /// What it writes at each of these positions.
+    written: Vec<i64>,
+    text: String,
+    /// Whether the translation was given.
+    is_given: bool,
+}
+
+impl Observer {
+    /// Loads a model; of `decoding`, only `beams` and `max_new_tokens` count.
+    ///
+    /// # Errors
+    /// If its graphs give no attention weights, and as [`LoadedModel::open`].
+    pub fn load(source: ModelSource, options: &LoadOptions, decoding: &DecodingOptions) -> Result<Self> {
+        let (source, notice) = with_attentions(source)?;
+        let adjust = |settings, config: &Config, _: &Tokenizer| decoding.apply_deterministic(settings, config);
+        let mut model = LoadedModel::open(source, options, Attentions::All, adjust)?;
+        notice.into_iter().for_each(|notice| model.add_notice(notice));
+        Ok(Self { model, ignore_unused: options.ignore_unused })
+    }
+
+    /// The loaded model.
+    pub fn model(&self) -> &LoadedModel {
+        &self.model
+    }
+
+    /// A sentence with its attention weights along a translation: the given one, or the model's.
+    ///
+    /// # Errors
+    /// If a text is empty or too long, or the engine fails.
+    pub fn example(&self, text: &str, target: Option<&str>, details: Details) -> Result<Example> {
+        let sentence = self.sentence(text, target)?;
+        let likeliest = match details {
+            Details::Omit => 1,
+            Details::Likeliest(likeliest) => likeliest,
+        };
+        let mut sessions = self.model.sessions();
+        let [encoder, decoder] = sessions.as_mut_slice() else {
+            let message = format!("{}: expected an encoder and a decoder, found {} graphs", self.model.source(), sessions.len());
+            return Err(Cause::InFolder(message).into());
+        };
+        let attending = Attending { source: &sentence.source, target: &sentence.read, likeliest };
+        let attended = attend(self.model.layout(), [encoder.as_mut(), decoder.as_mut()], self.model.config(), attending)?;
+        let source_piece = |&id: &i64| Token { piece: self.source_piece(id), id };
+        let tokens = |ids: &[i64]| ids.iter().map(|&id| self.token(id)).collect();
+        let mut example = Example {
+            source: Source { text: text.to_owned(), tokens: sentence.source.iter().map(source_piece).collect() },
+            target: Target { text: sentence.text.clone(), read: tokens(&sentence.read), written: tokens(&sentence.written) },
+            encoder_attentions: weights(attended.encoder)?,
+            decoder_attentions: weights(attended.decoder)?,
+            cross_attentions: weights(attended.cross)?,
+            explained: None,
+        };
+        if details != Details::Omit {
+            example.explained = Some(self.explained(&sentence, &example, &attended.next, &attended.followed)?);
+        }
+        Ok(example)
+    }
+
+    fn sentence(&self, text: &str, target: Option<&str>) -> Result<Sentence> {
+        let source = self.model.source_ids(text)?;
+        let settings = self.model.settings();
+        let (tokens, complete, text) = match target {
+            Some(target) => (self.model.target_ids(target).map_err(|error| Error::wrong_option("target", error))?, true, target.to_owned()),
+            None => {
+                let found = generate(self.model.decoder()?.as_mut(), std::slice::from_ref(&source), settings)?;
+                let found = found.into_iter().next().ok_or_else(|| Error::input("the model gave no translation"))?;
+                let Hypothesis { tokens, complete, .. } = found;
+                let text = self.model.tokenizer().decode(&tokens)?;
+                (tokens, complete, text)
+            }
+        };
+        let end = settings.eos_tokens.first().copied().filter(|_| complete);
+        let written: Vec<_> = tokens.into_iter().chain(end).collect();
+        if written.is_empty() {
+            return Err(Error::input("the translation has no tokens; there is nothing to observe"));
+        }
+        let read = [settings.start_token].into_iter().chain(written[..written.len() - 1].iter().copied()).collect();
+        Ok(Sentence { source, read, written, text, is_given: target.is_some() })
+    }
+
+    fn source_piece(&self, id: i64) -> String {
+        self.model.tokenizer().source_piece(id).unwrap_or_else(|| format!("<{id}>"))
+    }
+
+    fn token(&self, id: i64) -> Token {
+        Token { piece: self.model.tokenizer().piece(id).unwrap_or_else(|| format!("<{id}>")), id }
+    }
+}
+
+fn weights(found: Array4<f32>) -> Result<Weights> {
+    let (layers, heads, rows, columns) = found.dim();
+    Weights::new([layers, heads, rows, columns], found.into_iter().collect()).map_err(Error::input)
+}
+
+/// A source whose graphs give their attention weights. If those of an export do not, and the checkpoint lies beside them, the
+/// checkpoint.
+fn with_attentions(source: ModelSource) -> Result<(ModelSource, Option<Notice>)> {
+    let ModelSource::Exported(folder) = &source else { return Ok((source, None)) };
+    let Some(lack) = lack(folder)? else { return Ok((source, None)) };
+    match source.clone().into_checkpoint() {
+        ModelSource::Exported(_) => {
+            Err(Cause::InFolder(format!("{}: {lack}, or give the checkpoint that it was made from", folder.display())).into())
+        }
+        checkpoint => Ok((checkpoint, Some(Notice::ExportedAgain { folder: folder.clone() }))),
+    }
+}
+
+/// Why the graphs in a folder do not give all their attention weights, and what to do.
+fn lack(folder: &Path) -> Result<Option<&'static str>> {
+    if optimum(folder).is_some() {
+        return Ok(Some(
+            "is an export of Optimum, without attention weights; export the checkpoint by `cognate export CHECKPOINT OUT --attentions`",
+        ));
+    }
+    Manifest::check(folder)?;
+    let layout = require_layout(folder)?;
+    if layout == Layout::SharedCache {
+        return Ok(Some(
+            "was exported with --target ort, whose attention keeps its weights; export it again without --target ort and with --attentions",
+        ));
+    }
+    for (file, name) in layout.files().into_iter().zip([Names::encoder_attentions(0), Names::decoder_attentions(0)]) {
+        let listing = Listing::read(&folder.join(file))?;
+        if !listing.outputs.iter().any(|(output, _)| *output == name) {
+            return Ok(Some("was exported without attention weights; export it again with --attentions"));
+        }
+    }
+    Ok(None)
+}

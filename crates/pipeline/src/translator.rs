@@ -1,0 +1,380 @@
+//! A loaded model that translates sentences.
+
+use crate::batches::{BatchLimit, in_batches};
+use crate::error::{Error, Result};
+use crate::language::TargetNaming;
+use crate::lines::{self, Line, LineEvent, LineOptions};
+use crate::loaded::LoadedModel;
+use crate::notice::Notice;
+use crate::options::{DecodingOptions, LoadOptions, unknown_token};
+use crate::source::{EncodedSource, SourceEncoder};
+use cognate_folder::ModelSource;
+use cognate_generate::{Batch, Decoder, Event, Hypothesis, Settings, decode};
+use cognate_text::{GrowingText, Tokenizer};
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The tokens that are translated together if [`TranslatorOptions::batch_tokens`] is not set.
+const BATCH_TOKENS: usize = 2048;
+
+/// How a translator is loaded and how it translates.
+#[derive(Clone, Debug, Default)]
+pub struct TranslatorOptions {
+    /// How the model is loaded.
+    pub load: LoadOptions,
+    /// How it decodes.
+    pub decoding: DecodingOptions,
+    /// The number of tokens that are translated together, padding and beams included; by default 2048.
+    pub batch_tokens: Option<NonZeroUsize>,
+    /// The maximum number of sentences that are translated together; by default any.
+    pub batch_size: Option<NonZeroUsize>,
+}
+
+/// A model that translates. It can be shared between threads, and a clone shares the model.
+#[derive(Clone)]
+pub struct Translator {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    model: LoadedModel,
+    sources: SourceEncoder,
+    /// The beginning of every translation that has none of its own.
+    prefix: Vec<i64>,
+    batch_limit: BatchLimit,
+    unknown: Option<i64>,
+}
+
+/// The translation of one sentence.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Translation {
+    /// The best translation; empty for a sentence without words.
+    pub text: String,
+    /// All translations, the best first: as many as [`DecodingOptions::n_best`].
+    pub hypotheses: Vec<TranslatedText>,
+    /// What may be wrong with the sentence or its translation.
+    pub warnings: Vec<Warning>,
+    /// The number of words of the sentence that are not in the vocabulary.
+    pub n_unknown: usize,
+}
+
+/// One of the translations of a sentence.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TranslatedText {
+    /// The text.
+    pub text: String,
+    /// Its tokens, score and alignment.
+    pub hypothesis: Hypothesis,
+}
+
+impl Translation {
+    /// Takes over what was found out about the sentence before it was translated.
+    pub(crate) fn begin_with(&mut self, prepared: &mut Translation) {
+        self.warnings.splice(..0, std::mem::take(&mut prepared.warnings));
+        self.n_unknown = prepared.n_unknown;
+    }
+
+    /// The number of tokens that were generated, end tokens included.
+    pub fn n_tokens(&self) -> usize {
+        let tokens = |found: &TranslatedText| found.hypothesis.tokens.len() + usize::from(found.hypothesis.complete);
+        self.hypotheses.iter().map(tokens).sum()
+    }
+}
+
+/// The translations of a batch by index, and the index and the error of the sentence that failed.
+type TranslatedBatch = (Vec<(usize, Translation)>, Option<(usize, Error)>);
+
+/// What may be wrong with one sentence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Warning {
+    /// It has no words, and so has its translation.
+    Empty,
+    /// It has more tokens than the model can take; the rest was cut.
+    TooLong {
+        /// The tokens.
+        tokens: usize,
+        /// The tokens that the model can take.
+        limit: usize,
+    },
+    /// It does not begin with the code of the language to translate into, as the model expects it.
+    NoLanguage,
+    /// Its translation reached no end within the maximum number of tokens and was cut.
+    Unfinished {
+        /// The maximum number of tokens.
+        limit: usize,
+    },
+}
+
+impl Translator {
+    /// Loads the model in `folder`, a checkpoint or an export, with the settings of its files.
+    ///
+    /// # Errors
+    /// If there is no such model, or no engine that runs it.
+    pub fn open(folder: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(folder, &TranslatorOptions::default())
+    }
+
+    /// Loads the model in `folder`, a checkpoint or an export.
+    ///
+    /// # Errors
+    /// If there is no such model, an option contradicts it, or there is no engine that runs it.
+    pub fn open_with(folder: impl AsRef<Path>, options: &TranslatorOptions) -> Result<Self> {
+        Self::load(ModelSource::find(folder.as_ref())?, options)
+    }
+
+    /// Loads a model that was found before.
+    ///
+    /// # Errors
+    /// If an option contradicts the model, or there is no engine that runs it.
+    pub fn load(source: ModelSource, options: &TranslatorOptions) -> Result<Self> {
+        let TranslatorOptions { load, decoding, batch_tokens, batch_size } = options;
+        let adjust = |settings, config: &_, tokenizer: &_| decoding.apply(settings, config, tokenizer);
+        let model = LoadedModel::open(source, load, decoding.attentions(), adjust)?;
+        let text = decoding.target_prefix.as_deref().unwrap_or_default();
+        let prefix = prefix(text, model.tokenizer(), model.settings());
+        let prefix = prefix.map_err(|error| Error::wrong_option("target_prefix", error))?;
+        let sources = SourceEncoder::new(model.tokenizer(), model.config(), model.settings());
+        let tokens = batch_tokens.map_or(BATCH_TOKENS, NonZeroUsize::get) / model.settings().num_beams.max(1);
+        let batch_limit = BatchLimit { tokens, sentences: batch_size.map_or(usize::MAX, NonZeroUsize::get) };
+        let unknown = unknown_token(model.tokenizer());
+        Ok(Self { shared: Arc::new(Shared { model, sources, prefix, batch_limit, unknown }) })
+    }
+
+    /// The loaded model.
+    pub fn model(&self) -> &LoadedModel {
+        &self.shared.model
+    }
+
+    /// The engine with its version and provider.
+    pub fn engine(&self) -> &str {
+        self.model().engine()
+    }
+
+    /// What a user should know about the loaded model.
+    pub fn notices(&self) -> &[Notice] {
+        self.model().notices()
+    }
+
+    /// How the model decodes.
+    pub fn settings(&self) -> &Settings {
+        self.model().settings()
+    }
+
+    /// Translates sentences, in batches of similar length on several workers. The translations do not depend on how many
+    /// workers there are.
+    ///
+    /// # Errors
+    /// If a sentence cannot be encoded, or the engine fails; the error names the first such sentence, from 1.
+    pub fn translate(&self, sentences: &[impl AsRef<str>]) -> Result<Vec<Translation>> {
+        let mut translations = Vec::with_capacity(sentences.len());
+        let (mut places, mut sources, mut prefixes) = (Vec::new(), Vec::new(), Vec::new());
+        for (place, sentence) in sentences.iter().enumerate() {
+            let (translation, ids) = self.prepare(sentence.as_ref()).map_err(|error| error.at(format_args!("sentence {}", place + 1)))?;
+            translations.push(translation);
+            if let Some(ids) = ids {
+                places.push(place);
+                sources.push(ids);
+                prefixes.push(self.shared.prefix.clone());
+            }
+        }
+        let lengths: Vec<_> = sources.iter().map(Vec::len).collect();
+        let work = |decoder: &mut dyn Decoder, chosen: &[usize]| {
+            let take = |all: &[Vec<i64>]| chosen.iter().map(|&index| all[index].clone()).collect::<Vec<_>>();
+            let numbers: Vec<_> = chosen.iter().map(|&index| places[index] as u64 + 1).collect();
+            let (sources, prefixes) = (take(&sources), take(&prefixes));
+            let batch = Batch { sources: &sources, prefixes: &prefixes, numbers: &numbers };
+            let (found, failure) = self.translate_batch(decoder, &batch, || true);
+            match failure {
+                None => Ok(found.into_iter().map(|(_, translation)| translation).collect()),
+                Some((index, error)) => Err(error.at(format_args!("sentence {}", numbers[index]))),
+            }
+        };
+        let found = in_batches(self.model(), &lengths, self.shared.batch_limit, work, |_, _| {})?;
+        for (place, mut found) in places.into_iter().zip(found) {
+            found.begin_with(&mut translations[place]);
+            translations[place] = found;
+        }
+        Ok(translations)
+    }
+
+    /// Translates lines as they are read, window by window, and hands the translations to `handle` in the order of the lines.
+    /// Memory does not grow with the input.
+    ///
+    /// # Errors
+    /// The first error by the order of lines, of the input, the translation or `handle`; the lines before it were handed over.
+    pub fn translate_lines<E: From<Error> + Send + 'static>(
+        &self,
+        input: impl Iterator<Item = Result<Line, E>> + Send + 'static,
+        options: LineOptions,
+        handle: impl FnMut(LineEvent) -> Result<(), E>,
+    ) -> Result<(), E> {
+        lines::run(self, input, options, handle)
+    }
+
+    /// Translates one sentence and hands its text over as it grows; `number` counts sentences from 1, and is part of the
+    /// random seed of sampling. Returns the whole translation.
+    ///
+    /// # Errors
+    /// If the model searches with several beams, the sentence cannot be encoded, the engine fails, or `write` does.
+    pub fn stream<E: From<Error>>(
+        &self,
+        sentence: &Line,
+        number: u64,
+        write: &mut dyn FnMut(&str) -> Result<(), E>,
+    ) -> Result<Translation, E> {
+        self.check_stream()?;
+        let (mut translation, ids) = self.prepare(&sentence.text)?;
+        let Some(ids) = ids else { return Ok(translation) };
+        let prefix = self.prefix(sentence).map_err(|error| Error::wrong_option("target_prefix", error))?;
+        let (mut text, mut failure) = (GrowingText::new(self.model().tokenizer()), None);
+        let mut hand_over = |words: String| if words.is_empty() { Ok(()) } else { write(&on_one_line(words)) };
+        let mut observer = |event| {
+            let Event::Token { token, .. } = event else { return ControlFlow::Continue(()) };
+            failure = text.push(token).map_err(|error| Error::from(error).into()).and_then(&mut hand_over).err();
+            if failure.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let batch = Batch { sources: &[ids], prefixes: &[prefix], numbers: &[number] };
+        let mut decoder = self.model().decoder()?;
+        let found = decode(decoder.as_mut(), &batch, self.settings(), &mut observer).map_err(Error::from)?;
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        hand_over(text.finish().map_err(Error::from)?)?;
+        let Some(hypotheses) = found.into_iter().next() else { return Ok(translation) };
+        let mut found = self.translation(hypotheses)?;
+        found.begin_with(&mut translation);
+        Ok(found)
+    }
+
+    /// Checks that translations can be streamed.
+    ///
+    /// # Errors
+    /// If the model searches with several beams, which know no word before the end.
+    pub fn check_stream(&self) -> Result<()> {
+        match self.settings().num_beams {
+            0 | 1 => Ok(()),
+            beams => {
+                let message = format!("a search with {beams} beams knows no word before its end; set beams to 1, or sample");
+                Err(Error::wrong_option("stream", message))
+            }
+        }
+    }
+
+    /// The largest batch, its beams not counted.
+    pub(crate) fn batch_limit(&self) -> BatchLimit {
+        self.shared.batch_limit
+    }
+
+    /// The tokens of a sentence, if it has words, and a translation with the warnings about it.
+    pub(crate) fn prepare(&self, sentence: &str) -> Result<(Translation, Option<Vec<i64>>)> {
+        let (warnings, ids): (_, Option<Vec<i64>>) = match self.shared.sources.encode(sentence)? {
+            EncodedSource::Empty => (vec![Warning::Empty], None),
+            EncodedSource::Tokens { ids, cut_from } => {
+                let limit = self.shared.sources.max_tokens();
+                let too_long = cut_from.map(|tokens| Warning::TooLong { tokens, limit });
+                let no_language = self.lacks_language(sentence).then_some(Warning::NoLanguage);
+                (no_language.into_iter().chain(too_long).collect(), Some(ids))
+            }
+        };
+        let n_unknown = ids.iter().flatten().filter(|id| self.shared.unknown == Some(**id)).count();
+        Ok((Translation { warnings, n_unknown, ..Translation::default() }, ids))
+    }
+
+    /// The tokens that the translation of a line begins with.
+    pub(crate) fn prefix(&self, line: &Line) -> Result<Vec<i64>> {
+        match &line.prefix {
+            None => Ok(self.shared.prefix.clone()),
+            Some(text) => prefix(text, self.model().tokenizer(), self.settings()),
+        }
+    }
+
+    /// Translates a batch. If that fails, translates each sentence by itself, in the order of their numbers, until the one
+    /// that fails is found. If `is_wanted` becomes false, decoding stops, and the translations are incomplete.
+    pub(crate) fn translate_batch(&self, decoder: &mut dyn Decoder, batch: &Batch<'_>, is_wanted: impl Fn() -> bool) -> TranslatedBatch {
+        let mut run = |batch: &Batch<'_>| -> Result<Vec<Translation>> {
+            let mut observer = |_| if is_wanted() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
+            let found = decode(decoder, batch, self.settings(), &mut observer)?;
+            found.into_iter().map(|hypotheses| self.translation(hypotheses)).collect()
+        };
+        let n_sentences = batch.sources.len();
+        match run(batch) {
+            Ok(found) => (found.into_iter().enumerate().collect(), None),
+            Err(error) if n_sentences == 1 => (Vec::new(), Some((0, error))),
+            Err(_) => {
+                let mut order: Vec<_> = (0..n_sentences).collect();
+                order.sort_by_key(|&index| batch.numbers[index]);
+                let mut done = Vec::new();
+                for index in order {
+                    let one = index..=index;
+                    let prefixes = batch.prefixes.get(one.clone()).unwrap_or_default();
+                    match run(&Batch { sources: &batch.sources[one.clone()], prefixes, numbers: &batch.numbers[one] }) {
+                        Ok(found) => done.extend(found.into_iter().map(|translation| (index, translation))),
+                        Err(error) => return (done, Some((index, error))),
+                    }
+                }
+                (done, None)
+            }
+        }
+    }
+
+    fn translation(&self, hypotheses: Vec<Hypothesis>) -> Result<Translation> {
+        let limit = self.settings().max_new_tokens;
+        let is_cut = hypotheses.first().is_some_and(|best| !best.complete);
+        let text = |hypothesis: Hypothesis| {
+            let text = on_one_line(self.model().tokenizer().decode(&hypothesis.tokens)?);
+            Ok(TranslatedText { text, hypothesis })
+        };
+        let hypotheses = hypotheses.into_iter().map(text).collect::<Result<Vec<_>>>()?;
+        let text = hypotheses.first().map(|best| best.text.clone()).unwrap_or_default();
+        let warnings = is_cut.then_some(Warning::Unfinished { limit }).into_iter().collect();
+        Ok(Translation { text, hypotheses, warnings, n_unknown: 0 })
+    }
+
+    /// Whether a sentence does not name the language to translate into, and nothing else does.
+    fn lacks_language(&self, sentence: &str) -> bool {
+        let code = || Some(sentence.strip_prefix(">>")?.split_once("<<")?.0);
+        match self.model().target_naming() {
+            TargetNaming::InSentences(codes) => code().is_none_or(|code| !codes.iter().any(|known| known == code)),
+            TargetNaming::Settled | TargetNaming::Missing { .. } => false,
+        }
+    }
+}
+
+/// The tokens that a translation begins with: the language, if it must come first, and those of the text.
+fn prefix(text: &str, tokenizer: &Tokenizer, settings: &Settings) -> Result<Vec<i64>> {
+    if text.is_empty() {
+        return Ok(Vec::new());
+    }
+    let ids = tokenizer.encode_target(text)?;
+    let prefix: Vec<_> = settings.forced_bos_token.into_iter().chain(ids).collect();
+    let room = settings.max_length.saturating_sub(2).min(settings.max_new_tokens.saturating_sub(1));
+    if prefix.len() > room {
+        let message = format!("has {} tokens; expected at most {room}, for which the model has room", prefix.len());
+        return Err(Error::input(message));
+    }
+    Ok(prefix)
+}
+
+/// A translation is one line, whatever its tokens spell.
+fn on_one_line(text: String) -> String {
+    if text.contains(['\n', '\r']) { text.replace(['\n', '\r'], " ") } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_breaks() {
+        assert_eq!(on_one_line("a\r\nb\n".into()), "a  b ");
+    }
+
+    #[test]
+    fn a_translator_can_be_shared() {
+        fn assert_shareable<T: Clone + Send + Sync>() {}
+        assert_shareable::<Translator>();
+    }
+}

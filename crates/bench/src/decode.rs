@@ -18,8 +18,8 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
 
 use self::limits::Limits;
-use self::report::{Block, Column, Report, Row};
-use self::shape::{NEW_TOKENS, SHAPES, SOURCE_TOKENS, Shape};
+use self::report::{Block, Report, Row};
+use self::shape::{Column, NEW_TOKENS, SHAPES, SOURCE_TOKENS, Shape};
 use self::ways::{Place, WAYS, Way};
 use super::driver::{Answer, Driver};
 use super::machine::Machine;

@@ -13,10 +13,10 @@ use anyhow::{Context, Result, ensure};
 use super::checkpoint::{Checkpoint, marian_base};
 use super::in_place;
 use super::peers;
-use super::process::{Measured, measure};
+use super::process::{Measured, measure, rest};
 use super::statistics::Summary;
 use xtask::table::{bytes, table, thousands};
-use xtask::workspace::{Workspace, call, files};
+use xtask::workspace::{Workspace, files};
 
 /// Median time of an export over that of `dd`.
 const TIME_BOUND: f64 = 2.0;
@@ -93,11 +93,6 @@ fn dd(from: &Path, to: &Path) -> Command {
     let mut command = Command::new("dd");
     command.arg(operand("if=", from)).arg(operand("of=", to)).args(["bs=1M", "conv=fsync"]);
     command
-}
-
-/// Waits until the disk has everything, so that no run pays for the one before.
-pub(crate) fn rest() -> Result<()> {
-    call(&mut Command::new("sync"))
 }
 
 fn sizes(folder: &Path) -> Result<Vec<(String, u64)>> {

@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use super::checkpoint::Checkpoint;
-use super::export::rest;
+use super::process::rest;
 use super::process::{Measured, measure};
 use super::statistics::Summary;
 use xtask::onnxruntime::{self, Build};

@@ -6,8 +6,8 @@ use std::process::Command;
 use anyhow::{Result, ensure};
 
 use super::checkpoint::{Checkpoint, marian_base, marian_large};
-use super::export::rest;
 use super::first_token;
+use super::process::rest;
 use super::process::{Measured, measure};
 use super::statistics::Summary;
 use xtask::table::{bytes, table};

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::export::rest;
+use super::process::rest;
 use super::process::{Measured, Memory, measure};
 use super::statistics::Summary;
 use xtask::python;

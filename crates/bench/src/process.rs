@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use xtask::workspace::shown;
+use xtask::workspace::{call, shown};
 
 const INTERVAL: Duration = Duration::from_millis(1);
 
@@ -81,6 +81,11 @@ fn parse(status: &str) -> Option<Memory> {
         Some(kibibytes * 1024)
     };
     Some(Memory { anonymous: field("RssAnon")?, resident: field("VmHWM")? })
+}
+
+/// Waits until the disk has everything, so that no run pays for the one before.
+pub(crate) fn rest() -> Result<()> {
+    call(&mut Command::new("sync"))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The decoding options of `cognate translate`, and the columns that it writes.
 
+use crate::amounts::at_most;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use cognate::{DecodingOptions, EarlyStopping, Hypothesis, TranslatedText, Translation};
 use std::fmt::Write;
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 #[command(next_help_heading = "Decoding [default: the model's generation_config.json]")]
 pub(crate) struct Decoding {
     /// Write the N best translations of each sentence, one per line, after the number of the sentence and a tab
-    #[arg(long, value_name = "N", visible_alias = "num-return-sequences", value_parser = at_most_1024)]
+    #[arg(long, value_name = "N", visible_alias = "num-return-sequences", value_parser = at_most(1024))]
     n_best: Option<NonZeroUsize>,
     /// Write a tab and the score after each translation: its log-probability divided by its length to the power of the
     /// length penalty
@@ -86,11 +87,6 @@ pub(crate) struct Decoding {
     /// Random seed of sampling [default: 0]
     #[arg(long, value_name = "N", requires = "sample")]
     seed: Option<u64>,
-}
-
-fn at_most_1024(text: &str) -> Result<NonZeroUsize, String> {
-    let number = text.parse::<NonZeroUsize>().ok().filter(|number| number.get() <= 1024);
-    number.ok_or_else(|| "expected a number from 1 to 1024".into())
 }
 
 fn number(text: &str, expected: &str, is_good: impl Fn(f32) -> bool) -> Result<f32, String> {

@@ -12,7 +12,7 @@ pub use comparison::ComparisonText;
 
 use self::graphs::Graphs;
 use self::tokenizer::ChosenTokenizer;
-use cognate_export::{Existing, Folder, Report};
+use cognate_export::{Existing, Folder, Report, Target};
 use cognate_folder::{
     CONFIG, GENERATION_CONFIG, GraphSummary, Manifest, ModelSource, Origin, Precision, WeightHashes, config_json, hash_file, read_if_there,
     write_programs,
@@ -24,16 +24,6 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::thread;
-
-/// The engines that an export is for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Target {
-    /// All: standard operators only.
-    #[default]
-    Portable,
-    /// ONNX Runtime alone, the fastest there: linear layers joined, its own attention, caches that a step writes into.
-    Ort,
-}
 
 /// A checkpoint or preset that is to be exported.
 ///

@@ -23,6 +23,7 @@ mod sentences;
 mod training_export;
 mod verification;
 
+pub use cognate_export::Target;
 pub use cognate_folder::{BleuComparison, Calibration, Manifest, ModelSource, Origin, Precision, Quality, Verification};
 pub use cognate_generate::{EarlyStopping, Hypothesis};
 pub use cognate_model::{Layout, Preset};
@@ -31,7 +32,7 @@ pub use cognate_pipeline::{
     ScoredPair, Scorer, TranslatedText, Translation, Translator, TranslatorOptions, Warning,
 };
 pub use cognate_runtime::{Device, Engine};
-pub use export::{ComparisonText, Export, ExportEvent, Exported, Target};
+pub use export::{ComparisonText, Export, ExportEvent, Exported};
 pub use training_export::{ExportedStep, TrainingExport};
 pub use verification::{Verified, VerifyOptions, verify};
 

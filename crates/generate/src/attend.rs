@@ -18,7 +18,7 @@ const MOST_LOGITS: usize = 1 << 24;
 
 /// The attention weights of one sentence; each row sums to 1.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Attended {
+pub struct SentenceAttention {
     /// Of the encoder to itself: `[layers, heads, src, src]`.
     pub encoder: Array4<f32>,
     /// Of the decoder to what it has read: `[layers, heads, tgt, tgt]`, 0 where it cannot look.
@@ -33,7 +33,7 @@ pub struct Attended {
 
 /// One sentence.
 #[derive(Clone, Copy, Debug)]
-pub struct Attending<'a> {
+pub struct AttentionRequest<'a> {
     /// The source's ids, with its end token.
     pub source: &'a [i64],
     /// What the decoder reads: the start token and the target's ids.
@@ -46,7 +46,12 @@ pub struct Attending<'a> {
 ///
 /// # Errors
 /// If the graphs do not give all their attention weights, the sentence is empty, or the engine fails.
-pub fn attend(layout: Layout, [encoder, decoder]: [&mut dyn Session; 2], config: &Config, sentence: Attending<'_>) -> Result<Attended> {
+pub fn attend(
+    layout: Layout,
+    [encoder, decoder]: [&mut dyn Session; 2],
+    config: &Config,
+    sentence: AttentionRequest<'_>,
+) -> Result<SentenceAttention> {
     check_outputs(layout, [&*encoder, &*decoder], config)?;
     let (ids, mask) = padded(&[sentence.source.to_vec()], config.pad_token as i64)?;
     let mask = mask.into_dyn();
@@ -54,7 +59,7 @@ pub fn attend(layout: Layout, [encoder, decoder]: [&mut dyn Session; 2], config:
     let mut encoded = encoder.run(&inputs)?;
     let (src, tgt) = (sentence.source.len(), sentence.target.len());
     let layers = |stack: Stack, rows, columns| Array4::zeros((stack.n_layers, stack.heads, rows, columns));
-    let mut found = Attended {
+    let mut found = SentenceAttention {
         encoder: layers(config.encoder, src, src),
         decoder: layers(config.decoder, tgt, tgt),
         cross: layers(config.decoder, tgt, src),

@@ -6,7 +6,7 @@ use crate::{Error, Result, Settings};
 
 /// Sentences that are decoded together. What becomes of one does not depend on the others.
 #[derive(Clone, Copy, Debug)]
-pub struct Batch<'a> {
+pub struct SentenceBatch<'a> {
     /// Token ids, each source with its end token.
     pub sources: &'a [Vec<i64>],
     /// What each target begins with, after the start token; no slice if none begins with anything. A prefix replaces the
@@ -16,7 +16,7 @@ pub struct Batch<'a> {
     pub numbers: &'a [u64],
 }
 
-impl<'a> Batch<'a> {
+impl<'a> SentenceBatch<'a> {
     /// Sentences without prefixes, numbered from 0.
     pub fn new(sources: &'a [Vec<i64>]) -> Self {
         Self { sources, prefixes: &[], numbers: &[] }

@@ -7,7 +7,7 @@
 //! With sampling (transformers' `do_sample`) so many continuations are drawn instead, one after another and none twice, by the
 //! probabilities of the hypotheses that they would make; of those that do not end the best run on.
 
-use crate::batch::{Batch, Event, Prompt};
+use crate::batch::{Event, Prompt, SentenceBatch};
 use crate::constraints::Context;
 use crate::sampling::Generator;
 use crate::scores::{Candidates, Continuation, Row, Unusable, best_continuations, check, log_softmax};
@@ -50,7 +50,7 @@ struct Draws {
 /// Decodes a batch; sentences that are done leave it.
 pub(crate) fn beam_search(
     decoder: &mut dyn Decoder,
-    batch: &Batch<'_>,
+    batch: &SentenceBatch<'_>,
     settings: &Settings,
     observer: &mut dyn FnMut(Event) -> ControlFlow<()>,
 ) -> Result<Vec<Vec<Hypothesis>>> {
@@ -93,7 +93,7 @@ pub(crate) fn beam_search(
 }
 
 impl<'a> Sentence<'a> {
-    fn new(index: usize, batch: &Batch<'a>, settings: &Settings) -> Result<Self> {
+    fn new(index: usize, batch: &SentenceBatch<'a>, settings: &Settings) -> Result<Self> {
         // All beams start equal: only the first may be continued.
         let log_probability = |beam| if beam == 0 { 0.0 } else { NEVER };
         let running = |beam| Running { tokens: vec![settings.start_token], log_probability: log_probability(beam), alignment: Vec::new() };

@@ -1,6 +1,6 @@
 //! Beam search with its memory: every hypothesis that ran, as a tree.
 
-use crate::batch::Batch;
+use crate::batch::SentenceBatch;
 use crate::scores::log_softmax;
 use crate::{Decoder, Hypothesis, Logits, Result, Settings, decode};
 use ndarray::{Array2, Array3};
@@ -50,7 +50,7 @@ pub fn beam_tree(decoder: &mut dyn Decoder, source: &[i64], settings: &Settings)
     let settings = Settings { num_return_sequences: settings.num_beams.max(1), scores: true, sampling: None, ..settings.clone() };
     let sources = [source.to_vec()];
     let mut watching = Watching { inner: decoder, tree: BeamTree { nodes: Vec::new() }, running: Vec::new(), scores: Vec::new() };
-    let found = decode(&mut watching, &Batch::new(&sources), &settings, &mut |_| ControlFlow::Continue(()))?;
+    let found = decode(&mut watching, &SentenceBatch::new(&sources), &settings, &mut |_| ControlFlow::Continue(()))?;
     let (mut tree, hypotheses) = (watching.tree, found.into_iter().next().unwrap_or_default());
     for (rank, hypothesis) in hypotheses.iter().enumerate() {
         let end = settings.eos_tokens.first().copied().filter(|_| hypothesis.complete);

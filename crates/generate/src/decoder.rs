@@ -85,7 +85,7 @@ impl SessionDecoder {
                 Value::F32(past) => moved(past, parents).into(),
                 Value::F64(past) => moved(past, parents).into(),
                 Value::I64(past) => moved(past, parents).into(),
-                held @ Value::Held(_) => held,
+                held @ Value::Engine(_) => held,
             };
             self.state.insert(name, moved);
         }
@@ -254,7 +254,7 @@ pub(crate) fn select(value: Value, rows: &[usize]) -> Result<Value> {
         Value::F32(array) => array.select(Axis(0), rows).into(),
         Value::F64(array) => array.select(Axis(0), rows).into(),
         Value::I64(array) => array.select(Axis(0), rows).into(),
-        held @ Value::Held(_) => held,
+        held @ Value::Engine(_) => held,
     })
 }
 

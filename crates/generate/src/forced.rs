@@ -1,6 +1,6 @@
 //! Scores along given targets: what would come next, had everything before been as given, and how likely the target is.
 
-use crate::batch::{Batch, Prompt};
+use crate::batch::{Prompt, SentenceBatch};
 use crate::constraints::Context;
 use crate::error::Cause;
 use crate::scores::{largest, log_softmax};
@@ -22,7 +22,7 @@ pub struct Scored {
 ///
 /// # Errors
 /// If a source is empty, a target does not begin with its prefix, or the engine fails.
-pub fn score(decoder: &mut dyn Decoder, batch: &Batch<'_>, targets: &[Vec<i64>], settings: &Settings) -> Result<Vec<Scored>> {
+pub fn score(decoder: &mut dyn Decoder, batch: &SentenceBatch<'_>, targets: &[Vec<i64>], settings: &Settings) -> Result<Vec<Scored>> {
     batch.check()?;
     if targets.len() != batch.sources.len() {
         return Err(Cause::Count { what: "targets", expected: batch.sources.len(), found: targets.len() }.into());
@@ -75,7 +75,7 @@ pub fn greedy_choices(
     let end = |hypothesis: &Hypothesis| settings.eos_tokens.first().copied().filter(|_| hypothesis.complete);
     let whole = hypotheses.iter().map(|hypothesis| hypothesis.tokens.iter().copied().chain(end(hypothesis)).collect());
     let whole: Vec<Vec<i64>> = whole.collect();
-    let batch = Batch::new(sources);
+    let batch = SentenceBatch::new(sources);
     let prompts = (0..sources.len()).map(|sentence| batch.prompt(sentence, settings)).collect::<Result<Vec<Prompt<'_>>>>()?;
     let mut choices = vec![Vec::new(); sources.len()];
     follow(decoder, sources, &whole, settings, |sentence, step, logits| {

@@ -1,7 +1,7 @@
 //! Hypotheses that know nothing of each other: greedy decoding, which takes the likeliest next token until the end token,
 //! and sampling, which draws it.
 
-use crate::batch::{Batch, Event, Prompt};
+use crate::batch::{Event, Prompt, SentenceBatch};
 use crate::constraints::Context;
 use crate::sampling::Generator;
 use crate::scores::{Row, Unusable, largest, log_softmax};
@@ -38,7 +38,7 @@ enum State {
 /// Decodes a batch; sentences that have ended leave it.
 pub(crate) fn decode_independently(
     decoder: &mut dyn Decoder,
-    batch: &Batch<'_>,
+    batch: &SentenceBatch<'_>,
     settings: &Settings,
     observer: &mut dyn FnMut(Event) -> ControlFlow<()>,
 ) -> Result<Vec<Vec<Hypothesis>>> {
@@ -80,7 +80,7 @@ pub(crate) fn decode_independently(
 }
 
 impl<'a> Sentence<'a> {
-    fn new(index: usize, batch: &Batch<'a>, n_sequences: usize, settings: &Settings) -> Result<Self> {
+    fn new(index: usize, batch: &SentenceBatch<'a>, n_sequences: usize, settings: &Settings) -> Result<Self> {
         let prompt = batch.prompt(index, settings)?;
         let sequences = (0..n_sequences).map(|sequence| Sequence {
             tokens: vec![settings.start_token],

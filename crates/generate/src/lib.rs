@@ -29,8 +29,8 @@ mod scores;
 mod settings;
 mod shared_cache;
 
-pub use attend::{Attended, Attending, attend};
-pub use batch::{Batch, Event};
+pub use attend::{AttentionRequest, SentenceAttention, attend};
+pub use batch::{Event, SentenceBatch};
 pub use beam_tree::{BeamNode, BeamTree, beam_tree};
 pub use decoder::{Decoder, SessionDecoder};
 pub use error::{Error, ErrorKind, Result};
@@ -100,7 +100,7 @@ pub fn decoder(layout: Layout, sessions: impl Into<Vec<Box<dyn Session>>>, confi
 /// # Errors
 /// As [`decode`].
 pub fn generate(decoder: &mut dyn Decoder, sources: &[Vec<i64>], settings: &Settings) -> Result<Vec<Hypothesis>> {
-    let hypotheses = decode(decoder, &Batch::new(sources), settings, &mut |_| ControlFlow::Continue(()))?;
+    let hypotheses = decode(decoder, &SentenceBatch::new(sources), settings, &mut |_| ControlFlow::Continue(()))?;
     Ok(hypotheses.into_iter().filter_map(|found| found.into_iter().next()).collect())
 }
 
@@ -115,7 +115,7 @@ pub fn generate(decoder: &mut dyn Decoder, sources: &[Vec<i64>], settings: &Sett
 /// a token by: one is NaN or infinite, or every token is forbidden.
 ///
 /// ```
-/// use cognate_generate::{Batch, SessionDecoder, Settings, decode};
+/// use cognate_generate::{SentenceBatch, SessionDecoder, Settings, decode};
 /// use cognate_model::{Attentions, Model, Preset};
 /// use cognate_runtime::{Options, Reference, Runtime, Source};
 /// use std::ops::ControlFlow;
@@ -128,7 +128,7 @@ pub fn generate(decoder: &mut dyn Decoder, sources: &[Vec<i64>], settings: &Sett
 /// let mut decoder = SessionDecoder::new(load(model.encode()?)?, load(model.step(Attentions::Omit)?)?, settings.pad_token)?;
 ///
 /// let sources = [vec![8, 20, 0], vec![5, 0]];
-/// let found = decode(&mut decoder, &Batch::new(&sources), &settings, &mut |_event| ControlFlow::Continue(()))?;
+/// let found = decode(&mut decoder, &SentenceBatch::new(&sources), &settings, &mut |_event| ControlFlow::Continue(()))?;
 /// assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
 /// assert!(found[0][0].score >= found[0][1].score);
 /// # Ok(())
@@ -136,7 +136,7 @@ pub fn generate(decoder: &mut dyn Decoder, sources: &[Vec<i64>], settings: &Sett
 /// ```
 pub fn decode(
     decoder: &mut dyn Decoder,
-    batch: &Batch<'_>,
+    batch: &SentenceBatch<'_>,
     settings: &Settings,
     observer: &mut dyn FnMut(Event) -> ControlFlow<()>,
 ) -> Result<Vec<Vec<Hypothesis>>> {

@@ -79,9 +79,23 @@ impl Checkpoint {
         if problems.is_empty() {
             return Ok((recipes.into_iter().collect(), left));
         }
-        let message = format!("weights do not fit config.json\n  {}", problems.join("\n  "));
+        let message = format!("weights do not fit config.json\n  {}", listed(&problems).join("\n  "));
         Err(Error::new(ErrorKind::Weights, self.path.display(), message))
     }
+}
+
+/// More problems than these have one cause, and the first of them show it.
+const MOST_PROBLEMS: usize = 20;
+const SHOWN_PROBLEMS: usize = 8;
+
+/// All problems; of very many the first, and how many more there are.
+fn listed(problems: &[String]) -> Vec<String> {
+    if problems.len() <= MOST_PROBLEMS {
+        return problems.to_vec();
+    }
+    let more = problems.len() - SHOWN_PROBLEMS;
+    let rest = format!("and {more} more: config.json describes another model than the weights");
+    problems[..SHOWN_PROBLEMS].iter().cloned().chain([rest]).collect()
 }
 
 /// The tensor as a parameter of `shape`; axes of size 1 in front may be more or fewer (`final_logits_bias`).

@@ -3,7 +3,7 @@
 //! A [`Config`] has been checked when it exists: sizes are positive and bounded, tokens lie in the vocabulary. Where the
 //! values come from (a family's `config.json`, a preset) is known to `family` alone.
 
-use crate::{Activation, Error};
+use crate::Activation;
 
 /// The sizes and choices of one model.
 #[derive(Clone, Debug, PartialEq)]
@@ -177,22 +177,6 @@ pub enum OutputProjection {
 }
 
 impl Config {
-    /// Reads the text of a `config.json` of a supported family.
-    ///
-    /// # Errors
-    /// If the text is malformed, contradicts itself or asks for what is not supported; the message names the field.
-    pub fn from_json(text: &str) -> Result<Self, Error> {
-        crate::family::parse(text).map(|(_, config)| config)
-    }
-
-    /// The text of a `config.json` that says the same: of a family that transformers has, wherever one says it.
-    ///
-    /// # Errors
-    /// If the configuration contradicts itself, with the field as `config.json` calls it, or no family says it.
-    pub fn to_json(&self) -> Result<String, Error> {
-        crate::family::render(self)
-    }
-
     /// Rows of a table of positions; 0 where there is none.
     pub(crate) fn position_rows(&self) -> usize {
         let positions = self.max_positions.unwrap_or(0);

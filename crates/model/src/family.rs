@@ -17,6 +17,24 @@ use serde_json::Value;
 pub(crate) use names::{Naming, Rows};
 pub(crate) use render::render;
 
+impl Config {
+    /// Reads the text of a `config.json` of a supported family.
+    ///
+    /// # Errors
+    /// If the text is malformed, contradicts itself or asks for what is not supported; the message names the field.
+    pub fn from_json(text: &str) -> Result<Self, Error> {
+        parse(text).map(|(_, config)| config)
+    }
+
+    /// The text of a `config.json` that says the same: of a family that transformers has, wherever one says it.
+    ///
+    /// # Errors
+    /// If the configuration contradicts itself, with the field as `config.json` calls it, or no family says it.
+    pub fn to_json(&self) -> Result<String, Error> {
+        render(self)
+    }
+}
+
 /// A family, told by `model_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {

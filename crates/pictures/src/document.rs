@@ -19,9 +19,9 @@ pub struct Document<W = Weights> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Example<W = Weights> {
     /// The sentence.
-    pub source: Source,
+    pub source: SourceText,
     /// Its translation.
-    pub target: Target,
+    pub target: TargetText,
     /// Rows and columns are the source's tokens.
     pub encoder_attentions: W,
     /// Rows are what is written, columns what has been read.
@@ -35,7 +35,7 @@ pub struct Example<W = Weights> {
 
 /// What the encoder reads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Source {
+pub struct SourceText {
     /// The sentence as it was given.
     pub text: String,
     /// Its tokens, the end token included.
@@ -44,7 +44,7 @@ pub struct Source {
 
 /// What the decoder reads and writes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Target {
+pub struct TargetText {
     /// The translation.
     pub text: String,
     /// What the decoder reads at each position: the start token, then what it wrote.

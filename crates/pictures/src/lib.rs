@@ -14,8 +14,8 @@
 //! let words = |pieces: [&str; 2]| pieces.map(|piece| Token { piece: piece.into(), id: 7 }).to_vec();
 //! let weights = |values: [f32; 4]| Weights::new([1, 1, 2, 2], values.to_vec());
 //! let example = Example {
-//!     source: cognate_pictures::Source { text: "a b".into(), tokens: words(["▁a", "▁b"]) },
-//!     target: cognate_pictures::Target { text: "c".into(), read: words(["<s>", "▁c"]), written: words(["▁c", "</s>"]) },
+//!     source: cognate_pictures::SourceText { text: "a b".into(), tokens: words(["▁a", "▁b"]) },
+//!     target: cognate_pictures::TargetText { text: "c".into(), read: words(["<s>", "▁c"]), written: words(["▁c", "</s>"]) },
 //!     encoder_attentions: weights([0.5, 0.5, 0.25, 0.75])?,
 //!     decoder_attentions: weights([1.0, 0.0, 0.5, 0.5])?,
 //!     cross_attentions: weights([0.9, 0.1, 0.2, 0.8])?,
@@ -48,7 +48,7 @@ mod weights;
 
 pub use chart::{Chart, Curve, Panel};
 pub use diagram::{Arrow, Block, Diagram, Kind};
-pub use document::{Attention, Document, Example, Source, Target, Token};
+pub use document::{Attention, Document, Example, SourceText, TargetText, Token};
 pub use drawing::{Anchor, Drawing, Shape};
 pub use error::{Error, ErrorKind, Result};
 pub use explained::{Beams, Embeddings, Explained, Finished, Likely, Node, Norms, Step, Summary};

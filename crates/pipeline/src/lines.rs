@@ -12,19 +12,11 @@ mod workers;
 use self::message::{Done, Message, Window};
 use self::workers::Workers;
 use crate::error::Error;
-use crate::translator::{Translation, Translator};
+use crate::translation::{Line, Translation};
+use crate::translator::Translator;
 use std::collections::VecDeque;
 use std::panic;
 use std::sync::mpsc;
-
-/// A line to be translated.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Line {
-    /// The sentence.
-    pub text: String,
-    /// The beginning of its translation, if it has one of its own.
-    pub prefix: Option<String>,
-}
 
 /// How lines are read, and what errors call them.
 #[derive(Clone, Debug)]
@@ -64,6 +56,22 @@ pub enum LineEvent {
     },
 }
 
+impl Translator {
+    /// Translates lines as they are read, window by window, and hands the translations to `handle` in the order of the lines.
+    /// Memory does not grow with the input.
+    ///
+    /// # Errors
+    /// The first error by the order of lines, of the input, the translation or `handle`; the lines before it were handed over.
+    pub fn translate_lines<E: From<Error> + Send + 'static>(
+        &self,
+        input: impl Iterator<Item = Result<Line, E>> + Send + 'static,
+        options: LineOptions,
+        handle: impl FnMut(LineEvent) -> Result<(), E>,
+    ) -> Result<(), E> {
+        run(self, input, options, handle)
+    }
+}
+
 /// So many lines keep a worker busy for a while.
 const LINES_OF_A_WORKER: usize = 256;
 
@@ -78,7 +86,7 @@ struct Open<E> {
     is_last: bool,
 }
 
-pub(crate) fn run<E: From<Error> + Send + 'static>(
+fn run<E: From<Error> + Send + 'static>(
     translator: &Translator,
     input: impl Iterator<Item = Result<Line, E>> + Send + 'static,
     options: LineOptions,

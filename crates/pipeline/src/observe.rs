@@ -8,9 +8,9 @@ use crate::notice::Notice;
 use crate::options::{DecodingOptions, LoadOptions};
 use cognate_export::Listing;
 use cognate_folder::{Manifest, ModelSource, optimum, require_layout};
-use cognate_generate::{Attending, Hypothesis, attend, generate};
+use cognate_generate::{AttentionRequest, Hypothesis, attend, generate};
 use cognate_model::{Attentions, Config, Layout, Names};
-use cognate_pictures::{Example, Source, Target, Token, Weights};
+use cognate_pictures::{Example, SourceText, TargetText, Token, Weights};
 use cognate_text::Tokenizer;
 use ndarray::Array4;
 use std::path::Path;
@@ -76,13 +76,13 @@ impl Observer {
             let message = format!("{}: expected an encoder and a decoder, found {} graphs", self.model.source(), sessions.len());
             return Err(Cause::InFolder(message).into());
         };
-        let attending = Attending { source: &sentence.source, target: &sentence.read, likeliest };
+        let attending = AttentionRequest { source: &sentence.source, target: &sentence.read, likeliest };
         let attended = attend(self.model.layout(), [encoder.as_mut(), decoder.as_mut()], self.model.config(), attending)?;
         let source_piece = |&id: &i64| Token { piece: self.source_piece(id), id };
         let tokens = |ids: &[i64]| ids.iter().map(|&id| self.token(id)).collect();
         let mut example = Example {
-            source: Source { text: text.to_owned(), tokens: sentence.source.iter().map(source_piece).collect() },
-            target: Target { text: sentence.text.clone(), read: tokens(&sentence.read), written: tokens(&sentence.written) },
+            source: SourceText { text: text.to_owned(), tokens: sentence.source.iter().map(source_piece).collect() },
+            target: TargetText { text: sentence.text.clone(), read: tokens(&sentence.read), written: tokens(&sentence.written) },
             encoder_attentions: weights(attended.encoder)?,
             decoder_attentions: weights(attended.decoder)?,
             cross_attentions: weights(attended.cross)?,

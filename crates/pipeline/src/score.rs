@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::loaded::LoadedModel;
 use crate::options::LoadOptions;
 use cognate_folder::ModelSource;
-use cognate_generate::{Batch, Decoder, score};
+use cognate_generate::{Decoder, SentenceBatch, score};
 use cognate_model::Attentions;
 
 /// A sentence and its translation.
@@ -69,7 +69,7 @@ impl Scorer {
         let work = |decoder: &mut dyn Decoder, chosen: &[usize]| {
             let take = |all: &[Vec<i64>]| chosen.iter().map(|&index| all[index].clone()).collect::<Vec<_>>();
             let (sources, targets, prefixes) = (take(&sources), take(&targets), take(&prefixes));
-            let batch = Batch { sources: &sources, prefixes: &prefixes, numbers: &[] };
+            let batch = SentenceBatch { sources: &sources, prefixes: &prefixes, numbers: &[] };
             let scored = score(decoder, &batch, &targets, settings)?;
             let piece = |&id: &i64| self.model.tokenizer().piece(id).unwrap_or_else(|| format!("<{id}>"));
             let found = scored.into_iter().zip(targets.iter().zip(&prefixes)).map(|(scored, (target, prefix))| ScoredPair {

@@ -3,13 +3,13 @@
 use crate::batches::{BatchLimit, in_batches};
 use crate::error::{Error, Result};
 use crate::language::TargetNaming;
-use crate::lines::{self, Line, LineEvent, LineOptions};
 use crate::loaded::LoadedModel;
 use crate::notice::Notice;
 use crate::options::{DecodingOptions, LoadOptions, unknown_token};
 use crate::source::{EncodedSource, SourceEncoder};
+use crate::translation::{Line, TranslatedText, Translation, Warning};
 use cognate_folder::ModelSource;
-use cognate_generate::{Batch, Decoder, Event, Hypothesis, Settings, decode};
+use cognate_generate::{Decoder, Event, Hypothesis, SentenceBatch, Settings, decode};
 use cognate_text::{GrowingText, Tokenizer};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -47,66 +47,8 @@ struct Shared {
     unknown: Option<i64>,
 }
 
-/// The translation of one sentence.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Translation {
-    /// The best translation; empty for a sentence without words.
-    pub text: String,
-    /// All translations, the best first: as many as [`DecodingOptions::n_best`].
-    pub hypotheses: Vec<TranslatedText>,
-    /// What may be wrong with the sentence or its translation.
-    pub warnings: Vec<Warning>,
-    /// The number of words of the sentence that are not in the vocabulary.
-    pub n_unknown: usize,
-}
-
-/// One of the translations of a sentence.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TranslatedText {
-    /// The text.
-    pub text: String,
-    /// Its tokens, score and alignment.
-    pub hypothesis: Hypothesis,
-}
-
-impl Translation {
-    /// Takes over what was found out about the sentence before it was translated.
-    pub(crate) fn begin_with(&mut self, prepared: &mut Translation) {
-        self.warnings.splice(..0, std::mem::take(&mut prepared.warnings));
-        self.n_unknown = prepared.n_unknown;
-    }
-
-    /// The number of tokens that were generated, end tokens included.
-    pub fn n_tokens(&self) -> usize {
-        let tokens = |found: &TranslatedText| found.hypothesis.tokens.len() + usize::from(found.hypothesis.complete);
-        self.hypotheses.iter().map(tokens).sum()
-    }
-}
-
 /// The translations of a batch by index, and the index and the error of the sentence that failed.
 type TranslatedBatch = (Vec<(usize, Translation)>, Option<(usize, Error)>);
-
-/// What may be wrong with one sentence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Warning {
-    /// It has no words, and so has its translation.
-    Empty,
-    /// It has more tokens than the model can take; the rest was cut.
-    TooLong {
-        /// The tokens.
-        tokens: usize,
-        /// The tokens that the model can take.
-        limit: usize,
-    },
-    /// It does not begin with the code of the language to translate into, as the model expects it.
-    NoLanguage,
-    /// Its translation reached no end within the maximum number of tokens and was cut.
-    Unfinished {
-        /// The maximum number of tokens.
-        limit: usize,
-    },
-}
 
 impl Translator {
     /// Loads the model in `folder`, a checkpoint or an export, with the settings of its files.
@@ -185,7 +127,7 @@ impl Translator {
             let take = |all: &[Vec<i64>]| chosen.iter().map(|&index| all[index].clone()).collect::<Vec<_>>();
             let numbers: Vec<_> = chosen.iter().map(|&index| places[index] as u64 + 1).collect();
             let (sources, prefixes) = (take(&sources), take(&prefixes));
-            let batch = Batch { sources: &sources, prefixes: &prefixes, numbers: &numbers };
+            let batch = SentenceBatch { sources: &sources, prefixes: &prefixes, numbers: &numbers };
             let (found, failure) = self.translate_batch(decoder, &batch, || true);
             match failure {
                 None => Ok(found.into_iter().map(|(_, translation)| translation).collect()),
@@ -198,20 +140,6 @@ impl Translator {
             translations[place] = found;
         }
         Ok(translations)
-    }
-
-    /// Translates lines as they are read, window by window, and hands the translations to `handle` in the order of the lines.
-    /// Memory does not grow with the input.
-    ///
-    /// # Errors
-    /// The first error by the order of lines, of the input, the translation or `handle`; the lines before it were handed over.
-    pub fn translate_lines<E: From<Error> + Send + 'static>(
-        &self,
-        input: impl Iterator<Item = Result<Line, E>> + Send + 'static,
-        options: LineOptions,
-        handle: impl FnMut(LineEvent) -> Result<(), E>,
-    ) -> Result<(), E> {
-        lines::run(self, input, options, handle)
     }
 
     /// Translates one sentence and hands its text over as it grows; `number` counts sentences from 1, and is part of the
@@ -236,7 +164,7 @@ impl Translator {
             failure = text.push(token).map_err(|error| Error::from(error).into()).and_then(&mut hand_over).err();
             if failure.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let batch = Batch { sources: &[ids], prefixes: &[prefix], numbers: &[number] };
+        let batch = SentenceBatch { sources: &[ids], prefixes: &[prefix], numbers: &[number] };
         let mut decoder = self.model().decoder()?;
         let found = decode(decoder.as_mut(), &batch, self.settings(), &mut observer).map_err(Error::from)?;
         if let Some(error) = failure {
@@ -293,8 +221,13 @@ impl Translator {
 
     /// Translates a batch. If that fails, translates each sentence by itself, in the order of their numbers, until the one
     /// that fails is found. If `is_wanted` becomes false, decoding stops, and the translations are incomplete.
-    pub(crate) fn translate_batch(&self, decoder: &mut dyn Decoder, batch: &Batch<'_>, is_wanted: impl Fn() -> bool) -> TranslatedBatch {
-        let mut run = |batch: &Batch<'_>| -> Result<Vec<Translation>> {
+    pub(crate) fn translate_batch(
+        &self,
+        decoder: &mut dyn Decoder,
+        batch: &SentenceBatch<'_>,
+        is_wanted: impl Fn() -> bool,
+    ) -> TranslatedBatch {
+        let mut run = |batch: &SentenceBatch<'_>| -> Result<Vec<Translation>> {
             let mut observer = |_| if is_wanted() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
             let found = decode(decoder, batch, self.settings(), &mut observer)?;
             found.into_iter().map(|hypotheses| self.translation(hypotheses)).collect()
@@ -310,7 +243,7 @@ impl Translator {
                 for index in order {
                     let one = index..=index;
                     let prefixes = batch.prefixes.get(one.clone()).unwrap_or_default();
-                    match run(&Batch { sources: &batch.sources[one.clone()], prefixes, numbers: &batch.numbers[one] }) {
+                    match run(&SentenceBatch { sources: &batch.sources[one.clone()], prefixes, numbers: &batch.numbers[one] }) {
                         Ok(found) => done.extend(found.into_iter().map(|translation| (index, translation))),
                         Err(error) => return (done, Some((index, error))),
                     }

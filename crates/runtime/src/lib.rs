@@ -29,7 +29,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use reference::Reference;
 #[cfg(feature = "tract")]
 pub use tract::Tract;
-pub use value::{Held, Value, Values};
+pub use value::{EngineTensor, Value, Values};
 
 use cognate_graph::Program;
 use std::num::NonZeroUsize;

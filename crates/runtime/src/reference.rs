@@ -136,7 +136,7 @@ impl<F: Host> Session for Evaluation<F> {
         for (name, value) in inputs.iter() {
             let value = match value {
                 Value::I64(array) => Computed::Int(array.to_shared()),
-                Value::Held(held) => match held.to_host()? {
+                Value::Engine(held) => match held.to_host()? {
                     Value::I64(array) => Computed::Int(array.into_shared()),
                     other => Computed::Float(F::bring(&other)?.into_shared()),
                 },

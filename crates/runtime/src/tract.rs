@@ -8,7 +8,7 @@ mod prepare;
 
 use crate::huge_pages::{self, HugePages};
 use crate::signature::{Axis, Element, Given, Input, Signature};
-use crate::{Device, Engine, Error, ErrorKind, Held, Loaded, Options, Result, Runtime, Session, Source, Value, Values};
+use crate::{Device, Engine, EngineTensor, Error, ErrorKind, Loaded, Options, Result, Runtime, Session, Source, Value, Values};
 use cognate_graph::f16;
 use ndarray::ArrayD;
 use std::any::Any;
@@ -167,7 +167,7 @@ impl Session for TractSession {
         let outputs = outputs.map_err(|reason| Error::new(ErrorKind::Run, signature.place(), format!("{ENGINE} failed: {reason}")))?;
         huge_pages.after_run();
         let names = signature.output_names().iter();
-        Ok(names.zip(outputs).map(|(name, output)| (name.as_str(), Value::Held(Arc::new(output)))).collect())
+        Ok(names.zip(outputs).map(|(name, output)| (name.as_str(), Value::Engine(Arc::new(output)))).collect())
     }
 }
 
@@ -186,7 +186,7 @@ fn tensor(value: &Value) -> Result<TValue> {
         Value::F32(array) => copied(array),
         Value::F64(array) => copied(array),
         Value::I64(array) => copied(array),
-        Value::Held(held) => match held.as_any().downcast_ref::<TractTensor>() {
+        Value::Engine(held) => match held.as_any().downcast_ref::<TractTensor>() {
             Some(own) => own.value.clone(),
             None => tensor(&held.to_host()?)?,
         },
@@ -222,7 +222,7 @@ impl TractTensor {
     }
 }
 
-impl Held for TractTensor {
+impl EngineTensor for TractTensor {
     fn shape(&self) -> &[usize] {
         Tensor::shape(&self.value)
     }
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn own_values_are_taken_without_a_copy() {
-        let held = Value::Held(Arc::new(TractTensor { value: copied(&ArrayD::<f32>::zeros(ndarray::IxDyn(&[2, 3]))) }));
+        let held = Value::Engine(Arc::new(TractTensor { value: copied(&ArrayD::<f32>::zeros(ndarray::IxDyn(&[2, 3]))) }));
         let address = |value: &TValue| value.as_bytes().as_ptr();
         let [first, second] = [tensor(&held), tensor(&held)].map(|value| value.expect("a tensor"));
         assert_eq!(address(&first), address(&second));

@@ -7,11 +7,11 @@ use std::fmt;
 use std::sync::Arc;
 
 /// A tensor that an engine keeps in its own memory, on the host or on a device.
-pub trait Held: fmt::Debug + Any + Send + Sync {
+pub trait EngineTensor: fmt::Debug + Any + Send + Sync {
     /// The shape.
     fn shape(&self) -> &[usize];
 
-    /// A copy on the host: never [`Value::Held`].
+    /// A copy on the host: never [`Value::Engine`].
     ///
     /// # Errors
     /// If the engine cannot bring it.
@@ -39,7 +39,7 @@ pub enum Value {
     /// Integers.
     I64(ArrayD<i64>),
     /// Kept by the engine that made it.
-    Held(Arc<dyn Held>),
+    Engine(Arc<dyn EngineTensor>),
 }
 
 impl Value {
@@ -49,7 +49,7 @@ impl Value {
             Value::F32(array) => array.shape(),
             Value::F64(array) => array.shape(),
             Value::I64(array) => array.shape(),
-            Value::Held(held) => held.shape(),
+            Value::Engine(held) => held.shape(),
         }
     }
 
@@ -57,7 +57,7 @@ impl Value {
     pub fn as_f32_mut(&mut self) -> Option<ArrayViewMutD<'_, f32>> {
         match self {
             Value::F32(array) => Some(array.view_mut()),
-            Value::Held(held) => Arc::get_mut(held)?.as_f32_mut(),
+            Value::Engine(held) => Arc::get_mut(held)?.as_f32_mut(),
             Value::F64(_) | Value::I64(_) => None,
         }
     }
@@ -68,7 +68,7 @@ impl Value {
     /// If the engine cannot bring it.
     pub fn into_host(self) -> Result<Value> {
         match self {
-            Value::Held(held) => held.to_host(),
+            Value::Engine(held) => held.to_host(),
             host => Ok(host),
         }
     }
@@ -82,7 +82,7 @@ impl Value {
             Value::F32(array) => array.clone(),
             Value::F64(array) => array.mapv(|value| value as f32),
             Value::I64(array) => array.mapv(|value| value as f32),
-            Value::Held(held) => return held.to_host()?.to_f32(),
+            Value::Engine(held) => return held.to_host()?.to_f32(),
         })
     }
 
@@ -95,7 +95,7 @@ impl Value {
             Value::F32(array) => array.mapv(f64::from),
             Value::F64(array) => array.clone(),
             Value::I64(array) => array.mapv(|value| value as f64),
-            Value::Held(held) => return held.to_host()?.to_f64(),
+            Value::Engine(held) => return held.to_host()?.to_f64(),
         })
     }
 }

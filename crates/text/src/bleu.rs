@@ -13,8 +13,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::error::Result;
-use crate::metric::{Arithmetic, Metric};
+use crate::arithmetic::Arithmetic;
 use crate::words::{Words, words};
 
 /// The longest n-gram that counts.
@@ -78,24 +77,6 @@ pub struct Bleu {
     pub ref_len: usize,
     /// The settings, as the signature of the sacreBLEU version whose score this is.
     pub signature: String,
-}
-
-/// The BLEU of translations against one reference each, as sacreBLEU computes it by default.
-///
-/// Fails if the counts differ or are 0.
-///
-/// ```
-/// # fn main() -> cognate_text::Result<()> {
-/// let bleu = cognate_text::corpus_bleu(&["Zwei Hunde spielen im Schnee."], &["Zwei Hunde spielen im Gras."])?;
-/// assert_eq!(format!("{:.2}", bleu.score), "53.73");
-/// # Ok(())
-/// # }
-/// ```
-pub fn corpus_bleu(hypotheses: &[impl AsRef<str>], references: &[impl AsRef<str>]) -> Result<Bleu> {
-    let settings = BleuSettings::default();
-    let metric = Metric::Bleu(settings);
-    let statistics = metric.statistics(hypotheses, &[references])?;
-    Ok(Bleu { signature: metric.signature(1, None), ..settings.bleu(&statistics.sums(), Arithmetic::Double) })
 }
 
 impl Bleu {

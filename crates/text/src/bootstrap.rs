@@ -7,7 +7,8 @@
 //! As sacreBLEU 2.6, draws and rounding included: numpy's PCG64 draws, and scores are computed in f32. Only sums of counts above
 //! 2^24, of some 200,000 sentences, are exact here and rounded one by one there.
 
-use crate::metric::{Arithmetic, Metric, Resampling, Statistics};
+use crate::arithmetic::Arithmetic;
+use crate::metric::{Metric, Resampling, Statistics};
 use crate::pcg::Pcg64;
 
 /// What resampling finds about a system.

@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use crate::metric::Arithmetic;
+use crate::arithmetic::Arithmetic;
 use crate::words::{is_space, words};
 
 /// How chrF is computed; by default chrF2 as sacreBLEU does.

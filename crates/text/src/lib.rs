@@ -30,6 +30,7 @@
 //! How a tokenizer comes about: `folder` finds the family and reads its settings; `converted` builds the families that
 //! transformers runs on the `tokenizers` library; `classic` runs the others, on `sentencepiece`.
 
+mod arithmetic;
 mod bleu;
 mod bootstrap;
 mod chrf;
@@ -49,14 +50,14 @@ mod tokenizer_file;
 mod training;
 mod words;
 
-pub use bleu::{Bleu, BleuSettings, Smoothing, corpus_bleu};
+pub use bleu::{Bleu, BleuSettings, Smoothing};
 pub use bootstrap::{Resampled, paired_bootstrap};
 pub use chrf::ChrfSettings;
 pub use error::{Error, ErrorKind, Result};
 pub use growing::GrowingText;
 pub use language::TargetLanguage;
 pub use lines::{Lines, read_lines};
-pub use metric::{Metric, Resampling, Score, Statistics};
+pub use metric::{Metric, Resampling, Score, Statistics, corpus_bleu};
 pub use tokenizer::Tokenizer;
 pub use training::{Algorithm, TokenizerTrainer, TrainedTokenizer, TrainingSettings};
 pub use words::Words;

@@ -2,6 +2,7 @@
 //!
 //! Names, signatures and numbers are those of sacreBLEU 2.6.
 
+use crate::arithmetic::Arithmetic;
 use crate::bleu::{Bleu, BleuSettings, MAX_ORDER};
 use crate::chrf::ChrfSettings;
 use crate::error::{Cause, Result};
@@ -65,21 +66,22 @@ impl Score {
     }
 }
 
-/// In which type a score is computed of its counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Arithmetic {
-    Double,
-    /// Every step is rounded to f32, as in sacreBLEU's resampling. In f64 and then rounded is the same for one step.
-    Single,
-}
-
-impl Arithmetic {
-    pub(crate) fn round(self, number: f64) -> f64 {
-        match self {
-            Self::Double => number,
-            Self::Single => f64::from(number as f32),
-        }
-    }
+/// The BLEU of translations against one reference each, as sacreBLEU computes it by default.
+///
+/// Fails if the counts differ or are 0.
+///
+/// ```
+/// # fn main() -> cognate_text::Result<()> {
+/// let bleu = cognate_text::corpus_bleu(&["Zwei Hunde spielen im Schnee."], &["Zwei Hunde spielen im Gras."])?;
+/// assert_eq!(format!("{:.2}", bleu.score), "53.73");
+/// # Ok(())
+/// # }
+/// ```
+pub fn corpus_bleu(hypotheses: &[impl AsRef<str>], references: &[impl AsRef<str>]) -> Result<Bleu> {
+    let settings = BleuSettings::default();
+    let metric = Metric::Bleu(settings);
+    let statistics = metric.statistics(hypotheses, &[references])?;
+    Ok(Bleu { signature: metric.signature(1, None), ..settings.bleu(&statistics.sums(), Arithmetic::Double) })
 }
 
 /// What the sentences of a corpus count for a metric.

@@ -1,6 +1,6 @@
 //! What can go wrong in training.
 
-use crate::batches::LeftOut;
+use crate::left_out::LeftOut;
 
 /// The result of this crate's calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

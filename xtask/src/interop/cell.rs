@@ -15,11 +15,6 @@ use super::programs::shortened;
 use super::runtime::{Layout, Runtime};
 use xtask::workspace::shown;
 
-/// Largest absolute difference from PyTorch in encoder states and logits, whose elements are between 1 and 20.
-///
-/// The first source of `marian` is so sensitive to rounding that PyTorch's own f32 and f64 differ by 1.5e-4; a wrong graph is
-/// off by more than 0.1.
-pub(crate) const BOUND: f64 = 1e-3;
 /// The slowest, Optimum, imports PyTorch and takes some seconds.
 const LIMIT: Duration = Duration::from_secs(300);
 const INTERVAL: Duration = Duration::from_millis(20);
@@ -144,6 +139,7 @@ impl Outcome {
 
 #[cfg(test)]
 mod tests {
+    use super::super::runtime::BOUND;
     use super::*;
 
     fn outcome(json: &str) -> Outcome {

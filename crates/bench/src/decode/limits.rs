@@ -8,8 +8,7 @@
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
-use super::report::Column;
-use super::shape::{NEW_TOKENS, SOURCE_TOKENS, Shape};
+use super::shape::{Column, NEW_TOKENS, SOURCE_TOKENS, Shape};
 use super::ways::{Place, Weights};
 use crate::processors;
 use xtask::workspace::capture;

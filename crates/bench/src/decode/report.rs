@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::limits::Limits;
-use super::shape::{NEW_TOKENS, SOURCE_TOKENS, Shape};
+use super::shape::{Column, NEW_TOKENS, SOURCE_TOKENS, Shape};
 use super::ways::{Program, Way};
 use crate::driver::Answer;
 use crate::machine::Machine;
@@ -14,26 +14,6 @@ use xtask::table::table;
 
 /// No call does more than the machine can.
 const WHOLE: Bound = Bound::AtMost(1.0);
-
-/// One kind of call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Column {
-    pub(crate) batch: usize,
-    pub(crate) beams: usize,
-}
-
-impl Column {
-    pub(crate) fn method(self) -> String {
-        match self.beams {
-            1 => "greedy".into(),
-            beams => format!("{beams} beams"),
-        }
-    }
-
-    pub(crate) fn title(self) -> String {
-        format!("{}, batch {}", self.method(), self.batch)
-    }
-}
 
 /// One program's answers, by column.
 #[derive(Debug)]

@@ -53,6 +53,26 @@ impl Shape {
     }
 }
 
+/// One kind of call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Column {
+    pub(crate) batch: usize,
+    pub(crate) beams: usize,
+}
+
+impl Column {
+    pub(crate) fn method(self) -> String {
+        match self.beams {
+            1 => "greedy".into(),
+            beams => format!("{beams} beams"),
+        }
+    }
+
+    pub(crate) fn title(self) -> String {
+        format!("{}, batch {}", self.method(), self.batch)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

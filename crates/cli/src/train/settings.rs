@@ -3,8 +3,7 @@
 use super::former;
 use crate::messages;
 use anyhow::{Result, bail};
-use clap::ValueEnum;
-use cognate_train::config::{Metric, PresetName, Text, TrainingConfig};
+use cognate_train::config::{Text, TrainingConfig};
 use std::path::{Path, PathBuf};
 
 /// The fields that many runs change; a file has all.
@@ -19,8 +18,8 @@ pub(super) struct Settings {
     valid: Vec<PathBuf>,
     /// Model size: tiny (4+4 layers, d_model 128), base or big (those of the paper), additive (tiny with additive attention scores)
     /// or rotary (tiny with rotary positions) [default: tiny]
-    #[arg(long, value_name = "NAME")]
-    preset: Option<PresetOption>,
+    #[arg(long, value_name = "NAME", value_parser = ["tiny", "base", "big", "additive", "rotary"])]
+    preset: Option<String>,
     /// Checkpoint to fine-tune, instead of a new model and tokenizer
     #[arg(long, value_name = "DIR", conflicts_with_all = ["preset", "vocab_size"])]
     init: Option<PathBuf>,
@@ -61,29 +60,14 @@ pub(super) struct Settings {
     #[arg(long, value_name = "N")]
     patience: Option<u64>,
     /// Metric of the best model: loss or bleu [default: loss]
-    #[arg(long, value_name = "NAME")]
-    metric: Option<MetricOption>,
+    #[arg(long, value_name = "NAME", value_parser = ["loss", "bleu"])]
+    metric: Option<String>,
     /// Random seed of initial weights, the order of batches and dropout [default: 1]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Number of threads of the engine [default: the number of cores]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum PresetOption {
-    Tiny,
-    Base,
-    Big,
-    Additive,
-    Rotary,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum MetricOption {
-    Loss,
-    Bleu,
 }
 
 impl Settings {
@@ -112,8 +96,10 @@ impl Settings {
             pairs.map(|pair| Text { source: Some(pair[0].clone()), target: Some(pair[1].clone()), ..Text::default() }).collect()
         };
         let some = |paths: &[PathBuf]| (!paths.is_empty()).then(|| texts(paths));
-        if let Some(preset) = self.preset {
-            config.model.take_preset(preset.into());
+        for (field, value) in [("model.preset", &self.preset), ("schedule.metric", &self.metric)] {
+            if let Some(value) = value {
+                config.set(field, value).expect("the option takes the values of the field");
+            }
         }
         if self.learning_rate.is_some() {
             config.optimiser.factor = None;
@@ -137,7 +123,7 @@ impl Settings {
             ("schedule.validate_every", "--validate-every", put(&mut schedule.validate_every, self.validate_every)),
             ("schedule.log_every", "--log-every", put(&mut schedule.log_every, self.log_every)),
             ("schedule.patience", "--patience", put(&mut schedule.patience, self.patience.map(Some))),
-            ("schedule.metric", "--metric", put(&mut schedule.metric, self.metric.map(Metric::from))),
+            ("schedule.metric", "--metric", self.metric.is_some()),
             ("seed", "--seed", put(&mut config.seed, self.seed)),
             ("threads", "--threads", put(&mut config.threads, self.threads.map(Some))),
         ];
@@ -155,25 +141,4 @@ fn put<T>(field: &mut T, value: Option<T>) -> bool {
         *field = value;
     }
     is_set
-}
-
-impl From<PresetOption> for PresetName {
-    fn from(option: PresetOption) -> Self {
-        match option {
-            PresetOption::Tiny => Self::Tiny,
-            PresetOption::Base => Self::Base,
-            PresetOption::Big => Self::Big,
-            PresetOption::Additive => Self::Additive,
-            PresetOption::Rotary => Self::Rotary,
-        }
-    }
-}
-
-impl From<MetricOption> for Metric {
-    fn from(option: MetricOption) -> Self {
-        match option {
-            MetricOption::Loss => Self::Loss,
-            MetricOption::Bleu => Self::Bleu,
-        }
-    }
 }

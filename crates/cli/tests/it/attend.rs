@@ -1,9 +1,9 @@
 //! `cognate attend`: its numbers against PyTorch's and the reference evaluator's, its files, and what it refuses.
 
 use crate::{SENTENCES, edit, run, run_with, with_dir};
-use cognate_generate::{Attending, attend};
+use cognate_generate::{AttentionRequest, attend};
 use cognate_model::{Attentions, Layout, Model};
-use cognate_pictures::{Attention, Document, Example, Source, Target, Token, Weights, html, read_html};
+use cognate_pictures::{Attention, Document, Example, SourceText, TargetText, Token, Weights, html, read_html};
 use cognate_runtime::{Device, Options, Reference, Runtime, Session, Source as Graph, available};
 use cognate_testing::{Golden, bundled_checkpoint, golden};
 use insta::assert_snapshot;
@@ -15,7 +15,7 @@ const CLOSE: f64 = 1e-5;
 /// What a model attends to along given ids, as it stands in a page.
 fn through_a_page(layout: Layout, sessions: &mut [Box<dyn Session>], model: &Model, [source, target]: [&[i64]; 2]) -> Example {
     let [encoder, decoder] = sessions else { panic!("two graphs") };
-    let sentence = Attending { source, target, likeliest: 1 };
+    let sentence = AttentionRequest { source, target, likeliest: 1 };
     let found = attend(layout, [encoder.as_mut(), decoder.as_mut()], model.config(), sentence).unwrap();
     let weights = |array: ndarray::Array4<f32>| {
         let (layers, heads, rows, columns) = array.dim();
@@ -23,8 +23,8 @@ fn through_a_page(layout: Layout, sessions: &mut [Box<dyn Session>], model: &Mod
     };
     let tokens = |ids: &[i64]| ids.iter().map(|&id| Token { piece: id.to_string(), id }).collect::<Vec<_>>();
     let example = Example {
-        source: Source { text: String::new(), tokens: tokens(source) },
-        target: Target { text: String::new(), read: tokens(target), written: tokens(target) },
+        source: SourceText { text: String::new(), tokens: tokens(source) },
+        target: TargetText { text: String::new(), read: tokens(target), written: tokens(target) },
         encoder_attentions: weights(found.encoder),
         decoder_attentions: weights(found.decoder),
         cross_attentions: weights(found.cross),

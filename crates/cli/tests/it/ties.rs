@@ -1,7 +1,7 @@
 //! Translations of one text by two programs: the same, where the reference in f64 prefers no score by a distance that f32 rounds away.
 
 use crate::SENTENCES;
-use cognate_generate::{Batch, SessionDecoder, Settings, decode};
+use cognate_generate::{SentenceBatch, SessionDecoder, Settings, decode};
 use cognate_model::{Attentions, Model};
 use cognate_runtime::{Options, Reference, Runtime, Source};
 use cognate_testing::bundled_checkpoint;
@@ -48,7 +48,7 @@ impl Way {
         let (encoder, step) = (load(model.encode().unwrap()), load(model.step(Attentions::Omit).unwrap()));
         let mut decoder = SessionDecoder::new(encoder, step, settings.pad_token).unwrap();
         let sources: Vec<_> = sentences.map(|text| tokenizer.encode(text).unwrap()).collect();
-        let decoded = decode(&mut decoder, &Batch::new(&sources), &settings, &mut |_| ControlFlow::Continue(())).unwrap();
+        let decoded = decode(&mut decoder, &SentenceBatch::new(&sources), &settings, &mut |_| ControlFlow::Continue(())).unwrap();
         decoded.into_iter().map(|found| found[0].margin()).collect()
     }
 }

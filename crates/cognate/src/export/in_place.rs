@@ -3,8 +3,8 @@
 //! Only the headers of the weights are read, so time and memory do not grow with them.
 
 use super::tokenizer::ChosenTokenizer;
-use super::{Export, Exported, Target, file_name, weights_files};
-use cognate_export::Additions;
+use super::{Export, Exported, file_name, weights_files};
+use cognate_export::{Additions, Target};
 use cognate_folder::Precision;
 use cognate_folder::{GENERATED, GraphSummary, Manifest, ModelSource, Origin, Stamp, tokenizer_bytes, write_graphs_in_place};
 use cognate_model::{Layout, Model};

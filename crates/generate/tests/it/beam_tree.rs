@@ -1,7 +1,7 @@
 //! The tree of a beam search: its ends are transformers' hypotheses, and its sums those of given targets.
 
 use crate::golden::{reference, sources};
-use cognate_generate::{Batch, beam_tree, score};
+use cognate_generate::{SentenceBatch, beam_tree, score};
 use cognate_testing::Golden;
 
 #[test]
@@ -28,7 +28,7 @@ fn a_tree_ends_in_transformers_hypotheses() {
                 let tokens: Vec<_> = path.iter().map(|&node| tree.nodes[node].token).take(hypothesis.tokens.len()).collect();
                 assert_eq!(tokens, hypothesis.tokens, "{name}");
                 // Under the model alone, as when the target is given.
-                let found = score(&mut decoder, &Batch::new(std::slice::from_ref(&source)), &[tokens], &settings).unwrap();
+                let found = score(&mut decoder, &SentenceBatch::new(std::slice::from_ref(&source)), &[tokens], &settings).unwrap();
                 let mut sum = 0.0;
                 for (&node, log) in path.iter().zip(&found[0].log_probabilities) {
                     sum += log;

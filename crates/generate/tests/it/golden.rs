@@ -1,6 +1,6 @@
 //! `testdata/golden`: tokens and scores of transformers' `generate`, for every family.
 
-use cognate_generate::{Batch, Hypothesis, SessionDecoder, Settings, decode};
+use cognate_generate::{Hypothesis, SentenceBatch, SessionDecoder, Settings, decode};
 use cognate_model::{Attentions, Model};
 use cognate_runtime::{Options, Reference, Runtime, Source};
 use cognate_testing::{Golden, golden, golden_models};
@@ -36,7 +36,7 @@ fn decoded(name: &str, change: impl Fn(&mut Settings)) -> (Golden, Settings, Vec
     settings.max_new_tokens = 24;
     change(&mut settings);
     let sources = sources(&expected);
-    let mut decode = |sources| decode(&mut decoder, &Batch::new(sources), &settings, &mut |_| ControlFlow::Continue(())).unwrap();
+    let mut decode = |sources| decode(&mut decoder, &SentenceBatch::new(sources), &settings, &mut |_| ControlFlow::Continue(())).unwrap();
     let together = decode(&sources);
     // A sentence's tokens do not depend on its neighbours.
     for (source, found) in sources.iter().zip(&together) {

@@ -1,7 +1,7 @@
 //! How near the nearest choice of beam search was: logits that move by less than that leave the hypotheses as they are.
 
 use crate::golden::{reference, sources};
-use cognate_generate::{Batch, Decoder, Hypothesis, Logits, Result, SessionDecoder, Settings, decode};
+use cognate_generate::{Decoder, Hypothesis, Logits, Result, SentenceBatch, SessionDecoder, Settings, decode};
 use cognate_testing::{Golden, golden_models};
 use ndarray::Array2;
 use rand_chacha::ChaCha8Rng;
@@ -46,7 +46,7 @@ impl Noisy {
     fn decode(&mut self, source: &[i64], amplitude: f32, settings: &Settings) -> Vec<Hypothesis> {
         self.amplitude = amplitude;
         let sources = [source.to_vec()];
-        decode(self, &Batch::new(&sources), settings, &mut |_| ControlFlow::Continue(())).unwrap().remove(0)
+        decode(self, &SentenceBatch::new(&sources), settings, &mut |_| ControlFlow::Continue(())).unwrap().remove(0)
     }
 }
 

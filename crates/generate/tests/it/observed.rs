@@ -1,7 +1,7 @@
 //! Drawing, streaming and cancelling, over a golden model.
 
 use crate::golden::{reference, sources};
-use cognate_generate::{Batch, Event, Hypothesis, Sampling, SessionDecoder, Settings, decode, score};
+use cognate_generate::{Event, Hypothesis, Sampling, SentenceBatch, SessionDecoder, Settings, decode, score};
 use cognate_testing::Golden;
 use std::ops::ControlFlow;
 
@@ -21,7 +21,7 @@ fn subject(change: impl FnOnce(&mut Settings)) -> Subject {
 impl Subject {
     fn decode(&mut self, numbers: &[u64]) -> Vec<Vec<Hypothesis>> {
         let sources: Vec<_> = numbers.iter().map(|&number| self.sources[number as usize].clone()).collect();
-        let batch = Batch { sources: &sources, prefixes: &[], numbers };
+        let batch = SentenceBatch { sources: &sources, prefixes: &[], numbers };
         decode(&mut self.decoder, &batch, &self.settings, &mut |_| ControlFlow::Continue(())).unwrap()
     }
 }
@@ -79,7 +79,7 @@ fn greedy_scores_are_those_of_a_search_that_keeps_one() {
         subject.settings.length_penalty = length_penalty;
         let found: Vec<_> = subject.decode(&[0, 1, 2]).into_iter().map(|mut found| found.remove(0)).collect();
         let targets: Vec<_> = found.iter().map(|found| found.tokens.clone()).collect();
-        let plain = score(&mut subject.decoder, &Batch::new(&subject.sources), &targets, &subject.settings).unwrap();
+        let plain = score(&mut subject.decoder, &SentenceBatch::new(&subject.sources), &targets, &subject.settings).unwrap();
         for (found, plain) in found.iter().zip(&plain) {
             let settings = &subject.settings;
             let before = [&[settings.start_token], &found.tokens[..]].concat();
@@ -114,7 +114,7 @@ fn tokens_are_told_as_they_come() {
         settings.num_return_sequences = 2;
     });
     let mut told = vec![vec![Vec::new(); 2]; 3];
-    let batch = Batch::new(&subject.sources);
+    let batch = SentenceBatch::new(&subject.sources);
     let found = decode(&mut subject.decoder, &batch, &subject.settings, &mut |event| {
         if let Event::Token { sentence, sequence, token } = event {
             told[sentence][sequence].push(token);
@@ -132,7 +132,7 @@ fn one_sentence_can_be_cancelled() {
         let mut subject = subject(|settings| settings.num_beams = num_beams);
         let whole = subject.decode(&[0, 1, 2]);
         let mut steps = 0;
-        let batch = Batch::new(&subject.sources);
+        let batch = SentenceBatch::new(&subject.sources);
         let found = decode(&mut subject.decoder, &batch, &subject.settings, &mut |event| {
             let (Event::Token { sentence, .. } | Event::Step { sentence }) = event;
             steps += usize::from(sentence == 1);
@@ -149,7 +149,7 @@ fn what_does_not_fit_is_refused() {
     let mut subject = subject(|settings| settings.max_length = 5);
     let Subject { decoder, sources, settings } = &mut subject;
     let mut refused = |prefixes: &[Vec<i64>], numbers: &[u64]| {
-        let batch = Batch { sources, prefixes, numbers };
+        let batch = SentenceBatch { sources, prefixes, numbers };
         decode(decoder, &batch, settings, &mut |_| ControlFlow::Continue(())).unwrap_err().to_string()
     };
     insta::assert_snapshot!(refused(&[vec![], vec![1, 2, 3, 4], vec![]], &[]), @"the target prefix of sentence 1 of the batch has 4 tokens; expected at most 3, which leaves room for one more");

@@ -2,7 +2,7 @@
 //! Optimum's, and what a subgraph does not read is not given to it.
 
 use crate::golden::{reference, settings, sources};
-use cognate_generate::{Batch, Decoder, Hypothesis, decode, decoder};
+use cognate_generate::{Decoder, Hypothesis, SentenceBatch, decode, decoder};
 use cognate_model::{Attentions, HuggingFaceNames, Layout, Model};
 use cognate_runtime::{Options, Reference, Result, Runtime, Session, Source, Value, Values};
 use cognate_testing::{Golden, golden};
@@ -118,7 +118,7 @@ fn both_forms_of_optimums_decoder_give_the_same_tokens() {
             let mut settings = settings(name);
             (settings.num_beams, settings.num_return_sequences, settings.max_new_tokens) = (num_beams, num_beams, 12);
             let decode = |decoder: &mut dyn Decoder| -> Vec<Vec<Hypothesis>> {
-                decode(decoder, &Batch::new(&sources), &settings, &mut |_| ControlFlow::Continue(())).unwrap()
+                decode(decoder, &SentenceBatch::new(&sources), &settings, &mut |_| ControlFlow::Continue(())).unwrap()
             };
             let tokens = |found: Vec<Vec<Hypothesis>>| found.into_iter().flatten().map(|found| found.tokens).collect::<Vec<_>>();
             let expected = tokens(decode(&mut own));

@@ -1,6 +1,6 @@
 //! Scores that no token can be chosen by: an error that names the sentence and the step, never a token.
 
-use cognate_generate::{Batch, Decoder, ErrorKind, Logits, Result, Sampling, Settings, decode, greedy_choices, score};
+use cognate_generate::{Decoder, ErrorKind, Logits, Result, Sampling, SentenceBatch, Settings, decode, greedy_choices, score};
 use cognate_model::Preset;
 use insta::assert_snapshot;
 use ndarray::{Array2, Array3};
@@ -84,7 +84,7 @@ fn no_way_of_decoding_takes_a_token_by_them() {
     let mut failures = Vec::new();
     for (way, change) in ways {
         for (kind, scores) in kinds.iter().enumerate() {
-            let batch = Batch { sources: &sources(), prefixes: &[], numbers: &[11, 12] };
+            let batch = SentenceBatch { sources: &sources(), prefixes: &[], numbers: &[11, 12] };
             let found = decode(&mut broken(scores.clone()), &batch, &settings(change), &mut |_| ControlFlow::Continue(()));
             match found {
                 Err(error) if error.kind() == ErrorKind::Scores && error.to_string().starts_with("sentence 12, step 3: ") => {}
@@ -93,9 +93,10 @@ fn no_way_of_decoding_takes_a_token_by_them() {
         }
     }
     let targets = vec![vec![5, 5, 5]; 2];
-    let scored = score(&mut broken(kinds[1].clone()), &Batch::new(&sources()), &targets, &settings(|_| {})).unwrap_err();
+    let scored = score(&mut broken(kinds[1].clone()), &SentenceBatch::new(&sources()), &targets, &settings(|_| {})).unwrap_err();
     assert_snapshot!(scored, @"sentence 1, step 3: a score of the model is NaN or infinite; look for weights or activations beyond the range of their type");
-    let chosen = decode(&mut broken(vec![]), &Batch::new(&sources()), &settings(|_| {}), &mut |_| ControlFlow::Continue(())).unwrap();
+    let chosen =
+        decode(&mut broken(vec![]), &SentenceBatch::new(&sources()), &settings(|_| {}), &mut |_| ControlFlow::Continue(())).unwrap();
     let hypotheses: Vec<_> = chosen.into_iter().map(|mut found| found.remove(0)).collect();
     assert_eq!(hypotheses[1].tokens, [5; 6]);
     let chosen = greedy_choices(&mut broken(kinds[0].clone()), &sources(), &hypotheses, &settings(|_| {})).unwrap_err();
@@ -111,7 +112,8 @@ fn a_step_at_which_nothing_is_allowed_is_an_error() {
             settings.num_beams = beams;
             settings.suppressed_tokens = (0..VOCAB as i64).collect();
         });
-        let error = decode(&mut broken(vec![]), &Batch::new(&sources()), &settings, &mut |_| ControlFlow::Continue(())).unwrap_err();
+        let error =
+            decode(&mut broken(vec![]), &SentenceBatch::new(&sources()), &settings, &mut |_| ControlFlow::Continue(())).unwrap_err();
         assert_eq!(
             error.to_string(),
             "sentence 0, step 1: no token may come: every score is minus infinity, by the model or by what the settings forbid"

@@ -9,8 +9,8 @@ mod figures;
 mod pages;
 
 use cognate_pictures::{
-    Attention, Beams, Document, Embeddings, Example, Explained, Finished, Likely, Node, Norms, Source, Step, Summary, Target, Token,
-    Weights,
+    Attention, Beams, Document, Embeddings, Example, Explained, Finished, Likely, Node, Norms, SourceText, Step, Summary, TargetText,
+    Token, Weights,
 };
 
 /// Layers, heads, tokens of the source and of the target.
@@ -44,8 +44,8 @@ fn example([layers, heads, src, tgt]: Sizes) -> Example {
     let start = Token { piece: "<s>".into(), id: 99 };
     let read = [start].into_iter().chain(written[..tgt - 1].iter().cloned()).collect();
     let mut example = Example {
-        source: Source { text: format!("A text of {src} tokens"), tokens: tokens("source", src) },
-        target: Target { text: format!("A translation of {tgt} tokens"), read, written },
+        source: SourceText { text: format!("A text of {src} tokens"), tokens: tokens("source", src) },
+        target: TargetText { text: format!("A translation of {tgt} tokens"), read, written },
         encoder_attentions: weights([layers, heads, src, src], |_| src),
         decoder_attentions: weights([layers, heads, tgt, tgt], |row| row + 1),
         cross_attentions: weights([layers, heads, tgt, src], |_| src),
@@ -61,7 +61,7 @@ fn explained(example: &Example) -> Explained {
         let norm = |(index, _)| Norms { token: 10.0 + index as f32, position: Some(8.0), sum: 12.345 };
         tokens.iter().enumerate().map(norm).collect()
     };
-    let Target { read, written, .. } = &example.target;
+    let TargetText { read, written, .. } = &example.target;
     let step = |(index, token): (usize, &Token)| {
         let is_last = index + 1 == written.len();
         let likely = |rank: usize| Likely {

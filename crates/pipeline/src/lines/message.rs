@@ -1,7 +1,7 @@
 //! What the threads tell each other.
 
 use crate::error::Error;
-use crate::translator::Translation;
+use crate::translation::Translation;
 use std::any::Any;
 
 /// What the other threads tell the caller's.

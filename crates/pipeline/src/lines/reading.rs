@@ -1,9 +1,10 @@
 //! The first stage: a thread turns lines into windows of batches of tokens, while others are translated.
 
+use super::LineOptions;
 use super::message::{Batch, Message, Window};
-use super::{Line, LineOptions};
 use crate::batches::batches;
 use crate::error::{Cause, Error};
+use crate::translation::Line;
 use crate::translator::Translator;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::mpsc::{Receiver, Sender};

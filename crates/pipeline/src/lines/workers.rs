@@ -3,7 +3,7 @@
 use super::message::{Batch, Done, Message};
 use crate::error::{Cause, Result};
 use crate::translator::Translator;
-use cognate_generate::{Batch as Sentences, Decoder};
+use cognate_generate::{Decoder, SentenceBatch};
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -112,7 +112,7 @@ impl<E> Worker<E> {
         };
         // The results of a batch that is given up are never used: its window comes after a failure.
         let is_wanted = || window < self.limit.load(Ordering::Relaxed);
-        let sentences = Sentences { sources: &sources, prefixes: &prefixes, numbers: &numbers };
+        let sentences = SentenceBatch { sources: &sources, prefixes: &prefixes, numbers: &numbers };
         let (found, failure) = self.translator.translate_batch(decoder.as_mut(), &sentences, is_wanted);
         done.translations = found.into_iter().map(|(index, translation)| (lines[index], translation)).collect();
         done.failure = failure.map(|(index, error)| (lines[index], error));

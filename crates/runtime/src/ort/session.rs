@@ -11,7 +11,7 @@ mod in_place;
 use crate::huge_pages::{self, HugePages};
 use crate::ort::{Ort, kernels};
 use crate::signature::{Axis, Element, Given, Input, Signature};
-use crate::{Device, Error, ErrorKind, Held, Loaded, Options, Result, Session, Value, Values, run_and_exchange};
+use crate::{Device, EngineTensor, Error, ErrorKind, Loaded, Options, Result, Session, Value, Values, run_and_exchange};
 use ::ort::ep::CUDA;
 use ::ort::memory::{AllocationDevice, AllocatorType, MemoryInfo, MemoryType};
 use ::ort::session::{Session as Engine, SessionInputValue, SharedSessionInner, builder::SessionBuilder};
@@ -291,7 +291,7 @@ fn sizes(shape: &[i64]) -> Vec<usize> {
 fn given(value: &Value, device: Device, half: bool) -> Result<SessionInputValue<'_>> {
     match value {
         Value::F32(array) if half => owned(array.mapv(f16::from_f32)),
-        Value::Held(held) if half && !held.as_any().is::<OrtTensor>() => owned(held.to_host()?.to_f32()?.mapv(f16::from_f32)),
+        Value::Engine(held) if half && !held.as_any().is::<OrtTensor>() => owned(held.to_host()?.to_f32()?.mapv(f16::from_f32)),
         _ => lent(value, device),
     }
 }
@@ -302,13 +302,13 @@ fn lent(value: &Value, device: Device) -> Result<SessionInputValue<'_>> {
         Value::F32(array) => lent_array(array, device),
         Value::F64(array) => lent_array(array, device),
         Value::I64(array) => lent_array(array, device),
-        Value::Held(held) => match held.as_any().downcast_ref::<OrtTensor>() {
+        Value::Engine(held) => match held.as_any().downcast_ref::<OrtTensor>() {
             Some(own) if device == Device::Cuda || own.tensor.memory_info().is_cpu_accessible() => Ok(own.tensor.view().into()),
             Some(_) | None => match held.to_host()? {
                 Value::F32(array) => owned(array),
                 Value::F64(array) => owned(array),
                 Value::I64(array) => owned(array),
-                Value::Held(_) => Err(brought("a value on the host is held by another engine")),
+                Value::Engine(_) => Err(brought("a value on the host is held by another engine")),
             },
         },
     }
@@ -329,7 +329,7 @@ fn owned<'v, T: PrimitiveTensorElementType + Clone + Debug + 'static>(array: Arr
 fn held((name, value): (impl ToString, DynValue)) -> ::ort::Result<(String, Value)> {
     let tensor = value.downcast::<DynTensorValueType>()?;
     let shape = sizes(tensor.shape());
-    Ok((name.to_string(), Value::Held(Arc::new(OrtTensor { tensor, shape }))))
+    Ok((name.to_string(), Value::Engine(Arc::new(OrtTensor { tensor, shape }))))
 }
 
 fn brought(reason: impl Display) -> Error {
@@ -343,7 +343,7 @@ struct OrtTensor {
     shape: Vec<usize>,
 }
 
-impl Held for OrtTensor {
+impl EngineTensor for OrtTensor {
     fn shape(&self) -> &[usize] {
         &self.shape
     }
@@ -394,7 +394,7 @@ mod tests {
         };
         let tensor = ::ort::value::Tensor::from_array(array.clone()).expect("a tensor").upcast();
         let own = tensor.try_extract_tensor::<f32>().expect("floats").1.as_ptr();
-        assert_eq!(address(&Value::Held(Arc::new(OrtTensor { tensor, shape: vec![2, 3] }))), own);
+        assert_eq!(address(&Value::Engine(Arc::new(OrtTensor { tensor, shape: vec![2, 3] }))), own);
         let host = array.as_ptr();
         assert_eq!(address(&Value::F32(array)), host);
     }

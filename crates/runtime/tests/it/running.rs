@@ -115,7 +115,7 @@ fn values_outlive_their_session_and_repeat() {
         drop(first);
         assert_eq!(present.shape(), [2, 1, WIDTH]);
         assert_eq!(present.to_f32().expect("floats"), before, "{}: a later run changed the value", engine.name());
-        assert!(matches!(present, Value::Held(_)), "{}: the value was copied to the host", engine.name());
+        assert!(matches!(present, Value::Engine(_)), "{}: the value was copied to the host", engine.name());
         assert!(matches!(present.into_host(), Ok(Value::F32(_))));
     }
 }

@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use ndarray::Array2;
 
-use super::encode::{Encoded, LeftOut};
+use super::encode::Encoded;
 use super::{BatchSettings, Position};
 use crate::corpus::Place;
+use crate::left_out::LeftOut;
 
 /// The label of padding in PyTorch and transformers.
 pub const IGNORED: i64 = -100;
@@ -39,7 +40,7 @@ impl Default for Framing {
 
 /// Sentences that are trained on together.
 #[derive(Clone, Debug)]
-pub struct Batch {
+pub struct TrainingBatch {
     pairs: Vec<Arc<Encoded>>,
     settings: Arc<BatchSettings>,
     position: Position,
@@ -62,7 +63,7 @@ pub struct Arrays {
     pub label_mask: Array2<i64>,
 }
 
-impl Batch {
+impl TrainingBatch {
     pub(super) fn new(pairs: Vec<Arc<Encoded>>, settings: Arc<BatchSettings>, position: Position, next: Position) -> Self {
         Self { pairs, settings, position, next, left_out: LeftOut::default() }
     }
@@ -110,11 +111,11 @@ impl Batch {
 
     /// One rank's share: the sentences [`shard`] gives it. It may have none, where there are fewer sentences than ranks.
     ///
-    /// Every rank makes the same batches and knows [`Batch::target_tokens`] of the whole, by which all divide their sums.
+    /// Every rank makes the same batches and knows [`TrainingBatch::target_tokens`] of the whole, by which all divide their sums.
     #[must_use]
-    pub fn shard(&self, rank: usize, n_ranks: usize) -> Batch {
+    pub fn shard(&self, rank: usize, n_ranks: usize) -> TrainingBatch {
         let pairs = shard(self.n_sentences(), rank, n_ranks).map(|index| Arc::clone(&self.pairs[index])).collect();
-        Batch { pairs, ..self.clone() }
+        TrainingBatch { pairs, ..self.clone() }
     }
 
     /// The arrays, padded to the longest sentence of each side.

@@ -1,13 +1,11 @@
 //! A pair of sentences as ids, or the reason why it is left out.
 
-use std::fmt;
-use std::ops::AddAssign;
-
 use cognate_text::Tokenizer;
 
 use super::BatchSettings;
 use crate::corpus::{Corpus, Pair, Place};
 use crate::error::{Cause, Result};
+use crate::left_out::LeftOut;
 
 /// A pair of sentences as ids, special tokens included.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,32 +14,6 @@ pub(crate) struct Encoded {
     pub(crate) source: Box<[u32]>,
     /// What the decoder shall predict.
     pub(crate) labels: Box<[u32]>,
-}
-
-/// How many pairs tokens left out, and why.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LeftOut {
-    /// One side or both have too many tokens.
-    pub long: u64,
-    /// One side has too many pieces for the other.
-    pub ratio: u64,
-    /// The source spells the padding token, or the target that or one that ends it: the model would learn to stop there.
-    pub special: u64,
-}
-
-impl AddAssign for LeftOut {
-    fn add_assign(&mut self, other: Self) {
-        self.long += other.long;
-        self.ratio += other.ratio;
-        self.special += other.special;
-    }
-}
-
-impl fmt::Display for LeftOut {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { long, ratio, special } = self;
-        write!(formatter, "{long} with too many tokens, {ratio} with one side too long for the other, {special} that spell special tokens")
-    }
 }
 
 /// Encodes a pair; `None` is left out, and counted.

@@ -19,10 +19,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::corpus::Corpus;
 use crate::error::{Cause, Result};
+use crate::left_out::LeftOut;
 use crate::prefetch::{Prefetch, Stop};
 
-pub use arrays::{Arrays, Batch, Framing, IGNORED, shard};
-pub use encode::LeftOut;
+pub use arrays::{Arrays, Framing, IGNORED, TrainingBatch, shard};
 use windows::{Window, Windows};
 
 /// How batches are made.
@@ -117,7 +117,7 @@ pub struct Batches {
     windows: Box<dyn Iterator<Item = Result<Window>> + Send>,
     stop: Stop,
     settings: Arc<BatchSettings>,
-    ready: VecDeque<Batch>,
+    ready: VecDeque<TrainingBatch>,
     /// Batches that a resumed run has had already, in the window that comes first.
     skip: u64,
     /// Left out since the batch before.
@@ -157,7 +157,7 @@ impl Batches {
     }
 
     /// The same batches, made by threads: one tokenizes a window ahead, the other has `depth` batches ready.
-    pub fn prefetched(self, depth: usize) -> Prefetch<Result<Batch>> {
+    pub fn prefetched(self, depth: usize) -> Prefetch<Result<TrainingBatch>> {
         let stop = self.stop.clone();
         let windows = Prefetch::stopping(self.windows, 1, stop.clone());
         Prefetch::stopping(Self { windows: Box::new(windows), ..self }, depth, stop)
@@ -191,7 +191,7 @@ impl Batches {
                 false if window.is_last => Position { epoch: window.epoch + 1, window: 0, batch: 0 },
                 false => Position { window: window.index + 1, batch: 0, ..position },
             };
-            self.ready.push_back(Batch::new(pairs, Arc::clone(&self.settings), position, next));
+            self.ready.push_back(TrainingBatch::new(pairs, Arc::clone(&self.settings), position, next));
         }
         if let Some(first) = self.ready.front_mut() {
             first.left_out = std::mem::take(&mut self.left_out);
@@ -201,9 +201,9 @@ impl Batches {
 }
 
 impl Iterator for Batches {
-    type Item = Result<Batch>;
+    type Item = Result<TrainingBatch>;
 
-    fn next(&mut self) -> Option<Result<Batch>> {
+    fn next(&mut self) -> Option<Result<TrainingBatch>> {
         while !self.failed && self.ready.is_empty() {
             match self.advance() {
                 Ok(Some(())) => {}

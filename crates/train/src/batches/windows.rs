@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use cognate_text::Tokenizer;
 
-use super::encode::{Encoded, LeftOut, encode};
+use super::encode::{Encoded, encode};
 use super::order::{Purpose, shuffle};
 use super::{BatchSettings, Position};
 use crate::corpus::{BlockReader, Corpus};
 use crate::error::Result;
+use crate::left_out::LeftOut;
 use crate::prefetch::Stop;
 
 /// Blocks of a window: 65,536 lines, some 20 MB of ids in sentences of 30 tokens a side.

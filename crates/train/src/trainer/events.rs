@@ -41,7 +41,7 @@ pub enum Event<'e> {
     Update(&'e Progress),
     /// A stretch of updates is over, and stands in the log.
     Logged(&'e Stretch),
-    /// The held-out text was looked at.
+    /// The held-out text was validated at.
     Validated(&'e Validation),
     /// A checkpoint was saved in this folder.
     Saved(&'e Path),

@@ -7,13 +7,13 @@
 mod checkpoint;
 mod events;
 mod log;
-mod looking;
 mod model;
 mod rate;
 mod recipes;
 mod resume;
 mod step;
 mod validate;
+mod validations;
 
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -26,7 +26,7 @@ use cognate_pipeline::SourceEncoder;
 use cognate_runtime::Options;
 use cognate_text::Tokenizer;
 
-use crate::batches::{Batch, BatchSettings, Batches};
+use crate::batches::{BatchSettings, Batches, TrainingBatch};
 use crate::config::TrainingConfig;
 use crate::corpus::Corpus;
 use crate::error::{Cause, Result};
@@ -36,18 +36,18 @@ use checkpoint::{Output, Run};
 pub use events::{Beginning, Ending, Event, Machine, Outcome, Progress};
 use log::Log;
 pub use log::{LogLine, Stretch, Validation, read_log};
-use looking::tell;
 use model::Start;
 use recipes::{adam, dropout_seed, loss};
 use step::{Recipes, Step, Sums};
-use validate::Held;
+use validate::ValidationSet;
+use validations::tell;
 
 /// A training run that is ready to go.
 pub struct Trainer<'r> {
     config: TrainingConfig,
     output: Output,
     corpus: Arc<Corpus>,
-    held: Option<Held>,
+    held: Option<ValidationSet>,
     start: Start,
     step: Step<'r>,
     run: Run,
@@ -105,7 +105,7 @@ impl<'r> Trainer<'r> {
         let settings = config.batch_settings(start.framing.clone());
         let tokenizer = Arc::new(start.tokenizer.clone());
         let sources = SourceEncoder::new(&tokenizer, start.model.config(), &start.settings);
-        let held = valid.map(|corpus| Held::new(corpus, &tokenizer, settings.clone(), &sources)).transpose()?;
+        let held = valid.map(|corpus| ValidationSet::new(corpus, &tokenizer, settings.clone(), &sources)).transpose()?;
         let threads = config.threads.or((machine.ranks.size() > 1).then_some(1));
         let options = Options { device: machine.device, threads: threads.and_then(NonZeroUsize::new), ..Options::default() };
         let recipes = Recipes { model: &start.model, loss: loss(&config), adam: adam(&config) };
@@ -173,7 +173,7 @@ impl<'r> Trainer<'r> {
         let mut batches = batches.prefetched(self.config.data.prefetch);
         let mut unlogged = Unlogged::of(self.run.unlogged);
         // Where the last validation or checkpoint was.
-        let mut looked = self.run.update;
+        let mut validated = self.run.update;
         let ending = loop {
             if let Some(ending) = self.is_over() {
                 break ending;
@@ -193,8 +193,8 @@ impl<'r> Trainer<'r> {
             let stopped = observer(Event::Update(&progress)).is_break();
             let stopped = self.agree_on(stopped);
             if !stopped && update.is_multiple_of(self.config.schedule.validate_every) {
-                looked = update;
-                self.look(observer)?;
+                validated = update;
+                self.validate(observer)?;
                 // Validations do not count as training.
                 unlogged.clock = Instant::now();
                 unlogged.since_log = 0;
@@ -204,10 +204,10 @@ impl<'r> Trainer<'r> {
                 break Ending::Stopped;
             }
         };
-        if looked != self.run.update {
+        if validated != self.run.update {
             match ending {
                 Ending::Stopped => self.save(observer)?,
-                _ => self.look(observer)?,
+                _ => self.validate(observer)?,
             }
         }
         if leads(self.machine.ranks) && !self.output.has_model() {
@@ -220,7 +220,7 @@ impl<'r> Trainer<'r> {
     }
 
     /// One update: the batches whose gradients are summed for it, and the change of the weights.
-    fn update(&mut self, batches: &mut impl Iterator<Item = Result<Batch>>) -> Result<(Sums, f64)> {
+    fn update(&mut self, batches: &mut impl Iterator<Item = Result<TrainingBatch>>) -> Result<(Sums, f64)> {
         let (mut sums, update, ranks) = (Sums::default(), self.run.update + 1, self.machine.ranks);
         let mut last = None;
         for micro in 0..self.config.optimiser.accumulation {

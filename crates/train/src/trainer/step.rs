@@ -14,7 +14,7 @@ use cognate_passes::{feed::feed, fold::fold};
 use cognate_runtime::{Engine, Options, Runtime, Session, Source, Value, Values};
 use ndarray::{ArrayD, Dimension, IxDyn, arr0};
 
-use crate::batches::{Arrays, Batch, shard};
+use crate::batches::{Arrays, TrainingBatch, shard};
 use crate::error::{Cause, Result};
 use crate::gradients::gradients;
 use crate::optimiser::{Adam, UpdateNames};
@@ -136,7 +136,7 @@ impl<'r> Step<'r> {
     }
 
     /// Adds the gradients of this rank's share of a batch to those since the last update; gives the whole batch's losses.
-    pub(super) fn accumulate(&mut self, batch: &Batch, dropout_seed: i64) -> Result<Sums> {
+    pub(super) fn accumulate(&mut self, batch: &TrainingBatch, dropout_seed: i64) -> Result<Sums> {
         let (rank, size) = (self.ranks.rank(), self.ranks.size());
         let share = batch.shard(rank, size);
         let own = if share.n_sentences() > 0 { self.add_gradients(&share.arrays(), dropout_seed)? } else { Sums::default() };

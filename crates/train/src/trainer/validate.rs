@@ -20,15 +20,15 @@ use crate::ranks::gather;
 /// Sentences that are decoded together hold so many source tokens at most.
 const DECODED_TOKENS: usize = 2_048;
 
-/// Held-out text.
-pub(super) struct Held {
+/// ValidationSet-out text.
+pub(super) struct ValidationSet {
     batches: Vec<Arrays>,
     /// Ids of the sources that have any, with their numbers, the shortest first.
     sources: Vec<(usize, Vec<i64>)>,
     references: Vec<String>,
 }
 
-impl Held {
+impl ValidationSet {
     /// Reads and tokenizes it all; it stays in memory.
     pub(super) fn new(corpus: Corpus, tokenizer: &Arc<Tokenizer>, settings: BatchSettings, encoder: &SourceEncoder) -> Result<Self> {
         let corpus = Arc::new(corpus);
@@ -128,7 +128,7 @@ mod tests {
         let corpus = Corpus::open(&[Files::Parallel { source, target }], &Cleaning::default()).unwrap();
         let [start, suffix, pad] = ["de_DE", "</s>", "<pad>"].map(|piece| tokenizer.id(piece).unwrap());
         let framing = Framing { start, prefix: Vec::new(), suffix: vec![suffix], pad, label_padding: IGNORED };
-        let held = Held::new(corpus, &tokenizer, BatchSettings { framing, ..BatchSettings::default() }, &encoder).unwrap();
+        let held = ValidationSet::new(corpus, &tokenizer, BatchSettings { framing, ..BatchSettings::default() }, &encoder).unwrap();
 
         let around = tokenizer.encode("").unwrap();
         assert_eq!(around, [2, tokenizer.id("en_XX").unwrap()]);

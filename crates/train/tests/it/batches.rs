@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use cognate_testing::shared_multi30k;
 use cognate_train::{
-    Batch, BatchSettings, Batches, Cleaning, Corpus, ErrorKind, Files, Framing, IGNORED, LeftOut, Place, Position, shard, survey,
+    BatchSettings, Batches, Cleaning, Corpus, ErrorKind, Files, Framing, IGNORED, LeftOut, Place, Position, TrainingBatch, shard, survey,
 };
 use insta::assert_snapshot;
 
@@ -18,12 +18,12 @@ fn from(corpus: &Arc<Corpus>, settings: &BatchSettings, position: Position) -> B
 }
 
 /// The batches of whole epochs.
-fn epochs(corpus: &Arc<Corpus>, settings: &BatchSettings, n: u64) -> Vec<Batch> {
+fn epochs(corpus: &Arc<Corpus>, settings: &BatchSettings, n: u64) -> Vec<TrainingBatch> {
     from(corpus, settings, Position::default()).map(Result::unwrap).take_while(|batch| batch.position().epoch < n).collect()
 }
 
 /// All that a batch is: where it stands, and what a model reads.
-fn shown(batch: &Batch) -> impl PartialEq + std::fmt::Debug + use<> {
+fn shown(batch: &TrainingBatch) -> impl PartialEq + std::fmt::Debug + use<> {
     (batch.position(), batch.next_position(), batch.places().collect::<Vec<_>>(), batch.arrays())
 }
 
@@ -115,7 +115,7 @@ fn windows_are_prefetched_in_order() {
     let corpus = open(folder.parallel(source, target));
     let settings = settings(4_000);
     let whole = epochs(&corpus, &settings, 1);
-    assert_eq!(whole.iter().map(Batch::n_sentences).sum::<usize>(), 70_000);
+    assert_eq!(whole.iter().map(TrainingBatch::n_sentences).sum::<usize>(), 70_000);
     let next_window = whole.iter().position(|batch| batch.position().window == 1).unwrap();
     assert_eq!(whole.last().unwrap().next_position(), Position { epoch: 1, window: 0, batch: 0 });
     let begin = whole[next_window - 3].position();
@@ -126,7 +126,7 @@ fn windows_are_prefetched_in_order() {
         }
     }
     // Windows mix blocks from everywhere.
-    let lines: Vec<u64> = whole[..next_window].iter().flat_map(Batch::places).map(|place| place.line).collect();
+    let lines: Vec<u64> = whole[..next_window].iter().flat_map(TrainingBatch::places).map(|place| place.line).collect();
     assert!(lines.iter().any(|line| *line < 5_000) && lines.iter().any(|line| *line > 65_000));
 }
 
@@ -144,8 +144,8 @@ fn ranks_share_each_batch() {
     let folder = Folder::new();
     let corpus = corpus(&folder);
     for batch in epochs(&corpus, &settings(400), 1) {
-        let shares: Vec<Batch> = (0..3).map(|rank| batch.shard(rank, 3)).collect();
-        assert_eq!(shares.iter().map(Batch::target_tokens).sum::<usize>(), batch.target_tokens());
+        let shares: Vec<TrainingBatch> = (0..3).map(|rank| batch.shard(rank, 3)).collect();
+        assert_eq!(shares.iter().map(TrainingBatch::target_tokens).sum::<usize>(), batch.target_tokens());
         assert_eq!(shares.iter().map(|share| share.arrays().label_mask.sum()).sum::<i64>(), batch.target_tokens() as i64);
         let mut places: Vec<Place> = shares.iter().flat_map(|share| share.places().collect::<Vec<_>>()).collect();
         let mut expected: Vec<Place> = batch.places().collect();

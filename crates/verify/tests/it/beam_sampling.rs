@@ -1,7 +1,7 @@
 //! Beam search that draws, against transformers' (`testdata/golden/decoding`).
 
 use crate::decoding::{Asked, Subject, ids, silent};
-use cognate_generate::{Batch, Sampling, decode};
+use cognate_generate::{Sampling, SentenceBatch, decode};
 use cognate_testing::testdata;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -69,7 +69,7 @@ fn sequences_are_as_frequent_as_in_transformers() {
             let mut counts: HashMap<(Vec<i64>, bool), u32> = HashMap::new();
             for first in (0..u64::from(DRAWS)).step_by(sources.len()) {
                 let numbers: Vec<u64> = (first..).take(sources.len()).collect();
-                let batch = Batch { sources: &sources, prefixes: &[], numbers: &numbers };
+                let batch = SentenceBatch { sources: &sources, prefixes: &[], numbers: &numbers };
                 for found in decode(&mut decoder, &batch, &settings, &mut silent).unwrap() {
                     *counts.entry((found[0].tokens.clone(), found[0].complete)).or_default() += 1;
                 }

@@ -1,7 +1,7 @@
 //! `testdata/golden/decoding`: what transformers decodes, scores and attends to under many options, on every engine.
 
 use crate::engines::everywhere;
-use cognate_generate::{Batch, Decoder, Event, Hypothesis, SessionDecoder, Settings, alignment_layer, decode, score};
+use cognate_generate::{Decoder, Event, Hypothesis, SentenceBatch, SessionDecoder, Settings, alignment_layer, decode, score};
 use cognate_model::{Attentions, Model};
 use cognate_testing::{Golden, golden, testdata};
 use serde_json::{Map, Value};
@@ -76,8 +76,8 @@ impl Asked {
         Self { settings: subject.settings(options), sources, prefixes: prefix.unwrap_or_default() }
     }
 
-    pub(crate) fn batch(&self) -> Batch<'_> {
-        Batch { sources: &self.sources, prefixes: &self.prefixes, numbers: &[] }
+    pub(crate) fn batch(&self) -> SentenceBatch<'_> {
+        SentenceBatch { sources: &self.sources, prefixes: &self.prefixes, numbers: &[] }
     }
 }
 
@@ -175,11 +175,11 @@ fn sentences_with_prefixes_of_their_own_do_not_depend_on_each_other() {
         if prefixes.iter().any(|prefix| prefix.len() + 1 >= settings.max_length) {
             continue;
         }
-        let batch = Batch { sources: &subject.sources, prefixes: &prefixes, numbers: &[] };
+        let batch = SentenceBatch { sources: &subject.sources, prefixes: &prefixes, numbers: &[] };
         let together = decode(&mut decoder, &batch, &settings, &mut silent).unwrap();
         for sentence in 0..subject.sources.len() {
             let range = sentence..=sentence;
-            let batch = Batch { sources: &subject.sources[range.clone()], prefixes: &prefixes[range], numbers: &[] };
+            let batch = SentenceBatch { sources: &subject.sources[range.clone()], prefixes: &prefixes[range], numbers: &[] };
             let alone = decode(&mut decoder, &batch, &settings, &mut silent).unwrap().remove(0);
             assert!(alone.iter().all(|found| found.tokens.starts_with(&prefixes[sentence])), "{name} {sentence}");
             let tokens = |found: &[Hypothesis]| found.iter().map(|found| found.tokens.clone()).collect::<Vec<_>>();
@@ -197,8 +197,8 @@ fn targets_score_as_in_pytorch() {
         let targets: Vec<_> = expected.iter().map(|row| ids(&row["target"])).collect();
         let prefixes: Vec<_> = targets.iter().map(|target| target[..2].to_vec()).collect();
         for mut decoder in subject.decoders() {
-            let plain = score(&mut decoder, &Batch::new(&subject.sources), &targets, &settings).unwrap();
-            let batch = Batch { sources: &subject.sources, prefixes: &prefixes, numbers: &[] };
+            let plain = score(&mut decoder, &SentenceBatch::new(&subject.sources), &targets, &settings).unwrap();
+            let batch = SentenceBatch { sources: &subject.sources, prefixes: &prefixes, numbers: &[] };
             let after_prefix = score(&mut decoder, &batch, &targets, &settings).unwrap();
             for ((expected, plain), after) in expected.iter().zip(&plain).zip(&after_prefix) {
                 let expected: Vec<_> =
@@ -261,6 +261,6 @@ fn a_decoder_without_attentions_says_how_to_get_them() {
     let [encoder, step] = graphs.map(|graph| everywhere(&graph).remove(0));
     let mut decoder = SessionDecoder::new(encoder, step, 0).unwrap();
     let settings = Settings { alignment_layer: Some(0), ..subject.settings(&Map::new()) };
-    let error = decode(&mut decoder, &Batch::new(&subject.sources), &settings, &mut silent).unwrap_err().to_string();
+    let error = decode(&mut decoder, &SentenceBatch::new(&subject.sources), &settings, &mut silent).unwrap_err().to_string();
     insta::assert_snapshot!(error, @"decoder: expected an output cross_attentions.0, found none; export with --attentions");
 }

@@ -2,7 +2,7 @@
 
 use crate::decoding::{silent, unpadded_sources};
 use crate::engines::everywhere;
-use cognate_generate::{Batch, Decoder, Hypothesis, SessionDecoder, Settings, decode};
+use cognate_generate::{Decoder, Hypothesis, SentenceBatch, SessionDecoder, Settings, decode};
 use cognate_model::{Attentions, Model};
 use cognate_testing::{Golden, golden, golden_models};
 
@@ -76,7 +76,7 @@ fn differences(names: &[String]) -> Differences {
             assert_eq!(answers.len(), sources.len(), "{name}");
             let mut margins = Vec::new();
             for decoder in &mut decoders {
-                let found = decode(decoder, &Batch::new(&sources), &settings, &mut silent).unwrap();
+                let found = decode(decoder, &SentenceBatch::new(&sources), &settings, &mut silent).unwrap();
                 if margins.is_empty() {
                     // The first engine is the reference, in f64.
                     margins = found.iter().map(|found| found[0].margin()).collect();

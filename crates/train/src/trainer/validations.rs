@@ -1,4 +1,4 @@
-//! Looking at a run: validation, what is kept of it, and what is said when it diverges.
+//! Validations of a run: what they find, what is kept of it, and what is written when the run diverges.
 
 use std::ops::ControlFlow;
 
@@ -8,9 +8,9 @@ use super::checkpoint::Best;
 use super::log::Validation;
 use super::recipes::{adam, loss};
 use super::step::{Recipes, Step, Sums};
-use super::validate::Held;
+use super::validate::ValidationSet;
 use super::{Event, Trainer, resume};
-use crate::batches::Batch;
+use crate::batches::TrainingBatch;
 use crate::config::Metric;
 use crate::error::{Cause, Error, Result};
 use crate::optimiser::Adam;
@@ -20,7 +20,7 @@ const FAILED_BATCH: &str = "failed_batch.json";
 
 impl Trainer<'_> {
     /// Validates, keeps the model if it is the best, and saves.
-    pub(super) fn look(&mut self, observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Result<()> {
+    pub(super) fn validate(&mut self, observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Result<()> {
         let model = self.step.snapshot()?;
         let mut is_best = true;
         if let Some(held) = &self.held {
@@ -67,7 +67,7 @@ impl Trainer<'_> {
     }
 
     /// What held-out text says of `model`, whose losses are `sums`: with BLEU where that is the metric.
-    fn judge(&self, held: &Held, model: &Model, sums: Sums) -> Result<Validation> {
+    fn judge(&self, held: &ValidationSet, model: &Model, sums: Sums) -> Result<Validation> {
         let bleu = match self.config.schedule.metric {
             Metric::Bleu => Some(held.bleu(model, &self.start, self.config.schedule.beams, self.machine, &self.options)?),
             Metric::Loss => None,
@@ -105,7 +105,7 @@ impl Trainer<'_> {
     }
 
     /// Saves the batch that broke the run, and says so.
-    pub(super) fn diverged(&self, what: &'static str, value: f64, batch: &Batch) -> Error {
+    pub(super) fn diverged(&self, what: &'static str, value: f64, batch: &TrainingBatch) -> Error {
         let update = self.step.updates().max(self.run.update);
         let (arrays, lines) = (batch.arrays(), batch.places().map(|place| self.corpus.name(place)).collect::<Vec<_>>());
         let rows = |array: &ndarray::Array2<i64>| array.rows().into_iter().map(|row| row.to_vec()).collect::<Vec<_>>();

@@ -160,7 +160,15 @@ impl DecodingOptions {
             }
             (settings.min_new_tokens, settings.min_length) = (fewest, 0);
         }
-        settings.min_length = self.min_length.unwrap_or(settings.min_length);
+        if let Some(fewest) = self.min_length {
+            // The start token counts, too.
+            let limit = settings.max_length.min(settings.max_new_tokens.saturating_add(1));
+            if fewest > limit {
+                let message = format!("expected at most {limit}, the maximum number of tokens, found {fewest}");
+                return Err(Error::wrong_option("min_length", message));
+            }
+            settings.min_length = fewest;
+        }
         settings.encoder_no_repeat_ngram_size = self.encoder_no_repeat_ngram_size.unwrap_or(settings.encoder_no_repeat_ngram_size);
         for words in &self.bad_words {
             let ids = tokenizer.encode_target(words).map_err(|error| Error::wrong_option("bad_words", error))?;
@@ -168,6 +176,10 @@ impl DecodingOptions {
                 return Err(Error::wrong_option("bad_words", format_args!("{words:?} has no tokens; expected words")));
             }
             settings.bad_words.push(ids);
+        }
+        if let Some(id) = self.suppress_tokens.iter().find(|id| usize::try_from(**id).map_or(true, |id| id >= config.vocab)) {
+            let message = format!("expected ids from 0 to {}, those of the model, found {id}", config.vocab - 1);
+            return Err(Error::wrong_option("suppress_tokens", message));
         }
         let unknown = unknown_token(tokenizer).filter(|_| self.disable_unk);
         settings.suppressed_tokens.extend(self.suppress_tokens.iter().copied().chain(unknown));

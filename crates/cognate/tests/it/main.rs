@@ -93,6 +93,14 @@ fn errors_say_what_they_are_about() {
     let decoding = DecodingOptions { n_best: NonZeroUsize::new(3), ..DecodingOptions::default() };
     let contradiction = open(&bundled_checkpoint(), &TranslatorOptions { decoding, ..Default::default() });
     assert_eq!((contradiction.kind(), contradiction.option().map(|(name, _)| name)), (ErrorKind::Options, Some("n_best")));
+    for (decoding, name) in [
+        (DecodingOptions { min_length: Some(100_000), ..DecodingOptions::default() }, "min_length"),
+        (DecodingOptions { suppress_tokens: vec![8_000], ..DecodingOptions::default() }, "suppress_tokens"),
+        (DecodingOptions { bad_words: vec![String::new()], ..DecodingOptions::default() }, "bad_words"),
+    ] {
+        let error = open(&bundled_checkpoint(), &TranslatorOptions { decoding, ..Default::default() });
+        assert_eq!(error.option().map(|(name, _)| name), Some(name), "{error}");
+    }
     let seed = Export::open_with(&cognate::ModelSource::find(&bundled_checkpoint()).unwrap(), Some(2), false).err().unwrap();
     assert_eq!(seed.option().map(|(name, _)| name), Some("seed"));
 }

@@ -10,7 +10,7 @@ use crate::source::{EncodedSource, SourceEncoder};
 use crate::translation::{Line, TranslatedText, Translation, Warning};
 use cognate_folder::ModelSource;
 use cognate_generate::{Decoder, Event, Hypothesis, SentenceBatch, Settings, decode};
-use cognate_text::{GrowingText, Tokenizer};
+use cognate_text::{StreamingText, Tokenizer};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -157,7 +157,7 @@ impl Translator {
         let (mut translation, ids) = self.prepare(&sentence.text)?;
         let Some(ids) = ids else { return Ok(translation) };
         let prefix = self.prefix(sentence).map_err(|error| Error::wrong_option("target_prefix", error))?;
-        let (mut text, mut failure) = (GrowingText::new(self.model().tokenizer()), None);
+        let (mut text, mut failure) = (StreamingText::new(self.model().tokenizer()), None);
         let mut hand_over = |words: String| if words.is_empty() { Ok(()) } else { write(&on_one_line(words)) };
         let mut observer = |event| {
             let Event::Token { token, .. } = event else { return ControlFlow::Continue(()) };

@@ -1,10 +1,10 @@
 //! The arithmetic of scores.
 
-/// In which type a score is computed of its counts.
+/// The floating-point type in which a score is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arithmetic {
     Double,
-    /// Every step is rounded to f32, as in sacreBLEU's resampling. In f64 and then rounded is the same for one step.
+    /// Every step is rounded to f32, as in sacreBLEU's resampling; one step in f64 then rounds to the same number.
     Single,
 }
 

@@ -22,30 +22,30 @@ pub(crate) const MAX_ORDER: usize = 4;
 /// sacreBLEU's floor of `ln 0`: `exp` of it is 0.
 const LN_ZERO: f64 = -9_999_999_999.0;
 
-/// How BLEU is computed; by default as sacreBLEU does.
+/// Settings of BLEU; the default is sacreBLEU's.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BleuSettings {
-    /// What is a word.
+    /// The tokenisation.
     pub words: Words,
-    /// Whether case does not count.
+    /// Whether text is lower-cased first.
     pub lowercase: bool,
-    /// What orders without a match count.
+    /// The smoothing of orders without a match.
     pub smoothing: Smoothing,
-    /// Whether only orders count that a text is long enough for, as it should be for single sentences.
+    /// Whether only orders that the text is long enough for count; recommended for single sentences.
     pub effective_order: bool,
 }
 
-/// What an order of n-grams without a match counts (Chen and Cherry 2014).
+/// The smoothing of orders of n-grams without a match (Chen and Cherry 2014).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Smoothing {
-    /// The k-th of them as `1 / 2^k` matches (method 3).
+    /// The k-th such order has `1 / 2^k` matches (method 3).
     #[default]
     Exponential,
-    /// As so many matches, usually 0.1 (method 1).
+    /// Such an order has this number of matches, usually 0.1 (method 1).
     Floor(f64),
-    /// All orders but the first have so many matches and n-grams more, usually 1 (method 2).
+    /// This number, usually 1, is added to the matches and n-grams of all orders but the first (method 2).
     AddK(f64),
-    /// Nothing, and BLEU is 0.
+    /// No smoothing: BLEU is 0.
     None,
 }
 
@@ -60,7 +60,7 @@ impl Smoothing {
     }
 }
 
-/// The BLEU of a corpus and what it is made of. `Display` writes sacreBLEU's line:
+/// The BLEU of a corpus and its parts. `Display` writes sacreBLEU's line:
 /// `BLEU = 36.24 66.2/42.1/29.6/20.9 (BP = 1.000 ratio = 1.001 hyp_len = 12116 ref_len = 12106)`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
@@ -69,18 +69,18 @@ pub struct Bleu {
     pub score: f64,
     /// Smoothed precisions of the orders 1 to 4, `0..=100`.
     pub precisions: [f64; MAX_ORDER],
-    /// `1` for a translation at least as long as the references, less for a shorter one.
+    /// The brevity penalty: 1 for hypotheses at least as long as the references, less for shorter ones.
     pub brevity_penalty: f64,
-    /// Words of the hypotheses.
+    /// Number of words of the hypotheses.
     pub sys_len: usize,
-    /// Words of the references.
+    /// Number of words of the references.
     pub ref_len: usize,
-    /// The settings, as the signature of the sacreBLEU version whose score this is.
+    /// sacreBLEU's signature.
     pub signature: String,
 }
 
 impl Bleu {
-    /// What sacreBLEU writes after the score: `66.2/42.1/29.6/20.9 (BP = 1.000 ratio = 1.001 hyp_len = 12116 ref_len = 12106)`.
+    /// sacreBLEU's text after the score: `66.2/42.1/29.6/20.9 (BP = 1.000 ratio = 1.001 hyp_len = 12116 ref_len = 12106)`.
     pub fn parts(&self) -> String {
         let Self { precisions, brevity_penalty, sys_len, ref_len, .. } = self;
         let precisions = precisions.map(|precision| format!("{precision:.1}")).join("/");
@@ -96,15 +96,15 @@ impl fmt::Display for Bleu {
 }
 
 impl BleuSettings {
-    /// What of the settings a signature tells, in sacreBLEU's order.
+    /// The settings' part of a signature.
     pub(crate) fn signature(&self) -> String {
         let case = if self.lowercase { "lc" } else { "mixed" };
         let effective = if self.effective_order { "yes" } else { "no" };
         format!("case:{case}|eff:{effective}|tok:{}|smooth:{}", self.words.name(), self.smoothing.signature())
     }
 
-    /// What BLEU needs of a sentence: words of the hypothesis, of the reference nearest in length, and for each order n-grams that
-    /// match, then n-grams of the hypothesis. Sentences only add.
+    /// The statistics of a sentence: the numbers of words of the hypothesis and of the reference nearest in length, of matching
+    /// n-grams for each order, and of the hypothesis's n-grams for each order.
     pub(crate) fn count(&self, hypothesis: &str, references: &[&str]) -> Vec<u32> {
         let divided = |sentence: &str| match self.lowercase {
             true => self.words.divide(&sentence.to_lowercase()),
@@ -125,7 +125,7 @@ impl BleuSettings {
         [&[hypothesis.len() as u32, ref_len as u32], &matches[..], &totals[..]].concat()
     }
 
-    /// BLEU by the sums of what sentences count, without its signature.
+    /// BLEU of summed statistics, without its signature.
     pub(crate) fn bleu(&self, sums: &[u64], arithmetic: Arithmetic) -> Bleu {
         let (sys_len, ref_len) = (sums[0] as usize, sums[1] as usize);
         let (matches, totals) = sums[2..].split_at(MAX_ORDER);
@@ -144,8 +144,8 @@ impl BleuSettings {
         Bleu { score, precisions, brevity_penalty, sys_len, ref_len, signature: String::new() }
     }
 
-    /// Precisions in percent, and how many of them count. Orders longer than every hypothesis stay 0. `None` if no order has a
-    /// match: then there is nothing to smooth.
+    /// Precisions in percent and the number of orders that count. Orders longer than every hypothesis stay 0. `None` if no order
+    /// has a match.
     fn precisions(&self, matches: &[u64], totals: &[u64], arithmetic: Arithmetic) -> Option<([f64; MAX_ORDER], usize)> {
         if matches.iter().all(|&matches| matches == 0) {
             return None;
@@ -179,7 +179,7 @@ impl BleuSettings {
     }
 }
 
-/// How often each n-gram of one order occurs.
+/// The counts of the n-grams of one order.
 fn ngrams<'a, 'b>(words: &'a [&'b str], order: usize) -> HashMap<&'a [&'b str], u32> {
     let mut counts = HashMap::new();
     for ngram in words.windows(order) {

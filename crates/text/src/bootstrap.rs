@@ -1,28 +1,28 @@
-//! How sure a score is, and whether two systems differ: paired bootstrap resampling (Koehn 2004).
+//! Confidence intervals and significance tests: paired bootstrap resampling (Koehn 2004).
 //!
-//! Corpora of as many sentences are drawn from the sentences, each with all systems' translations, and scored. The interval holds
-//! the middle 95% of a system's scores. The p-value is the share of corpora on which two systems differ by so much more than
-//! they do on average, as they differ in truth (one more is counted in numerator and denominator).
+//! Samples of the sentences, drawn with replacement together with all systems' translations, are scored. The interval contains
+//! the middle 95% of a system's scores. The p-value is the share of samples on which the difference of two systems exceeds its
+//! mean by more than the difference on the corpus (one more is counted in numerator and denominator).
 //!
-//! As sacreBLEU 2.6, draws and rounding included: numpy's PCG64 draws, and scores are computed in f32. Only sums of counts above
-//! 2^24, of some 200,000 sentences, are exact here and rounded one by one there.
+//! Equal to sacreBLEU 2.6, including numpy's PCG64 and scores in f32. The exception are counts above 2^24, of some 200,000
+//! sentences, which are summed exactly here.
 
 use crate::arithmetic::Arithmetic;
 use crate::metric::{Metric, Resampling, Statistics};
-use crate::pcg::Pcg64;
+use crate::pcg::Generator;
 
-/// What resampling finds about a system.
+/// The result of resampling for a system.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Resampled {
     /// The mean of the scores of all samples.
     pub mean: f64,
-    /// Half the width of the interval that has the middle 95% of them.
+    /// Half the width of the interval of the middle 95% of the scores.
     pub confidence: f64,
-    /// How likely a difference from the first system as large as the one found is by chance; `None` for the first.
+    /// The p-value of the difference from the first system; `None` for the first.
     pub p_value: Option<f64>,
 }
 
-/// Resamples systems that translated the same sentences, as counted by one metric; all are compared with the first.
+/// Resamples systems that translated the same sentences, and compares each with the first. All have the same metric.
 ///
 /// # Panics
 /// If the systems do not have the same number of sentences.
@@ -45,7 +45,7 @@ pub fn paired_bootstrap(systems: &[Statistics], resampling: Resampling) -> Vec<R
     let Some(first) = systems.first() else { return Vec::new() };
     let n_sentences = first.len();
     assert!(systems.iter().all(|system| system.len() == n_sentences), "systems have the same sentences");
-    let mut generator = Pcg64::seeded(resampling.seed);
+    let mut generator = Generator::seeded(resampling.seed);
     let mut samples = vec![Vec::with_capacity(resampling.samples); systems.len()];
     let mut drawn = vec![0; n_sentences];
     for _ in 0..resampling.samples {
@@ -67,7 +67,7 @@ pub fn paired_bootstrap(systems: &[Statistics], resampling: Resampling) -> Vec<R
     systems.iter().zip(&samples).enumerate().map(resampled).collect()
 }
 
-/// The type that numpy gives an array of such scores: chrF's are f32, unless one is 0, BLEU's f64.
+/// numpy's type of an array of such scores: chrF's are f32, unless one is 0, BLEU's f64.
 fn arithmetic(metric: Metric, scores: &[&[f64]]) -> Arithmetic {
     match metric {
         Metric::Chrf(_) if scores.iter().all(|scores| scores.iter().all(|&score| score != 0.0)) => Arithmetic::Single,
@@ -83,7 +83,7 @@ fn p_value(scores: &[f64], base: &[f64], difference: f64, arithmetic: Arithmetic
     (above + 1) as f64 / (distances.len() + 1) as f64
 }
 
-/// The mean, and half the distance between the 2.5th and the 97.5th percent.
+/// The mean, and half the distance between the percentiles 2.5 and 97.5.
 fn interval(scores: &[f64], arithmetic: Arithmetic) -> (f64, f64) {
     let mut ordered = scores.to_vec();
     ordered.sort_by(f64::total_cmp);
@@ -96,7 +96,7 @@ fn mean(numbers: &[f64], arithmetic: Arithmetic) -> f64 {
     arithmetic.round(sum(numbers, arithmetic) / numbers.len() as f64)
 }
 
-/// numpy's order of additions, by which the last bits of a sum of f32 are found again.
+/// A sum in numpy's order of additions, equal to the last bit.
 fn sum(numbers: &[f64], arithmetic: Arithmetic) -> f64 {
     const LANES: usize = 8;
     const BLOCK: usize = 128;

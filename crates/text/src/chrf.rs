@@ -2,9 +2,8 @@
 //!
 //! `chrF_β = (1 + β²) · P · R / (β² · P + R)`   (Popović 2015; chrF++: Popović 2017)
 //!
-//! `P` and `R` are precision and recall, averaged over the orders of n-grams; β says how much more recall counts, usually 2. As
-//! sacreBLEU 2.6: orders that hypotheses or references are too short for do not count, and of several references each
-//! sentence has the one with its best chrF.
+//! `P` and `R` are precision and recall, averaged over the orders of n-grams; β, usually 2, is the weight of recall. As in
+//! sacreBLEU 2.6, orders longer than the hypotheses or references do not count, and the reference with the best chrF is used.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -12,18 +11,18 @@ use std::hash::Hash;
 use crate::arithmetic::Arithmetic;
 use crate::words::{is_space, words};
 
-/// How chrF is computed; by default chrF2 as sacreBLEU does.
+/// Settings of chrF; the default is sacreBLEU's chrF2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChrfSettings {
-    /// The longest n-gram of characters that counts.
+    /// The maximum order of character n-grams.
     pub char_order: usize,
-    /// The longest n-gram of words that counts: 2 is chrF++, 0 is chrF.
+    /// The maximum order of word n-grams: 2 for chrF++, 0 for chrF.
     pub word_order: usize,
-    /// How much more recall counts than precision.
+    /// The weight of recall relative to precision.
     pub beta: u32,
-    /// Whether case does not count.
+    /// Whether text is lower-cased first.
     pub lowercase: bool,
-    /// Whether spaces are characters.
+    /// Whether spaces count as characters.
     pub whitespace: bool,
 }
 
@@ -34,7 +33,7 @@ impl Default for ChrfSettings {
 }
 
 impl ChrfSettings {
-    /// chrF++: with n-grams of up to two words.
+    /// chrF++: with word n-grams up to order 2.
     pub fn plus_plus() -> Self {
         Self { word_order: 2, ..Self::default() }
     }
@@ -44,7 +43,7 @@ impl ChrfSettings {
         format!("chrF{}{}", self.beta, "+".repeat(self.word_order))
     }
 
-    /// What of the settings a signature tells, in sacreBLEU's order.
+    /// The settings' part of a signature.
     pub(crate) fn signature(&self) -> String {
         let Self { char_order, word_order, .. } = self;
         let case = if self.lowercase { "lc" } else { "mixed" };
@@ -52,7 +51,7 @@ impl ChrfSettings {
         format!("case:{case}|eff:yes|nc:{char_order}|nw:{word_order}|space:{space}")
     }
 
-    /// For each order the n-grams of the hypothesis, of the reference with the best score, and those that match.
+    /// For each order the numbers of n-grams of the hypothesis, of the best reference, and of matches.
     pub(crate) fn count(&self, hypothesis: &str, references: &[&str]) -> Vec<u32> {
         let mut best: Option<(f64, Vec<u32>)> = None;
         let hypothesis = self.ngrams(hypothesis);
@@ -69,12 +68,12 @@ impl ChrfSettings {
         best.map_or_else(|| vec![0; self.width()], |(_, counts)| counts)
     }
 
-    /// How many counts a sentence has.
+    /// The number of statistics of a sentence.
     pub(crate) fn width(&self) -> usize {
         3 * (self.char_order + self.word_order)
     }
 
-    /// chrF by the sums of what sentences count, `0..=100`.
+    /// chrF of summed statistics, `0..=100`.
     pub(crate) fn score(&self, sums: &[u64], arithmetic: Arithmetic) -> f64 {
         let round = |number: f64| arithmetic.round(number);
         let (mut precision, mut recall, mut orders) = (0.0, 0.0, 0.0);
@@ -95,7 +94,7 @@ impl ChrfSettings {
         round(100.0 * round(product / round(round(factor * precision) + recall)))
     }
 
-    /// How often each n-gram occurs, by order: of characters, then of words.
+    /// The counts of n-grams by order: of characters, then of words.
     fn ngrams(&self, sentence: &str) -> Vec<Counts> {
         let sentence = if self.lowercase { sentence.to_lowercase() } else { sentence.to_owned() };
         let characters: Vec<char> = sentence.chars().filter(|&character| self.whitespace || !is_space(character)).collect();
@@ -106,7 +105,7 @@ impl ChrfSettings {
     }
 }
 
-/// How often n-grams of one order occur.
+/// The counts of the n-grams of one order.
 enum Counts {
     Characters(HashMap<Vec<char>, u32>),
     Words(HashMap<Vec<String>, u32>),
@@ -120,7 +119,7 @@ fn counted<T: Clone + Eq + Hash>(units: &[T], order: usize) -> HashMap<Vec<T>, u
     counts
 }
 
-/// n-grams of the hypothesis, unless the reference has none at all; of the reference; of both.
+/// The numbers of n-grams of the hypothesis (0 if the reference has none), of the reference, and of both.
 fn matches(hypothesis: &Counts, reference: &Counts) -> [u32; 3] {
     fn of<T: Eq + Hash>(hypothesis: &HashMap<T, u32>, reference: &HashMap<T, u32>) -> [u32; 3] {
         let matching = hypothesis.iter().map(|(ngram, count)| *count.min(reference.get(ngram).unwrap_or(&0))).sum();
@@ -134,7 +133,7 @@ fn matches(hypothesis: &Counts, reference: &Counts) -> [u32; 3] {
     }
 }
 
-/// A word without the ASCII punctuation at its end, or else at its beginning, which is a word of its own.
+/// Separates ASCII punctuation at a word's end, or else at its beginning.
 fn without_punctuation(word: &str) -> impl Iterator<Item = &str> {
     let is_punctuation = |c: char| c.is_ascii_punctuation();
     let cut = match (word.chars().next(), word.chars().next_back()) {

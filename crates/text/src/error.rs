@@ -1,24 +1,24 @@
-//! What can go wrong with text and with the files that describe it.
+//! Errors of texts and tokenizer files.
 
-/// The result of this crate's calls.
+/// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error that names the file, the line or the argument where it lies.
+/// An error that names the file, the line or the argument.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(transparent)]
 pub struct Error(#[from] Cause);
 
-/// What an [`Error`] is about.
+/// The category of an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// A file that is missing or cannot be read.
     File,
-    /// A file whose contents are not what they should be.
+    /// A file with invalid contents.
     Format,
-    /// Arguments without a meaning: counts that differ, ids below 0.
+    /// Invalid arguments: counts that differ, negative ids.
     Argument,
-    /// The tokenizer fails on a text, or in training.
+    /// The tokenizer fails on a text or in training.
     Tokenizer,
 }
 
@@ -30,8 +30,8 @@ pub(crate) enum Cause {
 
     // tokenizer_file
     #[error(
-        "{file}: no such file; expected Hugging Face's tokenizer.json, which lies beside a checkpoint's config.json, \
-         or in its place source.spm, sentencepiece.bpe.model, spiece.model, or vocab.json with merges.txt"
+        "{file}: no such file; expected Hugging Face's tokenizer.json beside the checkpoint's config.json, \
+         or else source.spm, sentencepiece.bpe.model, spiece.model, or vocab.json with merges.txt"
     )]
     NoTokenizer { file: String },
     #[error("{file}: is a folder; expected {expected}")]
@@ -66,11 +66,11 @@ pub(crate) enum Cause {
     NoFamilyFile { file: String, family: String, expected: String },
     #[error(
         "{file}: no such file; the folder has {found}, but neither `tokenizer_class` in tokenizer_config.json nor \
-         `model_type` in config.json says how to read them"
+         `model_type` in config.json names a supported tokenizer"
     )]
     NoClass { file: String, found: String },
     #[error(
-        "{file}: no such file; tokenizer_config.json names {class}, which is read from tokenizer.json only: \
+        "{file}: no such file; tokenizer_config.json names {class}, which needs a tokenizer.json: \
          save it with transformers' fast tokenizer"
     )]
     UnknownClass { file: String, class: String },
@@ -78,7 +78,7 @@ pub(crate) enum Cause {
     WrongSetting { file: String, name: String, found: String, expected: String },
     #[error("{file}: {token:?} has the id {found}, expected a number from 0 to 4294967295")]
     BadId { file: String, token: String, found: String },
-    #[error("{file}: has no token {token:?}; expected it among the special tokens")]
+    #[error("{file}: the special token {token:?} is missing")]
     MissingToken { file: String, token: String },
     #[error("{file}: line {line}: has {n_pieces} pieces, expected 2")]
     BadMerge { file: String, line: usize, n_pieces: usize },
@@ -90,11 +90,11 @@ pub(crate) enum Cause {
     BadCharsmap { file: String, reason: String },
 
     // language
-    #[error("{file}: knows no language {code:?}; it knows {known}")]
+    #[error("{file}: unknown language {code:?}; expected one of {known}")]
     UnknownLanguage { file: String, code: String, known: String },
-    #[error("{file}: has no languages to choose from, and {code:?} was asked for")]
+    #[error("{file}: the tokenizer has no languages, found language {code:?}")]
     NoLanguages { file: String, code: String },
-    #[error("{file}: takes no source language, and {code:?} was asked for; only the target's is said, in the source text")]
+    #[error("{file}: the tokenizer has no source languages, found source language {code:?}; set only the target language")]
     NoSourceLanguage { file: String, code: String },
 
     // tokenizer
@@ -102,19 +102,19 @@ pub(crate) enum Cause {
     Encode { file: String, text: String, reason: String },
     #[error("{file}: the tokenizers library cannot decode {n_ids} ids: {reason}")]
     Decode { file: String, n_ids: usize, reason: String },
-    #[error("{file}: id {id} at position {position} is negative; expected ids from 0 on")]
+    #[error("{file}: id {id} at position {position} is negative; expected ids of at least 0")]
     NegativeId { file: String, id: i64, position: usize },
 
     // training
     #[error("{name} is {found}; a tokenizer's training expects {expected}")]
     BadTraining { name: &'static str, found: String, expected: &'static str },
-    #[error("no text to train a tokenizer on: there is no word in it")]
+    #[error("no text to train a tokenizer on: it contains no words")]
     NoText,
-    #[error("more than {limit} characters to train a tokenizer on; train it on a sample of the lines")]
+    #[error("more than {limit} characters to train a tokenizer on; use a sample of the lines")]
     MuchText { limit: u64 },
     #[error(
         "vocab_size is {vocab_size}, expected at least {needed}: the text has {n_characters} characters, and there are {n_special} \
-         special tokens; raise it, or lower the coverage of characters"
+         special tokens; raise it, or lower the character coverage"
     )]
     SmallVocabulary { vocab_size: usize, n_characters: usize, n_special: usize, needed: usize },
     #[error("the tokenizers library cannot train: {reason}")]
@@ -131,14 +131,14 @@ pub(crate) enum Cause {
     UnreadableLine { file: String, line: usize, reason: String },
 
     // metric
-    #[error("{hypotheses} hypotheses for {references} references; expected one reference a hypothesis")]
+    #[error("{hypotheses} hypotheses for {references} references; expected one reference per hypothesis")]
     Counts { hypotheses: usize, references: usize },
     #[error("no sentences; expected at least one hypothesis and its reference")]
     NoSentences,
 }
 
 impl Error {
-    /// What the error is about.
+    /// The category of the error.
     pub fn kind(&self) -> ErrorKind {
         match self.0 {
             Cause::Unreadable { .. }

@@ -8,14 +8,20 @@
 //! | Marian | | `>>code<< X </s>`, in the source |
 
 use crate::error::{Cause, Result};
-use crate::tokenizer::Template;
 
-/// What the decoder needs to know of the target language. Marian needs nothing: the language is said in the source.
+/// The special tokens around the ids of a text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Template {
+    pub(crate) prefix: Vec<u32>,
+    pub(crate) suffix: Vec<u32>,
+}
+
+/// How the decoder is conditioned on the target language. Marian's is not: its source text contains the language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetLanguage {
-    /// `forced_bos_token_id`: the first token that is decoded must be this one (mBART-50, M2M100, NLLB).
+    /// `forced_bos_token_id`: the first decoded token (mBART-50, M2M100, NLLB).
     Forced(i64),
-    /// `decoder_start_token_id`: decoding starts from this token, in place of the model's own (mBART-25, PLBart).
+    /// `decoder_start_token_id`: decoding starts from this token instead of the model's (mBART-25, PLBart).
     Start(i64),
 }
 
@@ -33,7 +39,7 @@ pub(crate) enum TargetPlace {
     InSource,
 }
 
-/// The languages that a vocabulary has, and where their tokens go.
+/// The languages of a vocabulary and the places of their tokens.
 #[derive(Clone, Debug)]
 pub(crate) struct Languages {
     /// Codes as users spell them, with their tokens' ids.
@@ -44,7 +50,7 @@ pub(crate) struct Languages {
 }
 
 impl Languages {
-    /// The token of a code, which may be spelt as in the vocabulary: `en`, `__en__`, `>>deu<<`.
+    /// The token of a code, plain or spelt as in the vocabulary: `en`, `__en__`, `>>deu<<`.
     pub(crate) fn find(&self, file: &str, code: &str) -> Result<u32> {
         let bare = |left, right| code.strip_prefix(left).and_then(|rest| rest.strip_suffix(right));
         let spellings = [Some(code), bare("__", "__"), bare(">>", "<<")];
@@ -53,7 +59,7 @@ impl Languages {
         Ok(spellings.into_iter().flatten().find_map(id).ok_or_else(unknown)?)
     }
 
-    /// What stands around a text of the source language.
+    /// The special tokens around a text of the source language.
     pub(crate) fn template(&self, source: u32) -> Template {
         match self.source {
             SourcePlace::First => Template { prefix: vec![source], suffix: vec![self.eos] },
@@ -62,14 +68,15 @@ impl Languages {
         }
     }
 
-    /// Some codes, those that begin as the given one does before others.
+    /// The first codes in the order of similarity to the given one.
     fn like(&self, code: &str) -> String {
-        const MOST: usize = 8;
-        let begins_alike = |known: &str| known.chars().zip(code.chars()).take_while(|(one, other)| one.eq_ignore_ascii_case(other)).count();
+        const LIMIT: usize = 8;
+        let common_prefix =
+            |known: &str| known.chars().zip(code.chars()).take_while(|(one, other)| one.eq_ignore_ascii_case(other)).count();
         let mut codes: Vec<&str> = self.known.iter().map(|(code, _)| code.as_str()).collect();
-        codes.sort_by_key(|known| std::cmp::Reverse(begins_alike(known).min(2)));
-        let n_more = codes.len().saturating_sub(MOST);
-        codes.truncate(MOST);
+        codes.sort_by_key(|known| std::cmp::Reverse(common_prefix(known).min(2)));
+        let n_more = codes.len().saturating_sub(LIMIT);
+        codes.truncate(LIMIT);
         let codes = codes.join(", ");
         if n_more == 0 { codes } else { format!("{codes} and {n_more} more") }
     }

@@ -1,15 +1,13 @@
-//! Text on both sides of a model: tokenizers, lines of corpora, and the score of a translation.
+//! Tokenizers, lines of corpora and translation metrics. Independent of models, graphs and engines.
 //!
-//! Knows no models, no graphs, no engines: text goes in and ids come out, ids go in and text comes out.
-//!
-//! - [`Tokenizer`]: text to ids and back, as transformers' `AutoTokenizer` does it. Reads `tokenizer.json`, and the own
-//!   files of every encoder-decoder family: SentencePiece models (Marian, M2M100, mBART, NLLB, PLBart, T5, Pegasus) and
-//!   byte pair vocabularies (BART, Blenderbot).
-//! - [`TokenizerTrainer`]: a tokenizer made of a text, unigram or byte pair merges, the same for the same text.
-//! - [`TargetLanguage`]: what the decoder must know where a tokenizer has several languages.
-//! - [`GrowingText`]: the words of ids that come one by one.
+//! - [`Tokenizer`]: text to ids and back, as transformers' `AutoTokenizer`. Reads `tokenizer.json` and the files of every
+//!   encoder-decoder family: SentencePiece models (Marian, M2M100, mBART, NLLB, PLBart, T5, Pegasus) and byte pair
+//!   vocabularies (BART, Blenderbot).
+//! - [`TokenizerTrainer`]: trains unigram and BPE tokenizers deterministically.
+//! - [`TargetLanguage`]: how the decoder of a multilingual model is conditioned.
+//! - [`StreamingText`]: streaming detokenisation.
 //! - [`Lines`], [`read_lines`]: UTF-8 text, one sentence a line, with errors that name the line.
-//! - [`corpus_bleu`], [`Metric`], [`paired_bootstrap`]: BLEU, chrF and chrF++, and what they are worth, as sacreBLEU 2.6 computes them.
+//! - [`corpus_bleu`], [`Metric`], [`paired_bootstrap`]: BLEU, chrF, chrF++ and significance tests, equal to sacreBLEU 2.6.
 //!
 //! ```
 //! use cognate_text::{Tokenizer, corpus_bleu};
@@ -27,8 +25,8 @@
 //! # }
 //! ```
 //!
-//! How a tokenizer comes about: `folder` finds the family and reads its settings; `converted` builds the families that
-//! transformers runs on the `tokenizers` library; `classic` runs the others, on `sentencepiece`.
+//! `folder` finds a tokenizer's family and reads its settings; `converted` builds the families that transformers runs on
+//! the `tokenizers` library; `classic` runs the others on `sentencepiece`.
 
 mod arithmetic;
 mod bleu;
@@ -39,12 +37,13 @@ mod codes;
 mod converted;
 mod error;
 mod folder;
-mod growing;
 mod language;
+mod library;
 mod lines;
 mod metric;
 mod pcg;
 mod sentencepiece;
+mod streaming;
 mod tokenizer;
 mod tokenizer_file;
 mod training;
@@ -54,10 +53,10 @@ pub use bleu::{Bleu, BleuSettings, Smoothing};
 pub use bootstrap::{Resampled, paired_bootstrap};
 pub use chrf::ChrfSettings;
 pub use error::{Error, ErrorKind, Result};
-pub use growing::GrowingText;
 pub use language::TargetLanguage;
 pub use lines::{Lines, read_lines};
 pub use metric::{Metric, Resampling, Score, Statistics, corpus_bleu};
+pub use streaming::StreamingText;
 pub use tokenizer::Tokenizer;
 pub use training::{Algorithm, TokenizerTrainer, TrainedTokenizer, TrainingSettings};
 pub use words::Words;

@@ -1,8 +1,7 @@
 //! Lines of UTF-8 text, one sentence a line.
 //!
-//! A line ends at `\n`, which may have `\r` before it; both are taken off, nothing else is: empty lines, spaces, NUL
-//! and Unicode's other separators stay, so that line `n` of one file meets line `n` of the other. A byte order mark
-//! at the start of the text is taken off.
+//! A line ends at `\n` or `\r\n`. Empty lines, spaces, NUL and Unicode's other separators are kept, so that lines of parallel
+//! files stay aligned. A byte order mark at the start of the text is removed.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -10,7 +9,7 @@ use std::path::Path;
 
 use crate::error::{Cause, Result};
 
-/// The longest line that is read: 1 MiB, its end not counted. It bounds the memory that a file without line ends takes.
+/// The maximum length of a line without its end: 1 MiB. It bounds the memory for a file without line ends.
 const MAX_LINE_BYTES: usize = 1 << 20;
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
@@ -31,9 +30,9 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 pub struct Lines<R> {
     reader: R,
     name: String,
-    /// Lines begun so far.
+    /// Number of lines begun.
     number: usize,
-    /// Bytes read so far.
+    /// Number of bytes read.
     position: u64,
     finished: bool,
 }
@@ -52,12 +51,12 @@ impl Lines<BufReader<File>> {
 }
 
 impl<R: BufRead> Lines<R> {
-    /// The lines of a reader; `name` is the text's name in errors: a path, `stdin`.
+    /// The lines of a reader; errors name it `name`, such as a path or `stdin`.
     pub fn new(reader: R, name: impl Into<String>) -> Self {
         Self { reader, name: name.into(), number: 0, position: 0, finished: false }
     }
 
-    /// The bytes read so far: where the next line begins.
+    /// The number of bytes read: the start of the next line.
     pub fn position(&self) -> u64 {
         self.position
     }
@@ -67,7 +66,7 @@ impl<R: BufRead> Lines<R> {
         self.number += 1;
         let (file, line) = (|| self.name.clone(), self.number);
         let mut bytes = Vec::new();
-        // Room for a byte order mark, `\r\n`, and one byte more, which tells a line that is too long.
+        // A byte order mark, `\r\n`, and one byte more to detect a line that is too long.
         let room = MAX_LINE_BYTES as u64 + BYTE_ORDER_MARK.len_utf8() as u64 + 3;
         let result = self.reader.by_ref().take(room).read_until(b'\n', &mut bytes);
         match result {
@@ -114,63 +113,4 @@ impl<R: BufRead> Iterator for Lines<R> {
 /// Fails if the file cannot be read, is not UTF-8, or has a line longer than 1 MiB.
 pub fn read_lines(path: impl AsRef<Path>) -> Result<Vec<String>> {
     Lines::open(path)?.collect()
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use super::*;
-
-    fn lines(text: &[u8]) -> Result<Vec<String>> {
-        Lines::new(text, "text").collect()
-    }
-
-    #[test]
-    fn lines_end_at_line_feeds_only() {
-        let cases: &[(&str, &[&str])] = &[
-            ("", &[]),
-            ("\n", &[""]),
-            ("a", &["a"]),
-            ("a\nb\n", &["a", "b"]),
-            ("a\r\n\r\nb", &["a", "", "b"]),
-            ("a\rb\r", &["a\rb\r"]),
-            ("a\0b\n", &["a\0b"]),
-            (" a \u{2028}b\u{85}c\n", &[" a \u{2028}b\u{85}c"]),
-            ("\u{feff}a\n\u{feff}b", &["a", "\u{feff}b"]),
-        ];
-        for (text, expected) in cases {
-            assert_eq!(lines(text.as_bytes()).unwrap(), *expected, "{text:?}");
-        }
-    }
-
-    #[test]
-    fn the_longest_line_fits_and_one_byte_more_does_not() {
-        let longest = "x".repeat(MAX_LINE_BYTES);
-        for text in [format!("\u{feff}{longest}\r\n{longest}\r\nend"), format!("{longest}\n{longest}\nend")] {
-            assert_eq!(lines(text.as_bytes()).unwrap(), [&longest, &longest, "end"]);
-        }
-        for end in ["", "\n", "\r\n"] {
-            let text = format!("a\n{longest}x{end}");
-            assert_eq!(
-                lines(text.as_bytes()).unwrap_err().to_string(),
-                "text: line 2: longer than 1048576 bytes; expected text with one sentence a line"
-            );
-        }
-    }
-
-    #[test]
-    fn the_position_is_where_the_next_line_begins() {
-        let text = "\u{feff}a\r\n\nü";
-        let mut lines = Lines::new(text.as_bytes(), "text");
-        let positions: Vec<u64> = std::iter::from_fn(|| lines.next().map(|_| lines.position())).collect();
-        assert_eq!(positions, [6, 7, 9]);
-    }
-
-    #[test]
-    fn nothing_follows_an_error() {
-        let mut lines = Lines::new(&b"\xff\nb\n"[..], "text");
-        assert!(lines.next().unwrap().is_err());
-        assert!(lines.next().is_none());
-    }
 }

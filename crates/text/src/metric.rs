@@ -1,4 +1,4 @@
-//! Scores of translations against references: what sentences count, sums of that, and a score of the sums.
+//! Metrics of translations against references: statistics of sentences, their sums, and a score of the sums.
 //!
 //! Names, signatures and numbers are those of sacreBLEU 2.6.
 
@@ -7,10 +7,10 @@ use crate::bleu::{Bleu, BleuSettings, MAX_ORDER};
 use crate::chrf::ChrfSettings;
 use crate::error::{Cause, Result};
 
-/// The version of sacreBLEU whose scores these are.
+/// The version of sacreBLEU with the same scores.
 const VERSION: &str = "2.6.0";
 
-/// A score for translations, with its settings.
+/// A metric with its settings.
 ///
 /// ```
 /// # fn main() -> cognate_text::Result<()> {
@@ -25,23 +25,23 @@ const VERSION: &str = "2.6.0";
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Metric {
-    /// BLEU: n-grams of words that are found in references.
+    /// BLEU: n-grams of words.
     Bleu(BleuSettings),
-    /// chrF: n-grams of characters, and of words in chrF++, that hypotheses and references share.
+    /// chrF: n-grams of characters; chrF++: also of words.
     Chrf(ChrfSettings),
 }
 
-/// How a confidence interval or a comparison is found by resampling.
+/// Settings of bootstrap resampling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resampling {
-    /// How many corpora are drawn, of as many sentences as there are.
+    /// Number of samples, each as large as the corpus.
     pub samples: usize,
-    /// What the draws follow from.
+    /// Random seed.
     pub seed: u64,
 }
 
 impl Default for Resampling {
-    /// sacreBLEU's.
+    /// sacreBLEU's settings.
     fn default() -> Self {
         Self { samples: 1000, seed: 12345 }
     }
@@ -50,7 +50,7 @@ impl Default for Resampling {
 /// A corpus's score.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Score {
-    /// With its parts; the signature is left empty.
+    /// BLEU with its parts; the signature is empty.
     Bleu(Bleu),
     /// chrF, `0..=100`.
     Chrf(f64),
@@ -66,9 +66,9 @@ impl Score {
     }
 }
 
-/// The BLEU of translations against one reference each, as sacreBLEU computes it by default.
+/// BLEU with sacreBLEU's default settings and one reference.
 ///
-/// Fails if the counts differ or are 0.
+/// Fails if the numbers of sentences differ or are 0.
 ///
 /// ```
 /// # fn main() -> cognate_text::Result<()> {
@@ -84,7 +84,7 @@ pub fn corpus_bleu(hypotheses: &[impl AsRef<str>], references: &[impl AsRef<str>
     Ok(Bleu { signature: metric.signature(1, None), ..settings.bleu(&statistics.sums(), Arithmetic::Double) })
 }
 
-/// What the sentences of a corpus count for a metric.
+/// The statistics of a corpus's sentences for a metric.
 #[derive(Clone, Debug)]
 pub struct Statistics {
     metric: Metric,
@@ -102,7 +102,7 @@ impl Metric {
         }
     }
 
-    /// sacreBLEU's signature: with it anyone can compute the same score.
+    /// sacreBLEU's signature, which makes a score reproducible.
     pub fn signature(&self, n_references: usize, resampling: Option<Resampling>) -> String {
         let resampled = resampling.map_or(String::new(), |Resampling { samples, seed }| format!("bs:{samples}|seed:{seed}|"));
         let settings = match self {
@@ -112,9 +112,9 @@ impl Metric {
         format!("nrefs:{n_references}|{resampled}{settings}|version:{VERSION}")
     }
 
-    /// Counts what the score needs of each hypothesis beside the same line of every reference.
+    /// The statistics of hypotheses against one or more lists of references.
     ///
-    /// Fails if there is no reference, or the numbers of lines differ or are 0.
+    /// Fails if there is no reference, or if the numbers of lines differ or are 0.
     pub fn statistics<R: AsRef<str>>(&self, hypotheses: &[impl AsRef<str>], references: &[&[R]]) -> Result<Statistics> {
         let n_sentences = hypotheses.len();
         if n_sentences == 0 || references.is_empty() {
@@ -156,12 +156,12 @@ impl Statistics {
         self.metric.score(&self.sums(), Arithmetic::Double)
     }
 
-    /// The score of each sentence by itself.
+    /// The score of each sentence.
     pub fn sentence_scores(&self) -> impl Iterator<Item = Score> {
         (0..self.len()).map(|sentence| self.metric.score(&self.sums_of([sentence].into_iter()), Arithmetic::Double))
     }
 
-    /// How many sentences there are.
+    /// The number of sentences.
     pub(crate) fn len(&self) -> usize {
         self.counts.len() / self.width
     }
@@ -175,7 +175,7 @@ impl Statistics {
         self.sums_of(0..self.len())
     }
 
-    /// The sums over some sentences, which may come several times.
+    /// The sums over some sentences, which can repeat.
     pub(crate) fn sums_of(&self, sentences: impl Iterator<Item = usize>) -> Vec<u64> {
         let mut sums = vec![0; self.width];
         for sentence in sentences {

@@ -1,31 +1,26 @@
 //! numpy's default random numbers: PCG64 (O'Neill 2014, XSL-RR 128/64), seeded by its `SeedSequence`.
 
-/// The state of the generator.
+use rand_pcg::Pcg64;
+use rand_pcg::rand_core::Rng;
+
+/// numpy's `Generator`.
 #[derive(Clone, Debug)]
-pub(crate) struct Pcg64 {
-    state: u128,
-    increment: u128,
-    /// The upper half of a number whose lower half was given.
+pub(crate) struct Generator {
+    pcg: Pcg64,
+    /// The upper half of a number whose lower half was drawn.
     half: Option<u32>,
 }
 
-const MULTIPLIER: u128 = 0x2360_ed05_1fc6_5da4_4385_df64_9fcc_f645;
-
-impl Pcg64 {
+impl Generator {
     /// `numpy.random.default_rng(seed)`.
     pub(crate) fn seeded(seed: u64) -> Self {
         let [a, b, c, d] = seed_words(seed).map(u128::from);
-        let (start, stream) = (a << 64 | b, c << 64 | d);
-        let mut generator = Self { state: 0, increment: stream << 1 | 1, half: None };
-        generator.step();
-        generator.state = generator.state.wrapping_add(start);
-        generator.step();
-        generator
+        Self { pcg: Pcg64::new(a << 64 | b, c << 64 | d), half: None }
     }
 
-    /// A number from 0 to below `bound`, as `Generator.integers` and `Generator.choice` draw it (Lemire 2019).
+    /// A number below `bound`, as `Generator.integers` and `Generator.choice` draw it (Lemire 2019).
     pub(crate) fn below(&mut self, bound: u32) -> u32 {
-        // Of one there is nothing to draw.
+        // numpy draws nothing here.
         if bound <= 1 {
             return 0;
         }
@@ -39,22 +34,11 @@ impl Pcg64 {
     }
 
     fn next_u32(&mut self) -> u32 {
-        if let Some(half) = self.half.take() {
-            return half;
-        }
-        let number = self.next_u64();
-        self.half = Some((number >> 32) as u32);
-        number as u32
-    }
-
-    fn next_u64(&mut self) -> u64 {
-        self.step();
-        let folded = (self.state >> 64) as u64 ^ self.state as u64;
-        folded.rotate_right((self.state >> 122) as u32)
-    }
-
-    fn step(&mut self) {
-        self.state = self.state.wrapping_mul(MULTIPLIER).wrapping_add(self.increment);
+        self.half.take().unwrap_or_else(|| {
+            let number = self.pcg.next_u64();
+            self.half = Some((number >> 32) as u32);
+            number as u32
+        })
     }
 }
 
@@ -93,7 +77,7 @@ mod tests {
     #[test]
     fn numbers_are_those_of_numpy() {
         let draw = |seed, bound| {
-            let mut generator = Pcg64::seeded(seed);
+            let mut generator = Generator::seeded(seed);
             [(); 8].map(|()| generator.below(bound))
         };
         assert_eq!(draw(12345, 1000), [699, 227, 788, 316, 204, 797, 642, 676]);

@@ -1,21 +1,19 @@
 //! A subword tokenizer: text to ids and back.
 //!
-//! ids: `[src]` or `[tgt]`, i64, from 0 on: those of transformers' `tokenizer(text).input_ids` with
+//! ids: `[src]` or `[tgt]`, i64, at least 0: those of transformers' `tokenizer(text).input_ids` with
 //! `AutoTokenizer.from_pretrained(folder)`; text is that of `tokenizer.decode(ids, skip_special_tokens=True)`.
 //!
-//! Two engines give them, as in transformers: the `tokenizers` library, for `tokenizer.json` and for the families that
-//! transformers converts to it, and Cognate's own SentencePiece, for the others.
+//! There are two engines, as in transformers: the `tokenizers` library, for `tokenizer.json` and for the families that
+//! transformers converts to it, and Cognate's own SentencePiece for the others.
 
-use std::any::Any;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::classic::Classic;
 use crate::error::{Cause, Result};
-use crate::folder;
-use crate::language::{Languages, SourcePlace, TargetLanguage, TargetPlace};
+use crate::language::{Languages, SourcePlace, TargetLanguage, TargetPlace, Template};
+use crate::library::guarded;
 use crate::tokenizer_file;
 
 /// A tokenizer of Hugging Face's encoder-decoder models.
@@ -34,34 +32,27 @@ use crate::tokenizer_file;
 #[derive(Clone)]
 pub struct Tokenizer {
     pub(crate) engine: Engine,
-    /// What cuts and joins text of the target language, where it has a vocabulary of its own in a `tokenizer.json`.
+    /// The engine of the target language, if a `tokenizer.json` gives it a separate vocabulary.
     pub(crate) target_engine: Option<Engine>,
     /// The name in errors.
     pub(crate) file: String,
     pub(crate) spaces: Spaces,
-    /// What stands around a text's ids; `None` leaves it to the rules of `tokenizer.json`.
+    /// The special tokens around a text; `None` leaves them to the rules of `tokenizer.json`.
     pub(crate) template: Option<Template>,
     pub(crate) languages: Option<Languages>,
     pub(crate) target: Option<TargetLanguage>,
-    /// Marian's target language, before everything.
+    /// Marian's token of the target language, before everything.
     pub(crate) before: Option<u32>,
 }
 
-/// What cuts and joins text.
+/// Encodes and decodes text.
 #[derive(Clone)]
 pub(crate) enum Engine {
     Library(Box<tokenizers::Tokenizer>),
     Classic(Arc<Classic>),
 }
 
-/// The special tokens around the ids of a text.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Template {
-    pub(crate) prefix: Vec<u32>,
-    pub(crate) suffix: Vec<u32>,
-}
-
-/// What becomes of the spaces that a decoder leaves before English punctuation.
+/// How decoding treats spaces before English punctuation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spaces {
     Keep,
@@ -69,7 +60,7 @@ pub(crate) enum Spaces {
 }
 
 impl Tokenizer {
-    /// The files of a checkpoint that a tokenizer may be made of, as families and versions of transformers name them.
+    /// The tokenizer files that a checkpoint can have, by the names of all families and versions of transformers.
     pub const FILES: [&str; 13] = [
         "tokenizer.json",
         "target_tokenizer.json",
@@ -86,63 +77,49 @@ impl Tokenizer {
         "tokenizer.model",
     ];
 
-    /// Those of [`Tokenizer::FILES`] that hold pieces; a folder without any has no tokenizer.
+    /// The files of [`Tokenizer::FILES`] that contain pieces; a folder without any of them has no tokenizer.
     pub const PIECES: [&str; 6] =
         ["tokenizer.json", "source.spm", "sentencepiece.bpe.model", "spiece.model", "vocab.json", "target_vocab.json"];
 
-    /// Reads one `tokenizer.json` of at most 256 MiB. Truncation and padding that the file asks for are dropped:
-    /// they belong to the batch, and transformers resets them on every call too.
+    /// Reads one `tokenizer.json` of at most 256 MiB. The file's truncation and padding are ignored: they belong to the
+    /// batch, and transformers resets them on every call too.
     ///
-    /// Fails if the file cannot be read or is not a tokenizer, never panics.
+    /// Fails if the file cannot be read or is not a tokenizer. Never panics.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let file = path.display().to_string();
         Self::from_json(&tokenizer_file::read(path, tokenizer_file::TOKENIZER)?, &file)
     }
 
-    /// Reads the bytes of a `tokenizer.json`, which errors call `file`.
+    /// Reads the bytes of a `tokenizer.json`; errors name it `file`.
     pub(crate) fn from_json(json: &[u8], file: &str) -> Result<Self> {
         let file = file.to_owned();
         tokenizer_file::check(&file, json)?;
         let load = || {
             let mut inner = tokenizers::Tokenizer::from_bytes(json)?;
             inner.with_padding(None).with_truncation(None)?;
-            // Rules that contradict each other (a template without its tokens, a charsmap without nodes) panic on any
-            // text, so they do here. An error is no verdict: `a` may have no piece.
+            // Contradictory rules (a template without its tokens, a charsmap without nodes) panic on any text, so they
+            // do here. An error is ignored: `a` may have no piece.
             let _ = inner.encode_fast("a", true);
             Ok(inner)
         };
         let inner = guarded(load).map_err(|reason| Cause::Refused { file: file.clone(), reason })?;
         let engine = Engine::Library(Box::new(inner));
-        Ok(Self { engine, target_engine: None, file, spaces: Spaces::Keep, template: None, languages: None, target: None, before: None })
+        Ok(Self::new(engine, file, Spaces::Keep))
     }
 
-    /// Reads the tokenizer of a checkpoint's folder: `tokenizer.json` if it is there, or else the files of the family
-    /// that `tokenizer_config.json` or `config.json` names.
-    ///
-    /// | family | files |
-    /// |---|---|
-    /// | Marian | `source.spm`, `target.spm`, `vocab.json` (and `target_vocab.json`) |
-    /// | M2M100 | `sentencepiece.bpe.model`, `vocab.json` |
-    /// | mBART-25, mBART-50, NLLB, PLBart | `sentencepiece.bpe.model` |
-    /// | T5, mT5, UMT5, Pegasus | `spiece.model` |
-    /// | BART, LED, MVP, Blenderbot, Blenderbot-small | `vocab.json`, `merges.txt` |
-    ///
-    /// A `target_tokenizer.json` beside `tokenizer.json`, as [`crate::TrainedTokenizer::files`] writes it, is that of the
-    /// target language. `tokenizer_config.json`, `special_tokens_map.json` and `added_tokens.json` are followed where they are there.
-    ///
-    /// Fails if a file is missing or is not what it should be, never panics.
-    pub fn from_folder(folder: impl AsRef<Path>) -> Result<Self> {
-        folder::open(folder.as_ref())
+    /// A tokenizer without template and languages.
+    pub(crate) fn new(engine: Engine, file: String, spaces: Spaces) -> Self {
+        Self { engine, target_engine: None, file, spaces, template: None, languages: None, target: None, before: None }
     }
 
-    /// Chooses the languages of a multilingual tokenizer; `None` leaves one as it is. Codes are the family's: `en_XX`
+    /// Sets the languages of a multilingual tokenizer; `None` keeps the present one. Codes are the family's: `en_XX`
     /// (mBART), `eng_Latn` (NLLB), `en` or `__en__` (M2M100), `java` (PLBart), `deu` or `>>deu<<` (Marian, target only).
     ///
-    /// The source language changes what [`Tokenizer::encode`] puts around a text; the target language is told to the
-    /// decoder by [`Tokenizer::target_language`], and to Marian's encoder by `>>deu<<` before every text.
+    /// The source language changes the tokens that [`Tokenizer::encode`] puts around a text. The target language is
+    /// passed to the decoder by [`Tokenizer::target_language`], and to Marian's encoder by `>>deu<<` before every text.
     ///
-    /// Fails if the tokenizer has no languages, or not this one.
+    /// Fails if the tokenizer has no languages, or does not have this one.
     pub fn with_languages(mut self, source: Option<&str>, target: Option<&str>) -> Result<Self> {
         let Some(languages) = &self.languages else {
             return match source.or(target) {
@@ -170,25 +147,25 @@ impl Tokenizer {
         Ok(self)
     }
 
-    /// This tokenizer for sources, and another for targets.
+    /// Uses this tokenizer for sources and `target` for targets.
     #[must_use]
     pub fn with_target(mut self, target: &Tokenizer) -> Self {
         self.target_engine = Some(target.target_engine().clone());
         self
     }
 
-    /// What the decoder must be told of the target language that [`Tokenizer::with_languages`] has chosen; `None`
-    /// without one, and for Marian, whose source says it.
+    /// How the decoder is conditioned on the target language of [`Tokenizer::with_languages`]; `None` without one, and
+    /// for Marian, whose source text contains it.
     pub fn target_language(&self) -> Option<TargetLanguage> {
         self.target
     }
 
-    /// Whether a target language is chosen, by [`Tokenizer::with_languages`] or by the folder's files.
+    /// Whether a target language is set, by [`Tokenizer::with_languages`] or by the folder's files.
     pub fn has_target_language(&self) -> bool {
         self.target.is_some() || self.before.is_some()
     }
 
-    /// The codes that [`Tokenizer::with_languages`] takes; empty for a tokenizer without languages.
+    /// The codes that [`Tokenizer::with_languages`] accepts; empty for a tokenizer without languages.
     pub fn languages(&self) -> Vec<String> {
         let known = self.languages.iter().flat_map(|languages| &languages.known);
         known.map(|(code, _)| code.clone()).collect()
@@ -196,42 +173,40 @@ impl Tokenizer {
 
     /// The ids of a text, with the special tokens of the family's template (Marian: `</s>` at the end).
     ///
-    /// A special token spelt out in the text becomes its id, as in transformers. Fails where the file's rules do,
-    /// for example on a character outside a vocabulary without `<unk>`.
+    /// A special token spelt out in the text becomes its id, as in transformers. Fails if the file's rules fail, for
+    /// example on a character outside a vocabulary without `<unk>`.
     pub fn encode(&self, text: &str) -> Result<Vec<i64>> {
         let ids = match &self.engine {
             Engine::Classic(classic) => classic.encode(text),
-            Engine::Library(library) => {
-                let encoding = guarded(|| library.encode_fast(text, self.template.is_none()));
-                let failed = |reason| Cause::Encode { file: self.file.clone(), text: shortened(text), reason };
-                encoding.map_err(failed)?.get_ids().to_vec()
-            }
+            Engine::Library(library) => self.encode_by(library, text, self.template.is_none())?,
         };
         let Template { prefix, suffix } = self.template.clone().unwrap_or_default();
         let all = self.before.into_iter().chain(prefix).chain(ids).chain(suffix);
         Ok(all.map(i64::from).collect())
     }
 
-    /// The ids of a text of the target language, with nothing around them: transformers' `tokenizer(text_target=text)` without
-    /// special tokens.
+    /// The ids of a text of the target language, without special tokens around them: transformers'
+    /// `tokenizer(text_target=text, add_special_tokens=False)`.
     ///
-    /// Fails where [`Tokenizer::encode`] does.
+    /// Fails like [`Tokenizer::encode`].
     pub fn encode_target(&self, text: &str) -> Result<Vec<i64>> {
         let ids = match self.target_engine() {
             Engine::Classic(classic) => classic.encode_target(text),
-            Engine::Library(library) => {
-                let encoding = guarded(|| library.encode_fast(text, false));
-                let failed = |reason| Cause::Encode { file: self.file.clone(), text: shortened(text), reason };
-                encoding.map_err(failed)?.get_ids().to_vec()
-            }
+            Engine::Library(library) => self.encode_by(library, text, false)?,
         };
         Ok(ids.into_iter().map(i64::from).collect())
     }
 
-    /// The text of ids, special tokens left out.
+    fn encode_by(&self, library: &tokenizers::Tokenizer, text: &str, adds_special_tokens: bool) -> Result<Vec<u32>> {
+        let encoding = guarded(|| library.encode_fast(text, adds_special_tokens));
+        let failed = |reason| Cause::Encode { file: self.file.clone(), text: shortened(text), reason };
+        Ok(encoding.map_err(failed)?.get_ids().to_vec())
+    }
+
+    /// The text of ids, without special tokens.
     ///
-    /// Ids past the vocabulary are left out too, as in transformers: models pad their tables (T5 has 32,128 rows for
-    /// 32,100 pieces). A negative id fails.
+    /// Ids past the vocabulary are skipped too, as in transformers: models pad their tables (T5 has 32,128 rows for
+    /// 32,100 pieces). A negative id is an error.
     pub fn decode(&self, ids: &[i64]) -> Result<String> {
         let mut known = Vec::with_capacity(ids.len());
         for (position, &id) in ids.iter().enumerate() {
@@ -261,18 +236,17 @@ impl Tokenizer {
         }
     }
 
-    /// The rows that a model's table of embeddings needs at least: the largest id and one. A model with fewer belongs
-    /// to another tokenizer.
+    /// The minimum number of rows of a model's embedding table: the largest id plus one.
     pub fn required_vocab(&self) -> usize {
         self.source_vocab().max(self.target_vocab())
     }
 
-    /// The rows that the encoder's table needs at least, where languages have a vocabulary each in a `tokenizer.json`.
+    /// The minimum number of rows of the encoder's table, if source and target have separate `tokenizer.json`s.
     pub fn source_vocab(&self) -> usize {
         self.engine.required_vocab()
     }
 
-    /// The rows that the decoder's table needs at least, where languages have a vocabulary each in a `tokenizer.json`.
+    /// The minimum number of rows of the decoder's table, if source and target have separate `tokenizer.json`s.
     pub fn target_vocab(&self) -> usize {
         self.target_engine().required_vocab()
     }
@@ -281,17 +255,17 @@ impl Tokenizer {
         self.target_engine.as_ref().unwrap_or(&self.engine)
     }
 
-    /// The piece of an id as the target's vocabulary spells it (`▁man`), if there is one.
+    /// The piece of an id in the target's vocabulary (`▁man`).
     pub fn piece(&self, id: i64) -> Option<String> {
         self.target_engine().piece(id)
     }
 
-    /// The piece of an id as the source's vocabulary spells it, if there is one.
+    /// The piece of an id in the source's vocabulary.
     pub fn source_piece(&self, id: i64) -> Option<String> {
         self.engine.piece(id)
     }
 
-    /// The id of a piece or special token as the vocabulary spells it (`▁man`, `</s>`, `deu_Latn`), if there is one.
+    /// The id of a piece or special token, spelt as in the vocabulary (`▁man`, `</s>`, `deu_Latn`).
     pub fn id(&self, piece: &str) -> Option<i64> {
         self.token_id(piece).map(i64::from)
     }
@@ -303,7 +277,7 @@ impl Tokenizer {
         }
     }
 
-    /// What `find` makes of the vocabulary's pieces, with their ids.
+    /// The results of `find` on the vocabulary's pieces, with the ids.
     pub(crate) fn pieces_like(&self, find: impl Fn(&str) -> Option<String>) -> Vec<(String, u32)> {
         let found = |(piece, id): (&str, u32)| Some((find(piece)?, id));
         match &self.engine {
@@ -314,7 +288,7 @@ impl Tokenizer {
 }
 
 impl Engine {
-    /// The largest id and one.
+    /// The largest id plus one.
     fn required_vocab(&self) -> usize {
         match self {
             Engine::Library(library) => library.get_vocab(true).into_values().max().map_or(0, |id| id as usize + 1),
@@ -335,21 +309,6 @@ impl fmt::Debug for Tokenizer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Tokenizer").field("file", &self.file).field("vocab_size", &self.vocab_size()).finish_non_exhaustive()
     }
-}
-
-/// Runs the library and gives its errors, and its panics too, as text. What it shares between calls is a cache of
-/// whole entries behind a lock that it only ever tries, so nothing half-done outlives a panic.
-pub(crate) fn guarded<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
-    match catch_unwind(AssertUnwindSafe(call)) {
-        Ok(result) => result.map_err(|error| error.to_string()),
-        Err(payload) => Err(panic_message(payload.as_ref())),
-    }
-}
-
-fn panic_message(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-    format!("it panicked: {}", text.unwrap_or("without a message"))
 }
 
 /// The first 40 characters, for messages.
@@ -393,11 +352,5 @@ mod tests {
     fn long_texts_are_cut_between_characters() {
         assert_eq!(shortened(&"ß".repeat(40)), "ß".repeat(40));
         assert_eq!(shortened(&"ß".repeat(41)), format!("{}...", "ß".repeat(40)));
-    }
-
-    #[test]
-    fn a_panic_becomes_a_message() {
-        let failure = guarded(|| -> tokenizers::Result<()> { panic!("at {}", 3) });
-        assert_eq!(failure, Err("it panicked: at 3".to_owned()));
     }
 }

@@ -1,7 +1,7 @@
-//! Reading `tokenizer.json`, and what must hold before the `tokenizers` library sees it.
+//! Reads `tokenizer.json` and checks it before the `tokenizers` library does.
 //!
-//! The library is made for files of its own; it panics on some others, as on `"precompiled_charsmap": null`. What a
-//! user can meet is found here first and told in the user's terms.
+//! The library panics on some invalid files, such as `"precompiled_charsmap": null`. Errors that users meet are detected
+//! here first and named in the user's terms.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io::{ErrorKind as IoErrorKind, Read};
 use std::path::Path;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -17,17 +18,19 @@ use tokenizers::normalizers::Precompiled;
 
 use crate::error::{Cause, Result};
 
-/// The largest `tokenizer.json` that is read: 256 MiB. Tokenizers of 250,000 pieces take some 20 MB.
+/// The maximum size of a `tokenizer.json`: 256 MiB. One of 250,000 pieces has about 20 MB.
 const MAX_BYTES: u64 = 256 << 20;
-/// The largest of the other files: 32 MiB. Models of 256,000 pieces take some 5 MB, and memory some 20 times that.
+/// The maximum size of the other files: 32 MiB. A model of 256,000 pieces has about 5 MB and takes 20 times that memory.
 const MAX_PART_BYTES: u64 = 32 << 20;
 
 pub(crate) const TOKENIZER: &str = "Hugging Face's tokenizer.json";
+/// The target language's tokenizer if it has a separate vocabulary.
+pub(crate) const TARGET_TOKENIZER: &str = "target_tokenizer.json";
 pub(crate) const TOKENIZER_CONFIG: &str = "Hugging Face's tokenizer_config.json";
-/// The setting that cleans decoded text up.
+/// The setting that removes spaces before punctuation.
 pub(crate) const CLEAN_UP: &str = "clean_up_tokenization_spaces";
 
-/// The bytes of a file of at most 256 MiB (`tokenizer.json`) or 32 MiB; `expected` says in errors what it should be.
+/// The bytes of a file of at most 256 MiB (`tokenizer.json`) or 32 MiB; `expected` describes the file in errors.
 pub(crate) fn read(path: &Path, expected: &'static str) -> Result<Vec<u8>> {
     let limit = if expected == TOKENIZER { MAX_BYTES } else { MAX_PART_BYTES };
     let file = path.display().to_string();
@@ -46,7 +49,7 @@ pub(crate) fn read(path: &Path, expected: &'static str) -> Result<Vec<u8>> {
     }
     let mut bytes = Vec::new();
     if metadata.len() <= limit {
-        // One byte past the limit tells a file that grows or a pipe from one that fits.
+        // One byte past the limit detects a file that grows.
         handle.by_ref().take(limit + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     }
     if metadata.len() > limit || bytes.len() as u64 > limit {
@@ -55,14 +58,14 @@ pub(crate) fn read(path: &Path, expected: &'static str) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Opens what is a file or a folder: a pipe would be waited for, a device need not end.
+/// Opens a file or a folder: reading a pipe or a device may never end.
 fn open(path: &Path) -> std::io::Result<File> {
     let metadata = std::fs::metadata(path)?;
     let is_other = !metadata.is_file() && !metadata.is_dir();
     if is_other { Err(std::io::Error::other("is no regular file; put the file itself there")) } else { File::open(path) }
 }
 
-/// Refuses what is not a tokenizer, and the tokenizers on which the library panics.
+/// Refuses files that are not tokenizers, and tokenizers on which the library panics.
 pub(crate) fn check(file: &str, json: &[u8]) -> Result<()> {
     let outline: Outline = parse(file, json, TOKENIZER)?;
     if outline.model.is_none() {
@@ -91,11 +94,11 @@ pub(crate) fn check(file: &str, json: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The longest text of a model: two pieces that merge, of as many bytes as SentencePiece lets a piece have. The library goes
-/// down a level of its stack for each byte.
+/// The maximum length of a string in a model: a merge of two pieces of SentencePiece's maximum length. The library recurses once
+/// for each byte.
 const MAX_PIECE_BYTES: usize = 16_000;
 
-/// How much longer rules may make a text. Those of published models put 3 bytes in place of a space.
+/// The maximum growth of a text by replacement rules. Those of published models replace a space by 3 bytes.
 const MAX_GROWTH: u64 = 1024;
 
 #[derive(Deserialize)]
@@ -106,7 +109,7 @@ struct Outline {
     model: Option<Longest>,
 }
 
-/// The bytes of the longest text at any depth.
+/// The length in bytes of the longest string at any depth.
 struct Longest(usize);
 
 impl<'de> Deserialize<'de> for Longest {
@@ -161,7 +164,7 @@ impl<'de> Visitor<'de> for Longest {
     }
 }
 
-/// How much longer a text becomes by replacements, those inside others multiplied.
+/// The growth of a text by replacement rules; nested ones multiply.
 fn growth(rules: &Value) -> u64 {
     let own = match rules["type"].as_str() {
         Some("Replace") => rules["content"].as_str(),
@@ -173,7 +176,7 @@ fn growth(rules: &Value) -> u64 {
     inner.map(growth).fold(own, u64::saturating_mul)
 }
 
-/// The value of a JSON file; `expected` says in errors what it should be.
+/// The value of a JSON file; `expected` describes the file in errors.
 pub(crate) fn parse<'a, T: Deserialize<'a>>(file: &str, json: &'a [u8], expected: &'static str) -> Result<T> {
     let error = match serde_json::from_slice(json) {
         Ok(value) => return Ok(value),
@@ -191,43 +194,21 @@ pub(crate) fn parse<'a, T: Deserialize<'a>>(file: &str, json: &'a [u8], expected
     })?
 }
 
-/// The bytes of a map of characters, which stands in base64 (RFC 4648); `None` if it is something else.
-fn rules_of(normalizer: &Value) -> Option<Vec<u8>> {
-    let text = normalizer["precompiled_charsmap"].as_str()?.trim_end_matches('=');
-    let (mut bytes, mut bits, mut n_bits) = (Vec::with_capacity(text.len() / 4 * 3), 0u32, 0);
-    for symbol in text.bytes() {
-        let value = match symbol {
-            b'A'..=b'Z' => symbol - b'A',
-            b'a'..=b'z' => symbol - b'a' + 26,
-            b'0'..=b'9' => symbol - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        (bits, n_bits) = (bits << 6 | u32::from(value), n_bits + 6);
-        if n_bits >= 8 {
-            n_bits -= 8;
-            bytes.push((bits >> n_bits) as u8);
-        }
-    }
-    Some(bytes)
-}
-
-/// Loads the `Precompiled` rules of a normalizer and of those inside it, as the library will.
+/// Loads the `Precompiled` rules of a normalizer and of its inner normalizers, as the library will.
 fn check_charsmaps(file: &str, place: &str, normalizer: &Value) -> Result<()> {
     if normalizer["type"] == "Precompiled" {
         if normalizer["precompiled_charsmap"].is_null() {
             Err(Cause::NullCharsmap { file: file.to_owned(), place: place.to_owned() })?;
         }
-        // The library takes the map's own word for its size, and asks for as much memory.
-        let map = rules_of(normalizer).unwrap_or_default();
+        // The library allocates as much memory as the map claims.
+        let map = normalizer["precompiled_charsmap"].as_str().and_then(|text| BASE64_STANDARD.decode(text).ok()).unwrap_or_default();
         if let Some((size, rest)) = map.split_first_chunk::<4>()
             && u32::from_le_bytes(*size) as usize > rest.len()
         {
             let reason = format!("it gives its double array {} bytes, and {} are there", u32::from_le_bytes(*size), rest.len());
             Err(Cause::DamagedCharsmap { file: file.to_owned(), place: place.to_owned(), reason })?;
         }
-        // Through text, as the library: its base64 field wants a borrowed string.
+        // Through text, as in the library: its base64 field needs a borrowed string.
         if let Err(error) = serde_json::from_str::<Precompiled>(&normalizer.to_string()) {
             let reason = error.to_string();
             Err(Cause::DamagedCharsmap { file: file.to_owned(), place: place.to_owned(), reason })?;

@@ -1,24 +1,24 @@
-//! The words that BLEU counts, as sacreBLEU 2.6 finds them.
+//! Tokenisation for BLEU, as in sacreBLEU 2.6.
 //!
-//! `13a` is mteval-v13a.pl of the NIST: punctuation and symbols become words of their own; periods and commas only where no digit
-//! stands on both sides, hyphens only after a digit. `intl` is mteval-v14.pl's international way: Unicode's punctuation, unless
-//! a number stands on both sides, and Unicode's symbols.
+//! `13a` is that of NIST's mteval-v13a.pl: punctuation and symbols become words; periods and commas only unless between two
+//! digits, hyphens only after a digit. `intl` is the international tokenisation of mteval-v14.pl: Unicode punctuation unless
+//! between two numbers, and Unicode symbols.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// How a sentence is cut into words.
+/// Tokenisation of a sentence into words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Words {
-    /// mteval-v13a's, for European languages.
+    /// That of mteval-v13a, for European languages.
     #[default]
     V13a,
-    /// mteval-v14's, for all languages that divide words by spaces.
+    /// That of mteval-v14, for all languages with spaces between words.
     International,
-    /// Each character is a word, for languages that do not divide words.
+    /// Each character is a word, for languages without spaces between words.
     Characters,
-    /// What stands between spaces, for text that is cut already.
+    /// Split at spaces only, for tokenised text.
     Given,
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split(is_space).filter(|word| !word.is_empty())
 }
 
-/// White space of Python's `str.split`: Unicode's and the four ASCII separators.
+/// White space of Python's `str.strip`, `str.split` and `\s`: Unicode's and the four ASCII separators.
 pub(crate) fn is_space(character: char) -> bool {
     character.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&character)
 }
@@ -66,23 +66,24 @@ fn tokenize_13a(sentence: &str) -> String {
     replaced(&V13A, format!(" {line} "))
 }
 
-type Rules<const N: usize> = LazyLock<[(Regex, &'static str); N]>;
+pub(crate) type Rules<const N: usize> = LazyLock<[(Regex, &'static str); N]>;
 
-fn replaced<const N: usize>(rules: &Rules<N>, line: String) -> String {
+pub(crate) fn replaced<const N: usize>(rules: &Rules<N>, line: String) -> String {
     rules.iter().fold(line, |line, (pattern, replacement)| pattern.replace_all(&line, *replacement).into_owned())
 }
 
-fn rule(pattern: &str, replacement: &'static str) -> (Regex, &'static str) {
+/// A replacement of all matches of a pattern.
+pub(crate) fn rule(pattern: &str, replacement: &'static str) -> (Regex, &'static str) {
     (Regex::new(pattern).expect("the pattern is a constant that compiles"), replacement)
 }
 
 static V13A: Rules<4> = LazyLock::new(|| {
     [
-        // ASCII but letters, digits, and ' , - .
+        // ASCII except letters, digits, and ' , - .
         rule(r"([{-~\[-` -&(-+:-@/])", " ${1} "),
-        // Period and comma, unless a digit stands before.
+        // Period and comma not after a digit.
         rule(r"([^0-9])([.,])", "${1} ${2} "),
-        // Period and comma, unless a digit follows.
+        // Period and comma not before a digit.
         rule(r"([.,])([^0-9])", " ${1} ${2}"),
         // Hyphen after a digit.
         rule(r"([0-9])(-)", "${1} ${2} "),
@@ -91,7 +92,7 @@ static V13A: Rules<4> = LazyLock::new(|| {
 
 static INTERNATIONAL: Rules<3> = LazyLock::new(|| {
     [
-        // Punctuation after what is no number, before what is none, and symbols.
+        // Punctuation not after a number, not before a number, and symbols.
         rule(r"(\P{N})(\p{P})", "${1} ${2} "),
         rule(r"(\p{P})(\P{N})", " ${1} ${2}"),
         rule(r"(\p{S})", " ${1} "),

@@ -127,7 +127,7 @@ fn a_wrong_tokenizer() {
     fs::write(folder.path().join("tokenizer.json"), "{").unwrap();
     assert_snapshot!(error_of(&folder), @"cognate: error: DIR/tokenizer.json: ends too early (EOF while parsing an object at line 1 column 1); fetch the file again");
     fs::remove_file(folder.path().join("tokenizer.json")).unwrap();
-    assert_snapshot!(error_of(&folder), @"cognate: error: DIR/tokenizer.json: no such file; expected Hugging Face's tokenizer.json, which lies beside a checkpoint's config.json, or in its place source.spm, sentencepiece.bpe.model, spiece.model, or vocab.json with merges.txt");
+    assert_snapshot!(error_of(&folder), @"cognate: error: DIR/tokenizer.json: no such file; expected Hugging Face's tokenizer.json beside the checkpoint's config.json, or else source.spm, sentencepiece.bpe.model, spiece.model, or vocab.json with merges.txt");
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn a_wrong_exported_folder() {
     let out = path.to_str().unwrap();
     let error = |args: &[&str]| with_dir(&run(args).failed(1), path);
     run(&["export", "preset:tiny", out, "--force", "--no-verify"]).ok();
-    assert_snapshot!(error_of(&folder), @"cognate: error: DIR/tokenizer.json: no such file; expected Hugging Face's tokenizer.json, which lies beside a checkpoint's config.json, or in its place source.spm, sentencepiece.bpe.model, spiece.model, or vocab.json with merges.txt");
+    assert_snapshot!(error_of(&folder), @"cognate: error: DIR/tokenizer.json: no such file; expected Hugging Face's tokenizer.json beside the checkpoint's config.json, or else source.spm, sentencepiece.bpe.model, spiece.model, or vocab.json with merges.txt");
     assert_snapshot!(error(&["export", out, "other"]), @"cognate: error: DIR: is an exported folder; expected a checkpoint: config.json, model.safetensors, tokenizer files");
     assert_snapshot!(error(&["show", out, "--graph", "step"]), @"cognate: error: --graph: DIR holds ONNX, no graphs of Cognate's language; give the checkpoint that it was made from, or leave it out");
     assert_snapshot!(error(&["verify", "testdata/multi30k-en-de"]), @"cognate: error: testdata/multi30k-en-de: expected the folder of an export; `cognate export` makes one and verifies it");

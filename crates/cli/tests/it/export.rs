@@ -196,6 +196,6 @@ fn a_checkpoint_without_a_tokenizer_is_exported_with_a_warning() {
     fs::remove_file(checkpoint.path().join("tokenizer.json")).unwrap();
     let args = ["export", checkpoint.path().to_str().unwrap(), out.path().to_str().unwrap(), "--force", "--no-verify"];
     let ended = run(&args);
-    assert_snapshot!(with_dir(&ended.err, checkpoint.path()), @"cognate: warning: DIR/tokenizer.json: no such file; expected Hugging Face's tokenizer.json, which lies beside a checkpoint's config.json, or in its place source.spm, sentencepiece.bpe.model, spiece.model, or vocab.json with merges.txt; without it `cognate translate` cannot use the export");
+    assert_snapshot!(with_dir(&ended.err, checkpoint.path()), @"cognate: warning: DIR/tokenizer.json: no such file; expected Hugging Face's tokenizer.json beside the checkpoint's config.json, or else source.spm, sentencepiece.bpe.model, spiece.model, or vocab.json with merges.txt; without it `cognate translate` cannot use the export");
     ended.ok();
 }

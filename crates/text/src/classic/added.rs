@@ -1,16 +1,16 @@
-//! Finding added tokens in text.
+//! Matches added tokens in text.
 //!
-//! Source: transformers 4.57.6, `Trie.split` and `PreTrainedTokenizer.tokenize`. The search is that one step by step:
-//! it takes the longest of the leftmost tokens, but a token whose search has just failed is still looked for one
-//! character further on, and such a stretch of text hides the tokens inside it.
+//! Source: transformers 4.57.6, `Trie.split` and `PreTrainedTokenizer.tokenize`, step by step: the search takes the longest of
+//! the leftmost tokens, but a token whose match has just failed is searched for one character further on, and hides the
+//! tokens inside that text.
 
 use std::collections::{BTreeMap, HashMap};
 
 use tokenizers::AddedToken;
 
-use super::is_python_space;
+use crate::words::is_space;
 
-/// Tokens that are found in text before it is cut.
+/// Tokens that are matched in text before it is split.
 pub(crate) struct AddedTokens {
     tokens: BTreeMap<u32, AddedToken>,
     ids: HashMap<String, u32>,
@@ -56,20 +56,20 @@ impl AddedTokens {
         self.tokens.keys().next_back().copied().unwrap_or(0)
     }
 
-    /// The added tokens of a text and what lies between them, in order; the spaces that tokens take are gone.
+    /// The added tokens of a text and the text between them, in order, without the spaces that tokens strip.
     pub(crate) fn split(&self, text: &str) -> Vec<String> {
         let mut parts = self.cut(text);
         for index in 0..parts.len() {
             let Some(token) = self.id(&parts[index]).and_then(|id| self.token(id)) else { continue };
             let (left, right) = (index.checked_sub(1), (index + 1 < parts.len()).then_some(index + 1));
-            // Of the neighbours as they were before their spaces went.
+            // Of the neighbours with their spaces.
             let touches_left = left.is_some_and(|left| !parts[left].is_empty() && !parts[left].ends_with(' '));
             let touches_right = right.is_some_and(|right| !parts[right].is_empty() && !parts[right].starts_with(' '));
             if let Some(right) = right.filter(|_| token.rstrip) {
-                parts[right] = parts[right].trim_start_matches(is_python_space).to_owned();
+                parts[right] = parts[right].trim_start_matches(is_space).to_owned();
             }
             if let Some(left) = left.filter(|_| token.lstrip) {
-                parts[left] = parts[left].trim_end_matches(is_python_space).to_owned();
+                parts[left] = parts[left].trim_end_matches(is_space).to_owned();
             }
             match (left, right) {
                 (Some(left), _) if token.single_word && touches_left => {
@@ -87,11 +87,11 @@ impl AddedTokens {
         parts
     }
 
-    /// The text cut before and after every token that is found.
+    /// The text split before and after every matched token.
     fn cut(&self, text: &str) -> Vec<String> {
         let chars: Vec<char> = text.chars().collect();
         let mut offsets = vec![0];
-        // Beginnings of tokens: where each began, and how far it has come.
+        // Partial matches: start and trie node.
         let mut states: Vec<(usize, usize)> = Vec::new();
         let mut skip = 0;
         for (current, char) in chars.iter().enumerate() {
@@ -140,14 +140,14 @@ impl AddedTokens {
         parts
     }
 
-    /// A token that begins at `start` is complete: the longest of those that begin there or before.
+    /// The longest of the tokens that begin at or before `start`, where a token is complete.
     fn longest(&self, chars: &[char], states: &[(usize, usize)], start: usize, current: usize) -> (usize, usize) {
         let mut best = (start, current);
         for &(begin, mut node) in states {
             if begin > best.0 {
                 break;
             }
-            // Those before have taken the current character already.
+            // Earlier matches have consumed the current character.
             let mut end = current + usize::from(begin < best.0);
             if self.nodes[node].is_end {
                 best = (begin, end);
@@ -174,7 +174,7 @@ mod tests {
         let cases: &[(&[&str], &str, &[&str])] = &[
             (&["abc", "b"], "abc b", &["abc", " ", "b"]),
             (&["abc", "b"], "ab", &["a", "b"]),
-            // The search for `abc` fails at `d` and goes on behind it.
+            // The match of `abc` fails at `d` and continues after it.
             (&["abc", "b"], "xabdcb", &["x", "abdc", "b"]),
             (&["[CLS]", "extra_id_1", "extra_id_100"], "[CLS] an extra_id_100", &["[CLS]", " an ", "extra_id_100"]),
             (&["extra_id_1", "extra_id_100"], "extra_id_10", &["extra_id_1", "0"]),

@@ -1,17 +1,21 @@
-//! Blenderbot-small: lower case, words cut by `merges.txt`, `@@` after every piece but a word's last.
+//! Blenderbot-small: lower case, words split by `merges.txt`, `@@` after every piece except a word's last.
 //!
 //! `X`, without special tokens.
 //!
-//! Source: transformers 4.57.6, `BlenderbotSmallTokenizer`. Where a folder names that class, transformers' automatic
-//! choice is a byte-level tokenizer that cannot read these merges; this is the one that works.
+//! Source: transformers 4.57.6, `BlenderbotSmallTokenizer`. For this class `AutoTokenizer` chooses a byte-level tokenizer
+//! that cannot read these merges; this one can.
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::LazyLock;
 
-use super::{Classic, Subwords, Vocabulary, is_python_space};
+use regex::Regex;
+
+use super::{Classic, Subwords, Vocabulary};
 use crate::error::Result;
 use crate::folder::merges::{self, OddLines};
 use crate::folder::settings::{Settings, Special, Specials};
+use crate::words::{Rules, is_space, replaced, rule};
 
 const END_OF_WORD: &str = "</w>";
 
@@ -22,7 +26,7 @@ pub(crate) struct BlenderbotSmall {
 }
 
 impl BlenderbotSmall {
-    /// Reads a folder; gives the special tokens too.
+    /// Reads a folder; also returns the special tokens.
     pub(crate) fn open(folder: &Path, settings: &Settings) -> Result<(Classic, Specials)> {
         let defaults = [("bos_token", "__start__"), ("eos_token", "__end__"), ("unk_token", "__unk__"), ("pad_token", "__null__")];
         let specials = settings.specials(&defaults, |_, text| Special::Text(text))?;
@@ -63,10 +67,10 @@ impl BlenderbotSmall {
 impl Subwords for BlenderbotSmall {
     fn cut(&self, text: &str) -> Vec<String> {
         let mut pieces = Vec::new();
-        for token in tokens(text) {
-            let spaced = spaced(&token).replace('\n', " __newln__");
+        for token in TOKEN.find_iter(text) {
+            let spaced = replaced(&SPACED, token.as_str().to_owned()).replace('\n', " __newln__");
             for word in spaced.split(' ').filter(|word| !word.is_empty()) {
-                // A piece may hold white space other than spaces, but is never empty.
+                // A piece can contain white space other than spaces, but is never empty.
                 pieces.extend(self.cut_word(&word.to_lowercase()));
             }
         }
@@ -74,7 +78,7 @@ impl Subwords for BlenderbotSmall {
     }
 
     fn join(&self, pieces: &[&str]) -> String {
-        pieces.join(" ").replace("@@ ", "").trim_matches(is_python_space).to_owned()
+        pieces.join(" ").replace("@@ ", "").trim_matches(is_space).to_owned()
     }
 
     fn id(&self, piece: &str) -> u32 {
@@ -85,51 +89,13 @@ impl Subwords for BlenderbotSmall {
         self.vocabulary.piece(id)
     }
 
-    fn n_pieces(&self) -> usize {
-        self.vocabulary.len()
-    }
-
     fn vocabulary(&self) -> Option<&Vocabulary> {
         Some(&self.vocabulary)
     }
-
-    fn largest_id(&self) -> u32 {
-        self.vocabulary.largest_id()
-    }
 }
 
-/// Stretches without white space, each with the line feed right after it. (Unicode's white space: not ASCII's separators.)
-fn tokens(text: &str) -> Vec<String> {
-    let mut tokens = Vec::new();
-    let mut rest = text.trim_start_matches(char::is_whitespace);
-    while !rest.is_empty() {
-        let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
-        let end = end + usize::from(rest[end..].starts_with('\n'));
-        tokens.push(rest[..end].to_owned());
-        rest = rest[end..].trim_start_matches(char::is_whitespace);
-    }
-    tokens
-}
+/// Words, each with the line feed right after it.
+static TOKEN: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\S+\n?").expect("the pattern is a constant that compiles"));
 
-/// A token with spaces before punctuation and around apostrophes; two and more spaces become one.
-fn spaced(token: &str) -> String {
-    let mut spaced = String::with_capacity(token.len() + 8);
-    for char in token.chars() {
-        match char {
-            '.' | ',' | '!' | '?' | '(' | ')' => spaced.extend([' ', char]),
-            '\'' => spaced.push_str(" ' "),
-            _ => spaced.push(char),
-        }
-    }
-    let mut single = String::with_capacity(spaced.len());
-    let mut rest = spaced.as_str();
-    while !rest.is_empty() {
-        let after = rest.trim_start_matches(char::is_whitespace);
-        let spaces = &rest[..rest.len() - after.len()];
-        single.push_str(if spaces.chars().nth(1).is_some() { " " } else { spaces });
-        let end = after.find(char::is_whitespace).unwrap_or(after.len());
-        single.push_str(&after[..end]);
-        rest = &after[end..];
-    }
-    single
-}
+/// Spaces before punctuation and around apostrophes; two and more spaces become one.
+static SPACED: Rules<3> = LazyLock::new(|| [rule(r"([.,!?()])", " ${1}"), rule("'", " ' "), rule(r"\s{2,}", " ")]);

@@ -1,4 +1,4 @@
-//! M2M100: `sentencepiece.bpe.model` cuts and joins, `vocab.json` gives the ids; the languages' ids come after it.
+//! M2M100: `sentencepiece.bpe.model` splits and joins, `vocab.json` gives the ids; the languages' ids follow.
 //!
 //! `__en__ X </s>`
 //!
@@ -8,22 +8,23 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{Classic, Subwords, Vocabulary, is_python_space};
+use super::{Classic, Subwords, Vocabulary};
 use crate::codes;
 use crate::error::Result;
 use crate::folder::settings::{Settings, Special, Specials};
 use crate::sentencepiece::SentencePiece;
+use crate::words::is_space;
 
 pub(crate) struct M2m100 {
     sentence_piece: SentencePiece,
     vocabulary: Vocabulary,
-    /// The languages' tokens; the first has the id of the vocabulary's size.
+    /// The languages' tokens; their ids begin at the vocabulary's size.
     languages: Vec<String>,
     unk: u32,
 }
 
 impl M2m100 {
-    /// Reads a folder; gives the special tokens too.
+    /// Reads a folder; also returns the special tokens.
     pub(crate) fn open(folder: &Path, settings: &Settings) -> Result<(Classic, Specials)> {
         let codes = Self::codes(settings)?;
         let defaults = [("bos_token", "<s>"), ("eos_token", "</s>"), ("sep_token", "</s>"), ("pad_token", "<pad>"), ("unk_token", "<unk>")];
@@ -57,7 +58,7 @@ impl Subwords for M2m100 {
     }
 
     fn join(&self, pieces: &[&str]) -> String {
-        self.sentence_piece.decode(pieces.iter().copied()).trim_matches(is_python_space).to_owned()
+        self.sentence_piece.decode(pieces.iter().copied()).trim_matches(is_space).to_owned()
     }
 
     fn id(&self, piece: &str) -> u32 {
@@ -74,10 +75,6 @@ impl Subwords for M2m100 {
 
     fn n_pieces(&self) -> usize {
         self.vocabulary.len()
-    }
-
-    fn vocabulary(&self) -> Option<&Vocabulary> {
-        None
     }
 
     fn largest_id(&self) -> u32 {

@@ -1,28 +1,29 @@
-//! Marian: `source.spm` cuts, `vocab.json` gives the ids, `target.spm` joins.
+//! Marian: `source.spm` splits, `vocab.json` gives the ids, `target.spm` joins.
 //!
-//! `X </s>`; a text of a model with several target languages begins with `>>deu<<`, which is one piece.
+//! `X </s>`; with several target languages a text begins with `>>deu<<`, which is one piece.
 //!
 //! Source: transformers 4.57.6, `MarianTokenizer`.
 
 use std::path::Path;
 
-use super::{Classic, Subwords, Vocabulary, is_python_space};
+use super::{Classic, Subwords, Vocabulary};
 use crate::error::Result;
 use crate::folder::settings::{Settings, Special, Specials};
 use crate::sentencepiece::{SPACE, SentencePiece};
+use crate::words::is_space;
 
 pub(crate) struct Marian {
     source: SentencePiece,
     target: SentencePiece,
     vocabulary: Vocabulary,
-    /// The ids of what is decoded, where the two languages have a vocabulary each.
+    /// The target language's ids, if it has a separate vocabulary.
     target_vocabulary: Option<Vocabulary>,
     unk: u32,
     target_unk: u32,
 }
 
 impl Marian {
-    /// Reads a folder; gives the special tokens too.
+    /// Reads a folder; also returns the special tokens.
     pub(crate) fn open(folder: &Path, settings: &Settings) -> Result<(Classic, Specials)> {
         let defaults = [("unk_token", "<unk>"), ("eos_token", "</s>"), ("pad_token", "<pad>")];
         let specials = settings.specials(&defaults, |_, text| Special::Text(text))?;
@@ -57,7 +58,7 @@ impl Subwords for Marian {
 
     fn join(&self, pieces: &[&str]) -> String {
         let text = self.target.decode(pieces.iter().copied()).replace(SPACE, " ");
-        text.trim_matches(is_python_space).to_owned()
+        text.trim_matches(is_space).to_owned()
     }
 
     fn id(&self, piece: &str) -> u32 {
@@ -72,10 +73,6 @@ impl Subwords for Marian {
         self.target_vocabulary.as_ref().unwrap_or(&self.vocabulary).piece(id)
     }
 
-    fn n_pieces(&self) -> usize {
-        self.vocabulary.len()
-    }
-
     fn vocabulary(&self) -> Option<&Vocabulary> {
         Some(&self.vocabulary)
     }
@@ -86,7 +83,7 @@ impl Subwords for Marian {
     }
 }
 
-/// The pieces of a text, in front of which a language's code may stand.
+/// The pieces of a text, which may begin with a language's code.
 fn cut(model: &SentencePiece, text: &str) -> Vec<String> {
     let end = text.starts_with(">>").then(|| text.find("<<")).flatten().map_or(0, |start| start + 2);
     let (code, text) = text.split_at(end);

@@ -1,7 +1,7 @@
 //! Tokenizers that transformers runs piece by piece in Python: Marian, M2M100, PLBart, Blenderbot-small.
 //!
-//! Added tokens are found in the text first, what lies between them is cut by the family's own subwords, and every
-//! piece is looked up in the family's vocabulary.
+//! Added tokens are matched first, the text between them is split into the family's subwords, and every piece is looked up
+//! in the family's vocabulary.
 //!
 //! Source: transformers 4.57.6, `PreTrainedTokenizer`.
 
@@ -26,17 +26,17 @@ pub(crate) use m2m100::M2m100;
 pub(crate) use marian::Marian;
 pub(crate) use plbart::PlBart;
 
-/// How a family cuts text, and the ids of its pieces.
+/// A family's splitting of text, and the ids of its pieces.
 pub(crate) trait Subwords: Send + Sync {
     /// The pieces of a text without added tokens.
     fn cut(&self, text: &str) -> Vec<String>;
-    /// The same of a text of the target language.
+    /// The same for a text of the target language.
     fn cut_target(&self, text: &str) -> Vec<String> {
         self.cut(text)
     }
     /// The text of pieces.
     fn join(&self, pieces: &[&str]) -> String;
-    /// The id of a piece, the unknown token's if it has none.
+    /// The id of a piece, or else of the unknown token.
     fn id(&self, piece: &str) -> u32;
     /// The id of a piece of the target language.
     fn target_id(&self, piece: &str) -> u32 {
@@ -44,12 +44,18 @@ pub(crate) trait Subwords: Send + Sync {
     }
     /// The piece of an id.
     fn piece(&self, id: u32) -> Option<&str>;
-    /// The size of the vocabulary, added tokens left out.
-    fn n_pieces(&self) -> usize;
-    /// The vocabulary where it is a file's; elsewhere it is the pieces of the ids below [`Subwords::n_pieces`].
-    fn vocabulary(&self) -> Option<&Vocabulary>;
+    /// The size of the vocabulary without added tokens.
+    fn n_pieces(&self) -> usize {
+        self.vocabulary().map_or(0, Vocabulary::len)
+    }
+    /// The vocabulary if it is a file; otherwise it is the pieces of the ids below [`Subwords::n_pieces`].
+    fn vocabulary(&self) -> Option<&Vocabulary> {
+        None
+    }
     /// The largest id.
-    fn largest_id(&self) -> u32;
+    fn largest_id(&self) -> u32 {
+        self.vocabulary().map_or_else(|| (self.n_pieces() as u32).saturating_sub(1), Vocabulary::largest_id)
+    }
 }
 
 /// A tokenizer of added tokens and subwords.
@@ -58,13 +64,12 @@ pub(crate) struct Classic {
     added: AddedTokens,
     special: HashSet<String>,
     special_ids: HashSet<u32>,
-    /// Additional special tokens past the vocabulary stand apart in decoded text.
+    /// Tokens that decoding separates by spaces: added ones, and additional special ones past the vocabulary.
     apart: HashSet<String>,
 }
 
 impl Classic {
-    /// A tokenizer with the folder's added tokens and its special tokens, which are added to the vocabulary where they
-    /// are missing.
+    /// A tokenizer with the folder's added tokens and its special tokens, which are added to the vocabulary if missing.
     pub(crate) fn new(subwords: Box<dyn Subwords>, added: &[(u32, AddedToken)], specials: &Specials) -> Self {
         let mut tokens: BTreeMap<u32, AddedToken> = added.iter().cloned().collect();
         let mut ids: HashMap<String, u32> = added.iter().map(|(id, token)| (token.content.clone(), *id)).collect();
@@ -107,27 +112,23 @@ impl Classic {
 
     /// The ids of a text, without a template.
     pub(crate) fn encode(&self, text: &str) -> Vec<u32> {
-        let mut ids = Vec::new();
-        for part in self.added.split(text) {
-            match self.added.id(&part) {
-                Some(id) => ids.push(id),
-                None => ids.extend(self.subwords.cut(&part).iter().map(|piece| self.id(piece))),
-            }
-        }
-        ids
+        self.ids(text, |part| self.subwords.cut(part), |piece| self.subwords.id(piece))
     }
 
     /// The ids of a text of the target language, without a template.
     pub(crate) fn encode_target(&self, text: &str) -> Vec<u32> {
-        let id = |piece: &String| self.added.id(piece).unwrap_or_else(|| self.subwords.target_id(piece));
+        self.ids(text, |part| self.subwords.cut_target(part), |piece| self.subwords.target_id(piece))
+    }
+
+    fn ids(&self, text: &str, cut: impl Fn(&str) -> Vec<String>, id: impl Fn(&str) -> u32) -> Vec<u32> {
         let ids = self.added.split(text).into_iter().flat_map(|part| match self.added.id(&part) {
             Some(id) => vec![id],
-            None => self.subwords.cut_target(&part).iter().map(id).collect(),
+            None => cut(&part).iter().map(|piece| self.added.id(piece).unwrap_or_else(|| id(piece))).collect(),
         });
         ids.collect()
     }
 
-    /// The text of ids, special tokens left out.
+    /// The text of ids, without special tokens.
     pub(crate) fn decode(&self, ids: &[u32]) -> String {
         let mut texts: Vec<String> = Vec::new();
         let mut pieces = Vec::new();
@@ -147,7 +148,7 @@ impl Classic {
         texts.join(" ")
     }
 
-    /// The id of a token, the unknown token's if it has none.
+    /// The id of a token, or else of the unknown token.
     pub(crate) fn id(&self, token: &str) -> u32 {
         self.added.id(token).unwrap_or_else(|| self.subwords.id(token))
     }
@@ -157,7 +158,7 @@ impl Classic {
         self.added.token(id).map(|token| token.content.as_str()).or_else(|| self.subwords.piece(id))
     }
 
-    /// The pieces of a family whose vocabulary is a file, with their ids.
+    /// The pieces and ids of a vocabulary that is a file.
     pub(crate) fn vocabulary(&self) -> impl Iterator<Item = (&str, u32)> {
         self.subwords.vocabulary().into_iter().flat_map(Vocabulary::iter)
     }
@@ -186,7 +187,7 @@ pub(crate) struct Vocabulary {
 impl Vocabulary {
     const EXPECTED: &str = "a vocabulary: an object of ids by piece";
 
-    /// Fails unless every value is an id.
+    /// Reads the file. Fails unless every value is an id.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let file = path.display().to_string();
         let Some(object) = settings::read_object(path, Self::EXPECTED)? else {
@@ -229,13 +230,8 @@ impl Vocabulary {
         self.ids.iter().map(|(piece, id)| (piece.as_str(), *id))
     }
 
-    /// The vocabulary of an object that is already read.
+    /// The ids by piece.
     pub(crate) fn into_ids(self) -> HashMap<String, u32> {
         self.ids
     }
-}
-
-/// White space as Python's `str.strip` and `\s` know it: Unicode's, and the four separators of ASCII.
-pub(crate) fn is_python_space(char: char) -> bool {
-    char.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&char)
 }

@@ -1,4 +1,4 @@
-//! PLBart: `sentencepiece.bpe.model` cuts, its ids move up by one, the languages come after them.
+//! PLBart: `sentencepiece.bpe.model` splits, its ids are shifted by one, the languages' ids follow.
 //!
 //! `X </s> __java__`
 //!
@@ -9,38 +9,38 @@ use std::path::Path;
 use serde_json::Value;
 use tokenizers::AddedToken;
 
-use super::{Classic, Subwords, Vocabulary, is_python_space};
+use super::{Classic, M2m100, Subwords};
 use crate::codes;
 use crate::error::Result;
 use crate::folder::settings::{BART_SPECIALS, Settings, Special, Specials};
 use crate::sentencepiece::{SPACE, SentencePiece};
+use crate::words::is_space;
 
 /// fairseq's first tokens; the model's own first three are `<unk> <s> </s>`.
 const FIRST: [&str; 4] = ["<s>", "<pad>", "</s>", "<unk>"];
-/// How far fairseq's ids lie above the model's.
+/// The offset of fairseq's ids from the model's.
 const OFFSET: usize = 1;
 
 pub(crate) struct PlBart {
     sentence_piece: SentencePiece,
-    /// What follows the model's pieces: languages, and `<mask>` in the base vocabulary.
+    /// The tokens after the model's pieces: languages, and `<mask>` in the base vocabulary.
     last: Vec<String>,
     unk: u32,
 }
 
 impl PlBart {
-    /// Reads a folder; gives the special tokens too.
+    /// Reads a folder; also returns the special tokens.
     pub(crate) fn open(folder: &Path, settings: &Settings) -> Result<(Classic, Specials)> {
         let codes = Self::codes(settings)?;
-        let languages: Vec<String> = codes.iter().map(|code| Self::token(code)).collect();
+        let languages: Vec<String> = codes.iter().map(|code| M2m100::token(code)).collect();
         let mut specials = settings.specials(&BART_SPECIALS, |name, text| match name {
             "mask_token" => Special::Token(AddedToken::from(text, false).lstrip(true)),
             _ => Special::Text(text),
         })?;
         let others = std::mem::take(&mut specials.additional);
         specials.additional = languages.iter().cloned().map(Special::Text).collect();
-        specials
-            .additional
-            .extend(others.into_iter().filter(|other| !languages.iter().any(|language| *other == Special::Text(language.clone()))));
+        let new: Vec<Special> = others.into_iter().filter(|other| !specials.additional.contains(other)).collect();
+        specials.additional.extend(new);
         let mut last = languages;
         if codes.len() == codes::PLBART_BASE.len() {
             last.push("<mask>".to_owned());
@@ -60,11 +60,6 @@ impl PlBart {
             Some(other) => Err(settings.wrong("language_codes", &Value::from(other), "base or multi"))?,
         }
     }
-
-    /// The token of a language.
-    pub(crate) fn token(code: &str) -> String {
-        format!("__{code}__")
-    }
 }
 
 impl Subwords for PlBart {
@@ -73,7 +68,7 @@ impl Subwords for PlBart {
     }
 
     fn join(&self, pieces: &[&str]) -> String {
-        pieces.concat().replace(SPACE, " ").trim_matches(is_python_space).to_owned()
+        pieces.concat().replace(SPACE, " ").trim_matches(is_space).to_owned()
     }
 
     fn id(&self, piece: &str) -> u32 {
@@ -102,13 +97,5 @@ impl Subwords for PlBart {
 
     fn n_pieces(&self) -> usize {
         self.sentence_piece.len() + OFFSET + self.last.len()
-    }
-
-    fn vocabulary(&self) -> Option<&Vocabulary> {
-        None
-    }
-
-    fn largest_id(&self) -> u32 {
-        self.n_pieces() as u32 - 1
     }
 }

@@ -1,4 +1,4 @@
-//! Families with byte-level pairs: `vocab.json` and `merges.txt`.
+//! Families with byte-level BPE: `vocab.json` and `merges.txt`.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::folder::merges::{self, OddLines};
 use crate::folder::settings::{BART_SPECIALS, Settings, Special};
 
-/// BART, LED, MVP, Blenderbot: they differ in their templates and in `normalizes_mask`.
+/// BART, LED, MVP, Blenderbot; they differ in their templates and in `normalizes_mask`.
 pub(crate) fn open(folder: &Path, settings: &Settings, normalizes_mask: bool) -> Result<Converted> {
     let specials = settings.specials(&BART_SPECIALS, |name, text| {
         let token = AddedToken::from(text, false);
@@ -28,7 +28,7 @@ pub(crate) fn open(folder: &Path, settings: &Settings, normalizes_mask: bool) ->
     let spaced = settings.flag("add_prefix_space")?.unwrap_or(false);
     let tokenizer = guard(&path, || {
         let cutter = BPE::builder().vocab_and_merges(vocabulary.into_iter().collect::<Vocab>(), merges).build();
-        // Either file may be the wrong one.
+        // Either file can be the wrong one.
         let cutter = cutter.map_err(|error| format!("with the pieces of vocab.json: {error}"))?;
         let mut tokenizer = Tokenizer::new(cutter);
         tokenizer.with_pre_tokenizer(Some(ByteLevel::new(spaced, true, true)));

@@ -1,6 +1,6 @@
-//! The merges of a SentencePiece BPE model, which keeps only pieces with scores.
+//! The merges of a SentencePiece BPE model, which has only pieces with scores.
 //!
-//! Every way to split a piece into two pieces is a merge; a merge ranks as its piece's score does.
+//! Every split of a piece into two pieces is a merge, ranked by its piece's score.
 //!
 //! Source: transformers 4.57.6, `generate_merges`.
 
@@ -9,8 +9,8 @@ use std::collections::{HashMap, HashSet};
 
 use crate::sentencepiece::{Model, Trie};
 
-/// The most text of all merges together. A model of 256,000 pieces has some 10 MB; one of ever longer runs of one letter
-/// would have gigabytes.
+/// The maximum size of all merges. A model of 256,000 pieces has some 10 MB; one of ever longer runs of one letter would have
+/// gigabytes.
 const MAX_BYTES: usize = 256 << 20;
 
 /// The merges of `vocabulary` (pieces with scores), best first, of pieces that the model has.

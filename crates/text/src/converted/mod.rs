@@ -1,8 +1,8 @@
 //! Tokenizers that transformers converts to the form of the `tokenizers` library: T5, mBART, NLLB, Pegasus, BART,
 //! Blenderbot.
 //!
-//! The library then cuts, not SentencePiece: results differ from SentencePiece's on some texts (bytes are not fallen
-//! back to, runs of spaces become one `▁`), and are those of transformers' fast tokenizers.
+//! The library splits the text, not SentencePiece: results differ on some texts (no fallback to bytes, runs of spaces become
+//! one `▁`) and equal those of transformers' fast tokenizers.
 //!
 //! Source: transformers 4.57.6, `convert_slow_tokenizer.py` and `PreTrainedTokenizerFast.__init__`.
 
@@ -17,7 +17,7 @@ use tokenizers::{AddedToken, Tokenizer};
 use crate::error::{Cause, Result};
 use crate::folder::settings::{Settings, Special, Specials};
 
-/// Adds the folder's added tokens, then the special tokens, in transformers' order, which decides on new ids.
+/// Adds the folder's added tokens, then the special tokens, in transformers' order, which determines new ids.
 fn add_tokens(tokenizer: &mut Tokenizer, settings: &Settings, specials: &Specials) -> tokenizers::Result<()> {
     add(tokenizer, settings.added.iter().map(|(id, token)| (*id, token.clone())).collect(), specials)
 }
@@ -48,8 +48,8 @@ fn add(tokenizer: &mut Tokenizer, mut added: Vec<(u32, AddedToken)>, specials: &
     Ok(())
 }
 
-/// Runs the library; what it refuses is an error that names the file.
+/// Runs the library; its errors name the file.
 fn guard<T>(path: &Path, call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T> {
     let refused = |reason| Cause::Refused { file: path.display().to_string(), reason };
-    Ok(crate::tokenizer::guarded(call).map_err(refused)?)
+    Ok(crate::library::guarded(call).map_err(refused)?)
 }

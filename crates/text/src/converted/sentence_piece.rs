@@ -1,4 +1,4 @@
-//! Families with a SentencePiece model: each orders the pieces in its own way.
+//! Families with a SentencePiece model; each has a different order of pieces.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -17,7 +17,7 @@ use tokenizers::{AddedToken, ModelWrapper, Tokenizer};
 use super::{add, add_tokens, guard, merges};
 use crate::codes;
 use crate::error::Result;
-use crate::folder::settings::{Settings, Special, Specials};
+use crate::folder::settings::{BART_SPECIALS, Settings, Special, Specials};
 use crate::sentencepiece::{Algorithm, Kind, Model, SPACE};
 
 /// A converted tokenizer with its special tokens.
@@ -26,27 +26,18 @@ pub(crate) struct Converted {
     pub(crate) specials: Specials,
 }
 
-/// What a family makes of a model.
+/// A family's conversion of a model.
 struct Plan {
-    /// Every piece with its score; a piece's place is its id.
+    /// Every piece with its score, in the order of ids.
     vocabulary: Vec<(String, f64)>,
     unk_id: usize,
     prepend: PrependScheme,
-    /// Pegasus cuts at white space first.
+    /// Whether text is split at white space first (Pegasus).
     splits_whitespace: bool,
 }
 
-/// fairseq's first tokens, which take the place of a model's first three.
+/// fairseq's first tokens, which replace a model's first three.
 const FAIRSEQ: [&str; 4] = ["<s>", "<pad>", "</s>", "<unk>"];
-const FAIRSEQ_SPECIALS: [(&str, &str); 7] = [
-    ("bos_token", "<s>"),
-    ("eos_token", "</s>"),
-    ("sep_token", "</s>"),
-    ("cls_token", "<s>"),
-    ("unk_token", "<unk>"),
-    ("pad_token", "<pad>"),
-    ("mask_token", "<mask>"),
-];
 
 /// T5, mT5, UMT5: the model's pieces, then the sentinels, `<extra_id_0>` last.
 pub(crate) fn t5(path: &Path, model: &Model, settings: &Settings) -> Result<Converted> {
@@ -79,7 +70,7 @@ pub(crate) fn t5(path: &Path, model: &Model, settings: &Settings) -> Result<Conv
 
 /// mBART-25: fairseq's first tokens, the model's pieces, the languages, `<mask>`.
 pub(crate) fn mbart(path: &Path, model: &Model, settings: &Settings) -> Result<Converted> {
-    let mut specials = settings.specials(&FAIRSEQ_SPECIALS, |name, text| match name {
+    let mut specials = settings.specials(&BART_SPECIALS, |name, text| match name {
         "mask_token" => Special::Token(AddedToken::from(text, false).lstrip(true).normalized(false)),
         _ => Special::Text(text),
     })?;
@@ -90,9 +81,9 @@ pub(crate) fn mbart(path: &Path, model: &Model, settings: &Settings) -> Result<C
     fairseq(path, model, settings, specials, codes::MBART.iter().copied().chain(["<mask>"]))
 }
 
-/// mBART-50: as mBART-25, with more languages.
+/// mBART-50: like mBART-25, with more languages.
 pub(crate) fn mbart50(path: &Path, model: &Model, settings: &Settings) -> Result<Converted> {
-    let defaults: Vec<(&str, &str)> = FAIRSEQ_SPECIALS.into_iter().filter(|(name, _)| *name != "bos_token").collect();
+    let defaults: Vec<(&str, &str)> = BART_SPECIALS.into_iter().filter(|(name, _)| *name != "bos_token").collect();
     let mut specials = settings.specials(&defaults, |name, text| match name {
         "mask_token" => Special::Token(AddedToken::from(text, false).lstrip(true)),
         _ => Special::Text(text),
@@ -105,7 +96,7 @@ pub(crate) fn mbart50(path: &Path, model: &Model, settings: &Settings) -> Result
 
 /// NLLB: fairseq's first tokens and the model's pieces; the languages are added tokens.
 pub(crate) fn nllb(path: &Path, model: &Model, settings: &Settings) -> Result<Converted> {
-    let mut specials = settings.specials(&FAIRSEQ_SPECIALS, |name, text| match name {
+    let mut specials = settings.specials(&BART_SPECIALS, |name, text| match name {
         "mask_token" => Special::Token(AddedToken::from(text, true).lstrip(true).normalized(true)),
         "bos_token" | "pad_token" | "eos_token" | "unk_token" => Special::Token(AddedToken::from(text, true)),
         _ => Special::Text(text),
@@ -170,7 +161,7 @@ fn pieces(model: &Model, first: usize) -> impl Iterator<Item = (String, f64)> {
     model.pieces.iter().skip(first).map(|piece| (piece.text.clone(), f64::from(piece.score)))
 }
 
-/// The unknown piece's place; one past every vocabulary, which the library refuses, if the trainer's id makes no sense.
+/// The unknown piece's id; an invalid one becomes `usize::MAX`, which the library refuses.
 fn trained_unk(model: &Model, offset: usize) -> usize {
     usize::try_from(model.trained_unk_id()).ok().and_then(|id| id.checked_add(offset)).unwrap_or(usize::MAX)
 }

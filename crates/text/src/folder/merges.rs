@@ -2,20 +2,20 @@
 
 use std::path::Path;
 
-use crate::classic::is_python_space;
 use crate::error::{Cause, Result};
 use crate::tokenizer_file;
+use crate::words::is_space;
 
-const EXPECTED: &str = "merges.txt: two pieces a line, after a first line of its own";
+const EXPECTED: &str = "merges.txt: a heading, then two pieces a line";
 
-/// What becomes of lines that are no pair.
+/// The treatment of lines that are not pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OddLines {
     Refuse,
     Skip,
 }
 
-/// The pairs of a file. Its first line is a heading and its last is empty, as transformers takes them.
+/// The pairs of a file. As in transformers, its first line is a heading and its last is empty.
 pub(crate) fn read(path: &Path, odd_lines: OddLines) -> Result<Vec<(String, String)>> {
     let file = path.display().to_string();
     let bytes = tokenizer_file::read(path, EXPECTED)?;
@@ -28,7 +28,7 @@ pub(crate) fn read(path: &Path, odd_lines: OddLines) -> Result<Vec<(String, Stri
     let mut merges = Vec::new();
     let lines: Vec<&str> = text.split('\n').collect();
     for (number, line) in lines.iter().enumerate().take(lines.len().saturating_sub(1)).skip(1) {
-        let pieces: Vec<&str> = line.split(is_python_space).filter(|piece| !piece.is_empty()).collect();
+        let pieces: Vec<&str> = line.split(is_space).filter(|piece| !piece.is_empty()).collect();
         match pieces[..] {
             [left, right] => merges.push((left.to_owned(), right.to_owned())),
             _ if odd_lines == OddLines::Skip => {}

@@ -1,7 +1,7 @@
-//! A checkpoint's folder: which family's tokenizer it holds, and reading it.
+//! Reads the tokenizer of a checkpoint's folder.
 //!
-//! `tokenizer.json` as it is where there is one; elsewhere the files of the family, which `tokenizer_class` of
-//! `tokenizer_config.json` names, or of `config.json`, or `model_type` of `config.json`.
+//! A `tokenizer.json` is read unchanged. Otherwise the files of a family are read, which is named by `tokenizer_class` in
+//! `tokenizer_config.json`, else by `tokenizer_class` or `model_type` in `config.json`.
 //!
 //! Source: transformers 4.57.6, `AutoTokenizer.from_pretrained`.
 
@@ -17,11 +17,10 @@ use crate::classic::{BlenderbotSmall, Classic, M2m100, Marian, PlBart};
 use crate::codes;
 use crate::converted::{byte_level, sentence_piece};
 use crate::error::{Cause, Result};
-use crate::language::{Languages, SourcePlace, TargetPlace};
+use crate::language::{Languages, SourcePlace, TargetPlace, Template};
 use crate::sentencepiece;
-use crate::tokenizer::{Engine, Spaces, Template, Tokenizer};
-use crate::tokenizer_file;
-use crate::training::TARGET;
+use crate::tokenizer::{Engine, Spaces, Tokenizer};
+use crate::tokenizer_file::{self, TARGET_TOKENIZER};
 
 use settings::{Settings, Specials};
 
@@ -43,44 +42,33 @@ pub(crate) enum Family {
     BlenderbotSmall,
 }
 
+/// The classes of each family without `Fast`, and the values of `model_type` of models that name no class.
+const FAMILIES: [(Family, &[&str], &[&str]); 11] = [
+    (Family::Marian, &["MarianTokenizer"], &["marian"]),
+    (Family::M2m100, &["M2M100Tokenizer"], &["m2m_100"]),
+    (Family::MBart, &["MBartTokenizer"], &["mbart"]),
+    (Family::MBart50, &["MBart50Tokenizer"], &["mbart50"]),
+    (Family::Nllb, &["NllbTokenizer"], &["nllb", "nllb-moe"]),
+    (Family::PlBart, &["PLBartTokenizer"], &["plbart"]),
+    (Family::Pegasus, &["PegasusTokenizer"], &["pegasus", "pegasus_x", "bigbird_pegasus"]),
+    (Family::T5, &["T5Tokenizer", "MT5Tokenizer"], &["t5", "mt5", "umt5", "longt5", "switch_transformers"]),
+    (Family::Bart, &["BartTokenizer", "LEDTokenizer", "MvpTokenizer"], &["bart", "led", "mvp"]),
+    (Family::Blenderbot, &["BlenderbotTokenizer"], &["blenderbot"]),
+    (Family::BlenderbotSmall, &["BlenderbotSmallTokenizer"], &["blenderbot-small"]),
+];
+
 impl Family {
-    /// The family of a class of transformers, `Fast` taken off.
+    /// The family of a class of transformers, without `Fast`.
     fn of_class(class: &str) -> Option<Self> {
-        Some(match class {
-            "MarianTokenizer" => Self::Marian,
-            "M2M100Tokenizer" => Self::M2m100,
-            "MBartTokenizer" => Self::MBart,
-            "MBart50Tokenizer" => Self::MBart50,
-            "NllbTokenizer" => Self::Nllb,
-            "PLBartTokenizer" => Self::PlBart,
-            "PegasusTokenizer" => Self::Pegasus,
-            "T5Tokenizer" | "MT5Tokenizer" => Self::T5,
-            "BartTokenizer" | "LEDTokenizer" | "MvpTokenizer" => Self::Bart,
-            "BlenderbotTokenizer" => Self::Blenderbot,
-            "BlenderbotSmallTokenizer" => Self::BlenderbotSmall,
-            _ => return None,
-        })
+        FAMILIES.iter().find(|(_, classes, _)| classes.contains(&class)).map(|(family, ..)| *family)
     }
 
     /// The family of a model that names no class.
     fn of_model(model_type: &str) -> Option<Self> {
-        Some(match model_type {
-            "marian" => Self::Marian,
-            "m2m_100" => Self::M2m100,
-            "mbart" => Self::MBart,
-            "mbart50" => Self::MBart50,
-            "nllb" | "nllb-moe" => Self::Nllb,
-            "plbart" => Self::PlBart,
-            "pegasus" | "pegasus_x" | "bigbird_pegasus" => Self::Pegasus,
-            "t5" | "mt5" | "umt5" | "longt5" | "switch_transformers" => Self::T5,
-            "bart" | "led" | "mvp" => Self::Bart,
-            "blenderbot" => Self::Blenderbot,
-            "blenderbot-small" => Self::BlenderbotSmall,
-            _ => return None,
-        })
+        FAMILIES.iter().find(|(_, _, models)| models.contains(&model_type)).map(|(family, ..)| *family)
     }
 
-    /// The files that the family's tokenizer is read from; the first gives the tokenizer its name in errors.
+    /// The files of the family's tokenizer; errors name the first.
     fn files(self) -> &'static [&'static str] {
         match self {
             Self::Marian => &["source.spm", "target.spm", "vocab.json"],
@@ -91,7 +79,7 @@ impl Family {
         }
     }
 
-    /// The source language where the folder names none.
+    /// The source language if the folder names none.
     fn default_source(self, codes: &[&str]) -> Option<&'static str> {
         match self {
             Self::M2m100 => Some("en"),
@@ -104,14 +92,34 @@ impl Family {
     }
 }
 
-/// Reads the tokenizer of a folder.
-pub(crate) fn open(folder: &Path) -> Result<Tokenizer> {
+impl Tokenizer {
+    /// Reads the tokenizer of a checkpoint's folder: `tokenizer.json` if it exists, otherwise the files of the family
+    /// that `tokenizer_config.json` or `config.json` names.
+    ///
+    /// | family | files |
+    /// |---|---|
+    /// | Marian | `source.spm`, `target.spm`, `vocab.json` (and `target_vocab.json`) |
+    /// | M2M100 | `sentencepiece.bpe.model`, `vocab.json` |
+    /// | mBART-25, mBART-50, NLLB, PLBart | `sentencepiece.bpe.model` |
+    /// | T5, mT5, UMT5, Pegasus | `spiece.model` |
+    /// | BART, LED, MVP, Blenderbot, Blenderbot-small | `vocab.json`, `merges.txt` |
+    ///
+    /// A `target_tokenizer.json` beside `tokenizer.json`, written by [`crate::TrainedTokenizer::files`], is that of the
+    /// target language. `tokenizer_config.json`, `special_tokens_map.json` and `added_tokens.json` are optional.
+    ///
+    /// Fails if a file is missing or invalid. Never panics.
+    pub fn from_folder(folder: impl AsRef<Path>) -> Result<Self> {
+        open(folder.as_ref())
+    }
+}
+
+fn open(folder: &Path) -> Result<Tokenizer> {
     let settings = Settings::read(folder)?;
     let file = folder.join("tokenizer.json");
     if file.exists() {
         let mut tokenizer = Tokenizer::from_file(&file)?;
         tokenizer.spaces = spaces(&settings, None)?;
-        let target = folder.join(TARGET);
+        let target = folder.join(TARGET_TOKENIZER);
         if target.exists() {
             tokenizer.target_engine = Some(Tokenizer::from_file(&target)?.engine);
         }
@@ -136,7 +144,7 @@ pub(crate) fn open(folder: &Path) -> Result<Tokenizer> {
     read(folder, family, &settings)
 }
 
-/// The family that a folder names, if it names one that is known.
+/// The family that a folder names, if it is supported.
 fn family(folder: &Path, settings: &Settings) -> Result<Option<Family>> {
     if let Some(class) = settings.class() {
         return Ok(Family::of_class(class));
@@ -186,11 +194,10 @@ fn read(folder: &Path, family: Family, settings: &Settings) -> Result<Tokenizer>
         Family::Bart => library(byte_level::open(folder, settings, true)?),
         Family::Blenderbot => library(byte_level::open(folder, settings, false)?),
     };
-    let mut tokenizer =
-        Tokenizer { engine, target_engine: None, file, spaces, template: None, languages: None, target: None, before: None };
+    let mut tokenizer = Tokenizer::new(engine, file, spaces);
     let id = |token: Option<&str>| {
         let token = token.unwrap_or("</s>");
-        // Where there is one, it gives the ids.
+        // The ids are those of `vocab.json` if the family has one.
         let table = family.files().iter().find(|name| **name == "vocab.json").unwrap_or(&family.files()[0]);
         let file = folder.join(table).display().to_string();
         let missing = || Cause::MissingToken { file, token: token.to_owned() };
@@ -200,7 +207,7 @@ fn read(folder: &Path, family: Family, settings: &Settings) -> Result<Tokenizer>
     tokenizer.template = Some(match family {
         Family::BlenderbotSmall => Template::default(),
         Family::Bart => Template { prefix: vec![id(specials.get("cls_token"))?], suffix: vec![id(specials.get("sep_token"))?] },
-        // transformers writes this one's end of text out, whatever `eos_token` is.
+        // transformers always appends `</s>`, whatever `eos_token` is.
         Family::T5 => Template { prefix: vec![], suffix: vec![id(Some("</s>"))?] },
         Family::Marian
         | Family::Pegasus
@@ -223,7 +230,7 @@ fn library(converted: sentence_piece::Converted) -> (Engine, Specials) {
     (Engine::Library(Box::new(converted.tokenizer)), converted.specials)
 }
 
-/// What the folder says of the spaces before punctuation, or else the family's class.
+/// The treatment of spaces before punctuation: the folder's setting, else the default of the family's class.
 fn spaces(settings: &Settings, family: Option<Family>) -> Result<Spaces> {
     let default = family == Some(Family::PlBart) && !settings.has(tokenizer_file::CLEAN_UP);
     Ok(match settings.flag(tokenizer_file::CLEAN_UP)?.unwrap_or(default) {
@@ -232,7 +239,7 @@ fn spaces(settings: &Settings, family: Option<Family>) -> Result<Spaces> {
     })
 }
 
-/// Finds the languages of a multilingual tokenizer and takes up its source language.
+/// Finds the languages of a multilingual tokenizer and sets its source language.
 fn add_languages(tokenizer: &mut Tokenizer, family: Family, settings: &Settings) -> Result<()> {
     let (codes, source, target) = match family {
         Family::Marian => return add_target_languages(tokenizer),
@@ -264,7 +271,7 @@ fn add_languages(tokenizer: &mut Tokenizer, family: Family, settings: &Settings)
     }
     let eos_token = settings.text("eos_token")?.unwrap_or("</s>");
     let Some(eos) = tokenizer.token_id(eos_token).filter(|_| !known.is_empty()) else { return Ok(()) };
-    // The template of a tokenizer.json stands where transformers has no fast tokenizer of the family.
+    // A tokenizer.json keeps its template where transformers has no fast tokenizer of the family.
     let is_set = tokenizer.template.is_some() || !matches!(family, Family::M2m100 | Family::PlBart);
     tokenizer.languages = Some(Languages { known, source, target, eos });
     let chosen = settings.text("src_lang")?.or_else(|| family.default_source(codes));
@@ -297,7 +304,7 @@ fn add_target_languages(tokenizer: &mut Tokenizer) -> Result<()> {
     Ok(())
 }
 
-/// Whether a token is written as `eng_Latn` and `en_XX` are.
+/// Whether a token looks like `eng_Latn` or `en_XX`.
 fn looks_like_a_code(token: &str) -> bool {
     let is = |part: &str, lengths: [usize; 2]| lengths.contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_alphabetic());
     token.split_once('_').is_some_and(|(language, script)| is(language, [2, 3]) && is(script, [2, 4]))

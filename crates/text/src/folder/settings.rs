@@ -1,4 +1,4 @@
-//! What a folder says about its tokenizer beside the vocabulary: `tokenizer_config.json`, and the older
+//! The settings of a folder's tokenizer: `tokenizer_config.json`, and the older
 //! `special_tokens_map.json` and `added_tokens.json`.
 //!
 //! Source: transformers 4.57.6, `PreTrainedTokenizerBase._from_pretrained`.
@@ -12,7 +12,7 @@ use tokenizers::AddedToken;
 use crate::error::{Cause, Result};
 use crate::tokenizer_file::{self, TOKENIZER_CONFIG};
 
-/// The special tokens of BART's tokenizer and of those made after it.
+/// The special tokens of BART's tokenizer and of fairseq's.
 pub(crate) const BART_SPECIALS: [(&str, &str); 7] = [
     ("bos_token", "<s>"),
     ("eos_token", "</s>"),
@@ -30,7 +30,7 @@ const ADDITIONAL: &str = "additional_special_tokens";
 const SPECIAL_TOKENS_MAP: &str = "Hugging Face's special_tokens_map.json";
 const ADDED_TOKENS: &str = "Hugging Face's added_tokens.json: an object of ids";
 
-/// The most sentinels or reserved tokens that a setting may ask for.
+/// The maximum number of sentinels or reserved tokens.
 const MAX_COUNT: u64 = 1 << 16;
 
 /// The settings of a tokenizer's folder.
@@ -38,11 +38,11 @@ const MAX_COUNT: u64 = 1 << 16;
 pub(crate) struct Settings {
     file: String,
     values: Map<String, Value>,
-    /// Tokens that are found in text before it is cut, with their ids.
+    /// Tokens that are matched in text before it is split, with their ids.
     pub(crate) added: Vec<(u32, AddedToken)>,
 }
 
-/// A special token: only its text, or also how it is found in text.
+/// A special token: its text, or also how it is matched in text.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Special {
     Text(String),
@@ -52,13 +52,13 @@ pub(crate) enum Special {
 /// The special tokens of a tokenizer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Specials {
-    /// With their names, in the order of [`NAMED`].
+    /// Names and tokens in the order of [`NAMED`].
     pub(crate) named: Vec<(&'static str, Special)>,
     pub(crate) additional: Vec<Special>,
 }
 
 impl Settings {
-    /// Reads the files that are there.
+    /// Reads the files that exist.
     pub(crate) fn read(folder: &Path) -> Result<Self> {
         let config = folder.join("tokenizer_config.json");
         let file = config.display().to_string();
@@ -84,13 +84,13 @@ impl Settings {
         Ok(Self { file, values, added })
     }
 
-    /// Refuses settings that change ids in ways that are not known here.
+    /// Refuses unsupported settings that change ids.
     pub(crate) fn check_supported(&self) -> Result<()> {
         for name in ["split_special_tokens", "extra_special_tokens", "sp_model_kwargs"] {
             match self.values.get(name) {
                 None | Some(Value::Null | Value::Bool(false)) => {}
                 Some(Value::Object(options)) if options.is_empty() => {}
-                Some(other) => Err(self.wrong(name, other, "it left out: nothing else is supported"))?,
+                Some(other) => Err(self.wrong(name, other, "no such setting: it is not supported"))?,
             }
         }
         Ok(())
@@ -103,40 +103,30 @@ impl Settings {
     }
 
     pub(crate) fn flag(&self, name: &str) -> Result<Option<bool>> {
-        match self.values.get(name) {
-            None | Some(Value::Null) => Ok(None),
-            Some(Value::Bool(flag)) => Ok(Some(*flag)),
-            Some(other) => Err(self.wrong(name, other, "true or false"))?,
-        }
+        self.setting(name, "true or false", Value::as_bool)
     }
 
     pub(crate) fn count(&self, name: &str) -> Result<Option<usize>> {
-        match self.values.get(name) {
-            None | Some(Value::Null) => Ok(None),
-            Some(value) => match value.as_u64().filter(|count| *count <= MAX_COUNT) {
-                Some(count) => Ok(Some(count as usize)),
-                None => Err(self.wrong(name, value, "a number from 0 to 65536"))?,
-            },
-        }
+        let count = |value: &Value| value.as_u64().filter(|count| *count <= MAX_COUNT).map(|count| count as usize);
+        self.setting(name, "a number from 0 to 65536", count)
     }
 
     pub(crate) fn text(&self, name: &str) -> Result<Option<&str>> {
-        match self.values.get(name) {
-            None | Some(Value::Null) => Ok(None),
-            Some(value) => match text_of(value) {
-                Some(text) => Ok(Some(text)),
-                None => Err(self.wrong(name, value, "a string"))?,
-            },
-        }
+        self.setting(name, "a string", text_of)
     }
 
-    /// Whether a setting is there, if only as `null`.
+    fn setting<'a, T>(&'a self, name: &str, expected: &str, read: impl Fn(&'a Value) -> Option<T>) -> Result<Option<T>> {
+        let value = self.values.get(name).filter(|value| !value.is_null());
+        Ok(value.map(|value| read(value).ok_or_else(|| self.wrong(name, value, expected))).transpose()?)
+    }
+
+    /// Whether a setting exists, even as `null`.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.values.contains_key(name)
     }
 
-    /// The named special tokens: the settings', or else those of the family. `of_text` makes a token of mere text, as
-    /// the family's class does.
+    /// The named special tokens: the settings', or else the family's. `of_text` makes a token of plain text like the
+    /// family's class.
     pub(crate) fn specials(&self, defaults: &[(&str, &str)], of_text: impl Fn(&str, String) -> Special) -> Result<Specials> {
         let mut named = Vec::new();
         for name in NAMED {
@@ -173,7 +163,7 @@ impl Settings {
         }
     }
 
-    /// The error of a setting with a wrong value.
+    /// The error of a setting with an invalid value.
     pub(crate) fn wrong(&self, name: &str, found: &Value, expected: &str) -> Cause {
         Cause::WrongSetting { file: self.file.clone(), name: name.to_owned(), found: shortened(found), expected: expected.to_owned() }
     }
@@ -194,14 +184,14 @@ impl Specials {
         self.named.iter().find(|(key, _)| *key == name).map(|(_, special)| special.text())
     }
 
-    /// Every token once, by its text, the named ones first.
+    /// The tokens without duplicates by text, the named ones first.
     pub(crate) fn unique(&self) -> Vec<&Special> {
         let mut seen = HashSet::new();
         self.named.iter().map(|(_, special)| special).chain(&self.additional).filter(|special| seen.insert(special.text())).collect()
     }
 }
 
-/// The object of a JSON file, `None` if there is no such file.
+/// The object of a JSON file, `None` if it does not exist.
 pub(crate) fn read_object(path: &Path, expected: &'static str) -> Result<Option<Map<String, Value>>> {
     if !path.exists() {
         return Ok(None);

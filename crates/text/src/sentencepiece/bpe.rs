@@ -1,6 +1,5 @@
-//! Cutting text by byte pair encoding: neighbours merge, those with the best score first, until no pair is a piece.
-//!
-//! (Sennrich et al. 2016, section 3.2, with SentencePiece's scores in place of a list of merges.)
+//! Splitting text by byte pair encoding (Sennrich et al. 2016, section 3.2): the neighbours with the best score merge first,
+//! until no pair is a piece. SentencePiece's scores replace the list of merges.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
@@ -9,12 +8,12 @@ use super::Cut;
 use super::normalizer::Normalizer;
 use super::proto::{Kind, Model};
 
-/// How often an unused piece is taken apart again.
+/// The maximum depth of splitting an unused piece.
 const MAX_DEPTH: usize = 100;
 
 #[derive(Debug)]
 pub(crate) struct Bpe {
-    /// The pieces that text may hold.
+    /// The pieces that text can contain.
     pieces: HashMap<String, Merge>,
 }
 
@@ -25,7 +24,7 @@ struct Merge {
     unused: bool,
 }
 
-/// A stretch of the text between neighbours; empty once it has been merged into the one before it.
+/// A part of the text; empty after it was merged into the one before it.
 struct Symbol<'a> {
     previous: Option<usize>,
     next: Option<usize>,
@@ -35,12 +34,12 @@ struct Symbol<'a> {
     frozen: bool,
 }
 
-/// Two neighbours that may merge.
+/// Two neighbours that can merge.
 struct Pair {
     score: f32,
     left: usize,
     right: usize,
-    /// Tells a pair that has grown since.
+    /// Detects a pair that has changed since.
     n_bytes: usize,
 }
 
@@ -51,10 +50,10 @@ impl Bpe {
         Self { pieces: pieces.map(|(piece, id)| (piece.text.clone(), merge(id, piece.score, piece.is(Kind::Unused)))).collect() }
     }
 
-    /// Cuts normalized text; characters without a piece have no id.
+    /// Splits normalised text; characters without a piece have no id.
     pub(crate) fn cut<'a>(&self, text: &'a str, normalizer: &Normalizer) -> Vec<Cut<'a>> {
         let mut symbols = symbols(text, normalizer);
-        // How unused pieces came about, to take them apart again.
+        // The parts of unused pieces, to split them again.
         let mut parts = HashMap::new();
         let mut pairs = BinaryHeap::new();
         for left in 1..symbols.len() {
@@ -107,7 +106,7 @@ impl Bpe {
         Some(Pair { score: merge.score, left, right, n_bytes })
     }
 
-    /// Writes a symbol's piece, or the parts of a piece that is not to be used.
+    /// Appends a symbol's piece, or the parts of an unused piece.
     fn take_apart<'a>(&self, symbol: &'a str, parts: &HashMap<&'a str, (&'a str, &'a str)>, cuts: &mut Vec<Cut<'a>>) {
         let mut pending = vec![(symbol, 0)];
         while let Some((text, depth)) = pending.pop() {

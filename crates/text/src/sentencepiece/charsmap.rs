@@ -1,9 +1,9 @@
-//! The precompiled map of a normalizer: what a sequence of bytes becomes.
+//! A normalizer's precompiled map of byte sequences to replacements.
 //!
 //! Source: SentencePiece's `precompiled_charsmap`: the size of a double array in bytes (u32, little endian), the double
 //! array (Darts, u32 units), then the replacements, each ended by NUL, which the double array's values point into.
 
-/// The longest replacement in bytes. Unicode's own have at most 54; a limit bounds how much a text can grow.
+/// The maximum length of a replacement in bytes, which bounds the growth of a text. Unicode's have at most 54.
 const MAX_REPLACEMENT_BYTES: usize = 256;
 
 /// Replacements of the longest matching sequence.
@@ -14,7 +14,7 @@ pub(crate) struct Charsmap {
 }
 
 impl Charsmap {
-    /// Reads a map; the error says what is wrong with it.
+    /// Reads a map; the error is the reason.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, String> {
         let (size, rest) = bytes.split_first_chunk::<4>().ok_or_else(|| format!("its {} bytes have no room for its size", bytes.len()))?;
         let size = u32::from_le_bytes(*size) as usize;
@@ -39,14 +39,14 @@ impl Charsmap {
         Ok(Self { units, replacements: replacements.to_owned() })
     }
 
-    /// The replacement of the longest sequence that `text` begins with, and that sequence's length in bytes.
+    /// The replacement of the longest matching prefix of `text`, and that prefix's length in bytes.
     pub(crate) fn replace(&self, text: &str) -> Option<(&str, usize)> {
         let mut longest = None;
         let mut position = offset_of(*self.units.first()?);
         for (index, byte) in text.bytes().enumerate() {
             position ^= usize::from(byte);
             let Some(unit) = self.units.get(position) else { break };
-            // The label of a value's unit has its highest bit set, so it equals no byte.
+            // A value's unit has its highest bit set, so it equals no byte.
             if unit & 0x8000_00FF != u32::from(byte) {
                 break;
             }
@@ -72,7 +72,7 @@ fn value_of(unit: u32) -> usize {
     (unit & 0x7FFF_FFFF) as usize
 }
 
-/// How far the children of a unit lie from it, to be combined by exclusive or.
+/// The offset of a unit's children, combined by exclusive or.
 fn offset_of(unit: u32) -> usize {
     ((unit >> 10) << ((unit & 0x200) >> 6)) as usize
 }

@@ -1,9 +1,7 @@
-//! SentencePiece models, read natively: text to pieces and back.
+//! SentencePiece (Kudo and Richardson 2018): text to pieces and back.
 //!
-//! (Kudo and Richardson 2018.) The results are those of PyPI's `sentencepiece` 0.2: `encode(text, out_type=str)` and
-//! `decode(pieces)`.
-//!
-//! Knows no families and no special tokens of theirs: it gives pieces, and the model's own ids of pieces.
+//! The results are those of PyPI's `sentencepiece` 0.2: `encode(text, out_type=str)` and `decode(pieces)`. Ids are the model's,
+//! not a family's.
 
 mod bpe;
 mod charsmap;
@@ -37,7 +35,7 @@ pub(crate) fn read(path: &Path) -> Result<Model> {
     Ok(model)
 }
 
-/// A model that is ready to cut and join text.
+/// A model ready to encode and decode text.
 #[derive(Debug)]
 pub(crate) struct SentencePiece {
     model: Model,
@@ -49,11 +47,11 @@ pub(crate) struct SentencePiece {
     first_spaces: FirstSpaces,
 }
 
-/// What becomes of the spaces that joined pieces begin with.
+/// The treatment of leading spaces in decoded text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FirstSpaces {
     Keep,
-    /// The one that normalization puts in front of every text.
+    /// Removes the one that normalisation adds.
     TakeOne,
     TakeAll,
 }
@@ -64,7 +62,7 @@ enum Cutter {
     Bpe(Bpe),
 }
 
-/// A stretch of normalized text and its piece, if it has one.
+/// A part of normalised text and its piece, if it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut<'a> {
     text: &'a str,
@@ -89,18 +87,18 @@ impl SentencePiece {
             Algorithm::Unigram => Cutter::Unigram(Unigram::new(&model)),
             Algorithm::Bpe => Cutter::Bpe(Bpe::new(&model)),
         };
-        // A control symbol is found before a piece of the same spelling.
+        // A control symbol has precedence over a piece of the same spelling.
         let in_text = |wanted| move |(piece, _): &(&proto::Piece, u32)| piece.is_in_text() == wanted;
         let ids = model.pieces.iter().zip(0..).filter(in_text(true)).chain(model.pieces.iter().zip(0..).filter(in_text(false)));
         let ids = ids.map(|(piece, id)| (piece.text.clone(), id)).collect();
         let unk = model.pieces.iter().zip(0..).find(|(piece, _)| piece.is(Kind::Unknown)).map(|(_, id)| id);
         let rules = model.rules();
-        let first_spaces = match (rules.removes_extra_whitespaces(), rules.adds_dummy_prefix()) {
+        let first_spaces = match (rules.remove_extra_whitespaces(), rules.add_dummy_prefix()) {
             (true, _) => FirstSpaces::TakeAll,
             (false, true) => FirstSpaces::TakeOne,
             (false, false) => FirstSpaces::Keep,
         };
-        // Their character maps have been unpacked.
+        // Their character maps are unpacked.
         (model.normalizer, model.denormalizer) = (None, None);
         Ok(Self { ids, unk, normalizer, denormalizer, cutter, first_spaces, model })
     }
@@ -120,8 +118,7 @@ impl SentencePiece {
         self.ids.get(piece).copied().or(self.unk)
     }
 
-    /// The pieces of a text. Characters without a piece come as they are, a run of them as one, or as pieces of their
-    /// bytes (`<0xE6>`).
+    /// The pieces of a text. A run of characters without a piece becomes one piece, or pieces of its bytes (`<0xE6>`).
     pub(crate) fn encode(&self, text: &str) -> Vec<String> {
         let normalized = self.normalizer.normalize(text);
         let cuts = match &self.cutter {
@@ -142,7 +139,7 @@ impl SentencePiece {
         pieces
     }
 
-    /// The text of pieces. Pieces that the model does not know are taken as they are.
+    /// The text of pieces. Pieces outside the model are kept unchanged.
     pub(crate) fn decode<'a>(&self, pieces: impl IntoIterator<Item = &'a str>) -> String {
         let (mut text, mut bytes) = (String::new(), Vec::new());
         let mut at_start = true;
@@ -174,7 +171,7 @@ impl SentencePiece {
     }
 }
 
-/// Moves bytes to the text; each byte that is part of no character becomes U+FFFD.
+/// Appends bytes to the text; each invalid byte becomes U+FFFD.
 fn push_bytes(text: &mut String, bytes: &mut Vec<u8>) {
     for chunk in bytes.utf8_chunks() {
         text.push_str(chunk.valid());

@@ -1,6 +1,6 @@
-//! What SentencePiece makes of a text before it cuts it.
+//! SentencePiece's normalisation of text.
 //!
-//! The character map, spaces taken together and written `▁`, and one `▁` in front. User-defined symbols pass unchanged.
+//! It applies the character map, merges spaces, writes them as `▁`, and adds one `▁` in front. User-defined symbols are unchanged.
 
 use super::charsmap::Charsmap;
 use super::proto::{Kind, Model, Rules};
@@ -18,7 +18,7 @@ pub(crate) struct Normalizer {
 }
 
 impl Normalizer {
-    /// The normalizer of a model; the error says what is wrong with its character map.
+    /// The normalizer of a model; the error is the reason why its character map is invalid.
     pub(crate) fn new(model: &Model) -> Result<Self, String> {
         let user_defined = model.pieces.iter().zip(0..).filter(|(piece, _)| piece.is(Kind::UserDefined));
         Ok(Self {
@@ -35,13 +35,13 @@ impl Normalizer {
         Ok(Self { charsmap, user_defined: Trie::default(), rules, whitespace_is_suffix: false })
     }
 
-    /// The user-defined symbols, which are never cut.
+    /// The user-defined symbols, which are never split.
     pub(crate) fn user_defined(&self) -> &Trie {
         &self.user_defined
     }
 
     pub(crate) fn normalize(&self, mut text: &str) -> String {
-        let remove = self.rules.removes_extra_whitespaces();
+        let remove = self.rules.remove_extra_whitespaces();
         while remove && !text.is_empty() {
             let (replacement, length) = self.first(text);
             if replacement != " " {
@@ -52,9 +52,9 @@ impl Normalizer {
         if text.is_empty() {
             return String::new();
         }
-        let space = if self.rules.escapes_whitespaces() { SPACE } else { ' ' };
+        let space = if self.rules.escape_whitespaces() { SPACE } else { ' ' };
         let mut normalized = String::with_capacity(text.len() + text.len() / 2);
-        if !self.whitespace_is_suffix && self.rules.adds_dummy_prefix() {
+        if !self.whitespace_is_suffix && self.rules.add_dummy_prefix() {
             normalized.push(space);
         }
         let mut after_space = remove;
@@ -71,13 +71,13 @@ impl Normalizer {
         if remove {
             normalized.truncate(normalized.trim_end_matches(space).len());
         }
-        if self.whitespace_is_suffix && self.rules.adds_dummy_prefix() {
+        if self.whitespace_is_suffix && self.rules.add_dummy_prefix() {
             normalized.push(space);
         }
         normalized
     }
 
-    /// What the text's beginning becomes, and how many bytes that beginning has.
+    /// The replacement of the text's first part, and that part's length in bytes.
     fn first<'a>(&'a self, text: &'a str) -> (&'a str, usize) {
         if let Some(length) = self.user_defined.longest(text.as_bytes()) {
             return (&text[..length], length);

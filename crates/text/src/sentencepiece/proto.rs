@@ -1,4 +1,4 @@
-//! The message of a SentencePiece model: the fields that change pieces, ids or text.
+//! The protobuf message of a SentencePiece model: the fields that affect pieces, ids or text.
 //!
 //! Source: `sentencepiece_model.proto`, SentencePiece 0.2; field numbers and defaults are that file's.
 
@@ -8,9 +8,9 @@ use prost::Message;
 
 use crate::error::{Cause, Result};
 
-/// The most pieces that are read. The largest models in use have 256,000.
+/// The maximum number of pieces. The largest models in use have 256,000.
 const MAX_PIECES: usize = 1 << 20;
-/// The longest piece in bytes, exclusive.
+/// The maximum length of a piece in bytes, exclusive.
 const MAX_PIECE_BYTES: usize = 8000;
 
 pub(crate) const SENTENCE_PIECE: &str = "a SentencePiece model";
@@ -64,20 +64,20 @@ struct Trainer {
     unk_piece: Option<String>,
 }
 
-/// How text is normalized before it is cut, or after it is joined.
+/// Normalisation of text before splitting, or after joining.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Rules {
     #[prost(bytes = "vec", tag = "2")]
     pub(crate) charsmap: Vec<u8>,
-    #[prost(bool, optional, tag = "3")]
-    add_dummy_prefix: Option<bool>,
-    #[prost(bool, optional, tag = "4")]
-    remove_extra_whitespaces: Option<bool>,
-    #[prost(bool, optional, tag = "5")]
-    escape_whitespaces: Option<bool>,
+    #[prost(bool, optional, tag = "3", default = "true")]
+    pub(crate) add_dummy_prefix: Option<bool>,
+    #[prost(bool, optional, tag = "4", default = "true")]
+    pub(crate) remove_extra_whitespaces: Option<bool>,
+    #[prost(bool, optional, tag = "5", default = "true")]
+    pub(crate) escape_whitespaces: Option<bool>,
 }
 
-/// How a model cuts text.
+/// The algorithm that splits text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Algorithm {
     Unigram,
@@ -89,26 +89,12 @@ impl Piece {
         self.kind() == kind
     }
 
-    /// Whether text can be cut into this piece: other pieces are spelt only by their id.
+    /// Whether text can contain this piece.
     pub(crate) fn is_in_text(&self) -> bool {
         match self.kind() {
             Kind::Normal | Kind::UserDefined | Kind::Unused => true,
             Kind::Unknown | Kind::Control | Kind::Byte => false,
         }
-    }
-}
-
-impl Rules {
-    pub(crate) fn adds_dummy_prefix(&self) -> bool {
-        self.add_dummy_prefix.unwrap_or(true)
-    }
-
-    pub(crate) fn removes_extra_whitespaces(&self) -> bool {
-        self.remove_extra_whitespaces.unwrap_or(true)
-    }
-
-    pub(crate) fn escapes_whitespaces(&self) -> bool {
-        self.escape_whitespaces.unwrap_or(true)
     }
 }
 
@@ -130,7 +116,7 @@ impl Model {
         Ok(model)
     }
 
-    /// How this model cuts text; [`Model::parse`] has refused the others.
+    /// The algorithm; [`Model::parse`] has refused all others.
     pub(crate) fn algorithm(&self) -> Algorithm {
         match self.trainer().model_type {
             Some(2) => Algorithm::Bpe,
@@ -139,21 +125,21 @@ impl Model {
     }
 
     pub(crate) fn byte_fallback(&self) -> bool {
-        self.trainer().byte_fallback.unwrap_or(false)
+        self.trainer().byte_fallback()
     }
 
     pub(crate) fn whitespace_is_suffix(&self) -> bool {
-        self.trainer().whitespace_as_suffix.unwrap_or(false)
+        self.trainer().whitespace_as_suffix()
     }
 
-    /// What the unknown piece reads as in decoded text.
+    /// The text of the unknown piece in decoded text.
     pub(crate) fn unk_surface(&self) -> &str {
         self.trainer.as_ref().and_then(|trainer| trainer.unk_surface.as_deref()).unwrap_or(" \u{2047} ")
     }
 
     /// The trainer's id of the unknown piece.
     pub(crate) fn trained_unk_id(&self) -> i32 {
-        self.trainer().unk_id.unwrap_or(0)
+        self.trainer().unk_id()
     }
 
     /// The trainer's name of the unknown piece.
@@ -172,14 +158,14 @@ impl Model {
     fn check(&self) -> Result<(), String> {
         match self.trainer().model_type {
             None | Some(1 | 2) => {}
-            Some(3) => return Err("it cuts at words, expected a unigram or BPE model".to_owned()),
-            Some(4) => return Err("it cuts at characters, expected a unigram or BPE model".to_owned()),
+            Some(3) => return Err("it is a word model, expected a unigram or BPE model".to_owned()),
+            Some(4) => return Err("it is a character model, expected a unigram or BPE model".to_owned()),
             Some(other) => return Err(format!("its model_type is {other}, expected 1 (unigram) or 2 (BPE)")),
         }
         if self.pieces.is_empty() {
             return Err("it has no pieces".to_owned());
         }
-        // The unknown piece of a unigram model may share its spelling with a piece of the text.
+        // The unknown piece of a unigram model can have the same spelling as another piece.
         let mut seen = HashSet::new();
         let mut bytes = [false; 256];
         let mut unk = None;
@@ -195,13 +181,13 @@ impl Model {
                 return Err(format!("piece {id} has {} bytes, expected fewer than {MAX_PIECE_BYTES}", text.len()));
             }
             if text.contains('\0') {
-                return Err(format!("piece {id} holds a NUL"));
+                return Err(format!("piece {id} contains NUL"));
             }
             if !piece.score.is_finite() {
                 return Err(format!("piece {id} ({text:?}): its score is {}", piece.score));
             }
             if !seen.insert((text, self.algorithm() == Algorithm::Unigram && piece.is_in_text())) {
-                return Err(format!("piece {id} ({text:?}) is there twice"));
+                return Err(format!("piece {id} ({text:?}) occurs twice"));
             }
             if piece.is(Kind::Unknown)
                 && let Some(first) = unk.replace(id)
@@ -209,7 +195,7 @@ impl Model {
                 return Err(format!("pieces {first} and {id} are both the unknown piece"));
             }
             if piece.is(Kind::Byte) {
-                let byte = byte_of(text).ok_or_else(|| format!("piece {id} ({text:?}) is no byte, expected <0x00> to <0xFF>"))?;
+                let byte = byte_of(text).ok_or_else(|| format!("piece {id} ({text:?}) is not a byte, expected <0x00> to <0xFF>"))?;
                 bytes[usize::from(byte)] = true;
             }
         }
@@ -235,8 +221,8 @@ pub(crate) fn piece_of(byte: u8) -> String {
     format!("<0x{byte:02X}>")
 }
 
-/// An upper bound on the pieces of an encoded model, found without allocating: two bytes of a file may ask for a piece
-/// of a hundred bytes of memory. Counting ends where the encoding is broken, which decoding then reports.
+/// An upper bound on the pieces of an encoded model, without allocating: two bytes of a file can become a piece of a hundred
+/// bytes of memory. Counting ends at invalid encoding, which decoding reports.
 fn count_pieces(mut bytes: &[u8]) -> usize {
     let mut count = 0;
     while let Some(tag) = varint(&mut bytes) {

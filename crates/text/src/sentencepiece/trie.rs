@@ -1,6 +1,6 @@
-//! A trie of byte strings: finds every string of a set that a text begins with.
+//! A trie of byte strings: finds the strings of a set that are prefixes of a text.
 //!
-//! Nodes lie in one vector, the children of a node side by side and in the order of their bytes.
+//! Nodes are in one vector; the children of a node are adjacent and sorted.
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ struct Node {
 }
 
 impl Trie {
-    /// A trie of strings that differ from one another; empty strings are left out.
+    /// A trie of distinct strings; empty strings are ignored.
     pub(crate) fn new<'a>(strings: impl IntoIterator<Item = (&'a str, u32)>) -> Self {
         let mut sorted: Vec<(&[u8], u32)> = strings.into_iter().map(|(text, id)| (text.as_bytes(), id)).collect();
         sorted.retain(|(text, _)| !text.is_empty());
@@ -28,7 +28,7 @@ impl Trie {
             return Self::default();
         }
         let mut nodes = vec![Node { byte: 0, n_children: 0, first_child: 0, id: None }];
-        // What is below a node: a range of the sorted strings that share the node's `depth` first bytes.
+        // Below a node: a range of the sorted strings that share the node's first `depth` bytes.
         let mut pending = VecDeque::from([(0, 0..sorted.len(), 0)]);
         while let Some((node, mut range, depth)) = pending.pop_front() {
             if node > 0 && sorted[range.start].0.len() == depth {
@@ -48,7 +48,7 @@ impl Trie {
         Self { nodes }
     }
 
-    /// Every string that `text` begins with, shortest first: its length in bytes and its id.
+    /// Every string that is a prefix of `text`, shortest first: its length in bytes and its id.
     pub(crate) fn prefixes<'a>(&'a self, text: &'a [u8]) -> impl Iterator<Item = (usize, u32)> + 'a {
         let mut node = self.nodes.first();
         text.iter()
@@ -60,7 +60,7 @@ impl Trie {
             .filter_map(|(length, id)| Some((length, id?)))
     }
 
-    /// The length of the longest string that `text` begins with.
+    /// The length of the longest string that is a prefix of `text`.
     pub(crate) fn longest(&self, text: &[u8]) -> Option<usize> {
         self.prefixes(text).last().map(|(length, _)| length)
     }

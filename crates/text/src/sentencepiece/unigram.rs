@@ -1,21 +1,21 @@
-//! Cutting text by a unigram language model: the pieces whose scores add up to the most.
+//! Splitting text by a unigram language model: the pieces with the largest sum of scores.
 //!
 //! `best(end) = max over pieces [start, end) of best(start) + score(piece)`   (Kudo 2018, section 3.1; Viterbi)
 //!
-//! Sums are f32 in SentencePiece's order, so that ties and near ties fall as they do there.
+//! Sums are f32 in SentencePiece's order, so that ties are broken alike.
 
 use super::Cut;
 use super::proto::{Kind, Model};
 use super::trie::Trie;
 
-/// What the unknown piece costs below the worst piece.
+/// How far the unknown piece's score is below the worst.
 const UNKNOWN_PENALTY: f32 = 10.0;
-/// Sums beyond this are brought back to 0: f32 has no digits left there to tell pieces apart.
+/// Larger sums are reset to 0: f32 lacks the precision to distinguish pieces there.
 const RESET_THRESHOLD: f32 = 100_000.0;
 
 #[derive(Debug)]
 pub(crate) struct Unigram {
-    /// Every piece that text may hold, unused ones left out.
+    /// Every piece that text can contain, without unused ones.
     pieces: Trie,
     scores: Vec<Score>,
     unknown_score: f32,
@@ -24,11 +24,11 @@ pub(crate) struct Unigram {
 #[derive(Clone, Copy, Debug)]
 enum Score {
     Known(f32),
-    /// The length in bytes decides, so that the symbol is always taken.
+    /// By length in bytes, so that the symbol always wins.
     ByLength,
 }
 
-/// The last piece of the best way to cut the text up to some byte.
+/// The last piece of the best split up to some byte.
 #[derive(Clone, Copy)]
 struct Best {
     score: f32,
@@ -51,10 +51,10 @@ impl Unigram {
         }
     }
 
-    /// Cuts normalized text; characters without a piece have no id.
+    /// Splits normalised text; characters without a piece have no id.
     pub(crate) fn cut<'a>(&self, text: &'a str) -> Vec<Cut<'a>> {
         let mut best: Vec<Option<Best>> = vec![None; text.len() + 1];
-        // The last byte that any piece has reached.
+        // The end of the furthest piece.
         let mut frontier = 0;
         for (start, char) in text.char_indices() {
             let mut so_far = best[start].map_or(0.0, |best| best.score);

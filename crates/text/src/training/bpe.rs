@@ -1,16 +1,18 @@
-//! The library's trainer of merges.
+//! The library's BPE trainer.
 //!
-//! It orders pairs by count and then by ids, and ids come from the sorted alphabet, so its hash maps do not show: 1,500
-//! random texts of two to five letters, each trained on four times, gave the same merges.
+//! It is deterministic: it orders pairs by count, then by ids, and ids follow the sorted alphabet. Four trainings on each of
+//! 1,500 random texts of two to five letters gave the same merges.
 
 use serde_json::Value;
 use tokenizers::AddedToken;
 use tokenizers::models::bpe::{BPE, BpeTrainer};
 
-/// The least occurrences of a pair that is merged: what occurs once is no pattern.
+use super::files::SPECIAL;
+
+/// The minimum number of occurrences of a merged pair.
 const MIN_FREQUENCY: u64 = 2;
 
-/// The model as `tokenizer.json` has it.
+/// The model in the form of `tokenizer.json`.
 pub(super) fn train(words: &[(String, u32)], special: &[String], vocab_size: u32) -> tokenizers::Result<Value> {
     let trainer = BpeTrainer::builder()
         .show_progress(false)
@@ -21,7 +23,7 @@ pub(super) fn train(words: &[(String, u32)], special: &[String], vocab_size: u32
     let counts = words.iter().map(|(word, count)| (word.as_str().into(), u64::from(*count))).collect();
     let mut model = BPE::default();
     trainer.do_train(&counts, &mut model)?;
-    model.unk_token = Some(super::SPECIAL[1].to_owned());
+    model.unk_token = Some(SPECIAL[1].to_owned());
     model.fuse_unk = true;
     Ok(serde_json::to_value(&model)?)
 }

@@ -2,13 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::SPECIAL;
-use crate::tokenizer::guarded;
+use crate::library::guarded;
 
-/// The target's tokenizer where it has a vocabulary of its own.
-pub(crate) const TARGET: &str = "target_tokenizer.json";
+/// `</s>`, `<unk>` and `<pad>`, with the ids 0, 1 and 2, as in Marian.
+pub(super) const SPECIAL: [&str; 3] = ["</s>", "<unk>", "<pad>"];
 
-/// SentencePiece's `nmt_nfkc` in the library's terms; surrounding and repeated spaces go.
+/// SentencePiece's `nmt_nfkc` in the library's terms; surrounding and repeated spaces are removed.
 pub(super) fn normalizer() -> Value {
     json!({"type": "Sequence", "normalizers": [
         {"type": "Nmt"},
@@ -18,7 +17,7 @@ pub(super) fn normalizer() -> Value {
     ]})
 }
 
-/// The text of `tokenizer.json`: `X </s>`, as Marian's sources are.
+/// The text of `tokenizer.json`; its template is `X </s>`, as in Marian.
 pub(super) fn tokenizer(special: &[String], model: Value) -> Result<String, String> {
     let eos = SPECIAL[0];
     let added: Vec<Value> = special.iter().enumerate().map(|(id, token)| added_token(Some(id), token)).collect();
@@ -36,7 +35,7 @@ pub(super) fn tokenizer(special: &[String], model: Value) -> Result<String, Stri
         },
         "decoder": metaspace, "model": model,
     });
-    // Through the library, so that the text is what it would write itself.
+    // Formatted by the library.
     let text = guarded(|| tokenizers::Tokenizer::from_bytes(json.to_string())?.to_string(true))?;
     Ok(text + "\n")
 }
@@ -47,7 +46,7 @@ pub(super) fn config(special: &[String], max_length: usize) -> String {
     let [eos, unk, pad] = SPECIAL;
     let mut config = json!({
         "added_tokens_decoder": decoder, "clean_up_tokenization_spaces": false, "eos_token": eos, "extra_special_tokens": {},
-        // No types of tokens, which no encoder-decoder takes.
+        // Without `token_type_ids`, which no encoder-decoder takes.
         "model_input_names": ["input_ids", "attention_mask"],
         "model_max_length": max_length, "pad_token": pad, "tokenizer_class": "PreTrainedTokenizerFast", "unk_token": unk,
     });

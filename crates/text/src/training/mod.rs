@@ -1,10 +1,10 @@
-//! Making a tokenizer of a text: unigram (Kudo 2018) or byte pair merges (Sennrich et al. 2016).
+//! Training of tokenizers: unigram (Kudo 2018) or BPE (Sennrich et al. 2016).
 //!
 //! text -> words (NMT's rules, NFKC, single spaces; `▁` before each word) -> pieces -> `tokenizer.json`
 //!
-//! The trainers are those of the `tokenizers` library. It counts in hash maps and sums in parallel, so what it gives can
-//! change from run to run; here words come sorted, sums are made by one thread, and ties are broken by the pieces
-//! themselves. The same text and settings give the same bytes, on any number of threads.
+//! The trainers are those of the `tokenizers` library. It counts in hash maps and sums in parallel, so its results vary; here
+//! words are sorted, one thread computes the sums, and ties are broken by the pieces. The same text and settings give the
+//! same bytes.
 
 mod bpe;
 mod files;
@@ -14,27 +14,26 @@ mod words;
 use std::path::Path;
 
 use crate::error::{Cause, Result};
-use crate::tokenizer::{Tokenizer, guarded};
+use crate::library::guarded;
+use crate::tokenizer::Tokenizer;
+use crate::tokenizer_file::TARGET_TOKENIZER;
 
-pub(crate) use files::TARGET;
+use files::SPECIAL;
 use words::Words;
 
-/// `</s>`, `<unk>` and `<pad>`, with the ids 0, 1 and 2, as Marian has them.
-pub(crate) const SPECIAL: [&str; 3] = ["</s>", "<unk>", "<pad>"];
-
-/// The most characters that a training takes: the library counts in 31 bits.
+/// The maximum number of characters of a training text: the library counts in 31 bits.
 const MAX_CHARACTERS: u64 = i32::MAX as u64;
 
-/// How pieces are found.
+/// The algorithm of a trained tokenizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
     /// A unigram language model, pruned from all frequent substrings (Kudo 2018).
     Unigram,
-    /// Pairs merged from characters on, the most frequent first (Sennrich et al. 2016).
+    /// Byte pair encoding: the most frequent pairs are merged first (Sennrich et al. 2016).
     Bpe,
 }
 
-/// What to train.
+/// The settings of a tokenizer's training.
 ///
 /// ```
 /// use cognate_text::{TokenizerTrainer, TrainingSettings};
@@ -54,14 +53,14 @@ pub enum Algorithm {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainingSettings {
-    /// How pieces are found.
+    /// The algorithm.
     pub algorithm: Algorithm,
-    /// Pieces at most, special tokens included. Little text may not have as many.
+    /// Maximum number of pieces, special tokens included. A small text can have fewer.
     pub vocab_size: usize,
     /// The share of the text's characters that have pieces, in (0, 1]; the rarest ones become `<unk>`. The default leaves out
-    /// one character in 100,000: what an alphabet uses stays, and web text's strays do not take the vocabulary.
+    /// one character in 100,000: stray characters of web text, but no alphabet.
     pub coverage: f64,
-    /// Tokens beside `</s>`, `<unk>` and `<pad>` that text may spell and that are never cut; their ids follow those.
+    /// Special tokens besides `</s>`, `<unk>` and `<pad>`, which are never split; their ids follow those.
     pub additional_special_tokens: Vec<String>,
 }
 
@@ -95,7 +94,7 @@ impl TrainingSettings {
     }
 }
 
-/// Gathers the words of a text, then trains. Memory grows with the number of different words, not with the text.
+/// Counts the words of a text, then trains. Memory grows with the number of distinct words, not with the text.
 #[derive(Debug)]
 pub struct TokenizerTrainer {
     settings: TrainingSettings,
@@ -103,9 +102,9 @@ pub struct TokenizerTrainer {
 }
 
 impl TokenizerTrainer {
-    /// A trainer that has seen nothing.
+    /// A trainer without text.
     ///
-    /// Fails if a setting has no meaning.
+    /// Fails if a setting is invalid.
     pub fn new(settings: TrainingSettings) -> Result<Self> {
         settings.check()?;
         let words = Words::new(settings.special_tokens())?;
@@ -114,7 +113,7 @@ impl TokenizerTrainer {
 
     /// Counts the words of a line.
     ///
-    /// Fails if it is more text than can be counted, 2,147,483,647 characters.
+    /// Fails if the text has more than 2,147,483,647 characters.
     pub fn add(&mut self, line: &str) -> Result<()> {
         self.words.add(line)?;
         if self.words.n_characters() > MAX_CHARACTERS {
@@ -123,9 +122,9 @@ impl TokenizerTrainer {
         Ok(())
     }
 
-    /// Trains on what was added.
+    /// Trains on the lines added.
     ///
-    /// Fails if that is no text, or has more characters than pieces are wanted.
+    /// Fails if there is no text, or if it has more distinct characters than `vocab_size`.
     pub fn train(self) -> Result<TrainedTokenizer> {
         let special = self.settings.special_tokens();
         let (words, alphabet) = self.words.covered(self.settings.coverage);
@@ -142,7 +141,7 @@ impl TokenizerTrainer {
             Algorithm::Unigram => unigram::train(words, &special, vocab_size),
             Algorithm::Bpe => guarded(|| bpe::train(&words, &special, vocab_size)),
         };
-        // One thread sums in one order.
+        // One thread: sums have one order.
         let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build();
         let failed = |reason: String| Cause::Training { reason };
         let model = pool.map_err(|error| failed(error.to_string()))?.install(train).map_err(failed)?;
@@ -150,7 +149,7 @@ impl TokenizerTrainer {
     }
 }
 
-/// A tokenizer as it was trained, to be used or saved.
+/// A trained tokenizer.
 #[derive(Clone, Debug)]
 pub struct TrainedTokenizer {
     json: String,
@@ -165,7 +164,7 @@ impl TrainedTokenizer {
         Ok(Self { json, special: special.to_vec(), tokenizer })
     }
 
-    /// The tokenizer itself; it encodes as one read from the saved files does.
+    /// The tokenizer; it is the same as one read from the saved files.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
     }
@@ -175,23 +174,22 @@ impl TrainedTokenizer {
         &self.json
     }
 
-    /// The files that transformers' `AutoTokenizer` and [`Tokenizer::from_folder`] read, names and texts: `tokenizer.json`,
-    /// `tokenizer_config.json`, `special_tokens_map.json`. `max_length` is the model's longest input in tokens, which
-    /// transformers warns of.
+    /// The names and texts of the files that transformers' `AutoTokenizer` and [`Tokenizer::from_folder`] read: `tokenizer.json`,
+    /// `tokenizer_config.json`, `special_tokens_map.json`. `max_length` is the model's maximum input length in tokens.
     ///
-    /// A `target` tokenizer of its own lies beside them as `target_tokenizer.json`. transformers has no class for two
-    /// vocabularies without SentencePiece's own files: `PreTrainedTokenizerFast(tokenizer_file=...)` reads it there.
+    /// A separate `target` tokenizer becomes `target_tokenizer.json`. transformers has no class for two vocabularies in this
+    /// form; `PreTrainedTokenizerFast(tokenizer_file=...)` reads each.
     pub fn files(&self, target: Option<&TrainedTokenizer>, max_length: usize) -> Vec<(&'static str, String)> {
         let mut files = vec![
             ("tokenizer.json", self.json.clone()),
             ("tokenizer_config.json", files::config(&self.special, max_length)),
             ("special_tokens_map.json", files::special_tokens_map(&self.special)),
         ];
-        files.extend(target.map(|target| (files::TARGET, target.json.clone())));
+        files.extend(target.map(|target| (TARGET_TOKENIZER, target.json.clone())));
         files
     }
 
-    /// Writes [`TrainedTokenizer::files`] into a folder that is there.
+    /// Writes [`TrainedTokenizer::files`] into an existing folder.
     ///
     /// Fails if a file cannot be written.
     pub fn save(&self, folder: impl AsRef<Path>, target: Option<&TrainedTokenizer>, max_length: usize) -> Result<()> {

@@ -1,28 +1,29 @@
-//! The library's unigram trainer, its ties broken.
+//! The library's unigram trainer, made deterministic.
 
 use serde_json::Value;
 use tokenizers::AddedToken;
 use tokenizers::models::unigram::{Unigram, UnigramTrainer};
 
-use crate::tokenizer::guarded;
+use super::files::SPECIAL;
+use crate::library::guarded;
 
-/// What the trainer adds from one to the next of the characters that it took out and must put back.
+/// The difference between the scores of successive characters that the trainer pruned and must restore.
 const STEP: f64 = 0.0001;
 
-/// How many orders of the words are tried.
+/// The number of orders of the words that are tried.
 const ATTEMPTS: usize = 8;
 
-/// The model as `tokenizer.json` has it. `words` come sorted.
+/// The model in the form of `tokenizer.json`. `words` are sorted.
 pub(super) fn train(mut words: Vec<(String, u32)>, special: &[String], vocab_size: u32) -> Result<Value, String> {
     let trainer = UnigramTrainer::builder()
         .show_progress(false)
         .vocab_size(vocab_size)
         .special_tokens(special.iter().map(|token| AddedToken::from(token.as_str(), true)).collect())
-        .unk_token(Some(super::SPECIAL[1].to_owned()))
+        .unk_token(Some(SPECIAL[1].to_owned()))
         .build()
         .map_err(|error| error.to_string())?;
-    // The library's suffix array, in its form without C++ (esaxx-rs 0.1.10), runs past the end of one of 100 random texts of
-    // two to five letters, though of none of 160 pieces of real text, and not of the same words in another order.
+    // The library's suffix array without C++ (esaxx-rs 0.1.10) indexes past the end on one of 100 random texts of two to five
+    // letters, though on none of 160 real texts, and not on the same words in another order.
     let mut failure = String::new();
     for _ in 0..ATTEMPTS {
         let attempt = || {
@@ -47,11 +48,11 @@ fn finished(model: &Unigram, n_special: usize) -> tokenizers::Result<Value> {
     Ok(serde_json::to_value(Unigram::from(vocabulary, Some(1), false)?)?)
 }
 
-/// Puts pieces in an order of their own.
+/// Sorts pieces deterministically.
 ///
-/// Characters that fell out of the model come back with the scores `least`, `least + STEP`, ..., handed out in the order of
-/// a hash map: these scores are dealt again in the order of the alphabet, the best first. Characters that never left may
-/// have one of them by themselves; they are dealt with the others. Equal scores are ordered by piece.
+/// The trainer restores pruned characters with the scores `least`, `least + STEP`, ..., in the order of a hash map. These
+/// scores are assigned again in alphabetical order, the best first; a character that was never pruned but has one of them
+/// takes part. Equal scores are ordered by piece.
 fn order(pieces: &mut [(String, f64)]) {
     let least = pieces.iter().map(|(_, score)| *score).fold(f64::INFINITY, f64::min);
     let (mut returned, mut penalty): (Vec<usize>, f64) = (Vec::new(), 0.0);
@@ -84,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_does_not_depend_on_who_came_first() {
+    fn the_order_is_independent_of_the_input_order() {
         let scores: Vec<f64> = (0..3).scan(0.0, |sum, _| Some(std::mem::replace(sum, *sum + STEP))).map(|step| -9.0 + step).collect();
         let one = ordered(&[("▁a", -2.0), ("b", -2.0), ("z", scores[2]), ("x", scores[1]), ("y", scores[0])]);
         let other = ordered(&[("b", -2.0), ("▁a", -2.0), ("x", scores[2]), ("y", scores[1]), ("z", scores[0])]);
@@ -92,7 +93,7 @@ mod tests {
         let pieces: Vec<&str> = one.iter().map(|(piece, _)| piece.as_str()).collect();
         assert_eq!(pieces, ["b", "▁a", "x", "y", "z"]);
         assert_eq!(one[4].1, -9.0);
-        // `r` never left, and has the least score by itself: it and the first to come back change places with the order.
+        // `r` was never pruned and has the least score, which the first restored character has too.
         let one = ordered(&[("r", -9.0), ("z", scores[0]), ("q", scores[1])]);
         let other = ordered(&[("q", scores[0]), ("r", -9.0), ("z", scores[1])]);
         assert_eq!(one, other);

@@ -1,4 +1,4 @@
-//! The words of a text, as the tokenizer to be will cut it, and how often each occurs.
+//! The words of a training text and their counts.
 //!
 //! `A man  has` -> `▁A`, `▁man`, `▁has`
 
@@ -8,13 +8,13 @@ use tokenizers::{NormalizedString, Normalizer};
 
 use super::files;
 use crate::error::{Cause, Result};
+use crate::library::guarded;
 use crate::sentencepiece::SPACE;
-use crate::tokenizer::guarded;
 
-/// Longer words, in bytes, are not learnt from: a line without spaces may be no language. SentencePiece has this limit too.
+/// The maximum length of a word in bytes, as in SentencePiece; longer words are ignored.
 const MAX_WORD_BYTES: usize = 4192;
 
-/// Has no piece: the library divides words by it.
+/// Has no piece: the library separates words by it.
 const NUL: char = '\0';
 
 /// Counts of words.
@@ -32,10 +32,10 @@ impl Words {
         Ok(Self { normalizer, special, counts: HashMap::new(), n_characters: 0 })
     }
 
-    /// Counts the words of a line. Special tokens that it spells are no words.
+    /// Counts the words of a line. Special tokens in it are not words.
     pub(super) fn add(&mut self, line: &str) -> Result<()> {
         for part in split_at(line, &self.special) {
-            // What normalization leaves as it is needs no copy.
+            // Normalisation does not change ASCII.
             if part.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
                 self.count(part);
                 continue;
@@ -43,7 +43,7 @@ impl Words {
             let mut text = NormalizedString::from(part);
             guarded(|| self.normalizer.normalize(&mut text)).map_err(|reason| Cause::Training { reason })?;
             let text = text.get().to_owned();
-            // Full-width letters may spell a special token too.
+            // Normalised full-width letters may spell a special token.
             let parts: Vec<&str> = split_at(&text, &self.special);
             parts.into_iter().for_each(|part| self.count(part));
         }
@@ -58,12 +58,12 @@ impl Words {
         }
     }
 
-    /// Characters of all words, each as often as it occurs.
+    /// The number of characters of all words, repetitions included.
     pub(super) fn n_characters(&self) -> u64 {
         self.n_characters
     }
 
-    /// The words in the order of the alphabet, cut at characters outside the covered share, and the characters inside it.
+    /// The sorted words, split at characters outside the covered share, and the characters inside it.
     pub(super) fn covered(self, coverage: f64) -> (Vec<(String, u32)>, HashSet<char>) {
         let mut characters: BTreeMap<char, u64> = BTreeMap::new();
         for (word, count) in &self.counts {
@@ -73,7 +73,7 @@ impl Words {
         }
         let total: u64 = characters.values().sum();
         let mut by_count: Vec<(char, u64)> = characters.into_iter().collect();
-        // Stable: equal counts stay in the order of the alphabet.
+        // Stable: equal counts stay in alphabetical order.
         by_count.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         let (mut kept, mut sum) = (HashSet::new(), 0);
         for (character, count) in by_count {
@@ -94,7 +94,7 @@ impl Words {
     }
 }
 
-/// The parts of a text between the special tokens that it spells.
+/// The parts of a text between special tokens.
 fn split_at<'t>(text: &'t str, special: &[String]) -> Vec<&'t str> {
     let mut parts = vec![text];
     for token in special {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn rare_characters_cut_words() {
+    fn rare_characters_split_words() {
         // ▁ 4, a 4, b 1, c 1: nine of ten characters are enough, and b comes before c.
         let lines = ["a a", "aba c"];
         let texts = |coverage| words(&lines, coverage).into_iter().map(|(word, _)| word).collect::<Vec<_>>();
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_are_too_long_are_no_words() {
+    fn too_long_words_are_ignored() {
         let long = "x".repeat(MAX_WORD_BYTES);
         assert_eq!(words(&[&long, &format!("{long}x b")], 1.0).len(), 2);
     }

@@ -66,6 +66,6 @@ fn the_bundled_models_translations_have_their_scores() {
 #[test]
 fn sentences_without_a_counterpart_are_refused() {
     let error = |hypotheses: &[&str], references: &[&str]| corpus_bleu(hypotheses, references).unwrap_err().to_string();
-    assert_snapshot!(error(&["a", "b"], &["a"]), @"2 hypotheses for 1 references; expected one reference a hypothesis");
+    assert_snapshot!(error(&["a", "b"], &["a"]), @"2 hypotheses for 1 references; expected one reference per hypothesis");
     assert_snapshot!(error(&[], &[]), @"no sentences; expected at least one hypothesis and its reference");
 }

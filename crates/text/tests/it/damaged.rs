@@ -92,9 +92,9 @@ fn remove(name: &'static str) -> impl FnOnce(&Path) {
 #[test]
 fn files_that_are_missing() {
     assert_snapshot!(error(ErrorKind::File, "marian", remove("target.spm")), @"target.spm: no such file; the folder has no tokenizer.json, so its Marian tokenizer is read from source.spm, target.spm, vocab.json");
-    assert_snapshot!(error(ErrorKind::File, "t5", remove("spiece.model")), @"tokenizer.json: no such file; expected Hugging Face's tokenizer.json, which lies beside a checkpoint's config.json, or in its place source.spm, sentencepiece.bpe.model, spiece.model, or vocab.json with merges.txt");
+    assert_snapshot!(error(ErrorKind::File, "t5", remove("spiece.model")), @"tokenizer.json: no such file; expected Hugging Face's tokenizer.json beside the checkpoint's config.json, or else source.spm, sentencepiece.bpe.model, spiece.model, or vocab.json with merges.txt");
     assert_snapshot!(error(ErrorKind::File, "marian-separate", remove("target_vocab.json")), @"target_vocab.json: no such file; expected a vocabulary: an object of ids by piece");
-    assert_snapshot!(error(ErrorKind::File, "t5", remove("config.json")), @"tokenizer.json: no such file; the folder has spiece.model, but neither `tokenizer_class` in tokenizer_config.json nor `model_type` in config.json says how to read them");
+    assert_snapshot!(error(ErrorKind::File, "t5", remove("config.json")), @"tokenizer.json: no such file; the folder has spiece.model, but neither `tokenizer_class` in tokenizer_config.json nor `model_type` in config.json names a supported tokenizer");
 }
 
 #[test]
@@ -102,14 +102,14 @@ fn settings_that_make_no_sense() {
     let settings = |case: &str, settings: Value| error_with(case, "tokenizer_config.json", settings.to_string());
     let class = json!({"tokenizer_class": "BertTokenizerFast"});
     let unknown = error(ErrorKind::File, "t5", |folder| fs::write(folder.join("tokenizer_config.json"), class.to_string()).unwrap());
-    assert_snapshot!(unknown, @"tokenizer.json: no such file; tokenizer_config.json names BertTokenizer, which is read from tokenizer.json only: save it with transformers' fast tokenizer");
+    assert_snapshot!(unknown, @"tokenizer.json: no such file; tokenizer_config.json names BertTokenizer, which needs a tokenizer.json: save it with transformers' fast tokenizer");
     assert_snapshot!(settings("t5", json!([])), @"tokenizer_config.json: is JSON, but not Hugging Face's tokenizer_config.json: invalid type: sequence, expected a map at line 1 column 0");
     assert_snapshot!(settings("t5", json!({"extra_ids": 1e9})), @"tokenizer_config.json: extra_ids is 1000000000.0, expected a number from 0 to 65536");
     assert_snapshot!(settings("t5", json!({"extra_ids": 5, "additional_special_tokens": ["<extra_id_0>"]})), @"tokenizer_config.json: extra_ids is 5, expected as many as additional_special_tokens has <extra_id_...>, 1");
     assert_snapshot!(settings("t5", json!({"legacy": "no"})), @r#"tokenizer_config.json: legacy is "no", expected true or false"#);
     assert_snapshot!(settings("t5", json!({"eos_token": 3})), @"tokenizer_config.json: eos_token is 3, expected a string or a token with `content`");
     assert_snapshot!(settings("t5", json!({"added_tokens_decoder": {"x": {"content": "a"}}})), @r#"tokenizer_config.json: added_tokens_decoder is "x", expected an object of tokens by id"#);
-    assert_snapshot!(settings("marian", json!({"sp_model_kwargs": {"enable_sampling": true}})), @r#"tokenizer_config.json: sp_model_kwargs is {"enable_sampling":true}, expected it left out: nothing else is supported"#);
+    assert_snapshot!(settings("marian", json!({"sp_model_kwargs": {"enable_sampling": true}})), @r#"tokenizer_config.json: sp_model_kwargs is {"enable_sampling":true}, expected no such setting: it is not supported"#);
     assert_snapshot!(settings("m2m100", json!({"language_codes": "all"})), @r#"tokenizer_config.json: language_codes is "all", expected m2m100 or wmt21"#);
 }
 
@@ -121,7 +121,7 @@ fn vocabularies_that_are_damaged() {
     assert_snapshot!(vocabulary(r#"{"<unk>": 4294967296}"#), @r#"vocab.json: "<unk>" has the id 4294967296, expected a number from 0 to 4294967295"#);
     assert_snapshot!(vocabulary(r#"{"<unk>": [[]]}"#), @r#"vocab.json: "<unk>" has the id [[]], expected a number from 0 to 4294967295"#);
     assert_snapshot!(vocabulary(r#"{"a": 0"#), @"vocab.json: ends too early (EOF while parsing an object at line 1 column 7); fetch the file again");
-    assert_snapshot!(vocabulary(r#"{"a": 0}"#), @r#"vocab.json: has no token "<unk>"; expected it among the special tokens"#);
+    assert_snapshot!(vocabulary(r#"{"a": 0}"#), @r#"vocab.json: the special token "<unk>" is missing"#);
     assert_snapshot!(error_with("bart", "merges.txt", "#version\na b c\n"), @"merges.txt: line 2: has 3 pieces, expected 2");
     assert_snapshot!(error_with("bart", "merges.txt", b"#version\na \xff\n"), @"merges.txt: line 2: not UTF-8 at byte 12; convert the file to UTF-8");
     assert_snapshot!(error_with("bart", "merges.txt", "#version\nqq xx\n"), @"merges.txt: the tokenizers library refuses it: with the pieces of vocab.json: Token `qq` out of vocabulary");
@@ -139,16 +139,16 @@ fn models_that_are_damaged() {
     assert_snapshot!(model_error(|model| model.pieces.clear()), @"source.spm: is not a SentencePiece model: it has no pieces");
     assert_snapshot!(model_error(|model| model.pieces[300].text = vec![0xff]), @"source.spm: is not a SentencePiece model: failed to decode Protobuf message: Piece.text: Model.pieces: invalid string value: data is not UTF-8 encoded");
     assert_snapshot!(model_error(|model| model.pieces[300].text.clear()), @"source.spm: is not a SentencePiece model: piece 300 is empty");
-    assert_snapshot!(model_error(|model| model.pieces[300].text = b"a\0".to_vec()), @"source.spm: is not a SentencePiece model: piece 300 holds a NUL");
+    assert_snapshot!(model_error(|model| model.pieces[300].text = b"a\0".to_vec()), @"source.spm: is not a SentencePiece model: piece 300 contains NUL");
     assert_snapshot!(model_error(|model| model.pieces[300].text = vec![b'a'; 8000]), @"source.spm: is not a SentencePiece model: piece 300 has 8000 bytes, expected fewer than 8000");
-    assert_snapshot!(model_error(|model| model.pieces[300].text = model.pieces[301].text.clone()), @r#"source.spm: is not a SentencePiece model: piece 301 ("is") is there twice"#);
+    assert_snapshot!(model_error(|model| model.pieces[300].text = model.pieces[301].text.clone()), @r#"source.spm: is not a SentencePiece model: piece 301 ("is") occurs twice"#);
     assert_snapshot!(model_error(|model| model.pieces[300].score = f32::NAN), @r#"source.spm: is not a SentencePiece model: piece 300 ("▁L"): its score is NaN"#);
     assert_snapshot!(model_error(|model| model.pieces[300].kind = Some(2)), @"source.spm: is not a SentencePiece model: pieces 0 and 300 are both the unknown piece");
-    assert_snapshot!(model_error(|model| model.pieces[300].kind = Some(6)), @r#"source.spm: is not a SentencePiece model: piece 300 ("▁L") is no byte, expected <0x00> to <0xFF>"#);
+    assert_snapshot!(model_error(|model| model.pieces[300].kind = Some(6)), @r#"source.spm: is not a SentencePiece model: piece 300 ("▁L") is not a byte, expected <0x00> to <0xFF>"#);
     assert_snapshot!(model_error(|model| model.pieces[9].kind = None), @"source.spm: is not a SentencePiece model: it falls back to bytes but has 255 byte pieces, expected 256");
     let trainer = |change: fn(&mut Trainer)| model_error(|model| change(model.trainer.as_mut().unwrap()));
     assert_snapshot!(trainer(|trainer| trainer.byte_fallback = None), @"source.spm: is not a SentencePiece model: it has byte pieces but does not fall back to bytes");
-    assert_snapshot!(trainer(|trainer| trainer.model_type = Some(3)), @"source.spm: is not a SentencePiece model: it cuts at words, expected a unigram or BPE model");
+    assert_snapshot!(trainer(|trainer| trainer.model_type = Some(3)), @"source.spm: is not a SentencePiece model: it is a word model, expected a unigram or BPE model");
     assert_snapshot!(trainer(|trainer| trainer.model_type = Some(9)), @"source.spm: is not a SentencePiece model: its model_type is 9, expected 1 (unigram) or 2 (BPE)");
     let mut unknown = model("unigram-suffix.model");
     unknown.trainer.as_mut().unwrap().unk_id = Some(-5);
@@ -188,12 +188,12 @@ fn languages_that_are_unknown() {
         assert_eq!(error.kind(), ErrorKind::Argument);
         error.to_string().replace(&format!("{}/", folder.path().display()), "")
     };
-    assert_snapshot!(error("mbart50", Some("sw"), None), @r#"sentencepiece.bpe.model: knows no language "sw"; it knows sw_KE, si_LK, sv_SE, sl_SI, ar_AR, cs_CZ, de_DE, en_XX and 44 more"#);
-    assert_snapshot!(error("nllb", None, Some("de")), @r#"sentencepiece.bpe.model: knows no language "de"; it knows deu_Latn, dan_Latn, dik_Latn, dyu_Latn, dzo_Tibt, ace_Arab, ace_Latn, acm_Arab and 194 more"#);
-    assert_snapshot!(error("marian", None, Some("spa")), @r#"source.spm: knows no language "spa"; it knows deu, fra"#);
-    assert_snapshot!(error("marian", Some("eng"), None), @r#"source.spm: takes no source language, and "eng" was asked for; only the target's is said, in the source text"#);
-    assert_snapshot!(error("t5", Some("en"), None), @r#"spiece.model: has no languages to choose from, and "en" was asked for"#);
-    assert_snapshot!(error("m2m100-wmt21", None, Some("fr")), @r#"sentencepiece.bpe.model: knows no language "fr"; it knows en, ha, is, ja, cs, ru, zh, de"#);
+    assert_snapshot!(error("mbart50", Some("sw"), None), @r#"sentencepiece.bpe.model: unknown language "sw"; expected one of sw_KE, si_LK, sv_SE, sl_SI, ar_AR, cs_CZ, de_DE, en_XX and 44 more"#);
+    assert_snapshot!(error("nllb", None, Some("de")), @r#"sentencepiece.bpe.model: unknown language "de"; expected one of deu_Latn, dan_Latn, dik_Latn, dyu_Latn, dzo_Tibt, ace_Arab, ace_Latn, acm_Arab and 194 more"#);
+    assert_snapshot!(error("marian", None, Some("spa")), @r#"source.spm: unknown language "spa"; expected one of deu, fra"#);
+    assert_snapshot!(error("marian", Some("eng"), None), @r#"source.spm: the tokenizer has no source languages, found source language "eng"; set only the target language"#);
+    assert_snapshot!(error("t5", Some("en"), None), @r#"spiece.model: the tokenizer has no languages, found language "en""#);
+    assert_snapshot!(error("m2m100-wmt21", None, Some("fr")), @r#"sentencepiece.bpe.model: unknown language "fr"; expected one of en, ha, is, ja, cs, ru, zh, de"#);
 }
 
 /// Files with bytes changed, cut short or doubled: an error or a tokenizer that encodes and decodes, never a panic.

@@ -40,7 +40,7 @@ fn error_with(pointer: &str, value: Value) -> String {
 fn files_that_are_missing() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(Tokenizer::from_folder(folder.path()).unwrap_err().kind(), ErrorKind::File);
-    assert_snapshot!(error_of(folder.path()), @"tokenizer.json: no such file; expected Hugging Face's tokenizer.json, which lies beside a checkpoint's config.json, or in its place source.spm, sentencepiece.bpe.model, spiece.model, or vocab.json with merges.txt");
+    assert_snapshot!(error_of(folder.path()), @"tokenizer.json: no such file; expected Hugging Face's tokenizer.json beside the checkpoint's config.json, or else source.spm, sentencepiece.bpe.model, spiece.model, or vocab.json with merges.txt");
     let inside = folder.path().join("tokenizer.json");
     fs::create_dir(&inside).unwrap();
     assert_snapshot!(error_of(folder.path()), @"tokenizer.json: is a folder; expected Hugging Face's tokenizer.json");

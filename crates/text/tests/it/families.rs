@@ -6,7 +6,7 @@ use std::path::Path;
 use std::thread;
 
 use cognate_testing::{shared_multi30k, testdata};
-use cognate_text::{GrowingText, TargetLanguage, Tokenizer, read_lines};
+use cognate_text::{StreamingText, TargetLanguage, Tokenizer, read_lines};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -114,7 +114,7 @@ fn growing_texts_are_the_texts_of_transformers() {
     check_all(|tokenizer, expected, _| {
         let answers = expected.hard.iter().chain(&expected.decoded);
         let told = answers.map(|(ids, text)| {
-            let mut growing = GrowingText::new(tokenizer);
+            let mut growing = StreamingText::new(tokenizer);
             let told: String = ids.iter().map(|id| growing.push(*id).unwrap()).collect();
             (ids, text, told + &growing.finish().unwrap())
         });

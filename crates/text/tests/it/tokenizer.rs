@@ -85,7 +85,7 @@ fn ids_past_the_vocabulary_are_left_out_and_negative_ids_refused() {
     assert_eq!(error.kind(), ErrorKind::Argument);
     let message = error.to_string();
     let (_, message) = message.split_once("multi30k-en-de/").unwrap();
-    assert_snapshot!(message, @"tokenizer.json: id -100 at position 1 is negative; expected ids from 0 on");
+    assert_snapshot!(message, @"tokenizer.json: id -100 at position 1 is negative; expected ids of at least 0");
 }
 
 /// A copy of the bundled tokenizer with changes to its JSON.

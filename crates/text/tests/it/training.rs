@@ -163,8 +163,8 @@ fn training_that_cannot_be_is_refused() {
         assert_eq!(error.kind(), ErrorKind::Argument);
         error.to_string()
     };
-    assert_snapshot!(error(settings(Algorithm::Bpe, 8), &["abc", "a d"]), @"vocab_size is 8, expected at least 9: the text has 5 characters, and there are 3 special tokens; raise it, or lower the coverage of characters");
-    assert_snapshot!(error(settings(Algorithm::Unigram, 100), &["", "  ", "</s>"]), @"no text to train a tokenizer on: there is no word in it");
+    assert_snapshot!(error(settings(Algorithm::Bpe, 8), &["abc", "a d"]), @"vocab_size is 8, expected at least 9: the text has 5 characters, and there are 3 special tokens; raise it, or lower the character coverage");
+    assert_snapshot!(error(settings(Algorithm::Unigram, 100), &["", "  ", "</s>"]), @"no text to train a tokenizer on: it contains no words");
     let coverage = |coverage| TrainingSettings { coverage, ..settings(Algorithm::Bpe, 8) };
     assert_snapshot!(error(coverage(f64::NAN), &["a"]), @"coverage is NaN; a tokenizer's training expects a share above 0 and at most 1");
     let additional = TrainingSettings { additional_special_tokens: vec!["<pad>".to_owned()], ..Default::default() };

@@ -46,6 +46,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         call(script("golden/generate.py").arg("--check"))?;
         call(script("training/generate.py").arg("--check"))?;
         call(script("research/generate.py").arg("--check"))?;
+        call(script("encoders/generate.py").arg("--check"))?;
         call(script("generation-config/generate.py").arg("--check"))?;
     } else {
         for family in families(&testdata)? {
@@ -53,6 +54,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         }
         call(&mut script("training/generate.py"))?;
         call(&mut script("research/generate.py"))?;
+        call(&mut script("encoders/generate.py"))?;
         call(&mut script("generation-config/generate.py"))?;
         call(&mut script("bleu/generate.py"))?;
     }

@@ -14,8 +14,8 @@ use self::graphs::Graphs;
 use self::tokenizer::ChosenTokenizer;
 use cognate_export::{Existing, Folder, Report, Target};
 use cognate_folder::{
-    CONFIG, GENERATION_CONFIG, GraphSummary, Manifest, ModelSource, Origin, Precision, WeightHashes, config_json, hash_file, read_if_there,
-    write_programs,
+    CONFIG, GENERATION_CONFIG, GraphSummary, Manifest, ModelSource, Origin, Precision, SentenceSettings, WeightHashes, config_json,
+    hash_file, read_if_there, write_programs,
 };
 use cognate_model::{Attentions, Layout, Model};
 use cognate_pipeline::{Error, ErrorKind, Languages, Notice, Result, listed};
@@ -102,8 +102,11 @@ impl Export {
     /// If it cannot be read, or a checkpoint comes with a seed.
     pub fn open_with(source: &ModelSource, seed: Option<u64>, ignore_unused: bool) -> Result<Self> {
         let (model, notices) = open_model(source, seed, ignore_unused)?;
-        let seed = seed.unwrap_or(DEFAULT_SEED);
-        Ok(Self {
+        Ok(Self::of_model(source, model, notices, seed.unwrap_or(DEFAULT_SEED)))
+    }
+
+    fn of_model(source: &ModelSource, model: Model, notices: Vec<Notice>, seed: u64) -> Self {
+        Self {
             source: source.clone(),
             model,
             seed,
@@ -116,7 +119,18 @@ impl Export {
             languages: Languages::default(),
             force: false,
             allow_non_finite: false,
-        })
+        }
+    }
+
+    /// Opens the encoder of a checkpoint, without a decoder and without what reads its states.
+    ///
+    /// # Errors
+    /// If the source is no checkpoint, or cannot be read.
+    pub fn open_encoder(source: &ModelSource) -> Result<Self> {
+        let ModelSource::Checkpoint(folder) = source else {
+            return Err(Error::wrong_option("part", format!("expected a checkpoint, found {source}")));
+        };
+        Ok(Self::of_model(source, Model::open_encoder(folder)?, Vec::new(), DEFAULT_SEED))
     }
 
     /// How the graphs divide the work: [`Layout::Cognate`] or [`Layout::HuggingFace`].
@@ -208,7 +222,7 @@ impl Export {
         let origin = thread::scope(|scope| {
             let hashes = matches!(self.source, ModelSource::Checkpoint(_)).then(|| scope.spawn(|| hashes(&self.model)));
             let finite = (!self.allow_non_finite).then(|| scope.spawn(|| self.check_finite()));
-            write_programs([&graphs.encoder, &graphs.decoder], layout, self.model.config(), &name, &mut folder)?;
+            write_programs(&graphs.programs, layout, self.model.config(), &name, &mut folder)?;
             if let Some(finite) = finite {
                 finite.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
             }
@@ -226,7 +240,7 @@ impl Export {
             let message = format!("{file}: changed while it was read; export it again when nothing writes there");
             return Err(Error::new(ErrorKind::Folder, message));
         }
-        let summaries = GraphSummary::of_folder(folder.path(), layout)?;
+        let summaries = GraphSummary::of_folder(folder.path(), &layout.files_of(self.model.config().parts))?;
         let mut manifest = Manifest::new(origin, self.model.parameters(), layout, summaries, folder.hashes());
         let Graphs { kept_in_f32, calibration, notices: tuning_notices, .. } = graphs;
         manifest.precision = self.precision.name().into();
@@ -297,6 +311,11 @@ impl Export {
     /// Writes everything beside the graphs and their weights.
     fn write_configuration(&self, layout: Layout, tokenizer: &ChosenTokenizer, folder: &mut Folder) -> Result<()> {
         folder.write(CONFIG, config_json(&self.model, layout).as_bytes())?;
+        if self.model.config().require_decoder().is_err() {
+            let ModelSource::Checkpoint(checkpoint) = &self.source else { return Ok(()) };
+            SentenceSettings::copy(checkpoint, folder)?;
+            return tokenizer.write(checkpoint, folder);
+        }
         let ModelSource::Checkpoint(checkpoint) = &self.source else {
             return Ok(folder.write(GENERATION_CONFIG, self.generation_config().as_bytes())?);
         };

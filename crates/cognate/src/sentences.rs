@@ -72,6 +72,16 @@ pub(crate) fn encode(folder: &Path, config: &Config, languages: &Languages, sett
     Ok(Encoded { verification: readable(&VERIFICATION, &tokenizer, config)?, tuning: readable(&TUNING, &tokenizer, config)?, notices })
 }
 
+/// As [`encode`], for an encoder alone.
+pub(crate) fn encode_alone(folder: &Path, config: &Config) -> Result<Encoded> {
+    let (tokenizer, notice) = match has_tokenizer(folder) {
+        true => open_tokenizer_if_readable(folder, config, "no sentences are compared")?,
+        false => (None, None),
+    };
+    let read = |texts| tokenizer.as_ref().map_or(Ok(Vec::new()), |tokenizer| readable(texts, tokenizer, config));
+    Ok(Encoded { verification: read(&VERIFICATION)?, tuning: read(&TUNING)?, notices: notice.into_iter().collect() })
+}
+
 fn readable(texts: &[&str], tokenizer: &Tokenizer, config: &Config) -> Result<Vec<Vec<i64>>> {
     let sources = texts.iter().map(|text| tokenizer.encode(text)).collect::<cognate_text::Result<Vec<_>>>()?;
     let is_token = |id: &i64| usize::try_from(*id).is_ok_and(|id| id < config.source_vocab);

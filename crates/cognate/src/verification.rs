@@ -2,7 +2,7 @@
 //!
 //! The reference reads the weights that the engines read, so it cannot see that they were damaged: their hashes can.
 
-use crate::sentences;
+use crate::sentences::{self, Encoded};
 use cognate_folder::{
     FileReport, GENERATION_CONFIG, Manifest, ModelSource, Origin, Verification, hash_file, open_exported, read_if_there, require_layout,
 };
@@ -10,7 +10,7 @@ use cognate_generate::Settings;
 use cognate_model::{Layout, Model};
 use cognate_pipeline::{Error, ErrorKind, Languages, Notice, Result};
 use cognate_runtime::{Device, Engine, Options, Runtime, available};
-use cognate_verify::{Subject, Tolerance};
+use cognate_verify::{EncoderSubject, Subject, Tolerance};
 use std::path::Path;
 
 /// What an export is compared with.
@@ -83,6 +83,13 @@ fn run(folder: &Path, manifest: Option<&Manifest>, options: &VerifyOptions<'_>, 
             &read_back
         }
     };
+    if model.config().require_decoder().is_err() {
+        let Encoded { verification: sentences, notices, .. } = sentences::encode_alone(folder, model.config())?;
+        let subject = EncoderSubject { folder, layout, model, sentences, seed: sentences::SEED, tolerance };
+        let mut report = cognate_verify::verify_encoder(&subject, &runtimes(layout)?, &mut progress)?;
+        report.files = files;
+        return Ok(Verified { report, notices, damaged });
+    }
     let generation = read_if_there(&folder.join(GENERATION_CONFIG))?;
     let mut settings = Settings::from_json(model.config_json(), generation.as_deref(), model.config())?;
     let encoded = sentences::encode(folder, model.config(), &options.languages, &mut settings)?;

@@ -6,7 +6,7 @@ use crate::{CONFIG, Error, ErrorKind, Result};
 use cognate_export::proto::{DataType, TensorProto};
 use cognate_export::read_model;
 use cognate_graph::{Element, Recipe, Storage, Weights};
-use cognate_model::{Layout, Model, open_file, read_text};
+use cognate_model::{Config, Layout, Model, open_file, read_text};
 use memmap2::Mmap;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -32,7 +32,8 @@ pub fn open_exported(folder: &Path, layout: Layout) -> Result<Model> {
     let config = read_text(&path).at(&path, "read")?;
     let mut files = BTreeMap::new();
     let mut recipes = BTreeMap::new();
-    for name in layout.files() {
+    let parts = Config::from_json(&config).map_err(|error| Error::within(ErrorKind::Model, folder, error))?.parts;
+    for name in layout.files_of(parts) {
         let path = folder.join(name);
         let folder = path.parent().unwrap_or(folder);
         let model = read_model(&path)?;

@@ -19,7 +19,13 @@ pub struct ExportedGraphs {
 pub fn find_layout(folder: &Path) -> Option<Layout> {
     let with = |which: usize| Layout::ALL.into_iter().find(|layout| folder.join(layout.files()[which]).exists());
     // Decoders have names of their own; where the decoder is missing, the encoder tells which layout it is.
-    with(1).or_else(|| with(0))
+    with(1).or_else(|| with(0)).or_else(|| Layout::ALL.into_iter().find(|layout| folder.join(layout.file()).exists()))
+}
+
+/// The files of a layout that are in `folder`: the pair, or that of an encoder alone.
+pub fn graph_files(folder: &Path, layout: Layout) -> Vec<&'static str> {
+    let is_pair = layout.files().into_iter().any(|file| folder.join(file).exists());
+    if is_pair { layout.files().into() } else { vec![layout.file()] }
 }
 
 /// The layout of the export in `folder`, which must be one of Cognate.
@@ -50,7 +56,7 @@ pub fn find_graphs(folder: &Path, engine: Engine, device: Device) -> Result<Expo
             );
             return Err(Error::new(ErrorKind::Engine, folder.display(), message));
         }
-        return Ok(ExportedGraphs { layout, files: layout.files().map(|file| folder.join(file)).to_vec() });
+        return Ok(ExportedGraphs { layout, files: graph_files(folder, layout).into_iter().map(|file| folder.join(file)).collect() });
     };
     let (encoder, merged, divided) = (place.join(ENCODER), place.join(MERGED), DIVIDED.map(|file| place.join(file)));
     let files = if engine == Engine::Ort && merged.exists() {

@@ -10,6 +10,7 @@ mod graphs;
 mod hash;
 mod manifest;
 mod precision;
+mod sentence_settings;
 mod source;
 mod tokenizer;
 mod write;
@@ -17,13 +18,14 @@ mod write;
 pub use configuration::{CONFIG, Configuration, GENERATION_CONFIG, read_if_there};
 pub use error::{Error, ErrorKind, Result};
 pub use exported::open_exported;
-pub use graphs::{ExportedGraphs, find_graphs, find_layout, optimum, require_layout};
+pub use graphs::{ExportedGraphs, find_graphs, find_layout, graph_files, optimum, require_layout};
 pub use hash::hash_file;
 pub use manifest::{
     BleuComparison, Calibration, Caution, DecodingReport, FileReport, GraphSummary, HashedFile, KeptInF32, Manifest, Origin, OutputReport,
     Quality, RuntimeReport, Stamp, StepsComparison, StepsReport, Verification, WeightHashes,
 };
 pub use precision::Precision;
+pub use sentence_settings::{Pooling, SentenceSettings};
 pub use source::{ModelSource, folder_name};
 pub use tokenizer::{copy_tokenizer, has_tokenizer, tokenizer_bytes};
 pub use write::{GENERATED, WEIGHTS, config_json, f32_programs, write_graphs, write_graphs_in_place, write_programs};

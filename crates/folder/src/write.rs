@@ -3,11 +3,11 @@
 use crate::Result;
 use cognate_export::{Additions, Export, Folder, LAYOUT_KEY, LooseAxis, Metadata, Target};
 use cognate_graph::Program;
-use cognate_model::{Attentions, Config, HuggingFaceNames, Layout, Model};
+use cognate_model::{Attentions, Config, HuggingFaceNames, Layout, Model, Parts};
 use cognate_passes::fuse::fuse;
 use std::collections::BTreeMap;
 
-/// The weights file that both graphs of the Cognate layout share.
+/// The weights file that the graphs of the Cognate layout share.
 pub const WEIGHTS: &str = "weights.onnx_data";
 
 /// The weights that a formula gives, beside a checkpoint that holds the others.
@@ -18,37 +18,37 @@ pub const GENERATED: &str = "generated.onnx_data";
 /// # Errors
 /// If a graph cannot be built, or a file cannot be written.
 pub fn write_graphs(model: &Model, layout: Layout, attentions: Attentions, name: &str, folder: &mut Folder) -> Result<()> {
-    let [encoder, decoder] = f32_programs(model, layout, attentions)?;
-    write_programs([&encoder, &decoder], layout, model.config(), name, folder)
+    write_programs(&f32_programs(model, layout, attentions)?, layout, model.config(), name, folder)
 }
 
 /// The graphs of a layout in f32; for ONNX Runtime alone, with linear layers joined.
 ///
 /// # Errors
 /// If a graph cannot be built.
-pub fn f32_programs(model: &Model, layout: Layout, attentions: Attentions) -> Result<[Program; 2]> {
-    let graphs = model.graphs(layout, attentions)?;
-    Ok(match layout {
-        Layout::Cognate | Layout::HuggingFace => graphs,
-        Layout::SharedCache => [fuse(&graphs[0])?, fuse(&graphs[1])?],
-    })
+pub fn f32_programs(model: &Model, layout: Layout, attentions: Attentions) -> Result<Vec<Program>> {
+    let graphs = model.programs(layout, attentions)?;
+    match layout {
+        Layout::Cognate | Layout::HuggingFace => Ok(graphs),
+        Layout::SharedCache => Ok(graphs.iter().map(fuse).collect::<Result<_, _>>()?),
+    }
 }
 
 /// Writes the graphs of a layout, as a model or a pass made them, and their weights.
 ///
 /// # Errors
 /// If a file cannot be written.
-pub fn write_programs([encoder, decoder]: [&Program; 2], layout: Layout, config: &Config, name: &str, folder: &mut Folder) -> Result<()> {
-    let [encoder_file, decoder_file] = layout.files();
-    let metadata = metadata(layout, name);
+pub fn write_programs(programs: &[Program], layout: Layout, config: &Config, name: &str, folder: &mut Folder) -> Result<()> {
+    let files = layout.files_of(config.parts);
+    let metadata = metadata(layout, config.parts, name);
     match layout {
         Layout::Cognate | Layout::SharedCache => {
-            let graphs = [(encoder_file, encoder), (decoder_file, decoder)];
+            let graphs: Vec<_> = files.into_iter().zip(programs).collect();
             let target = if layout == Layout::SharedCache { Target::Ort } else { Target::Portable };
             Export { target, ..Export::new(&graphs, WEIGHTS, &metadata) }.write(folder)?;
         }
         Layout::HuggingFace => {
-            for (file, program, loose) in [(encoder_file, encoder, None), (decoder_file, decoder, loose_pasts(config))] {
+            // The decoder is the second.
+            for ((file, program), loose) in files.into_iter().zip(programs).zip([None, loose_pasts(config)]) {
                 // In a browser transformers.js fetches this file and no other.
                 let weights_file = format!("{file}_data");
                 Export { loose, ..Export::new(&[(file, program)], &weights_file, &metadata) }.write(folder)?;
@@ -63,10 +63,9 @@ pub fn write_programs([encoder, decoder]: [&Program; 2], layout: Layout, config:
 /// # Errors
 /// If a graph cannot be built, or a file cannot be written.
 pub fn write_graphs_in_place(model: &Model, attentions: Attentions, name: &str, folder: &mut Additions) -> Result<()> {
-    let [encoder, decoder] = model.graphs(Layout::Cognate, attentions)?;
-    let [encoder_file, decoder_file] = Layout::Cognate.files();
-    let metadata = metadata(Layout::Cognate, name);
-    let graphs = [(encoder_file, &encoder), (decoder_file, &decoder)];
+    let (programs, parts) = (model.programs(Layout::Cognate, attentions)?, model.config().parts);
+    let metadata = metadata(Layout::Cognate, parts, name);
+    let graphs: Vec<_> = Layout::Cognate.files_of(parts).into_iter().zip(&programs).collect();
     Ok(Export::new(&graphs, GENERATED, &metadata).write_in_place(folder)?)
 }
 
@@ -86,12 +85,15 @@ pub fn config_json(model: &Model, layout: Layout) -> String {
     }
 }
 
-fn metadata(layout: Layout, name: &str) -> Metadata {
+fn metadata(layout: Layout, parts: Parts, name: &str) -> Metadata {
     let [encoder, decoder] = layout.files().map(|file| file.rsplit('/').next().unwrap_or(file));
-    let doc = format!(
-        "An encoder-decoder Transformer, exported from {name}: {encoder} runs once, {decoder} once for each new token, \
-         from a past of length 0 on."
-    );
+    let doc = match parts {
+        Parts::Both => format!(
+            "An encoder-decoder Transformer, exported from {name}: {encoder} runs once, {decoder} once for each new token, \
+             from a past of length 0 on."
+        ),
+        Parts::Encoder(_) => format!("The encoder of a Transformer, exported from {name}."),
+    };
     Metadata { doc, properties: BTreeMap::from([(LAYOUT_KEY.into(), layout.name().into())]) }
 }
 

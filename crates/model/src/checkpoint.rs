@@ -36,6 +36,11 @@ impl Checkpoint {
         Ok(Self { path, tensors })
     }
 
+    /// Whether the parameter at `path` is stored.
+    pub(crate) fn holds(&self, naming: &Naming<'_>, path: &str) -> bool {
+        naming.stored_names(path).iter().any(|name| self.tensors.contains_key(name))
+    }
+
     /// A recipe for each parameter of `graph`, stored or one of `generated`; and the names of the tensors that are in
     /// nobody's use, of which there are none if they are refused.
     ///

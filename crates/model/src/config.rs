@@ -3,7 +3,7 @@
 //! A [`Config`] has been checked when it exists: sizes are positive and bounded, tokens lie in the vocabulary. Where the
 //! values come from (a family's `config.json`, a preset) is known to `family` alone.
 
-use crate::Activation;
+use crate::{Activation, Error};
 
 /// The sizes and choices of one model.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,9 +17,11 @@ pub struct Config {
     pub d_model: usize,
     /// The longest source and target, in tokens; `None` where positions have no limit.
     pub max_positions: Option<usize>,
+    /// The stacks that the model has.
+    pub parts: Parts,
     /// The encoder's layers.
     pub encoder: Stack,
-    /// The decoder's layers.
+    /// The decoder's layers; none in an encoder alone.
     pub decoder: Stack,
     /// The feed-forward's non-linearity.
     pub activation: Activation,
@@ -41,6 +43,8 @@ pub struct Config {
     pub epsilon: f32,
     /// Which embedding tables there are.
     pub embeddings: Embeddings,
+    /// Embeddings of segments, added to those of the encoder's tokens.
+    pub token_types: TokenTypes,
     /// Whether embeddings are multiplied by `√d_model` (Vaswani et al. 2017, section 3.4).
     pub scale_embedding: bool,
     /// The weight of the output projection.
@@ -55,6 +59,52 @@ pub struct Config {
     pub eos_token: usize,
     /// The token that fills a batch's short sentences.
     pub pad_token: usize,
+}
+
+/// The stacks of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parts {
+    /// An encoder and a decoder (Vaswani et al. 2017).
+    Both,
+    /// An encoder, and what reads its states (Devlin et al. 2019).
+    Encoder(Head),
+}
+
+/// What reads the states of an encoder alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Head {
+    /// Nothing: the model gives the states.
+    None,
+    /// `tanh(W h_0 + b)`, with `h_0` the first token's state; the model gives it beside the states (Devlin et al. 2019).
+    Pooler,
+    /// A score for each class of the text: `W_2 act(W_1 h_0 + b_1) + b_2`.
+    Text {
+        /// The number of classes.
+        labels: usize,
+        /// The non-linearity.
+        activation: Activation,
+    },
+    /// A score for each class of each token: `W h + b`.
+    Tokens {
+        /// The number of classes.
+        labels: usize,
+    },
+    /// A score for each token that may stand at a position: the output projection of `norm(act(W h + b))`.
+    Vocabulary {
+        /// The non-linearity.
+        activation: Activation,
+    },
+}
+
+/// Embeddings that tell segments of the encoder's input apart (Devlin et al. 2019, section 3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenTypes {
+    /// There are none.
+    None,
+    /// One of so many for each token, by an input of its own.
+    Given(usize),
+    /// The first of so many for every token.
+    First(usize),
 }
 
 /// A stack of equal layers.
@@ -83,6 +133,13 @@ pub enum Positions {
     /// The sinusoids of fairseq: positions count the tokens that are not padding, from `pad_token + 1` on; padding has
     /// none.
     Counted,
+    /// A learned row for each position, added to the embeddings; positions are counted as in [`Positions::Counted`] (Liu et
+    /// al. 2019).
+    LearnedCounted {
+        /// The buckets and the largest distance of numbers as those of [`Positions::Relative`], which the model adds as well
+        /// (Song et al. 2020).
+        relative: Option<[usize; 2]>,
+    },
     /// A learned number for each head and each range of distances, added to the scores of self-attention (Shaw et al.
     /// 2018, in the form of Raffel et al. 2020, section 2.1).
     Relative {
@@ -184,24 +241,57 @@ impl Config {
             Positions::Sinusoidal(_) | Positions::Rotary => positions,
             Positions::Learned { offset } => positions + offset,
             // Position 0 stands in the row after that of the padding.
-            Positions::Counted => positions + self.pad_token + 1,
+            Positions::Counted | Positions::LearnedCounted { .. } => positions + self.pad_token + 1,
             Positions::Relative { .. } | Positions::Alibi => 0,
         }
     }
 
+    /// Takes back a pooler that a checkpoint lacks.
+    pub(crate) fn forget_pooler(&mut self) {
+        if self.parts == Parts::Encoder(Head::Pooler) {
+            self.parts = Parts::Encoder(Head::None);
+        }
+    }
+
+    /// Fails if there is no decoder.
+    ///
+    /// # Errors
+    /// That the model is an encoder alone.
+    pub fn require_decoder(&self) -> Result<(), Error> {
+        match self.parts {
+            Parts::Both => Ok(()),
+            Parts::Encoder(_) => Err(Error::encoder_alone()),
+        }
+    }
+
+    /// The same model without its decoder.
+    pub(crate) fn encoder_alone(self) -> Self {
+        let decoder = Stack { n_layers: 0, ..self.encoder };
+        Self { parts: Parts::Encoder(Head::None), vocab: self.source_vocab, decoder, output_bias: false, ..self }
+    }
+
     /// Tells `wrong` all that no graph could be built from; sizes are called as `names` says, as the family does.
     pub(crate) fn check(&self, names: &SizeNames, wrong: impl Fn(String)) {
-        let stacks = [(&names.encoder, self.encoder), (&names.decoder, self.decoder)];
-        let mut sizes = vec![("vocab_size", self.vocab), (names.source_vocab, self.source_vocab), ("d_model", self.d_model)];
+        let mut stacks = vec![(&names.encoder, self.encoder)];
+        if self.parts == Parts::Both {
+            stacks.push((&names.decoder, self.decoder));
+        }
+        let mut sizes = vec![("vocab_size", self.vocab), (names.source_vocab, self.source_vocab), (names.d_model, self.d_model)];
+        if let Parts::Encoder(Head::Text { labels, .. } | Head::Tokens { labels }) = self.parts {
+            sizes.push(("num_labels", labels));
+        }
+        if let TokenTypes::Given(types) | TokenTypes::First(types) = self.token_types {
+            sizes.push(("type_vocab_size", types));
+        }
         sizes.extend(self.max_positions.map(|positions| ("max_position_embeddings", positions)));
-        for (names, stack) in stacks {
+        for (names, stack) in &stacks {
             sizes.extend([(names.n_layers, stack.n_layers), (names.heads, stack.heads), (names.d_k, stack.d_k), (names.d_ff, stack.d_ff)]);
         }
         sizes.dedup();
         let mut fits = true;
         for (field, size) in sizes {
             let largest = match field {
-                "d_model" => LARGEST_WIDTH,
+                _ if field == names.d_model => LARGEST_WIDTH,
                 "max_position_embeddings" => MOST_POSITIONS,
                 _ => LARGEST_SIZE,
             };
@@ -220,11 +310,10 @@ impl Config {
         }
         self.check_positions(names, &wrong);
         let both = self.vocab.min(self.source_vocab);
-        let tokens = [
-            ("decoder_start_token_id", self.start_token, self.vocab),
-            ("eos_token_id", self.eos_token, both),
-            ("pad_token_id", self.pad_token, both),
-        ];
+        let mut tokens = vec![("pad_token_id", self.pad_token, both)];
+        if self.parts == Parts::Both {
+            tokens = vec![("decoder_start_token_id", self.start_token, self.vocab), ("eos_token_id", self.eos_token, both), tokens[0]];
+        }
         for (field, token, vocab) in tokens {
             if token >= vocab {
                 wrong(format!("{field} {token} is outside the vocabulary of {vocab}"));
@@ -259,7 +348,12 @@ impl Config {
                     }
                 }
             }
-            Positions::Sinusoidal(_) | Positions::Learned { .. } | Positions::Counted | Positions::Relative { .. } | Positions::Alibi => {}
+            Positions::Sinusoidal(_)
+            | Positions::Learned { .. }
+            | Positions::Counted
+            | Positions::LearnedCounted { .. }
+            | Positions::Relative { .. }
+            | Positions::Alibi => {}
         }
     }
 }
@@ -267,6 +361,7 @@ impl Config {
 /// What a family's `config.json` calls its sizes.
 pub(crate) struct SizeNames {
     pub(crate) source_vocab: &'static str,
+    pub(crate) d_model: &'static str,
     pub(crate) encoder: StackNames,
     pub(crate) decoder: StackNames,
 }

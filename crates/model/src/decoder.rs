@@ -6,10 +6,10 @@
 
 use crate::attention::{KeyValue, Memory, causal_mask, cross_attention, padding_mask, self_attention};
 use crate::dropout::Dropout;
-use crate::embedding::{Side, embed, table};
+use crate::embedding::{InputTokens, Side, embed, table};
 use crate::layers::{after_stack, feed_forward, residual};
 use crate::positions::orders;
-use crate::{Config, OutputProjection};
+use crate::{Config, OutputProjection, Parts};
 use cognate_graph::{Dim, Scope, Tensor};
 
 /// What the decoder reads.
@@ -85,7 +85,7 @@ pub(crate) fn decoder<'g>(root: &Scope<'g>, config: &Config, inputs: &DecoderInp
     let orders = orders(root, config, Side::Decoder, mask, &past_len, &tgt);
     let padding = padding_mask(inputs.attention_mask);
     let dropout = &inputs.dropout;
-    let mut x = dropout.embedding(embed(root, config, Side::Decoder, inputs.ids, &past_len).sum);
+    let mut x = dropout.embedding(embed(root, config, Side::Decoder, InputTokens { ids: inputs.ids, types: None }, &past_len).sum);
     let (mut present, mut cross_attentions, mut self_attentions) = (Vec::new(), Vec::new(), Vec::new());
     for (layer_index, (&cross, order)) in inputs.cross.iter().zip(orders).enumerate() {
         let layer = stack.at("layers").at(layer_index);
@@ -131,6 +131,10 @@ impl<'g> Projection<'g> {
             OutputProjection::Tied => table(root, config, Side::Decoder),
             OutputProjection::Own => root.at("lm_head").parameter("weight", [config.vocab, config.d_model]),
         };
-        Self { weight, bias: config.output_bias.then(|| root.parameter("final_logits_bias", [config.vocab])) }
+        let bias = match config.parts {
+            Parts::Both => config.output_bias.then(|| root.parameter("final_logits_bias", [config.vocab])),
+            Parts::Encoder(_) => Some(root.at("lm_head").parameter("bias", [config.vocab])),
+        };
+        Self { weight, bias }
     }
 }

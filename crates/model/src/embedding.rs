@@ -5,7 +5,7 @@
 //! `ids: [..., len]` -> `[..., len, d_model]`
 
 use crate::layers::normalise;
-use crate::{Config, EmbeddingNorm, Embeddings, Positions, Sinusoids, Stack};
+use crate::{Config, EmbeddingNorm, Embeddings, Positions, Sinusoids, Stack, TokenTypes};
 use cognate_graph::{Dim, Generator, Scope, Tensor};
 
 /// One of the two stacks.
@@ -58,11 +58,28 @@ pub(crate) struct Embedded<'g> {
     pub(crate) sum: Tensor<'g>,
 }
 
-/// Embeds `ids: [..., len]`, whose first token stands at position `first`.
-pub(crate) fn embed<'g>(root: &Scope<'g>, config: &Config, side: Side, ids: Tensor<'g>, first: &Dim) -> Embedded<'g> {
+/// What a stack embeds.
+#[derive(Clone, Copy)]
+pub(crate) struct InputTokens<'g> {
+    /// `i64 [..., len]`
+    pub(crate) ids: Tensor<'g>,
+    /// The segments of the encoder's tokens, `i64 [..., len]`, where the model tells them apart by an input.
+    pub(crate) types: Option<Tensor<'g>>,
+}
+
+/// Embeds tokens, of which the first stands at position `first`.
+pub(crate) fn embed<'g>(
+    root: &Scope<'g>,
+    config: &Config,
+    side: Side,
+    InputTokens { ids, types }: InputTokens<'g>,
+    first: &Dim,
+) -> Embedded<'g> {
     let stack = side.at(root);
     let _scope = stack.at("embed_tokens").enter();
     let tokens = table(root, config, side).gather(ids);
+    let types = if side == Side::Encoder { embed_types(root, config, types) } else { None };
+    let tokens = types.map_or(tokens, |types| tokens + types);
     let scaled = || if config.scale_embedding { tokens * (config.d_model as f32).sqrt() } else { tokens };
     let norm = |x| normalise(&stack.at("layernorm_embedding"), config, x);
     match (config.embedding_norm, side) {
@@ -76,6 +93,18 @@ pub(crate) fn embed<'g>(root: &Scope<'g>, config: &Config, side: Side, ids: Tens
     }
 }
 
+/// The embeddings of the tokens' segments, `types: i64 [batch, src]`: `[batch, src, d_model]`, or `[d_model]` if all are in the first.
+fn embed_types<'g>(root: &Scope<'g>, config: &Config, types: Option<Tensor<'g>>) -> Option<Tensor<'g>> {
+    let scope = Side::Encoder.at(root).at("embed_types");
+    let _scope = scope.enter();
+    let table = |rows| scope.parameter("weight", [rows, config.d_model]);
+    match config.token_types {
+        TokenTypes::None => None,
+        TokenTypes::Given(rows) => types.map(|types| table(rows).gather(types)),
+        TokenTypes::First(rows) => Some(table(rows).gather(root.builder().integer(0))),
+    }
+}
+
 fn with_positions<'g>(stack: &Scope<'g>, config: &Config, tokens: Tensor<'g>, ids: Tensor<'g>, first: &Dim) -> Embedded<'g> {
     let scope = stack.at("embed_positions");
     let _scope = scope.enter();
@@ -85,7 +114,7 @@ fn with_positions<'g>(stack: &Scope<'g>, config: &Config, tokens: Tensor<'g>, id
     let positions = match config.positions {
         Positions::Sinusoidal(_) => Some(table().gather(builder.range(first, first + len))),
         Positions::Learned { offset } => Some(table().gather(builder.range(first + offset, first + len + offset))),
-        Positions::Counted => {
+        Positions::Counted | Positions::LearnedCounted { .. } => {
             let pad = builder.integer(config.pad_token as i64);
             let is_token = ids.equal(pad).select(builder.integer(0), builder.integer(1));
             let count = is_token.cumulative_sum() + builder.range(first, first + 1);
@@ -155,7 +184,11 @@ impl SinusoidTable {
                 let frequencies = (0..d_model).map(|column| counted_frequency(column, d_model)).collect();
                 Some(Self::Counted { pad_token: config.pad_token, frequencies })
             }
-            Positions::Learned { .. } | Positions::Relative { .. } | Positions::Rotary | Positions::Alibi => None,
+            Positions::Learned { .. }
+            | Positions::LearnedCounted { .. }
+            | Positions::Relative { .. }
+            | Positions::Rotary
+            | Positions::Alibi => None,
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::Config;
 use crate::attention::{Memory, padding_mask, self_attention};
 use crate::dropout::Dropout;
-use crate::embedding::{Side, embed};
+use crate::embedding::{InputTokens, Side, embed};
 use crate::layers::{after_stack, feed_forward, residual};
 use crate::positions::{Order, orders};
 use cognate_graph::{Dim, Scope, Tensor};
@@ -16,18 +16,18 @@ pub(crate) struct EncoderOutputs<'g> {
     pub(crate) attentions: Vec<Tensor<'g>>,
 }
 
-/// The encoder stack (Vaswani et al. 2017, section 3.1): `ids, attention_mask: i64 [batch, src]`.
+/// The encoder stack (Vaswani et al. 2017, section 3.1): `tokens, attention_mask: i64 [batch, src]`.
 pub(crate) fn encoder<'g>(
     root: &Scope<'g>,
     config: &Config,
-    ids: Tensor<'g>,
+    tokens: InputTokens<'g>,
     attention_mask: Tensor<'g>,
     dropout: &Dropout<'g>,
 ) -> EncoderOutputs<'g> {
     let stack = Side::Encoder.at(root);
-    let (start, src) = (Dim::from(0), ids.dim(1));
+    let (start, src) = (Dim::from(0), tokens.ids.dim(1));
     let orders = orders(root, config, Side::Encoder, Some(padding_mask(attention_mask)), &start, &src);
-    let mut x = dropout.embedding(embed(root, config, Side::Encoder, ids, &start).sum);
+    let mut x = dropout.embedding(embed(root, config, Side::Encoder, tokens, &start).sum);
     let mut attentions = Vec::new();
     for (layer_index, order) in orders.into_iter().enumerate() {
         let (transformed, weights) = layer(&stack.at("layers").at(layer_index), config, x, order, dropout);

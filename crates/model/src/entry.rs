@@ -1,10 +1,12 @@
 //! Entry graphs: what a model offers to engines, all from the same `encoder()` and `decoder()`.
 
+mod alone;
 mod embeddings;
 mod hugging_face;
 mod loss;
 mod shared_cache;
 
+pub(crate) use alone::alone;
 pub use embeddings::EmbeddingNames;
 pub(crate) use embeddings::embeddings;
 pub(crate) use loss::loss;
@@ -13,9 +15,10 @@ pub use loss::{Loss, LossNames};
 use crate::attention::KeyValue;
 use crate::decoder::{DecoderInputs, DecoderOutputs, Past, cross_key_values, decoder};
 use crate::dropout::Dropout;
+use crate::embedding::InputTokens;
 use crate::encoder::{EncoderOutputs, encoder};
 use crate::interface::{ATTENTION_MASK, DECODER_INPUT_IDS, ENCODER_HIDDEN_STATES, INPUT_IDS, LOGITS, Names};
-use crate::{Config, Layout};
+use crate::{Config, Layout, Parts};
 use cognate_graph::{Builder, DType, Dim, Error, Graph, Tensor};
 use std::thread;
 
@@ -55,6 +58,14 @@ fn output_each(builder: &Builder, name: fn(usize) -> String, layers: &[Tensor<'_
     layers.iter().enumerate().for_each(|(layer_index, &weights)| builder.output(&name(layer_index), weights));
 }
 
+/// A graph with all parameters of the model.
+pub(crate) fn whole(config: &Config) -> Result<Graph, Error> {
+    match config.parts {
+        Parts::Both => teacher_forced(config),
+        Parts::Encoder(head) => alone(config, head, Layout::Cognate, Attentions::Omit),
+    }
+}
+
 /// The encoder and the decoder of a layout.
 pub(crate) fn graphs(config: &Config, layout: Layout, attentions: Attentions) -> Result<[Graph; 2], Error> {
     // Of a deep model each takes milliseconds.
@@ -79,7 +90,7 @@ pub(crate) fn encode(config: &Config, attentions: Attentions) -> Result<Graph, E
     let builder = Builder::new("encoder");
     let ids = builder.input(INPUT_IDS, DType::I64, ["batch", "src"]);
     let attention_mask = builder.input(ATTENTION_MASK, DType::I64, ["batch", "src"]);
-    let outputs = encoder(&builder.root(), config, ids, attention_mask, &Dropout::none());
+    let outputs = encoder(&builder.root(), config, InputTokens { ids, types: None }, attention_mask, &Dropout::none());
     builder.output(ENCODER_HIDDEN_STATES, outputs.hidden);
     for (layer_index, cross) in cross_key_values(&builder.root(), config, outputs.hidden).into_iter().enumerate() {
         output(&builder, Names::cross(layer_index), cross);
@@ -121,7 +132,7 @@ pub(crate) fn teacher_forced(config: &Config) -> Result<Graph, Error> {
     let ids = builder.input(INPUT_IDS, DType::I64, ["batch", "src"]);
     let attention_mask = builder.input(ATTENTION_MASK, DType::I64, ["batch", "src"]);
     let target = builder.input(DECODER_INPUT_IDS, DType::I64, ["batch", "tgt"]);
-    let hidden = encoder(&builder.root(), config, ids, attention_mask, &Dropout::none()).hidden;
+    let hidden = encoder(&builder.root(), config, InputTokens { ids, types: None }, attention_mask, &Dropout::none()).hidden;
     let cross = cross_key_values(&builder.root(), config, hidden);
     let outputs =
         decoder(&builder.root(), config, &DecoderInputs { ids: target, attention_mask, cross, past: Past::None, dropout: Dropout::none() });

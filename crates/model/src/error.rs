@@ -31,6 +31,11 @@ impl Error {
         Self { kind, place: place.to_string(), message: message.to_string() }
     }
 
+    /// A model that has no decoder, where one is needed.
+    pub(crate) fn encoder_alone() -> Self {
+        Self::new(ErrorKind::Config, "config.json", "describes an encoder alone; expected an encoder with a decoder")
+    }
+
     pub(crate) fn file(path: &Path, error: &std::io::Error) -> Self {
         Self::new(ErrorKind::File, path.display(), error)
     }

@@ -4,6 +4,7 @@
 //! have there, and refuses what is not supported by naming the field. Unknown fields are ignored, as transformers does; in our own family they are refused.
 
 mod bart;
+mod bert;
 mod cognate;
 mod fields;
 mod names;
@@ -12,7 +13,7 @@ mod t5;
 
 use crate::{Config, Error, ErrorKind};
 use fields::Fields;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 pub(crate) use names::{Naming, Rows};
 pub(crate) use render::render;
@@ -40,6 +41,8 @@ impl Config {
 pub(crate) enum Family {
     /// Those built as BART is (Lewis et al. 2020).
     Bart(Bart),
+    /// Encoders alone, built as BERT is (Devlin et al. 2019).
+    Bert(Bert),
     /// Cognate's own: the paper's, and other choices.
     Cognate,
     /// Those built as T5 is (Raffel et al. 2020).
@@ -67,6 +70,19 @@ pub(crate) enum Bart {
     Plbart,
 }
 
+/// Families of encoders alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bert {
+    /// BERT (Devlin et al. 2019).
+    Original,
+    /// DistilBERT (Sanh et al. 2019).
+    Distil,
+    /// MPNet (Song et al. 2020).
+    Mpnet,
+    /// RoBERTa (Liu et al. 2019), CamemBERT (Martin et al. 2020) and XLM-RoBERTa (Conneau et al. 2020).
+    Roberta,
+}
+
 /// Families whose tensors are called as T5's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum T5 {
@@ -78,20 +94,26 @@ pub(crate) enum T5 {
     Umt5,
 }
 
-/// Families by what `model_type` calls them, in the order of the alphabet.
-const FAMILIES: [(&str, Family); 12] = [
-    ("bart", Family::Bart(Bart::Original)),
-    ("blenderbot", Family::Bart(Bart::Blenderbot)),
-    ("blenderbot-small", Family::Bart(Bart::BlenderbotSmall)),
-    ("cognate", Family::Cognate),
-    ("m2m_100", Family::Bart(Bart::M2m100)),
-    ("marian", Family::Bart(Bart::Marian)),
-    ("mbart", Family::Bart(Bart::Mbart)),
-    ("mt5", Family::T5(T5::Mt5)),
-    ("pegasus", Family::Bart(Bart::Pegasus)),
-    ("plbart", Family::Bart(Bart::Plbart)),
-    ("t5", Family::T5(T5::Original)),
-    ("umt5", Family::T5(T5::Umt5)),
+/// Families by what `model_type` calls them, in the order of the alphabet, and what the names of transformers' classes begin with.
+const FAMILIES: [(&str, &str, Family); 18] = [
+    ("bart", "Bart", Family::Bart(Bart::Original)),
+    ("bert", "Bert", Family::Bert(Bert::Original)),
+    ("blenderbot", "Blenderbot", Family::Bart(Bart::Blenderbot)),
+    ("blenderbot-small", "BlenderbotSmall", Family::Bart(Bart::BlenderbotSmall)),
+    ("camembert", "Camembert", Family::Bert(Bert::Roberta)),
+    ("cognate", "Cognate", Family::Cognate),
+    ("distilbert", "DistilBert", Family::Bert(Bert::Distil)),
+    ("m2m_100", "M2M100", Family::Bart(Bart::M2m100)),
+    ("marian", "Marian", Family::Bart(Bart::Marian)),
+    ("mbart", "MBart", Family::Bart(Bart::Mbart)),
+    ("mpnet", "MPNet", Family::Bert(Bert::Mpnet)),
+    ("mt5", "MT5", Family::T5(T5::Mt5)),
+    ("pegasus", "Pegasus", Family::Bart(Bart::Pegasus)),
+    ("plbart", "PLBart", Family::Bart(Bart::Plbart)),
+    ("roberta", "Roberta", Family::Bert(Bert::Roberta)),
+    ("t5", "T5", Family::T5(T5::Original)),
+    ("umt5", "UMT5", Family::T5(T5::Umt5)),
+    ("xlm-roberta", "XLMRoberta", Family::Bert(Bert::Roberta)),
 ];
 
 /// Reads the text of a `config.json`.
@@ -99,27 +121,59 @@ const FAMILIES: [(&str, Family); 12] = [
 /// # Errors
 /// Everything that is wrong with it, in one error.
 pub(crate) fn parse(text: &str) -> Result<(Family, Config), Error> {
-    let wrong = |message: String| Error::new(ErrorKind::Config, "config.json", message);
-    let value: Value = serde_json::from_str(text).map_err(|error| wrong(format!("not JSON: {error}")))?;
-    let Value::Object(object) = value else { return Err(wrong("expected a JSON object".into())) };
-    let names = || FAMILIES.map(|(name, _)| name).join(", ");
-    let family = match object.get("model_type") {
-        Some(found) => FAMILIES
-            .iter()
-            .find(|(name, _)| found.as_str() == Some(name))
-            .map(|&(_, family)| family)
-            .ok_or_else(|| wrong(format!("model_type {found} is not supported; expected one of {}", names())))?,
-        None => return Err(wrong(format!("model_type is missing; expected one of {}", names()))),
-    };
+    let object = object(text)?;
+    let (_, class, family) = family(&object)?;
     let fields = Fields::new(object);
-    for (field, wanted) in [("is_encoder_decoder", true), ("tie_encoder_decoder", false)] {
-        fields.refuse_other(field, wanted);
+    fields.refuse_other("tie_encoder_decoder", false);
+    let is_alone = fields.is_encoder_alone();
+    if !is_alone {
+        fields.refuse_other("is_encoder_decoder", !matches!(family, Family::Bert(_)));
     }
     let config = match family {
         Family::Bart(bart) => bart::config(bart, &fields),
+        Family::Bert(bert) => bert::config(bert, class, &fields),
         Family::Cognate => cognate::config(&fields),
         Family::T5(t5) => t5::config(t5, &fields),
     };
     fields.finish().map_err(wrong)?;
-    Ok((family, config))
+    Ok((family, if is_alone { config.encoder_alone() } else { config }))
+}
+
+/// The text of the `config.json` of a model's encoder, without a decoder and without what reads its states.
+///
+/// # Errors
+/// If the text is no `config.json` of a supported family.
+pub(crate) fn encoder_alone(text: &str) -> Result<String, Error> {
+    let mut object = object(text)?;
+    let (_, class, family) = family(&object)?;
+    let class = match family {
+        Family::Bart(_) | Family::Cognate => format!("{class}Encoder"),
+        Family::Bert(_) => format!("{class}Model"),
+        Family::T5(_) => format!("{class}EncoderModel"),
+    };
+    object.insert("architectures".into(), vec![class].into());
+    object.insert("is_encoder_decoder".into(), false.into());
+    Ok(format!("{:#}\n", Value::Object(object)))
+}
+
+fn wrong(message: String) -> Error {
+    Error::new(ErrorKind::Config, "config.json", message)
+}
+
+fn object(text: &str) -> Result<Map<String, Value>, Error> {
+    match serde_json::from_str(text).map_err(|error| wrong(format!("not JSON: {error}")))? {
+        Value::Object(object) => Ok(object),
+        _ => Err(wrong("expected a JSON object".into())),
+    }
+}
+
+fn family(object: &Map<String, Value>) -> Result<(&'static str, &'static str, Family), Error> {
+    let names = || FAMILIES.map(|(name, ..)| name).join(", ");
+    match object.get("model_type") {
+        Some(found) => {
+            let known = FAMILIES.into_iter().find(|(name, ..)| found.as_str() == Some(name));
+            known.ok_or_else(|| wrong(format!("model_type {found} is not supported; expected one of {}", names())))
+        }
+        None => Err(wrong(format!("model_type is missing; expected one of {}", names()))),
+    }
 }

@@ -5,6 +5,10 @@
 pub const INPUT_IDS: &str = "input_ids";
 /// 1 for tokens and 0 for padding: i64 `[batch, src]`.
 pub const ATTENTION_MASK: &str = "attention_mask";
+/// The segments of the tokens, from 0 on: i64 `[batch, src]`.
+pub const TOKEN_TYPE_IDS: &str = "token_type_ids";
+/// What the pooler of an encoder alone gives: `[batch, d_model]`.
+pub const POOLER_OUTPUT: &str = "pooler_output";
 /// The target's ids in teacher forcing: i64 `[batch, tgt]`.
 pub const DECODER_INPUT_IDS: &str = "decoder_input_ids";
 /// The tokens to be predicted; below 0 they do not count: i64 `[batch, tgt]`.
@@ -13,7 +17,7 @@ pub const LABELS: &str = "labels";
 pub const ENCODER_ATTENTION_MASK: &str = "encoder_attention_mask";
 /// The encoder's output `[batch, src, d_model]`; an input of the decoder in the Hugging Face layout.
 pub const ENCODER_HIDDEN_STATES: &str = "encoder_hidden_states";
-/// The encoder's output in the Hugging Face layout.
+/// The encoder's output in the Hugging Face layout, and that of an encoder alone.
 pub const LAST_HIDDEN_STATE: &str = "last_hidden_state";
 /// The decoder's output `[batch, beams, tgt, vocab]`.
 pub const LOGITS: &str = "logits";

@@ -1,5 +1,6 @@
 //! How an exported model is divided into files.
 
+use crate::Parts;
 use std::fmt;
 
 /// The contracts of exported files.
@@ -38,6 +39,23 @@ impl Layout {
             Layout::SharedCache => ["encoder.onnx", "decoder_shared_cache.onnx"],
             // transformers.js looks here only, and Optimum finds them by their names.
             Layout::HuggingFace => ["onnx/encoder_model.onnx", "onnx/decoder_model_merged.onnx"],
+        }
+    }
+
+    /// The file of an encoder alone, seen from the folder.
+    pub fn file(self) -> &'static str {
+        match self {
+            Layout::Cognate => "model.onnx",
+            Layout::SharedCache => "model_ort.onnx",
+            Layout::HuggingFace => "onnx/model.onnx",
+        }
+    }
+
+    /// The files of a model with these parts.
+    pub fn files_of(self, parts: Parts) -> Vec<&'static str> {
+        match parts {
+            Parts::Both => self.files().into(),
+            Parts::Encoder(_) => vec![self.file()],
         }
     }
 }

@@ -27,6 +27,7 @@ mod encoder;
 mod entry;
 mod error;
 mod family;
+mod head;
 mod initialise;
 pub mod interface;
 mod layers;
@@ -40,7 +41,8 @@ mod rotary;
 pub use activation::Activation;
 pub use checkpoint::weights_file;
 pub use config::{
-    AttentionScore, Config, EmbeddingNorm, Embeddings, Norm, NormPlacement, OutputProjection, Positions, RelativeLayers, Sinusoids, Stack,
+    AttentionScore, Config, EmbeddingNorm, Embeddings, Head, Norm, NormPlacement, OutputProjection, Parts, Positions, RelativeLayers,
+    Sinusoids, Stack, TokenTypes,
 };
 pub use dropout::DropoutRates;
 pub use embedding::sinusoid;

@@ -7,8 +7,8 @@ use crate::initialise::{Initialisation, initial};
 use crate::positions::computed;
 use crate::reading::read_text;
 use crate::{
-    Activation, AttentionScore, Config, EmbeddingNorm, Embeddings, Error, ErrorKind, Layout, Norm, NormPlacement, OutputProjection,
-    Positions, Sinusoids, Stack,
+    Activation, AttentionScore, Config, EmbeddingNorm, Embeddings, Error, ErrorKind, Layout, Norm, NormPlacement, OutputProjection, Parts,
+    Positions, Sinusoids, Stack, TokenTypes,
 };
 use cognate_graph::{Graph, Program, Recipe, Weights};
 use std::path::Path;
@@ -69,6 +69,7 @@ impl Preset {
             source_vocab: vocab,
             d_model,
             max_positions: Some(512),
+            parts: Parts::Both,
             encoder: stack,
             decoder: stack,
             activation: Activation::Relu,
@@ -81,6 +82,7 @@ impl Preset {
             embedding_norm: EmbeddingNorm::None,
             epsilon: 1e-5,
             embeddings: Embeddings::Shared,
+            token_types: TokenTypes::None,
             scale_embedding: true,
             output: OutputProjection::Tied,
             scale_output: false,
@@ -91,6 +93,9 @@ impl Preset {
         }
     }
 }
+
+/// The parameter by which a pooler is known.
+const POOLER: &str = "pooler.weight";
 
 impl Model {
     /// A preset with initial weights that depend on `seed` alone.
@@ -141,7 +146,15 @@ impl Model {
     /// If a file is missing or malformed, a field is not supported, or weights and configuration do not fit; the message
     /// names file and field, and lists all tensors that do not fit.
     pub fn open(folder: &Path) -> Result<Self, Error> {
-        Ok(Self::bound(folder, Unused::Refuse)?.0)
+        Ok(Self::bound(folder, Unused::Refuse, Ok)?.0)
+    }
+
+    /// The encoder alone of a checkpoint, without a decoder and without what reads its states.
+    ///
+    /// # Errors
+    /// As [`Model::open`], save for tensors that the encoder has no use for.
+    pub fn open_encoder(folder: &Path) -> Result<Self, Error> {
+        Ok(Self::bound(folder, Unused::Ignore, |text| family::encoder_alone(&text))?.0)
     }
 
     /// As [`Model::open`], and the names of the tensors that the model has no use for, which is no error.
@@ -149,16 +162,21 @@ impl Model {
     /// # Errors
     /// As [`Model::open`], save for unused tensors.
     pub fn open_ignoring_unused(folder: &Path) -> Result<(Self, Vec<String>), Error> {
-        Self::bound(folder, Unused::Ignore)
+        Self::bound(folder, Unused::Ignore, Ok)
     }
 
-    fn bound(folder: &Path, unused: Unused) -> Result<(Self, Vec<String>), Error> {
+    /// The model of a checkpoint, whose `config.json` is taken as `adjust` makes it.
+    fn bound(folder: &Path, unused: Unused, adjust: fn(String) -> Result<String, Error>) -> Result<(Self, Vec<String>), Error> {
         let path = folder.join("config.json");
-        let config_json = read_text(&path).map_err(|error| Error::file(&path, &error))?;
-        let (family, config) = family::parse(&config_json).map_err(|error| error.within(folder))?;
+        let text = read_text(&path).map_err(|error| Error::file(&path, &error))?;
+        let config_json = adjust(text).map_err(|error| error.within(folder))?;
+        let (family, mut config) = family::parse(&config_json).map_err(|error| error.within(folder))?;
         // Files that are none are refused before any graph is made.
         let checkpoint = Checkpoint::open(folder)?;
-        let graph = entry::teacher_forced(&config)?;
+        if !checkpoint.holds(&Naming { family, config: &config }, POOLER) {
+            config.forget_pooler();
+        }
+        let graph = entry::whole(&config)?;
         let (weights, unused) = checkpoint.bind(&Naming { family, config: &config }, &graph, &computed(&config), unused)?;
         Ok((Self { config, config_json, weights }, unused))
     }
@@ -168,8 +186,11 @@ impl Model {
     /// # Errors
     /// If the text is no supported `config.json`, or weights are missing or misshapen; all are listed together.
     pub fn with_weights(config_json: String, weights: Weights) -> Result<Self, Error> {
-        let config = Config::from_json(&config_json)?;
-        Program::new(entry::teacher_forced(&config)?, weights.clone())?;
+        let mut config = Config::from_json(&config_json)?;
+        if weights.get(POOLER).is_none() {
+            config.forget_pooler();
+        }
+        Program::new(entry::whole(&config)?, weights.clone())?;
         Ok(Self { config, config_json, weights })
     }
 
@@ -195,12 +216,16 @@ impl Model {
     }
 
     /// `input_ids, attention_mask: i64 [batch, src]` -> `encoder_hidden_states: [batch, src, d_model]` and, for each
-    /// decoder layer, `cross.{l}.key` and `cross.{l}.value: [batch, heads, src, d_k]`.
+    /// decoder layer, `cross.{l}.key` and `cross.{l}.value: [batch, heads, src, d_k]`. An encoder alone also reads
+    /// `token_type_ids`, if it has any, and gives `last_hidden_state` and `pooler_output`, or `logits`.
     ///
     /// # Errors
     /// None that a caller can cause.
     pub fn encode(&self) -> Result<Program, Error> {
-        self.program(entry::encode(&self.config, Attentions::Omit)?)
+        self.program(match self.config.parts {
+            Parts::Both => entry::encode(&self.config, Attentions::Omit)?,
+            Parts::Encoder(head) => entry::alone(&self.config, head, Layout::Cognate, Attentions::Omit)?,
+        })
     }
 
     /// One decoding step: `input_ids: i64 [batch, beams, tgt]`, `attention_mask: i64 [batch, src]`, `cross.{l}.*` and
@@ -208,16 +233,17 @@ impl Model {
     /// The past may have length 0.
     ///
     /// # Errors
-    /// None that a caller can cause.
+    /// If the model is an encoder alone.
     pub fn step(&self, attentions: Attentions) -> Result<Program, Error> {
-        self.program(entry::step(&self.config, attentions)?)
+        self.program(entry::step(self.pair()?, attentions)?)
     }
 
     /// The encoder and the decoder as a layout's files hold them.
     ///
     /// # Errors
-    /// If the model has no form in this layout: an additive score over caches that beams share.
+    /// If the model is an encoder alone, or has no form in this layout: an additive score over caches that beams share.
     pub fn graphs(&self, layout: Layout, attentions: Attentions) -> Result<[Program; 2], Error> {
+        self.pair()?;
         if layout == Layout::SharedCache && self.config.score == AttentionScore::Additive {
             let message = "attention_score \"additive\" has no form over caches that beams share (layout shared-cache), whose operator \
                 compares by products; use the layout cognate or hf";
@@ -227,29 +253,40 @@ impl Model {
         Ok([self.program(encoder)?, self.program(decoder)?])
     }
 
+    /// The graphs of a layout in the order of [`Layout::files_of`]: [`Model::graphs`], or that of an encoder alone.
+    ///
+    /// # Errors
+    /// As [`Model::graphs`], save for an encoder alone.
+    pub fn programs(&self, layout: Layout, attentions: Attentions) -> Result<Vec<Program>, Error> {
+        match self.config.parts {
+            Parts::Both => Ok(self.graphs(layout, attentions)?.into()),
+            Parts::Encoder(head) => Ok(vec![self.program(entry::alone(&self.config, head, layout, attentions)?)?]),
+        }
+    }
+
     /// The whole model on given targets: `input_ids, attention_mask: i64 [batch, src]`, `decoder_input_ids: i64 [batch, tgt]`
     /// -> `encoder_hidden_states`, `logits: [batch, tgt, vocab]`, `cross_attentions.{l}: [batch, heads, tgt, src]`.
     ///
     /// # Errors
-    /// None that a caller can cause.
+    /// If the model is an encoder alone.
     pub fn teacher_forced(&self) -> Result<Program, Error> {
-        self.program(entry::teacher_forced(&self.config)?)
+        self.program(entry::teacher_forced(self.pair()?)?)
     }
 
     /// What the stacks read and what it is made of; see [`EmbeddingNames`](crate::EmbeddingNames).
     ///
     /// # Errors
-    /// None that a caller can cause.
+    /// If the model is an encoder alone.
     pub fn embeddings(&self) -> Result<Program, Error> {
-        self.program(entry::embeddings(&self.config)?)
+        self.program(entry::embeddings(self.pair()?)?)
     }
 
     /// The loss of given targets, for training; see [`Loss`] for its inputs and outputs.
     ///
     /// # Errors
-    /// If a rate of `loss` is not in its range, or dropout is wanted of a model that cannot have it.
+    /// If the model is an encoder alone, a rate of `loss` is not in its range, or dropout is wanted of a model that cannot have it.
     pub fn loss(&self, loss: &Loss) -> Result<Program, Error> {
-        self.program(entry::loss(&self.config, loss)?)
+        self.program(entry::loss(self.pair()?, loss)?)
     }
 
     /// The paths of the weights that training changes: all but what a formula gives (sinusoids, angles, slopes) and the bias of the logits.
@@ -271,6 +308,11 @@ impl Model {
             let row = (path == "final_logits_bias").then_some(1);
             StoredTensor { name, path: path.to_owned(), shape: row.into_iter().chain(recipe.shape().iter().copied()).collect() }
         })
+    }
+
+    /// The configuration, if there is a decoder.
+    fn pair(&self) -> Result<&Config, Error> {
+        self.config.require_decoder().map(|()| &self.config)
     }
 
     fn program(&self, graph: Graph) -> Result<Program, Error> {

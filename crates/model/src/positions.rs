@@ -3,7 +3,7 @@
 use crate::embedding::{Side, SinusoidTable};
 use crate::relative::{self, Ranges};
 use crate::rotary::{self, Rotation};
-use crate::{Config, Positions, alibi};
+use crate::{Config, Positions, RelativeLayers, alibi};
 use cognate_graph::{Dim, Recipe, Scope, Tensor};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,11 +21,14 @@ pub(crate) struct Order<'g> {
 pub(crate) fn orders<'g>(root: &Scope<'g>, config: &Config, side: Side, mask: Option<Tensor<'g>>, past: &Dim, tgt: &Dim) -> Vec<Order<'g>> {
     let n_layers = side.stack(config).n_layers;
     let masked = |mask| Order { mask: Some(mask), rotation: None };
+    let relative = |ranges| relative::masks(root, config, side, ranges, mask, [past, tgt]).into_iter().map(masked).collect();
     match config.positions {
-        Positions::Sinusoidal(_) | Positions::Learned { .. } | Positions::Counted => vec![Order { mask, rotation: None }; n_layers],
-        Positions::Relative { buckets, max_distance, of } => {
-            let ranges = Ranges { buckets, max_distance, of };
-            relative::masks(root, config, side, ranges, mask, [past, tgt]).into_iter().map(masked).collect()
+        Positions::Sinusoidal(_) | Positions::Learned { .. } | Positions::Counted | Positions::LearnedCounted { relative: None } => {
+            vec![Order { mask, rotation: None }; n_layers]
+        }
+        Positions::Relative { buckets, max_distance, of } => relative(Ranges { buckets, max_distance, of }),
+        Positions::LearnedCounted { relative: Some([buckets, max_distance]) } => {
+            relative(Ranges { buckets, max_distance, of: RelativeLayers::First })
         }
         Positions::Rotary => vec![Order { mask, rotation: Some(Rotation::new(root, config, side, past, tgt)) }; n_layers],
         Positions::Alibi => vec![masked(alibi::mask(root, config, side, mask, [past, tgt])); n_layers],
@@ -41,7 +44,7 @@ pub(crate) fn computed(config: &Config) -> BTreeMap<String, Recipe> {
             .collect(),
         Positions::Rotary => rotary::tables(config, side.stack(config).d_k),
         Positions::Alibi => vec![(alibi::SLOPES, alibi::slopes_recipe(side.stack(config).heads))],
-        Positions::Learned { .. } | Positions::Relative { .. } => Vec::new(),
+        Positions::Learned { .. } | Positions::LearnedCounted { .. } | Positions::Relative { .. } => Vec::new(),
     });
     let is_equal = encoder.iter().map(|(_, recipe)| recipe.shape()).eq(decoder.iter().map(|(_, recipe)| recipe.shape()));
     let decoder = if is_equal { encoder.clone() } else { decoder };

@@ -49,6 +49,14 @@ impl Golden {
         Self::read(case, &[crate::testdata("research").join(case).join("answers.safetensors")])
     }
 
+    /// Reads the answers for a model of `testdata/encoders`, such as `bert`.
+    ///
+    /// # Panics
+    /// As [`Golden::open`].
+    pub fn encoder(case: &str) -> Golden {
+        Self::read(case, &[crate::testdata("encoders").join(case).join("answers.safetensors")])
+    }
+
     fn read(name: &str, files: &[PathBuf]) -> Golden {
         let (floats, doubles, ids) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let mut golden = Golden { family: name.to_owned(), floats, doubles, ids };

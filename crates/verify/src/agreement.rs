@@ -144,7 +144,7 @@ fn join(subject: &Subject<'_>, pair: Pair) -> Result<Box<dyn Decoder>> {
         .map_err(|error| Error::runtime(&engine, error))
 }
 
-fn run(session: &mut Box<dyn Session>, inputs: &Values) -> Result<Values> {
+pub(crate) fn run(session: &mut Box<dyn Session>, inputs: &Values) -> Result<Values> {
     session.run(inputs).map_err(|error| Error::runtime(session.engine(), error))
 }
 
@@ -196,14 +196,14 @@ fn rounded(encoded: &Values) -> Result<Values> {
     Ok(values.map_err(|error| Error::runtime("reference", error))?.into_iter().collect())
 }
 
-fn measure(found: Option<&Value>, expected: &Value, engine: &str, name: &str) -> Result<Measured> {
+pub(crate) fn measure(found: Option<&Value>, expected: &Value, engine: &str, name: &str) -> Result<Measured> {
     let found = found.ok_or_else(|| Error::runtime(engine, format!("no output {name}")))?;
     let to_f64 = |value: &Value| value.to_f64().map_err(|error| Error::runtime(engine, error));
     let shapes = || format!("output {name}: expected shape {:?}, found {:?}", expected.shape(), found.shape());
     compare(&to_f64(found)?, &to_f64(expected)?).ok_or_else(|| Error::runtime(engine, shapes()))
 }
 
-fn row(graph: &str, output: String, measured: Measured) -> OutputReport {
+pub(crate) fn row(graph: &str, output: String, measured: Measured) -> OutputReport {
     OutputReport { graph: graph.into(), output, max_absolute_error: measured.max_absolute, relative_l2_error: measured.relative_l2 }
 }
 

@@ -1,9 +1,10 @@
 //! The batches of a verification: several sizes and lengths, padding, and pasts of 0, 1 and many.
 
 use cognate_model::interface::{
-    ATTENTION_MASK, CACHE_BEAMS, ENCODER_ATTENTION_MASK, ENCODER_HIDDEN_STATES, INPUT_IDS, LAST_HIDDEN_STATE, is_cross, past_of,
+    ATTENTION_MASK, CACHE_BEAMS, ENCODER_ATTENTION_MASK, ENCODER_HIDDEN_STATES, INPUT_IDS, LAST_HIDDEN_STATE, TOKEN_TYPE_IDS, is_cross,
+    past_of,
 };
-use cognate_model::{Config, HuggingFaceNames, Layout};
+use cognate_model::{Config, HuggingFaceNames, Layout, TokenTypes};
 use cognate_runtime::{Value, Values};
 use ndarray::{Array2, Array3, ArrayD, IxDyn};
 use rand_chacha::ChaCha8Rng;
@@ -63,7 +64,27 @@ impl Inputs {
                 ids[[sentence, position]] = config.pad_token as i64;
             }
         }
-        [(INPUT_IDS, ids.into_dyn()), (ATTENTION_MASK, mask.into_dyn())].into_iter().collect()
+        let mut values: Values = [(INPUT_IDS, ids.into_dyn()), (ATTENTION_MASK, mask.into_dyn())].into_iter().collect();
+        if let TokenTypes::Given(types) = config.token_types {
+            let types = Array2::from_shape_simple_fn((case.batch, case.src), || self.id(types));
+            values.insert(TOKEN_TYPE_IDS, types.into_dyn());
+        }
+        values
+    }
+
+    /// The inputs of an encoder alone: those of the cases, and of `sentences`, each by itself.
+    pub(crate) fn alone(&mut self, config: &Config, sentences: &[Vec<i64>]) -> Vec<Values> {
+        let random: Vec<_> = cases(config, Layout::Cognate).map(|case| self.encoder(case, config)).collect();
+        let sentence = |ids: &Vec<i64>| {
+            let shape = (1, ids.len());
+            let ids = Array2::from_shape_vec(shape, ids.clone()).expect("a row");
+            let mut values: Values = [(INPUT_IDS, ids.into_dyn()), (ATTENTION_MASK, Array2::ones(shape).into_dyn())].into_iter().collect();
+            if let TokenTypes::Given(_) = config.token_types {
+                values.insert(TOKEN_TYPE_IDS, Array2::<i64>::zeros(shape).into_dyn());
+            }
+            values
+        };
+        random.into_iter().chain(sentences.iter().map(sentence)).collect()
     }
 
     /// The decoder's inputs: random tokens and pasts, and what `encoded` holds.

@@ -110,7 +110,7 @@ fn state(name: &str) -> Option<String> {
 }
 
 /// The largest magnitude of each value, by node.
-type Largest = Rc<RefCell<HashMap<String, f32>>>;
+pub(crate) type Largest = Rc<RefCell<HashMap<String, f32>>>;
 
 /// What the f32 graphs do with the sample.
 struct Measured {
@@ -143,19 +143,7 @@ impl Translated {
 fn measure(model: &Model, layout: Layout, programs: &[Program; 2], sample: &Sample) -> Result<Measured> {
     let largest = [Largest::default(), Largest::default()];
     let config = model.config();
-    let session = |index: usize| {
-        let largest = largest[index].clone();
-        Reference::observed(&programs[index], move |node, value| {
-            let mut largest = largest.borrow_mut();
-            match largest.get_mut(&node.name) {
-                // NaN stays.
-                Some(known) if value <= *known || known.is_nan() => {}
-                Some(known) => *known = value,
-                None => drop(largest.insert(node.name.clone(), value)),
-            }
-        })
-    };
-    let [mut encoder, mut decoder] = [session(0), session(1)];
+    let [mut encoder, mut decoder] = [observed(&programs[0], &largest[0]), observed(&programs[1], &largest[1])];
     let mut inputs = Inputs::new(sample.seed);
     for case in cases(config, layout) {
         let encoder_inputs = inputs.encoder(case, config);
@@ -183,6 +171,20 @@ fn measure(model: &Model, layout: Layout, programs: &[Program; 2], sample: &Samp
     let mut unseen = join(model, layout, [load(&programs[0])?, load(&programs[1])?], &settings)?;
     let held_out = Translated::new(unseen.as_mut(), held_out, &settings)?;
     Ok(Measured { largest, settings, tuned, held_out })
+}
+
+/// A session that notes the largest magnitude of each value.
+pub(crate) fn observed(program: &Program, largest: &Largest) -> Box<dyn Session> {
+    let largest = largest.clone();
+    Reference::observed(program, move |node, value| {
+        let mut largest = largest.borrow_mut();
+        match largest.get_mut(&node.name) {
+            // NaN stays.
+            Some(known) if value <= *known || known.is_nan() => {}
+            Some(known) => *known = value,
+            None => drop(largest.insert(node.name.clone(), value)),
+        }
+    })
 }
 
 fn join(model: &Model, layout: Layout, pair: [Box<dyn Session>; 2], settings: &Settings) -> Result<Box<dyn Decoder>> {

@@ -4,12 +4,14 @@
 //! runtime, and returns a [`Verification`](cognate_folder::Verification) that is kept beside the graphs. Tolerances have names here and nowhere else.
 
 mod agreement;
+mod alone;
 mod cases;
 mod compare;
 mod error;
 mod half;
 
 pub use agreement::{Subject, verify};
+pub use alone::{EncoderSubject, encoder_in_half, verify_encoder};
 pub use compare::{CLOSE, EXACT, HALF, Measured, QUANTISED, QUANTISED_4, Summary, Tolerance, compare};
 pub use error::{Error, ErrorKind, Result};
 pub use half::{Form, InHalf, Sample, in_half};

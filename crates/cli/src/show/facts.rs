@@ -60,6 +60,10 @@ fn positions(config: &Config) -> String {
         Positions::Sinusoidal(Sinusoids::Halves) => "sinusoidal, all sines before all cosines".into(),
         Positions::Learned { offset: 0 } => "learned".into(),
         Positions::Learned { offset } => format!("learned, from row {offset} of the table on"),
+        Positions::LearnedCounted { relative } => {
+            let also = relative.map_or(String::new(), |[buckets, max]| format!("; relative, {buckets} buckets to distance {max}"));
+            format!("learned, counted over tokens that are not padding{also}")
+        }
         Positions::Counted => "sinusoidal, counted over tokens that are not padding".into(),
         Positions::Relative { buckets, max_distance, of } => {
             let of = if of == RelativeLayers::First { "the first layer's for all" } else { "of each layer" };

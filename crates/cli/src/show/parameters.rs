@@ -22,7 +22,7 @@ pub(crate) fn table(model: &Model, out: &mut dyn Write) -> Result<()> {
         Positions::Sinusoidal(_) | Positions::Counted => Some(("embed_positions.", "sinusoids")),
         Positions::Rotary => Some(("rotary.", "angles")),
         Positions::Alibi => Some(("alibi.", "slopes")),
-        Positions::Learned { .. } | Positions::Relative { .. } => None,
+        Positions::Learned { .. } | Positions::LearnedCounted { .. } | Positions::Relative { .. } => None,
     };
     let program = model.teacher_forced()?;
     for (_, node) in program.graph().parameters() {

@@ -213,9 +213,9 @@ impl Export {
 
     /// Writes the same export in f32.
     fn write_in_f32(&self, out: &Path, layout: Layout, tokenizer: &ChosenTokenizer) -> Result<()> {
-        let [encoder, decoder] = f32_programs(&self.model, layout, Attentions::Omit)?;
+        let programs = f32_programs(&self.model, layout, Attentions::Omit)?;
         let mut folder = Folder::create(out, Existing::Refuse)?;
-        write_programs([&encoder, &decoder], layout, self.model.config(), &self.source.name(), &mut folder)?;
+        write_programs(&programs, layout, self.model.config(), &self.source.name(), &mut folder)?;
         self.write_configuration(layout, tokenizer, &mut folder)?;
         folder.commit()?;
         Ok(())

@@ -10,23 +10,23 @@ use cognate_model::interface::{LOGITS, LOGITS_SCALE};
 use cognate_passes::fuse::fuse;
 use cognate_passes::quantize::{self, quantize};
 use cognate_pipeline::{Error, ErrorKind, Notice, Result};
-use cognate_verify::{Form, Sample, in_half};
+use cognate_verify::{Form, Sample, encoder_in_half, in_half};
 
 /// The number of weights that share a scale, if none is chosen.
 pub(super) const BLOCK_SIZE: usize = 32;
 
 /// The graphs of a layout in a precision.
 pub(super) struct Graphs {
-    pub(super) encoder: Program,
-    pub(super) decoder: Program,
+    /// In the order of [`Layout::files_of`].
+    pub(super) programs: Vec<Program>,
     pub(super) kept_in_f32: Vec<KeptInF32>,
     pub(super) calibration: Option<Calibration>,
     pub(super) notices: Vec<Notice>,
 }
 
-impl From<[Program; 2]> for Graphs {
-    fn from([encoder, decoder]: [Program; 2]) -> Self {
-        Self { encoder, decoder, kept_in_f32: Vec::new(), calibration: None, notices: Vec::new() }
+impl From<Vec<Program>> for Graphs {
+    fn from(programs: Vec<Program>) -> Self {
+        Self { programs, kept_in_f32: Vec::new(), calibration: None, notices: Vec::new() }
     }
 }
 
@@ -37,7 +37,7 @@ pub(super) fn graphs(export: &Export, layout: Layout, events: &mut dyn FnMut(Exp
         in_integers(export, layout, quantize::Options::Blocks { blocks: Blocks { bits, size }, output: LOGITS })
     };
     let columns = |steps| {
-        let unscaled = (layout == Layout::SharedCache).then_some([LOGITS, LOGITS_SCALE]);
+        let unscaled = (layout == Layout::SharedCache && export.model.config().require_decoder().is_ok()).then_some([LOGITS, LOGITS_SCALE]);
         in_integers(export, layout, quantize::Options::Columns { steps, unscaled })
     };
     match export.precision {
@@ -55,15 +55,23 @@ pub(super) fn graphs(export: &Export, layout: Layout, events: &mut dyn FnMut(Exp
 }
 
 fn in_integers(export: &Export, layout: Layout, options: quantize::Options<'_>) -> Result<Graphs> {
-    let [encoder, decoder] = export.model.graphs(layout, export.attention_outputs())?;
+    let programs = export.model.programs(layout, export.attention_outputs())?;
+    let fused = programs.iter().map(fuse).collect::<Result<Vec<_>, _>>().map_err(cognate_model::Error::from)?;
     let failed = |error| Error::new(ErrorKind::Engine, error);
-    let fused = [fuse(&encoder).map_err(cognate_model::Error::from)?, fuse(&decoder).map_err(cognate_model::Error::from)?];
-    let programs = quantize(&[&fused[0], &fused[1]], options).map_err(failed)?;
-    Ok(<[Program; 2]>::try_from(programs).expect("as many programs as were given").into())
+    Ok(quantize(&fused.iter().collect::<Vec<_>>(), options).map_err(failed)?.into())
 }
 
 fn half(export: &Export, layout: Layout, events: &mut dyn FnMut(ExportEvent<'_>)) -> Result<Graphs> {
     let model = &export.model;
+    if model.config().require_decoder().is_err() {
+        let sentences = match &export.source {
+            ModelSource::Checkpoint(folder) => sentences::encode_alone(folder, model.config())?.tuning,
+            ModelSource::Preset(_) | ModelSource::Exported(_) | ModelSource::File(_) => Vec::new(),
+        };
+        let form = Form { layout, attentions: export.attention_outputs() };
+        let (program, kept) = encoder_in_half(model, form, &sentences, sentences::SEED)?;
+        return Ok(Graphs { kept_in_f32: KeptInF32::of(&kept), ..vec![program].into() });
+    }
     let folder = match &export.source {
         ModelSource::Checkpoint(folder) => Some(folder),
         ModelSource::Preset(_) | ModelSource::Exported(_) | ModelSource::File(_) => None,
@@ -78,5 +86,5 @@ fn half(export: &Export, layout: Layout, events: &mut dyn FnMut(ExportEvent<'_>)
     let sample = Sample { sentences: encoded.tuning, held_out: encoded.verification, settings, seed: sentences::SEED };
     let made = in_half(model, form, &sample, |stage| events(ExportEvent::Stage(stage)))?;
     let (kept_in_f32, calibration) = (KeptInF32::of(&made.kept), Some(made.calibration));
-    Ok(Graphs { kept_in_f32, calibration, notices: encoded.notices, ..[made.encoder, made.decoder].into() })
+    Ok(Graphs { kept_in_f32, calibration, notices: encoded.notices, ..vec![made.encoder, made.decoder].into() })
 }

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::thread;
 
 /// All files that such an export writes.
-const FILES: [&str; 4] = ["encoder.onnx", "decoder.onnx", GENERATED, Manifest::FILE];
+const FILES: [&str; 5] = ["encoder.onnx", "decoder.onnx", "model.onnx", GENERATED, Manifest::FILE];
 
 /// Tokenizers up to this size are checked: reading one with 250,000 pieces takes longer than everything else, and a
 /// verification reads it, too.
@@ -63,7 +63,7 @@ impl Export {
             }
         })?;
         let origin = Origin::CheckpointInPlace { name, files: stamps(&self.model)? };
-        let summaries = GraphSummary::of_folder(folder.path(), Layout::Cognate)?;
+        let summaries = GraphSummary::of_folder(folder.path(), &Layout::Cognate.files_of(self.model.config().parts))?;
         let manifest = Manifest::new(origin, self.model.parameters(), Layout::Cognate, summaries, folder.hashes());
         folder.write(Manifest::FILE, manifest.to_json().as_bytes())?;
         let notices = self.notices.iter().cloned().chain(notice).collect();

@@ -1,7 +1,7 @@
 //! What the two stacks read, taken apart: for people who look.
 
 use crate::Config;
-use crate::embedding::{Side, embed};
+use crate::embedding::{InputTokens, Side, embed};
 use crate::interface::{DECODER_INPUT_IDS, INPUT_IDS};
 use cognate_graph::{Builder, DType, Dim, Error, Graph};
 
@@ -25,7 +25,7 @@ pub(crate) fn embeddings(config: &Config) -> Result<Graph, Error> {
     let builder = Builder::new("embeddings");
     for (index, (side, len)) in [(Side::Encoder, "src"), (Side::Decoder, "tgt")].into_iter().enumerate() {
         let ids = builder.input(EmbeddingNames::IDS[index], DType::I64, ["batch", len]);
-        let embedded = embed(&builder.root(), config, side, ids, &Dim::from(0));
+        let embedded = embed(&builder.root(), config, side, InputTokens { ids, types: None }, &Dim::from(0));
         builder.output(EmbeddingNames::TOKENS[index], embedded.tokens);
         if let Some(positions) = embedded.positions {
             builder.output(EmbeddingNames::POSITIONS[index], positions);

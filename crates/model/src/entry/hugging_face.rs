@@ -11,7 +11,7 @@ use crate::Config;
 use crate::attention::KeyValue;
 use crate::decoder::{DecoderInputs, Past, decoder};
 use crate::dropout::Dropout;
-use crate::embedding::Side;
+use crate::embedding::{InputTokens, Side};
 use crate::encoder::encoder;
 use crate::entry::Attentions;
 use crate::interface::{
@@ -31,7 +31,7 @@ pub(crate) fn encode(config: &Config, attentions: Attentions) -> Result<Graph, E
     let builder = Builder::new("encoder_model");
     let ids = builder.input(INPUT_IDS, DType::I64, [BATCH, SOURCE]);
     let attention_mask = builder.input(ATTENTION_MASK, DType::I64, [BATCH, SOURCE]);
-    let outputs = encoder(&builder.root(), config, ids, attention_mask, &Dropout::none());
+    let outputs = encoder(&builder.root(), config, InputTokens { ids, types: None }, attention_mask, &Dropout::none());
     builder.output(LAST_HIDDEN_STATE, outputs.hidden);
     attentions.output_encoder(&builder, &outputs);
     builder.finish()

@@ -8,6 +8,7 @@ use crate::Config;
 use crate::Error;
 use crate::decoder::{DecoderInputs, DecoderOutputs, Past, Projection, cross_key_values, decoder};
 use crate::dropout::{Dropout, DropoutRates, SEED};
+use crate::embedding::InputTokens;
 use crate::encoder::encoder;
 use crate::interface::{ATTENTION_MASK, DECODER_INPUT_IDS, INPUT_IDS, LABELS};
 use cognate_graph::{Builder, DType, Graph, Shape, Tensor};
@@ -65,7 +66,7 @@ pub(crate) fn loss(config: &Config, options: &Loss) -> Result<Graph, Error> {
     let labels = builder.input(LossNames::LABELS, DType::I64, ["batch", "tgt"]);
     let root = builder.root();
     let dropout = Dropout::new(&builder, options.dropout);
-    let hidden = encoder(&root, config, ids, attention_mask, &dropout).hidden;
+    let hidden = encoder(&root, config, InputTokens { ids, types: None }, attention_mask, &dropout).hidden;
     let cross = cross_key_values(&root, config, hidden);
     let outputs = decoder(&root, config, &DecoderInputs { ids: target, attention_mask, cross, past: Past::None, dropout });
     {

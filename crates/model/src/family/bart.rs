@@ -4,7 +4,8 @@ use super::Bart;
 use super::fields::{Fields, Tokens};
 use crate::config::{SizeNames, StackNames};
 use crate::{
-    Activation, AttentionScore, Config, EmbeddingNorm, Embeddings, Norm, NormPlacement, OutputProjection, Positions, Sinusoids, Stack,
+    Activation, AttentionScore, Config, EmbeddingNorm, Embeddings, Norm, NormPlacement, OutputProjection, Parts, Positions, Sinusoids,
+    Stack, TokenTypes,
 };
 
 /// What a family's `config.json` does not say.
@@ -56,6 +57,7 @@ impl Bart {
 /// Also those of Cognate's own models.
 pub(super) const NAMES: SizeNames = SizeNames {
     source_vocab: "vocab_size",
+    d_model: "d_model",
     encoder: StackNames { n_layers: "encoder_layers", heads: "encoder_attention_heads", d_k: "d_model", d_ff: "encoder_ffn_dim" },
     decoder: StackNames { n_layers: "decoder_layers", heads: "decoder_attention_heads", d_k: "d_model", d_ff: "decoder_ffn_dim" },
 };
@@ -81,6 +83,7 @@ pub(super) fn config(family: Bart, fields: &Fields) -> Config {
         source_vocab,
         d_model,
         max_positions: Some(max_positions),
+        parts: Parts::Both,
         encoder: stack(fields, d_model, &NAMES.encoder),
         decoder: stack(fields, d_model, &NAMES.decoder),
         activation: match fields.text("activation_function") {
@@ -96,6 +99,7 @@ pub(super) fn config(family: Bart, fields: &Fields) -> Config {
         embedding_norm: implied.embedding_norm,
         epsilon: 1e-5,
         embeddings,
+        token_types: TokenTypes::None,
         scale_embedding: fields.flag("scale_embedding", implied.scale_embedding),
         output: if tied { OutputProjection::Tied } else { OutputProjection::Own },
         scale_output: false,
@@ -113,7 +117,7 @@ pub(super) fn stack(fields: &Fields, d_model: usize, names: &StackNames) -> Stac
     Stack {
         n_layers: fields.size(names.n_layers),
         heads: fields.size(names.heads),
-        d_k: fields.width_of_heads(d_model, names.heads),
+        d_k: fields.width_of_heads(d_model, names),
         d_ff: fields.size(names.d_ff),
     }
 }

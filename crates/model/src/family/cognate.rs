@@ -5,8 +5,8 @@
 use super::bart::{NAMES, stack};
 use super::fields::{Fields, Tokens};
 use crate::{
-    Activation, AttentionScore, Config, EmbeddingNorm, Embeddings, Norm, NormPlacement, OutputProjection, Positions, RelativeLayers,
-    Sinusoids,
+    Activation, AttentionScore, Config, EmbeddingNorm, Embeddings, Norm, NormPlacement, OutputProjection, Parts, Positions, RelativeLayers,
+    Sinusoids, TokenTypes,
 };
 use serde_json::{Map, Value, json};
 
@@ -84,6 +84,7 @@ pub(super) fn config(fields: &Fields) -> Config {
             None if is_bounded => Some(fields.size("max_position_embeddings")),
             limit => limit,
         },
+        parts: Parts::Both,
         encoder: stack(fields, d_model, &NAMES.encoder),
         decoder: stack(fields, d_model, &NAMES.decoder),
         activation: match fields.text("activation_function") {
@@ -99,6 +100,7 @@ pub(super) fn config(fields: &Fields) -> Config {
         embedding_norm: EmbeddingNorm::None,
         epsilon: fields.positive("layer_norm_epsilon", EPSILON),
         embeddings,
+        token_types: TokenTypes::None,
         scale_embedding: fields.flag("scale_embedding", true),
         output: if fields.flag("tie_word_embeddings", true) { OutputProjection::Tied } else { OutputProjection::Own },
         scale_output: false,
@@ -133,7 +135,7 @@ pub(crate) fn render(config: &Config) -> String {
     }));
     let kind = match config.positions {
         Positions::Sinusoidal(_) | Positions::Counted => PositionKind::Sinusoidal,
-        Positions::Learned { .. } => PositionKind::Learned,
+        Positions::Learned { .. } | Positions::LearnedCounted { .. } => PositionKind::Learned,
         Positions::Relative { buckets, max_distance, .. } => {
             fields.insert("relative_attention_num_buckets".into(), buckets.into());
             fields.insert("relative_attention_max_distance".into(), max_distance.into());

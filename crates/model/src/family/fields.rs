@@ -1,6 +1,7 @@
 //! Fields of a `config.json`, read so that everything wrong with it is told at once.
 
 use crate::Activation;
+use crate::config::StackNames;
 use serde_json::{Map, Value};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -101,6 +102,22 @@ impl Fields {
         self.read(field, "a text", Value::as_str)
     }
 
+    /// The class of transformers that wrote the file, the first of `architectures`.
+    pub(super) fn architecture(&self) -> Option<&str> {
+        self.read("architectures", "a list of texts", |value| value.as_array().map(|classes| classes.first().and_then(Value::as_str)))?
+    }
+
+    /// Whether the class is the encoder of a model that has a decoder: `M2M100Encoder`, `T5EncoderModel`.
+    pub(super) fn is_encoder_alone(&self) -> bool {
+        self.architecture().is_some_and(|class| class.trim_end_matches("Model").ends_with("Encoder"))
+    }
+
+    /// The number of classes that a classifier tells apart, two where nothing says it.
+    pub(super) fn labels(&self) -> usize {
+        let named = || self.read("id2label", "an object", Value::as_object).map(serde_json::Map::len);
+        self.optional_size("num_labels").or_else(named).unwrap_or(2)
+    }
+
     /// The activation that `field` calls `name`.
     pub(super) fn activation(&self, field: &str, name: &str) -> Activation {
         Activation::named(name).unwrap_or_else(|| {
@@ -123,11 +140,11 @@ impl Fields {
         )
     }
 
-    /// The width of one of the `heads` heads among which `d_model` is divided.
-    pub(super) fn width_of_heads(&self, d_model: usize, heads: &str) -> usize {
+    /// The width of one of the heads among which `d_model` is divided.
+    pub(super) fn width_of_heads(&self, d_model: usize, StackNames { heads, d_k, .. }: &StackNames) -> usize {
         let n_heads = self.size(heads);
         if n_heads == 0 || !d_model.is_multiple_of(n_heads) {
-            self.contradict(format!("d_model {d_model} is not divisible by {heads} {n_heads}"));
+            self.contradict(format!("{d_k} {d_model} is not divisible by {heads} {n_heads}"));
         }
         d_model.checked_div(n_heads).unwrap_or(1).max(1)
     }

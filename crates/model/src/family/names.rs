@@ -2,8 +2,8 @@
 //!
 //! Parameters are called as BART's tensors without `model.` in front: `decoder.layers.2.encoder_attn.q_proj.weight`.
 
-use super::{Bart, Family};
-use crate::{Config, Embeddings, OutputProjection};
+use super::{Bart, Family, bert};
+use crate::{Config, Embeddings, Head, OutputProjection, Parts};
 use cognate_graph::{Generator, Recipe};
 use std::sync::Arc;
 
@@ -80,15 +80,30 @@ impl Naming<'_> {
                     matches!(rest, Some("embed_positions.weights" | "embed_positions._float_tensor" | "version"))
                 })
             }
+            Family::Bert(_) => bert::is_left_over(self.head(), name),
             Family::Cognate => false,
             // Cross-attention has no positions.
             Family::T5(_) => name == "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",
         }
     }
 
+    /// What reads the states; nothing where there is a decoder.
+    fn head(&self) -> Head {
+        match self.config.parts {
+            Parts::Both => Head::None,
+            Parts::Encoder(head) => head,
+        }
+    }
+
     fn names_of(&self, path: &str) -> Vec<String> {
         match self.family {
             Family::Cognate => vec![path.into()],
+            Family::Bert(bert) => bert::names(bert, self.head(), path),
+            // transformers' class of the encoder by itself has no name for it.
+            Family::Bart(_) if self.config.parts != Parts::Both => {
+                let bare = if path == "shared.weight" { "embed_tokens.weight" } else { path.strip_prefix("encoder.").unwrap_or(path) };
+                vec![bare.into(), path.into(), format!("model.{path}")]
+            }
             Family::Bart(_) if matches!(path, "final_logits_bias" | "lm_head.weight") => vec![path.into()],
             // A checkpoint without the output projection, as of the bare `BartModel`, lacks the prefix.
             Family::Bart(_) => vec![format!("model.{path}"), path.into()],

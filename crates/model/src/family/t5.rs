@@ -4,12 +4,17 @@ use super::T5;
 use super::fields::{Fields, Tokens};
 use crate::config::{SizeNames, StackNames};
 use crate::{
-    Activation, AttentionScore, Config, EmbeddingNorm, Embeddings, Norm, NormPlacement, OutputProjection, Positions, RelativeLayers, Stack,
+    Activation, AttentionScore, Config, EmbeddingNorm, Embeddings, Norm, NormPlacement, OutputProjection, Parts, Positions, RelativeLayers,
+    Stack, TokenTypes,
 };
 
 const ENCODER: StackNames = StackNames { n_layers: "num_layers", heads: "num_heads", d_k: "d_kv", d_ff: "d_ff" };
-const NAMES: SizeNames =
-    SizeNames { source_vocab: "vocab_size", encoder: ENCODER, decoder: StackNames { n_layers: "num_decoder_layers", ..ENCODER } };
+const NAMES: SizeNames = SizeNames {
+    source_vocab: "vocab_size",
+    d_model: "d_model",
+    encoder: ENCODER,
+    decoder: StackNames { n_layers: "num_decoder_layers", ..ENCODER },
+};
 
 pub(super) fn config(family: T5, fields: &Fields) -> Config {
     let vocab = fields.size("vocab_size");
@@ -18,13 +23,15 @@ pub(super) fn config(family: T5, fields: &Fields) -> Config {
     let n_layers = fields.optional_size("num_decoder_layers").unwrap_or(encoder.n_layers);
     let tied = fields.flag("tie_word_embeddings", family != T5::Mt5);
     let (activation, gated) = feed_forward(family, fields);
-    let start = if family == T5::Original { None } else { Some(0) };
+    // An encoder alone starts nothing.
+    let start = if family == T5::Original && !fields.is_encoder_alone() { None } else { Some(0) };
     let tokens = fields.tokens(Tokens { start, bos: None, eos: Some(1), pad: Some(0) });
     let config = Config {
         vocab,
         source_vocab: vocab,
         d_model: fields.size("d_model"),
         max_positions: None,
+        parts: Parts::Both,
         encoder,
         decoder: Stack { n_layers, ..encoder },
         activation,
@@ -41,6 +48,7 @@ pub(super) fn config(family: T5, fields: &Fields) -> Config {
         embedding_norm: EmbeddingNorm::None,
         epsilon: fields.positive("layer_norm_epsilon", 1e-6),
         embeddings: Embeddings::Shared,
+        token_types: TokenTypes::None,
         scale_embedding: false,
         output: if tied { OutputProjection::Tied } else { OutputProjection::Own },
         scale_output: tied,

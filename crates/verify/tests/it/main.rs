@@ -6,6 +6,7 @@ mod agreement;
 mod beam_sampling;
 mod blocks;
 mod decoding;
+mod encoders;
 mod engines;
 mod fast;
 mod golden;

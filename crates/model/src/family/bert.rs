@@ -1,0 +1,168 @@
+//! Encoders alone, built as BERT is: what each family's `config.json` says, and what its tensors are called.
+
+use super::Bert;
+use super::fields::Fields;
+use crate::config::{SizeNames, StackNames};
+use crate::{
+    Activation, AttentionScore, Config, EmbeddingNorm, Embeddings, Head, Norm, NormPlacement, OutputProjection, Parts, Positions, Stack,
+    TokenTypes,
+};
+
+const ENCODER: StackNames =
+    StackNames { n_layers: "num_hidden_layers", heads: "num_attention_heads", d_k: "hidden_size", d_ff: "intermediate_size" };
+const NAMES: SizeNames = SizeNames { source_vocab: "vocab_size", d_model: "hidden_size", encoder: ENCODER, decoder: ENCODER };
+const DISTIL: StackNames = StackNames { n_layers: "n_layers", heads: "n_heads", d_k: "dim", d_ff: "hidden_dim" };
+const DISTIL_NAMES: SizeNames = SizeNames { d_model: "dim", encoder: DISTIL, decoder: DISTIL, ..NAMES };
+
+pub(super) fn config(family: Bert, class: &str, fields: &Fields) -> Config {
+    let is_distil = family == Bert::Distil;
+    let names = if is_distil { DISTIL_NAMES } else { NAMES };
+    let (d_model, vocab) = (fields.size(names.d_model), fields.size("vocab_size"));
+    let pad_token = fields.optional_size("pad_token_id").unwrap_or(if matches!(family, Bert::Original | Bert::Distil) { 0 } else { 1 });
+    let rows = fields.size("max_position_embeddings");
+    let relative = (family == Bert::Mpnet).then_some([32, 128]);
+    if let Some(buckets) = fields.optional_size("relative_attention_num_buckets").filter(|buckets| relative.is_some() && *buckets != 32) {
+        // transformers itself computes with 32, whatever stands here.
+        fields.refuse(format!("relative_attention_num_buckets {buckets} is not supported; expected 32"));
+    }
+    let (positions, max_positions) = match family {
+        Bert::Original | Bert::Distil => (Positions::Learned { offset: 0 }, rows),
+        // The rows before that of position 0 are never read.
+        Bert::Mpnet | Bert::Roberta => (Positions::LearnedCounted { relative }, rows.saturating_sub(pad_token + 1)),
+    };
+    fields.choice("position_embedding_type", &[("absolute", ())]);
+    for field in ["is_decoder", "add_cross_attention"] {
+        fields.refuse_other(field, false);
+    }
+    let act = if is_distil { "activation" } else { "hidden_act" };
+    let activation = fields.activation(act, fields.text(act).unwrap_or("gelu"));
+    let encoder = super::bart::stack(fields, d_model, &names.encoder);
+    let config = Config {
+        vocab,
+        source_vocab: vocab,
+        d_model,
+        max_positions: Some(max_positions),
+        parts: Parts::Encoder(head(family, class, activation, fields)),
+        encoder,
+        decoder: Stack { n_layers: 0, ..encoder },
+        activation,
+        gated: false,
+        biases: true,
+        score: AttentionScore::ScaledDot,
+        positions,
+        norm: Norm::Layer,
+        placement: NormPlacement::Post,
+        embedding_norm: EmbeddingNorm::Sum,
+        epsilon: if is_distil { 1e-12 } else { fields.positive("layer_norm_eps", 1e-12) },
+        embeddings: Embeddings::Shared,
+        token_types: match family {
+            Bert::Original => TokenTypes::Given(fields.optional_size("type_vocab_size").unwrap_or(2)),
+            Bert::Roberta => TokenTypes::First(fields.optional_size("type_vocab_size").unwrap_or(2)),
+            Bert::Distil | Bert::Mpnet => TokenTypes::None,
+        },
+        scale_embedding: false,
+        output: if fields.flag("tie_word_embeddings", true) { OutputProjection::Tied } else { OutputProjection::Own },
+        scale_output: false,
+        output_bias: false,
+        start_token: pad_token,
+        eos_token: pad_token,
+        pad_token,
+    };
+    config.check(&names, |problem| fields.contradict(problem));
+    config
+}
+
+/// What reads the states, told by transformers' class: `BertForMaskedLM`.
+fn head(family: Bert, class: &str, activation: Activation, fields: &Fields) -> Head {
+    let Some(found) = fields.architecture() else { return Head::Pooler };
+    let labels = fields.labels();
+    match found.strip_prefix(class) {
+        Some("Model") if family == Bert::Distil => Head::None,
+        Some("Model") => Head::Pooler,
+        Some("ForSequenceClassification") => {
+            Head::Text { labels, activation: if family == Bert::Distil { Activation::Relu } else { Activation::Tanh } }
+        }
+        Some("ForTokenClassification") => Head::Tokens { labels },
+        Some("ForMaskedLM") => {
+            Head::Vocabulary { activation: if matches!(family, Bert::Mpnet | Bert::Roberta) { Activation::Gelu } else { activation } }
+        }
+        _ => {
+            let known =
+                ["Model", "ForSequenceClassification", "ForTokenClassification", "ForMaskedLM"].map(|kind| format!("{class}{kind}"));
+            fields.refuse(format!("architectures {found:?} is not supported; expected one of {}", known.join(", ")));
+            Head::None
+        }
+    }
+}
+
+/// What families call a part of the encoder: BERT and RoBERTa, DistilBERT, MPNet.
+const PARTS: [(&str, [&str; 3]); 14] = [
+    ("shared", ["embeddings.word_embeddings"; 3]),
+    ("encoder.embed_positions", ["embeddings.position_embeddings"; 3]),
+    ("encoder.embed_types", ["embeddings.token_type_embeddings"; 3]),
+    ("encoder.layernorm_embedding", ["embeddings.LayerNorm"; 3]),
+    ("self_attn.q_proj", ["attention.self.query", "attention.q_lin", "attention.attn.q"]),
+    ("self_attn.k_proj", ["attention.self.key", "attention.k_lin", "attention.attn.k"]),
+    ("self_attn.v_proj", ["attention.self.value", "attention.v_lin", "attention.attn.v"]),
+    ("self_attn.out_proj", ["attention.output.dense", "attention.out_lin", "attention.attn.o"]),
+    ("self_attn_layer_norm", ["attention.output.LayerNorm", "sa_layer_norm", "attention.LayerNorm"]),
+    ("fc1", ["intermediate.dense", "ffn.lin1", "intermediate.dense"]),
+    ("fc2", ["output.dense", "ffn.lin2", "output.dense"]),
+    ("final_layer_norm", ["output.LayerNorm", "output_layer_norm", "output.LayerNorm"]),
+    ("pooler", ["pooler.dense"; 3]),
+    ("self_attn.relative_attention_bias", ["encoder.relative_attention_bias"; 3]),
+];
+
+/// What they call a part of a head: BERT, DistilBERT, MPNet and RoBERTa.
+const HEADS: [(&str, [&str; 3]); 3] = [
+    ("lm_head", ["cls.predictions.decoder", "vocab_projector", "lm_head.decoder"]),
+    ("lm_head.dense", ["cls.predictions.transform.dense", "vocab_transform", "lm_head.dense"]),
+    ("lm_head.layer_norm", ["cls.predictions.transform.LayerNorm", "vocab_layer_norm", "lm_head.layer_norm"]),
+];
+
+/// The names of the tensor at `path`, the usual one first.
+pub(super) fn names(family: Bert, head: Head, path: &str) -> Vec<String> {
+    let Some((part, kind)) = path.rsplit_once('.') else { return Vec::new() };
+    let (prefix, stack, [column, head_column]) = match family {
+        Bert::Original => ("bert", "encoder", [0, 0]),
+        Bert::Distil => ("distilbert", "transformer", [1, 1]),
+        Bert::Mpnet => ("mpnet", "encoder", [2, 2]),
+        Bert::Roberta => ("roberta", "encoder", [0, 2]),
+    };
+    let is_text = matches!(head, Head::Text { .. });
+    let of_head = match part {
+        "lm_head" if kind == "bias" => vec![["cls.predictions", "vocab_projector", "lm_head"][head_column], HEADS[0].1[head_column]],
+        "pooler" if is_text && head_column > 0 => vec![["", "pre_classifier", "classifier.dense"][head_column]],
+        "classifier" if is_text => vec![["classifier", "classifier", "classifier.out_proj"][head_column]],
+        "classifier" => vec![part],
+        _ => HEADS.iter().filter(|(ours, _)| *ours == part).map(|(_, theirs)| theirs[head_column]).collect(),
+    };
+    if !of_head.is_empty() {
+        return of_head.into_iter().flat_map(|name| spelt(name, kind)).collect();
+    }
+    let layer = part.strip_prefix("encoder.layers.").and_then(|rest| rest.split_once('.'));
+    let Some((_, theirs)) = PARTS.iter().find(|(ours, _)| *ours == layer.map_or(part, |(_, part)| part)) else { return Vec::new() };
+    let bare = match (layer, theirs[column]) {
+        (Some((index, _)), name) if !name.starts_with("encoder.") => spelt(&format!("{stack}.layer.{index}.{name}"), kind),
+        (_, name) => spelt(name, kind),
+    };
+    let prefixed: Vec<_> = bare.iter().map(|name| format!("{prefix}.{name}")).collect();
+    if matches!(head, Head::None | Head::Pooler) { [bare, prefixed].concat() } else { [prefixed, bare].concat() }
+}
+
+/// With its last part, which the first checkpoints of BERT spell otherwise.
+fn spelt(name: &str, kind: &str) -> Vec<String> {
+    let old = if kind == "weight" { "gamma" } else { "beta" };
+    let kinds = if name.ends_with("LayerNorm") { vec![kind, old] } else { vec![kind] };
+    kinds.into_iter().map(|kind| format!("{name}.{kind}")).collect()
+}
+
+/// Whether checkpoints keep a tensor that the model does not use: positions that are counted, the head of another task.
+pub(super) fn is_left_over(head: Head, name: &str) -> bool {
+    let bare = ["bert.", "distilbert.", "mpnet.", "roberta."].iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
+    match bare {
+        "embeddings.position_ids" | "embeddings.token_type_ids" | "cls.seq_relationship.weight" | "cls.seq_relationship.bias" => true,
+        "pooler.dense.weight" | "pooler.dense.bias" => !matches!(head, Head::Pooler),
+        _ => false,
+    }
+}

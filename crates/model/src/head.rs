@@ -1,0 +1,32 @@
+//! What reads the states of an encoder alone: the pooler and classifiers of BERT (Devlin et al. 2019) and its descendants.
+
+use crate::decoder::Projection;
+use crate::interface::{LAST_HIDDEN_STATE, LOGITS, POOLER_OUTPUT};
+use crate::layers::{linear, normalise};
+use crate::{Activation, Config, Head};
+use cognate_graph::{Scope, Tensor};
+
+/// The outputs of the model by name: `hidden: [batch, src, d_model]`, or `logits: [batch, (src,) classes]` where there is a classifier.
+pub(crate) fn head<'g>(root: &Scope<'g>, config: &Config, head: Head, hidden: Tensor<'g>) -> Vec<(&'static str, Tensor<'g>)> {
+    let classify = |x, labels: usize| vec![(LOGITS, linear(&root.at("classifier"), config, x, labels))];
+    match head {
+        Head::None => vec![(LAST_HIDDEN_STATE, hidden)],
+        Head::Pooler => vec![(LAST_HIDDEN_STATE, hidden), (POOLER_OUTPUT, pool(root, config, Activation::Tanh, hidden))],
+        Head::Text { labels, activation } => classify(pool(root, config, activation, hidden), labels),
+        Head::Tokens { labels } => classify(hidden, labels),
+        Head::Vocabulary { activation } => {
+            let scope = root.at("lm_head");
+            let dense = activation.apply(linear(&scope.at("dense"), config, hidden, config.d_model));
+            let Projection { weight, bias } = Projection::of(root, config);
+            vec![(LOGITS, normalise(&scope.at("layer_norm"), config, dense).linear(weight, bias))]
+        }
+    }
+}
+
+/// `act(W h_0 + b)` of the first token's state `h_0`: `[batch, src, d_model]` -> `[batch, d_model]`
+fn pool<'g>(root: &Scope<'g>, config: &Config, activation: Activation, hidden: Tensor<'g>) -> Tensor<'g> {
+    let scope = root.at("pooler");
+    let _scope = scope.enter();
+    let first = hidden.slice(1, 0, 1).reshape([hidden.dim(0), config.d_model.into()]);
+    activation.apply(linear(&scope, config, first, config.d_model))
+}

@@ -1,0 +1,92 @@
+//! Encoders alone: their graph against the reference, and in half precision.
+
+use crate::agreement::{measure, row, run};
+use crate::cases::Inputs;
+use crate::half::{Largest, observed};
+use crate::{Error, Form, Result, Tolerance};
+use cognate_folder::{RuntimeReport, Verification};
+use cognate_graph::Program;
+use cognate_model::{Attentions, Layout, Model, without_layer};
+use cognate_passes::half::{Facts, Kept, half};
+use cognate_runtime::{Options, Reference, Runtime, Session, Source};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// An exported encoder.
+#[derive(Clone, Debug)]
+pub struct EncoderSubject<'a> {
+    /// The exported folder.
+    pub folder: &'a Path,
+    /// The layout of its graph.
+    pub layout: Layout,
+    /// The model that the graph must equal.
+    pub model: &'a Model,
+    /// Texts to read beside the random batches.
+    pub sentences: Vec<Vec<i64>>,
+    /// The seed of the random batches.
+    pub seed: u64,
+    /// The bound on errors.
+    pub tolerance: Tolerance,
+}
+
+/// Measures each runtime against the f64 reference; `progress` hears what is being done.
+///
+/// # Errors
+/// If an engine cannot load or run the folder. A broken bound is no error: see [`Verification::passed`].
+pub fn verify_encoder(
+    subject: &EncoderSubject<'_>,
+    runtimes: &[(Box<dyn Runtime>, Options)],
+    mut progress: impl FnMut(&str),
+) -> Result<Verification> {
+    progress("reference evaluator");
+    let program = program(subject.model, subject.layout, Attentions::Omit)?;
+    let mut reference = Reference::F64.load(&Source::Graph(program), &Options::default()).map_err(failed)?;
+    let mut report = Verification::new(reference.engine(), subject.tolerance.relative_l2, subject.seed);
+    let inputs = Inputs::new(subject.seed).alone(subject.model.config(), &subject.sentences);
+    let expected = inputs.iter().map(|inputs| run(&mut reference, inputs)).collect::<Result<Vec<_>>>()?;
+    report.batches = inputs.len();
+    for (runtime, options) in runtimes {
+        progress(runtime.name());
+        let source = Source::Onnx(subject.folder.join(subject.layout.file()));
+        let mut session = runtime.load(&source, options).map_err(|error| Error::runtime(runtime.name(), error))?;
+        let engine = session.engine().to_owned();
+        let mut outputs = BTreeMap::new();
+        for (inputs, expected) in inputs.iter().zip(&expected) {
+            let found = run(&mut session, inputs)?;
+            for (name, expected) in expected.iter() {
+                let measured = measure(found.get(name), expected, &engine, name)?;
+                let worst = outputs.entry(without_layer(name)).or_insert(measured);
+                *worst = worst.or_worse(measured);
+            }
+        }
+        let outputs = outputs.into_iter().map(|(output, measured)| row("model", output, measured)).collect();
+        report.runtimes.push(RuntimeReport { engine, outputs, decoding: Vec::new(), steps: None });
+    }
+    Ok(report)
+}
+
+/// The encoder's graph in half precision, as far as the values of `sentences` and of random batches fit into it; inputs and outputs
+/// keep their types. Also what stays f32.
+///
+/// # Errors
+/// If the reference cannot run the graph.
+pub fn encoder_in_half(model: &Model, form: Form, sentences: &[Vec<i64>], seed: u64) -> Result<(Program, Vec<Kept>)> {
+    let program = program(model, form.layout, form.attentions)?;
+    let largest = Largest::default();
+    let mut session: Box<dyn Session> = observed(&program, &largest);
+    for inputs in Inputs::new(seed).alone(model.config(), sentences) {
+        run(&mut session, &inputs)?;
+    }
+    let seen = |_, node: &str| largest.borrow().get(node).copied();
+    let converted = half(&[&program], Facts { seen: &seen, interface: &|_| None, keep: &|_, _| false })?;
+    Ok((converted.programs.into_iter().next().expect("as many programs as were given"), converted.kept))
+}
+
+fn program(model: &Model, layout: Layout, attentions: Attentions) -> Result<Program> {
+    let programs = model.programs(layout, attentions)?;
+    Ok(programs.into_iter().next().expect("an encoder alone has a graph"))
+}
+
+fn failed(error: impl std::fmt::Display) -> Error {
+    Error::runtime("reference", error)
+}

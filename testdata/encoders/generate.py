@@ -1,0 +1,159 @@
+"""Makes and checks the encoders: tiny Hugging Face models with PyTorch's own answers.
+
+A developer's tool; building and testing Cognate need neither Python nor this file.
+
+    pip install torch==2.15.0 transformers==4.57.6 safetensors
+    python generate.py                 compute the answers again, from the stored weights and tokens
+    python generate.py --check         recompute and compare, changing nothing
+    python generate.py --new-weights   draw weights and tokens anew first
+
+What the answers are is written in README.md beside this file.
+"""
+
+import argparse
+import json
+import pathlib
+import sys
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+sys.dont_write_bytecode = True  # nothing but data beside the data
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "golden"))
+from answers import StayDouble
+
+LENGTHS = (9, 6, 3)
+# Two builds of PyTorch round float64 differently.
+TOLERANCE = 1e-9
+
+SHAPE = dict(
+    vocab_size=40,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=24,
+    max_position_embeddings=24,
+    initializer_range=0.4,
+)
+ROBERTA = SHAPE | dict(layer_norm_eps=1e-5, type_vocab_size=1)
+DISTIL = dict(vocab_size=40, dim=16, n_layers=2, n_heads=2, hidden_dim=24, max_position_embeddings=24, initializer_range=0.4)
+T5 = dict(vocab_size=40, d_model=16, d_kv=6, d_ff=24, num_layers=2, num_heads=2, decoder_start_token_id=0)
+BART = dict(
+    vocab_size=40,
+    d_model=16,
+    encoder_layers=2,
+    decoder_layers=1,
+    encoder_attention_heads=2,
+    decoder_attention_heads=2,
+    encoder_ffn_dim=24,
+    decoder_ffn_dim=24,
+    max_position_embeddings=24,
+    init_std=0.4,
+)
+LABELS = dict(num_labels=3)
+
+# A case is a class of transformers and its configuration.
+CASES = {
+    "bert": ("BertModel", SHAPE),
+    "bert-masked": ("BertForMaskedLM", SHAPE | dict(hidden_act="gelu_new")),
+    "bert-masked-untied": ("BertForMaskedLM", SHAPE | dict(hidden_act="relu", tie_word_embeddings=False, layer_norm_eps=1e-3)),
+    "bert-text": ("BertForSequenceClassification", SHAPE | LABELS | dict(type_vocab_size=3, pad_token_id=5)),
+    "bert-tokens": ("BertForTokenClassification", SHAPE | dict(num_labels=5)),
+    "distilbert": ("DistilBertModel", DISTIL | dict(activation="relu")),
+    "distilbert-masked": ("DistilBertForMaskedLM", DISTIL),
+    "distilbert-text": ("DistilBertForSequenceClassification", DISTIL | LABELS | dict(sinusoidal_pos_embds=True)),
+    "m2m100": ("M2M100Encoder", BART | dict(scale_embedding=True)),
+    "mbart": ("MBartEncoder", BART),
+    "mpnet": ("MPNetModel", SHAPE),
+    "mpnet-masked": ("MPNetForMaskedLM", SHAPE),
+    "mpnet-text": ("MPNetForSequenceClassification", SHAPE | LABELS),
+    "roberta": ("RobertaModel", ROBERTA),
+    "roberta-masked": ("RobertaForMaskedLM", ROBERTA | dict(hidden_act="gelu_new")),
+    "roberta-text": ("RobertaForSequenceClassification", ROBERTA | dict(num_labels=1)),
+    "t5": ("T5EncoderModel", T5),
+    "umt5": ("UMT5EncoderModel", T5),
+    "xlm-roberta-tokens": ("XLMRobertaForTokenClassification", ROBERTA | dict(num_labels=5)),
+}
+
+
+def draw_model(case, seed):
+    """A random model in which every parameter matters: biases and scales are moved away from 0 and 1."""
+    torch.manual_seed(seed)
+    name, fields = CASES[case]
+    kind = getattr(transformers, name, None) or getattr(transformers.models.m2m_100.modeling_m2m_100, name, None)
+    kind = kind or getattr(transformers.models.mbart.modeling_mbart, name)
+    model = kind(kind.config_class(**fields))
+    with torch.no_grad():
+        for path, parameter in model.named_parameters():
+            if parameter.dim() == 1:
+                parameter.add_(0.3 * torch.randn_like(parameter))
+    return model
+
+
+def draw_inputs(model, seed):
+    """Random tokens, padded right; in the second half of each text they are of the second segment."""
+    generator = torch.Generator().manual_seed(seed)
+    pad = model.config.pad_token_id
+    ordinary = torch.tensor([i for i in range(model.config.vocab_size) if i != pad])
+    ids = torch.full((len(LENGTHS), max(LENGTHS)), pad)
+    mask, types = torch.zeros_like(ids), torch.zeros_like(ids)
+    for row, length in enumerate(LENGTHS):
+        ids[row, :length] = ordinary[torch.randint(len(ordinary), (length,), generator=generator)]
+        mask[row, :length] = 1
+        types[row, length // 2 : length] = 1
+    inputs = {"input_ids": ids, "attention_mask": mask}
+    return inputs | ({"token_type_ids": types} if model.config.model_type == "bert" else {})
+
+
+def load_model(case):
+    folder = HERE / case
+    name = CASES[case][0]
+    for module in (transformers, transformers.models.m2m_100.modeling_m2m_100, transformers.models.mbart.modeling_mbart):
+        if hasattr(module, name):
+            kind = getattr(module, name)
+    return kind.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval().double()
+
+
+@torch.no_grad()
+def ask(model, inputs):
+    with StayDouble():
+        found = model(**inputs, return_dict=True)
+        bare = model.base_model(**inputs, output_attentions=True, return_dict=True)
+    answers = {"attentions": torch.stack(bare.attentions)}
+    answers |= {name: part[name] for part in (found, bare) for name in ("last_hidden_state", "pooler_output", "logits") if name in part}
+    return {name: tensor.contiguous() for name, tensor in answers.items()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("cases", nargs="*", default=list(CASES))
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--new-weights", action="store_true")
+    options = parser.parse_args()
+    failures = []
+    for case in options.cases:
+        file = HERE / case / "answers.safetensors"
+        if options.new_weights:
+            seed = sum(case.encode())
+            model = draw_model(case, seed)
+            model.save_pretrained(HERE / case)
+            inputs = draw_inputs(model, seed)
+        else:
+            stored = load_file(file)
+            inputs = {name: stored[name] for name in stored if stored[name].dtype == torch.int64}
+        answers = inputs | ask(load_model(case), inputs)
+        if options.check:
+            worst = max((answers[name] - stored[name]).abs().max().item() for name in answers)
+            print(f"{case:24} largest difference {worst:.1e}")
+            if answers.keys() != stored.keys() or not worst <= TOLERANCE:
+                failures.append(case)
+        else:
+            save_file(answers, file)
+            print(f"{case:24} {', '.join(f'{name} {list(tensor.shape)}' for name, tensor in answers.items())}")
+    sys.exit(f"differ: {', '.join(failures)}" if failures else 0)
+
+
+if __name__ == "__main__":
+    main()

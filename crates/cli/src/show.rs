@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use cognate::{Export, Manifest, ModelSource, Origin};
 use cognate_export::Listing;
 use cognate_folder::{Stamp, WeightHashes, require_layout};
-use cognate_graph::{Op, Program, Type};
+use cognate_graph::{Class, Program, Type};
 use cognate_model::{Attentions, Model, without_layer};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -162,7 +162,7 @@ fn model(source: &ModelSource, model: &Model, out: &mut dyn Write) -> Result<()>
     for name in [GraphName::Encode, GraphName::Step] {
         let program = program(model, name)?;
         let graph = program.graph();
-        let n_nodes = graph.nodes().iter().filter(|node| !matches!(node.op, Op::Input | Op::Parameter)).count();
+        let n_nodes = graph.nodes().iter().filter(|node| node.op.class() != Class::Declared).count();
         writeln!(out, "\ngraph {}: {n_nodes} nodes", graph.name())?;
         ports("input", graph.inputs().map(|(_, node)| (node.name.as_str(), &node.ty)), out)?;
         ports("output", graph.outputs().iter().map(|output| (output.name.as_str(), &graph.node(output.node).ty)), out)?;

@@ -1,11 +1,11 @@
-//! What can go wrong in an evaluation.
+//! Errors of an evaluation.
 
-/// An error that names the input or the node where it lies.
+/// An error that names the input or node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(transparent)]
 pub struct Error(#[from] Cause);
 
-/// What an [`Error`] is about.
+/// The kinds of [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -30,7 +30,7 @@ pub(crate) enum Cause {
 }
 
 impl Error {
-    /// What the error is about.
+    /// The kind of the error.
     pub fn kind(&self) -> ErrorKind {
         match self.0 {
             Cause::Binding(_) | Cause::InputType { .. } => ErrorKind::Input,

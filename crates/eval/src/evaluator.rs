@@ -13,7 +13,7 @@ pub struct Evaluator<F> {
     parameters: Vec<Option<ArcArray<F, IxDyn>>>,
     /// For each node the last node that reads it.
     last_use: Vec<usize>,
-    /// Which nodes are weights that are only read in parts, where they are stored.
+    /// Whether a node is a weight that is read in parts from its storage.
     stored: Vec<bool>,
 }
 
@@ -38,12 +38,12 @@ impl<F: Float> Evaluator<F> {
     /// Computes every output from the inputs that `input` gives by name.
     ///
     /// # Errors
-    /// If an input is missing or has a type or shape that the graph does not take, or an id lies outside its table.
+    /// If an input is missing or has a wrong type or shape, or an id is outside of its table.
     pub fn run(&mut self, input: impl Fn(&str) -> Option<Value<F>>) -> Result<Vec<(String, Value<F>)>, Error> {
         self.run_observed(input, |_, _| {})
     }
 
-    /// As [`Evaluator::run`]; `observe` sees the value of each node that is computed or given, weights excepted.
+    /// As [`Evaluator::run`]; `observe` receives the value of each input and computed node.
     ///
     /// # Errors
     /// As [`Evaluator::run`].
@@ -68,28 +68,23 @@ impl<F: Float> Evaluator<F> {
         }
         for (id, node) in graph.iter() {
             let index = id.index();
-            let value = match node.op {
-                Op::Input => continue,
-                Op::Parameter if stored[index] => continue,
-                Op::Parameter => {
-                    let weight = parameters[index].get_or_insert_with(|| weight(program, node));
-                    Value::Float(weight.clone())
-                }
-                _ => {
-                    let value = |input: &NodeId| values[input.index()].as_ref().expect("inputs come before their use");
-                    let stored = read_in_parts(&node.op).map(|place| node.inputs[place]).filter(|weight| stored[weight.index()]);
-                    let stored = stored.map(|weight| recipe(program, graph.node(weight)));
-                    let value = match (stored, node.inputs.as_slice()) {
-                        (Some(weight), [x, _, bias @ ..]) if node.op == Op::Linear => {
-                            parts::linear(value(x), weight, bias.first().map(value))
-                        }
-                        (Some(table), [_, ids]) => parts::gather(table, value(ids)).map_err(|(id, rows)| outside(node, id, rows))?,
-                        _ => compute(node, &node.inputs.iter().map(value).collect::<Vec<_>>(), &bindings)?,
-                    };
-                    let value = ops::rounded(node.ty.dtype, value);
-                    observe(node, &value);
-                    value
-                }
+            if node.op == Op::Input || stored[index] {
+                continue;
+            }
+            let value = if node.op == Op::Parameter {
+                Value::Float(parameters[index].get_or_insert_with(|| weight(program, node)).clone())
+            } else {
+                let value = |input: &NodeId| values[input.index()].as_ref().expect("inputs come before their use");
+                let stored = read_in_parts(&node.op).map(|place| node.inputs[place]).filter(|weight| stored[weight.index()]);
+                let stored = stored.map(|weight| recipe(program, graph.node(weight)));
+                let value = match (stored, node.inputs.as_slice()) {
+                    (Some(weight), [x, _, bias @ ..]) if node.op == Op::Linear => parts::linear(value(x), weight, bias.first().map(value)),
+                    (Some(table), [_, ids]) => parts::gather(table, value(ids)).map_err(|(id, rows)| outside(node, id, rows))?,
+                    _ => compute(node, &node.inputs.iter().map(value).collect::<Vec<_>>(), &bindings)?,
+                };
+                let value = ops::rounded(node.ty.dtype, value);
+                observe(node, &value);
+                value
             };
             values[index] = Some(value);
             for input in &node.inputs {
@@ -119,11 +114,7 @@ fn checked<F: Float>(graph: &Graph, node: &Node, value: Option<Value<F>>) -> Res
 
 /// The place among its inputs of what an operation reads some rows of at a time, if that is a weight.
 fn read_in_parts(op: &Op) -> Option<usize> {
-    match op {
-        Op::Linear => Some(1),
-        Op::Gather => Some(0),
-        _ => None,
-    }
+    (*op == Op::Linear).then_some(1).or_else(|| (*op == Op::Gather).then_some(0))
 }
 
 fn outside(node: &Node, id: i64, rows: usize) -> Error {
@@ -139,7 +130,7 @@ fn weight<F: Float>(program: &Program, node: &Node) -> ArcArray<F, IxDyn> {
     Array::from_shape_vec(IxDyn(recipe.shape()), recipe.values()).expect("a recipe gives as many values as its shape holds").into_shared()
 }
 
-/// The value of one node: a closed match, one function an operation.
+/// The value of one node: one function per operation.
 fn compute<F: Float>(node: &Node, inputs: &[&Value<F>], bindings: &Bindings) -> Result<Value<F>, Error> {
     let size = |dim: &Dim| -> Result<usize, Error> {
         let size = dim.evaluate(bindings).and_then(|size| usize::try_from(size).ok());
@@ -175,10 +166,7 @@ fn compute<F: Float>(node: &Node, inputs: &[&Value<F>], bindings: &Bindings) -> 
             let sizes = shape.dims().iter().map(size).collect::<Result<Vec<_>, _>>()?;
             sums::expand(inputs[0], &sizes).ok_or_else(|| Cause::Size { node: node.name.clone(), dim: shape.to_string() })?
         }
-        Op::ScatterAdd => {
-            let out_of_range = |(id, rows)| Cause::Id { node: node.name.clone(), id, rows };
-            sums::scatter_add(inputs[0], inputs[1], inputs[2]).map_err(out_of_range)?
-        }
+        Op::ScatterAdd => sums::scatter_add(inputs[0], inputs[1], inputs[2]).map_err(|(id, rows)| outside(node, id, rows))?,
         Op::Gemm { transposed } => sums::gemm(*transposed, inputs[0], inputs[1]),
         Op::Softmax => ops::softmax(inputs[0]),
         Op::LogSumExp => sums::log_sum_exp(inputs[0]),
@@ -201,8 +189,8 @@ fn compute<F: Float>(node: &Node, inputs: &[&Value<F>], bindings: &Bindings) -> 
             if past >= len {
                 return Err(Cause::Slice { node: node.name.clone(), start: 0, end: past + 1, len }.into());
             }
-            let out_of_range = |(id, rows)| Cause::Id { node: node.name.clone(), id, rows };
-            cache::attend(attention, [inputs[0], inputs[1], inputs[2]], inputs[3], inputs.get(4).copied()).map_err(out_of_range)?
+            let caches = [inputs[0], inputs[1], inputs[2]];
+            cache::attend(attention, caches, inputs[3], inputs.get(4).copied()).map_err(|(id, rows)| outside(node, id, rows))?
         }
     })
 }

@@ -1,11 +1,10 @@
-//! The meaning of the graph language: a reference evaluator, slow and obvious, in single and double precision.
+//! The reference evaluator: it defines the meaning of the graph language, in single and double precision.
 //!
-//! Whatever an engine computes is right if it agrees with this crate in `f64`. One function an operation, every sum in
-//! the order in which it is written down; nothing is fused. What a graph calls f16 is computed in the evaluator's precision
-//! too, and rounded after each operation. The weights of linear layers and tables stay where they are stored; smaller ones are kept in
-//! the evaluator's precision after first use.
+//! An engine is right if it agrees with this crate in `f64`. There is one plain function per operation, sums are in written
+//! order, and nothing is fused. Values of type f16 are computed in the evaluator's precision and rounded after each operation.
+//! Weights of linear layers and tables are read from their storage; smaller ones are converted once.
 //!
-//! This crate knows no ONNX and no Transformer.
+//! This crate does not depend on ONNX or on Transformers.
 //!
 //! ```
 //! use cognate_eval::{Evaluator, Value};

@@ -36,7 +36,7 @@ pub(crate) fn linear<F: Float>(steps: Steps, x: &Value<F>, weight: &Value<F>, sc
             step
         }
     };
-    // Stored as ONNX multiplies it; a linear layer wants `[out, in]`.
+    // Stored in ONNX's order; a linear layer expects `[out, in]`.
     let weight = float(weight).view().into_dimensionality::<Ix2>().expect(INFERRED).t().to_owned();
     let product = ops::linear(&Value::Float(counts.into_shared()), &Value::Float(weight.into_dyn().into_shared()), None);
     let mut out = float(&product).to_owned();
@@ -76,7 +76,7 @@ pub(crate) fn block_linear<F: Float>(
     ops::linear(&Value::Float(rounded.into_shared()), &Value::Float(weight.into_dyn().into_shared()), bias)
 }
 
-/// The integer at this place of a block, counted from the one that stands for zero.
+/// The integer at this position of a block, relative to the zero point.
 fn integer<F: Float>(bits: Bits, bytes: ArrayView1<'_, F>, place: usize) -> F {
     let stored = match bits {
         Bits::Eight => bytes[place],

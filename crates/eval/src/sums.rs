@@ -18,7 +18,7 @@ pub(crate) fn sum<F: Float>(axes: &[usize], x: &Value<F>) -> Value<F> {
     }
 }
 
-/// Repeated to `shape`; `None` if a size is known to be another only now.
+/// Broadcast to `shape`; `None` if the sizes do not fit at run time.
 pub(crate) fn expand<F: Float>(x: &Value<F>, shape: &[usize]) -> Option<Value<F>> {
     fn to<T: Clone>(x: &ArcArray<T, IxDyn>, shape: &[usize]) -> Option<ArcArray<T, IxDyn>> {
         Some(x.broadcast(shape)?.as_standard_layout().into_owned().into_shared())
@@ -44,7 +44,7 @@ pub(crate) fn scatter_add<F: Float>(table: &Value<F>, ids: &Value<F>, updates: &
     Ok(Value::Float(table.into_shared()))
 }
 
-/// Product of two matrices, each as it is or transposed.
+/// Product of two matrices, each optionally transposed.
 pub(crate) fn gemm<F: Float>(transposed: [bool; 2], left: &Value<F>, right: &Value<F>) -> Value<F> {
     let matrix = |value, turn| {
         let matrix = float(value).view().into_dimensionality::<Ix2>().expect(INFERRED);

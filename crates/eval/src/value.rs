@@ -11,7 +11,7 @@ pub trait Float: NdFloat + From<f32> {
     /// The nearest number.
     fn from_int(value: i64) -> Self;
 
-    /// Rounded to the nearest number of half precision, ties to even; what is too large becomes infinite.
+    /// Rounded to the nearest number of half precision, ties to even; values out of range become infinite.
     fn round_to_half(self) -> Self;
 }
 
@@ -46,7 +46,7 @@ impl Float for f64 {
 /// A tensor; its elements are shared between clones.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<F> {
-    /// What the graph calls f32, in the evaluator's precision; or f16, rounded.
+    /// Floating point numbers, in the evaluator's precision; f16 values are rounded.
     Float(ArcArray<F, IxDyn>),
     /// Integers.
     Int(ArcArray<i64, IxDyn>),
@@ -73,7 +73,7 @@ impl<F> Value<F> {
         }
     }
 
-    /// The numbers, if that is what it holds.
+    /// The numbers, if the value is floating point.
     pub fn as_float(&self) -> Option<&ArcArray<F, IxDyn>> {
         match self {
             Value::Float(array) => Some(array),
@@ -81,7 +81,7 @@ impl<F> Value<F> {
         }
     }
 
-    /// The integers, if that is what it holds.
+    /// The integers, if the value is integer.
     pub fn as_int(&self) -> Option<&ArcArray<i64, IxDyn>> {
         match self {
             Value::Int(array) => Some(array),

@@ -16,7 +16,7 @@ mod sums;
 
 use crate::Error;
 use crate::proto::{DataType, GraphProto};
-use cognate_graph::{Binary, DType, Dim, Graph, Node, NodeId, Op, Scalar, Shape, Symbol, Type, Unary};
+use cognate_graph::{Binary, Class, DType, Dim, Graph, Node, NodeId, Op, Scalar, Shape, Symbol, Type};
 use contrib::Pending;
 use emit::{Attribute, Names, value_info};
 use forms::{Form, RowsOf};
@@ -157,18 +157,6 @@ impl<'g> Lowering<'g> {
                 let inputs = vec![self.scalar(start), self.scalar(end), self.scalar(&Dim::from(1))];
                 self.define(id, &node.ty.shape, "Range", inputs, &[]);
             }
-            Op::Unary(function) => {
-                let operator = match function {
-                    Unary::Relu => "Relu",
-                    Unary::Sigmoid => "Sigmoid",
-                    Unary::Tanh => "Tanh",
-                    Unary::Erf => "Erf",
-                    Unary::Exp => "Exp",
-                    Unary::Sqrt => "Sqrt",
-                    Unary::Floor => "Floor",
-                };
-                self.by_rows(id, operator, &[])?;
-            }
             // tract 0.23.9 makes a square of it, which it has for floats only.
             Op::Binary(Binary::Mul) if node.ty.dtype == DType::I64 && is_same(self.graph, node.inputs[0], node.inputs[1]) => {
                 let x = self.value(node.inputs[0])?;
@@ -176,21 +164,9 @@ impl<'g> Lowering<'g> {
                 let product = self.emit_between("Mul", &format!("{}.product", node.name), vec![x, negative], &[], &node.ty);
                 self.define(id, &node.ty.shape, "Neg", vec![product], &[]);
             }
-            Op::Binary(function) => {
-                let operator = match function {
-                    Binary::Add => "Add",
-                    Binary::Sub => "Sub",
-                    Binary::Mul => "Mul",
-                    Binary::Div => "Div",
-                    Binary::Rem => "Mod",
-                };
-                self.by_rows(id, operator, &[])?;
-            }
-            Op::LessOrEqual => self.by_rows(id, "LessOrEqual", &[])?,
-            Op::Equal => self.by_rows(id, "Equal", &[])?,
-            Op::Select => self.by_rows(id, "Where", &[])?,
-            Op::Cast(dtype) => self.by_rows(id, "Cast", &[Attribute::Int("to", data_type(*dtype) as i64)])?,
-            Op::Softmax => self.by_rows(id, "Softmax", &[axis(-1)])?,
+            Op::Unary(_) | Op::Binary(_) | Op::LessOrEqual | Op::Equal | Op::Select => self.by_rows(id, &[])?,
+            Op::Cast(dtype) => self.by_rows(id, &[Attribute::Int("to", data_type(*dtype) as i64)])?,
+            Op::Softmax => self.by_rows(id, &[axis(-1)])?,
             Op::LayerNorm { epsilon } => {
                 let (shape, inputs) = self.rows_of_inputs(id)?;
                 self.define(id, &shape, "LayerNormalization", inputs, &[axis(-1), Attribute::Float("epsilon", *epsilon)]);
@@ -203,7 +179,7 @@ impl<'g> Lowering<'g> {
             Op::Gemm { transposed } => {
                 let turns = ["transA", "transB"].into_iter().zip(transposed).filter(|(_, turned)| **turned);
                 let attributes: Vec<_> = turns.map(|(name, _)| Attribute::Int(name, 1)).collect();
-                self.whole(id, "Gemm", &attributes)?;
+                self.whole(id, &attributes)?;
             }
             Op::LogSumExp => self.log_sum_exp(id, node)?,
             Op::ShiftedExp => {
@@ -222,13 +198,13 @@ impl<'g> Lowering<'g> {
                 let inputs = vec![self.value(node.inputs[0])?, self.scalar(&Dim::from(node.ty.shape.rank() - 1))];
                 self.define(id, &node.ty.shape, "CumSum", inputs, &[]);
             }
-            Op::Gather => self.whole(id, "Gather", &[axis(0)])?,
-            Op::MatMul => self.whole(id, "MatMul", &[])?,
+            Op::Gather => self.whole(id, &[axis(0)])?,
+            Op::MatMul => self.whole(id, &[])?,
             Op::Transpose(order) => {
                 let order = order.iter().map(|&axis| axis as i64).collect();
-                self.whole(id, "Transpose", &[Attribute::Ints("perm", order)])?;
+                self.whole(id, &[Attribute::Ints("perm", order)])?;
             }
-            Op::Concat { axis: along } => self.whole(id, "Concat", &[axis(*along as i64)])?,
+            Op::Concat { axis: along } => self.whole(id, &[axis(*along as i64)])?,
             Op::Linear => {
                 // MatMul would want the weight transposed: Gemm reads it as the checkpoint has it.
                 let x = node.inputs[0];
@@ -258,17 +234,17 @@ impl<'g> Lowering<'g> {
     }
 
     /// An operation on tensors in the graph's shapes.
-    fn whole(&mut self, id: NodeId, operator: &str, attributes: &[Attribute]) -> Result<(), Error> {
+    fn whole(&mut self, id: NodeId, attributes: &[Attribute]) -> Result<(), Error> {
         let node = self.graph.node(id);
         let inputs = node.inputs.iter().map(|&input| self.value(input)).collect::<Result<_, _>>()?;
-        self.define(id, &node.ty.shape, operator, inputs, attributes);
+        self.define(id, &node.ty.shape, node.op.name(), inputs, attributes);
         Ok(())
     }
 
     /// An operation that treats each row by itself: it also works on flat tensors, and does so if a flat one is at hand.
-    fn by_rows(&mut self, id: NodeId, operator: &str, attributes: &[Attribute]) -> Result<(), Error> {
+    fn by_rows(&mut self, id: NodeId, attributes: &[Attribute]) -> Result<(), Error> {
         let (shape, inputs) = self.rows_of_inputs(id)?;
-        self.define(id, &shape, operator, inputs, attributes);
+        self.define(id, &shape, self.graph.node(id).op.name(), inputs, attributes);
         Ok(())
     }
 
@@ -302,9 +278,9 @@ impl<'g> Lowering<'g> {
         if !of_columns || !self.has(x, &rows(whole)) || self.has(x, whole) {
             return (whole.clone(), own.clone());
         }
-        let mut readers = self.graph.nodes().iter().filter(|reader| reader.inputs.contains(&id)).map(|reader| match &reader.op {
-            Op::Reshape(shape) if shape.dims().last() == own.dims().last() => Some(shape),
-            _ => None,
+        let mut readers = self.graph.nodes().iter().filter(|reader| reader.inputs.contains(&id)).map(|reader| {
+            let Op::Reshape(shape) = &reader.op else { return None };
+            (shape.dims().last() == own.dims().last()).then_some(shape)
         });
         let read = readers.next().flatten().filter(|shape| readers.all(|other| other == Some(shape)));
         match read {
@@ -404,6 +380,6 @@ fn is_row(shape: &Shape) -> bool {
 /// Whether two nodes compute the same: engines that merge such nodes take them for one.
 fn is_same(graph: &Graph, one: NodeId, other: NodeId) -> bool {
     let (left, right) = (graph.node(one), graph.node(other));
-    let computed = !matches!(left.op, Op::Input | Op::Parameter) && left.op == right.op && left.inputs.len() == right.inputs.len();
+    let computed = left.op.class() != Class::Declared && left.op == right.op && left.inputs.len() == right.inputs.len();
     one == other || computed && left.inputs.iter().zip(&right.inputs).all(|(&one, &other)| is_same(graph, one, other))
 }

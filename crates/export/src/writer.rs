@@ -6,10 +6,10 @@
 use crate::destination::Destination;
 use crate::error::{Context, Problem};
 use crate::flush::write_early;
-use crate::layout::Layout;
 use crate::loose::{LooseAxis, loosen};
 use crate::lower::Target;
 use crate::model::{Metadata, model, parameters};
+use crate::placement::Placement;
 use crate::{Additions, Error, Existing, Folder, Limits, Report, check_model};
 use cognate_graph::Program;
 use prost::Message;
@@ -43,8 +43,8 @@ impl<'a> Export<'a> {
     /// If a graph is not legal or ONNX cannot say it, if two graphs want different weights of one name, if a file name
     /// is taken or is not one, or if the system refuses.
     pub fn write(&self, folder: &mut Folder) -> Result<(), Error> {
-        let layout = Layout::packed(self.graphs)?;
-        self.write_files(&layout, folder)?;
+        let placement = Placement::packed(self.graphs)?;
+        self.write_files(&placement, folder)?;
         // What no engine would be given is not written either.
         let limits = Limits::from_environment()?;
         self.graphs.iter().try_for_each(|(name, _)| check_model(&folder.path().join(name), &limits).map(drop))
@@ -57,24 +57,24 @@ impl<'a> Export<'a> {
     /// As [`Export::write`]; or if weights are stored in another type than the graphs want, in another folder, or behind a
     /// link: these are told together.
     pub fn write_in_place(&self, folder: &mut Additions) -> Result<(), Error> {
-        let layout = Layout::in_place(self.graphs, folder.destination())?;
+        let placement = Placement::in_place(self.graphs, folder.destination())?;
         let names = || self.graphs.iter().map(|(name, _)| *name).chain([self.weights_file]);
-        if let Some(name) = layout.files().find(|file| names().any(|name| name == *file)) {
+        if let Some(name) = placement.files().find(|file| names().any(|name| name == *file)) {
             return Err(Problem::SameFile { name: name.into() }.into());
         }
-        self.write_files(&layout, folder)
+        self.write_files(&placement, folder)
     }
 
     /// Writes the graphs and, if there is one, the weights file, and keeps their hashes.
-    fn write_files(&self, layout: &Layout<'_>, folder: &mut impl Destination) -> Result<(), Error> {
-        for (name, bytes) in self.files(layout)? {
+    fn write_files(&self, placement: &Placement<'_>, folder: &mut impl Destination) -> Result<(), Error> {
+        for (name, bytes) in self.files(placement)? {
             folder.write(&name, &bytes)?;
             folder.hashed(blake3::hash(&bytes));
         }
-        if layout.has_weights_file() {
+        if placement.has_weights_file() {
             let mut hash = None;
             folder.write_with(self.weights_file, |file, path| {
-                hash = Some(write_early(file, |file| layout.write(file)).context("write", path)?);
+                hash = Some(write_early(file, |file| placement.write(file)).context("write", path)?);
                 Ok(())
             })?;
             hash.into_iter().for_each(|hash| folder.hashed(hash));
@@ -87,14 +87,14 @@ impl<'a> Export<'a> {
     /// # Errors
     /// As [`Export::write`], save for the system's.
     pub fn graph_files(&self) -> Result<Vec<(String, Vec<u8>)>, Error> {
-        self.files(&Layout::packed(self.graphs)?)
+        self.files(&Placement::packed(self.graphs)?)
     }
 
     /// A thread for each graph: of a large model they take tens of milliseconds, which exports in place consist of.
-    fn files(&self, layout: &Layout<'_>) -> Result<Vec<(String, Vec<u8>)>, Error> {
+    fn files(&self, placement: &Placement<'_>) -> Result<Vec<(String, Vec<u8>)>, Error> {
         thread::scope(|scope| {
             let threads: Vec<_> =
-                self.graphs.iter().map(|&(file, program)| (file, scope.spawn(move || self.graph_file(program, layout)))).collect();
+                self.graphs.iter().map(|&(file, program)| (file, scope.spawn(move || self.graph_file(program, placement)))).collect();
             let join = |(file, thread): (&str, thread::ScopedJoinHandle<'_, _>)| {
                 let bytes = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
                 Ok((file.to_owned(), bytes))
@@ -103,8 +103,8 @@ impl<'a> Export<'a> {
         })
     }
 
-    fn graph_file(&self, program: &Program, layout: &Layout<'_>) -> Result<Vec<u8>, Error> {
-        let tensors = parameters(program).map(|(name, recipe)| layout.tensor(name, recipe, self.weights_file)).collect();
+    fn graph_file(&self, program: &Program, placement: &Placement<'_>) -> Result<Vec<u8>, Error> {
+        let tensors = parameters(program).map(|(name, recipe)| placement.tensor(name, recipe, self.weights_file)).collect();
         let mut model = model(program.graph(), self.target, self.metadata, tensors)?;
         if let Some(loose) = self.loose {
             loosen(&mut model, loose);

@@ -28,4 +28,4 @@ pub use precision::Precision;
 pub use sentence_settings::{Pooling, SentenceSettings};
 pub use source::{ModelSource, folder_name};
 pub use tokenizer::{copy_tokenizer, has_tokenizer, tokenizer_bytes};
-pub use write::{GENERATED, WEIGHTS, config_json, f32_programs, write_graphs, write_graphs_in_place, write_programs};
+pub use write::{GENERATED, WEIGHTS, config_json, f32_programs, write_graphs_in_place, write_programs};

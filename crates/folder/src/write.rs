@@ -13,14 +13,6 @@ pub const WEIGHTS: &str = "weights.onnx_data";
 /// The weights that a formula gives, beside a checkpoint that holds the others.
 pub const GENERATED: &str = "generated.onnx_data";
 
-/// Writes the graphs of `model` in f32 and their weights; `name` says in the files where they come from.
-///
-/// # Errors
-/// If a graph cannot be built, or a file cannot be written.
-pub fn write_graphs(model: &Model, layout: Layout, attentions: Attentions, name: &str, folder: &mut Folder) -> Result<()> {
-    write_programs(&f32_programs(model, layout, attentions)?, layout, model.config(), name, folder)
-}
-
 /// The graphs of a layout in f32; for ONNX Runtime alone, with linear layers joined.
 ///
 /// # Errors

@@ -1,18 +1,18 @@
-//! The builder: cheap copyable handles that read like the paper.
+//! The builder: cheap copyable handles whose expressions read like the paper's formulas.
 //!
 //! Calls never fail. The first error is kept with the scope path where it happened, later calls do nothing, and
 //! [`Builder::finish`] returns it.
 
 use crate::infer::infer;
 use crate::{
-    Binary, CachedAttention, DType, Dim, Error, ErrorKind, Graph, Node, NodeId, Op, Output, Scalar, Shape, Statistic, Type, Unary,
+    Binary, CachedAttention, Class, DType, Dim, Error, ErrorKind, Graph, Node, NodeId, Op, Output, Scalar, Shape, Statistic, Type, Unary,
 };
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::{Add, Div, Mul, Rem, Sub};
 
-/// Collects nodes; see [the crate's example](crate).
+/// Builds a graph node by node; see [the crate's example](crate).
 #[derive(Debug)]
 pub struct Builder {
     state: RefCell<State>,
@@ -36,7 +36,7 @@ impl Builder {
         Self { state: RefCell::new(State { graph, scopes: Vec::new(), declared: HashMap::new(), used: HashMap::new(), error: None }) }
     }
 
-    /// A value given at every run.
+    /// A value supplied at every run.
     pub fn input(&self, name: &str, dtype: DType, shape: impl Into<Shape>) -> Tensor<'_> {
         self.declare(name, Op::Input, Type::new(dtype, shape))
     }
@@ -55,6 +55,14 @@ impl Builder {
     /// have their own calls.
     pub fn node(&self, name: &str, op: Op, inputs: &[Tensor<'_>]) -> Tensor<'_> {
         self.push_as(|_| name.into(), op, inputs)
+    }
+
+    /// A copy of a node of another graph; `value` gives the values that it reads.
+    pub fn copy<'b>(&'b self, node: &Node, value: impl FnMut(NodeId) -> Tensor<'b>) -> Tensor<'b> {
+        if node.op.class() == Class::Declared {
+            return self.declare(&node.name, node.op.clone(), node.ty.clone());
+        }
+        self.node(&node.name, node.op.clone(), &node.inputs.iter().copied().map(value).collect::<Vec<_>>())
     }
 
     /// A number.
@@ -285,7 +293,7 @@ impl<'g> Tensor<'g> {
         self.builder
     }
 
-    /// Which value of the builder's it is: equal for one node only.
+    /// The node's id in the builder.
     pub fn id(self) -> NodeId {
         self.id
     }
@@ -348,12 +356,12 @@ impl<'g> Tensor<'g> {
         self.builder.push(Op::ShiftedExp, &[self])
     }
 
-    /// Sums along axes, given in increasing order, each of which keeps size 1.
+    /// Sums along axes in increasing order, which keep size 1.
     pub fn sum(self, axes: &[usize]) -> Tensor<'g> {
         self.builder.push(Op::Sum(axes.to_vec()), &[self])
     }
 
-    /// Repeated to `shape`, to which this broadcasts.
+    /// Broadcast to `shape`.
     pub fn expand(self, shape: impl Into<Shape>) -> Tensor<'g> {
         self.builder.push(Op::Expand(shape.into()), &[self])
     }
@@ -363,12 +371,12 @@ impl<'g> Tensor<'g> {
         self.builder.push(Op::ScatterAdd, &[self, ids, updates])
     }
 
-    /// Product of two matrices, each given as it is or transposed; see [`Op::Gemm`].
+    /// Product of two matrices, each optionally transposed; see [`Op::Gemm`].
     pub fn gemm(self, right: Tensor<'g>, transposed: [bool; 2]) -> Tensor<'g> {
         self.builder.push(Op::Gemm { transposed }, &[self, right])
     }
 
-    /// What a layer normalisation of this finds out about each row.
+    /// The mean or inverse deviation of each row, as layer normalisation computes it.
     pub fn layer_norm_statistic(self, statistic: Statistic, epsilon: f32) -> Tensor<'g> {
         self.builder.push(Op::LayerNormStatistic { statistic, epsilon }, &[self])
     }
@@ -383,12 +391,12 @@ impl<'g> Tensor<'g> {
         self.builder.push(Op::RmsNorm { epsilon }, &[self, scale])
     }
 
-    /// This cache with `new` at place `at`; see [`Op::CacheWrite`].
+    /// This cache with `new` written at position `at`; see [`Op::CacheWrite`].
     pub fn cache_write(self, new: Tensor<'g>, at: impl Into<Dim>) -> Tensor<'g> {
         self.builder.push(Op::CacheWrite { at: at.into() }, &[self, new])
     }
 
-    /// Attention of this query to caches; see [`CachedAttention`].
+    /// Attention from this query to caches; see [`CachedAttention`].
     pub fn attend_cached(
         self,
         attention: CachedAttention,

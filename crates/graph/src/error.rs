@@ -1,8 +1,8 @@
-//! What can be wrong with a graph or its weights.
+//! Errors of graphs and weights.
 
 use std::fmt;
 
-/// An error with the place where it lies: a scope path, an input or a parameter.
+/// An error and its location: a scope path, an input or a parameter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {message}")]
 pub struct Error {
@@ -11,7 +11,7 @@ pub struct Error {
     message: String,
 }
 
-/// What an [`Error`] is about.
+/// The kinds of [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -30,7 +30,7 @@ impl Error {
         Self { kind, place: place.to_string(), message: message.to_string() }
     }
 
-    /// What the error is about.
+    /// The kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }

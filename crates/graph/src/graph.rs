@@ -21,7 +21,7 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// One value of a graph: an operation, what it reads, and the type of what it gives.
+/// One value of a graph: an operation, its inputs, and the type of its output.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
     /// Unique in the graph: an input's name, a parameter's path, or scope path and operation, as `encoder.layers.0.fc1/Linear`.

@@ -5,7 +5,7 @@ mod sums;
 use crate::op::{Blocks, CachedAttention, Steps};
 use crate::{Binary, DType, Dim, Op, Shape, Type};
 
-/// The type that `op` gives for `inputs`; the error says what was expected and what was found.
+/// The output type of `op` for `inputs`; an error states expected and found.
 ///
 /// [`Op::Input`] and [`Op::Parameter`] have no rule: their types are declared.
 pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
@@ -35,7 +35,7 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
                 expect_dtype("left", left, DType::I64)?;
             }
             if matches!(left.dtype, DType::Bool | DType::I8 | DType::U8) {
-                return Err(format!("arithmetic wants numbers, found {}", left.dtype));
+                return Err(format!("expected numbers, found {}", left.dtype));
             }
             Ok(Type::new(left.dtype, broadcast(&left.shape, &right.shape)?))
         }
@@ -59,7 +59,7 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
             let [table, ids] = take(inputs)?;
             expect_dtype("ids", ids, DType::I64)?;
             let [_, row @ ..] = table.shape.dims() else {
-                return Err("table wants at least one axis, found a scalar".into());
+                return Err("table: expected at least one axis, found a scalar".into());
             };
             let shape: Shape = ids.shape.dims().iter().chain(row).collect();
             Ok(Type::new(table.dtype, shape))
@@ -69,7 +69,7 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
             float("left", left)?;
             expect_dtype("right", right, left.dtype)?;
             let ([left_batch @ .., m, k], [right_batch @ .., right_k, n]) = (left.shape.dims(), right.shape.dims()) else {
-                return Err(format!("matrices want two axes or more, found {} and {}", left.shape, right.shape));
+                return Err(format!("expected matrices of two axes or more, found {} and {}", left.shape, right.shape));
             };
             if k != right_k {
                 return Err(format!("inner sizes differ: {} x {} ({k} against {right_k})", left.shape, right.shape));
@@ -91,7 +91,7 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
             let mut sorted = order.clone();
             sorted.sort_unstable();
             if !sorted.into_iter().eq(0..x.shape.rank()) {
-                return Err(format!("order {order:?} is no permutation of the axes of {}", x.shape));
+                return Err(format!("order {order:?} is not a permutation of the axes of {}", x.shape));
             }
             let shape: Shape = order.iter().map(|&axis| &x.shape.dims()[axis]).collect();
             Ok(Type::new(x.dtype, shape))
@@ -108,7 +108,7 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
             let [x] = take(inputs)?;
             last(x)?;
             if matches!(x.dtype, DType::Bool | DType::I8 | DType::U8) {
-                return Err(format!("sums want numbers, found {}", x.dtype));
+                return Err(format!("expected numbers, found {}", x.dtype));
             }
             Ok(x.clone())
         }
@@ -159,18 +159,14 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
 }
 
 fn quantized_linear(steps: Steps, inputs: &[&Type]) -> Result<Type, String> {
-    let (x, weight, scale, bias) = match inputs {
-        [x, weight, scale] => (x, weight, scale, None),
-        [x, weight, scale, bias] => (x, weight, scale, Some(bias)),
-        _ => return Err(format!("wants 3 or 4 inputs, found {}", inputs.len())),
-    };
+    let ([x, weight, scale], bias) = take_with_option(inputs)?;
     expect_dtype("input", x, DType::F32)?;
     expect_dtype("weight", weight, DType::I8)?;
     let [in_features, out_features] = weight.shape.dims() else {
-        return Err(format!("weight wants [in, out], found {}", weight.shape));
+        return Err(format!("weight: expected [in, out], found {}", weight.shape));
     };
     if last(x)? != in_features {
-        return Err(format!("weight {} wants inputs of width {in_features}, found {}", weight.shape, x.shape));
+        return Err(format!("weight {}: expected inputs of width {in_features}, found {}", weight.shape, x.shape));
     }
     expect_type("scale", scale, &Type::new(DType::F32, [out_features]))?;
     match bias {
@@ -178,21 +174,15 @@ fn quantized_linear(steps: Steps, inputs: &[&Type]) -> Result<Type, String> {
         Some(bias) => expect_type("bias", bias, &Type::new(DType::F32, [out_features]))?,
         None => {}
     }
-    let leading = &x.shape.dims()[..x.shape.rank() - 1];
-    let shape: Shape = leading.iter().chain([out_features]).collect();
-    Ok(Type::new(DType::F32, shape))
+    Ok(with_last(x, out_features))
 }
 
 fn block_linear(blocks: Blocks, inputs: &[&Type]) -> Result<Type, String> {
-    let (x, weight, scale, bias) = match inputs {
-        [x, weight, scale] => (x, weight, scale, None),
-        [x, weight, scale, bias] => (x, weight, scale, Some(bias)),
-        _ => return Err(format!("wants 3 or 4 inputs, found {}", inputs.len())),
-    };
+    let ([x, weight, scale], bias) = take_with_option(inputs)?;
     expect_dtype("input", x, DType::F32)?;
-    let [out_features, ..] = weight.shape.dims() else { return Err("weight wants [out, blocks, bytes], found a scalar".into()) };
+    let [out_features, ..] = weight.shape.dims() else { return Err("weight: expected [out, blocks, bytes], found a scalar".into()) };
     let Some(in_features) = last(x)?.as_constant().and_then(|size| usize::try_from(size).ok()) else {
-        return Err(format!("wants inputs of constant width, found {}", x.shape));
+        return Err(format!("expected inputs of constant width, found {}", x.shape));
     };
     let (count, bytes) = (Dim::from(blocks.count(in_features)), Dim::from(blocks.bytes()));
     expect_type("weight", weight, &Type::new(DType::U8, [out_features, &count, &bytes]))?;
@@ -200,16 +190,11 @@ fn block_linear(blocks: Blocks, inputs: &[&Type]) -> Result<Type, String> {
     if let Some(bias) = bias {
         expect_type("bias", bias, &Type::new(DType::F32, [out_features]))?;
     }
-    let leading = &x.shape.dims()[..x.shape.rank() - 1];
-    Ok(Type::new(DType::F32, leading.iter().chain([out_features]).collect::<Shape>()))
+    Ok(with_last(x, out_features))
 }
 
 fn cached_attention(attention: &CachedAttention, inputs: &[&Type]) -> Result<Type, String> {
-    let (query, keys, values, beams, bias) = match inputs {
-        [query, keys, values, beams] => (query, keys, values, beams, None),
-        [query, keys, values, beams, bias] => (query, keys, values, beams, Some(bias)),
-        _ => return Err(format!("wants 4 or 5 inputs, found {}", inputs.len())),
-    };
+    let ([query, keys, values, beams], bias) = take_with_option(inputs)?;
     let one = Dim::from(1);
     let [rows, heads, _, d_k] = cache_dims("keys", keys)?;
     expect_type("values", values, keys)?;
@@ -218,11 +203,11 @@ fn cached_attention(attention: &CachedAttention, inputs: &[&Type]) -> Result<Typ
     }
     expect_type("query", query, &Type::new(DType::F32, [rows, &one, &(heads * d_k)]))?;
     let [batch, n_beams, past] = beams.shape.dims() else {
-        return Err(format!("beams want [batch, beams, past], found {}", beams.shape));
+        return Err(format!("beams: expected [batch, beams, past], found {}", beams.shape));
     };
     expect_dtype("beams", beams, DType::I64)?;
     if batch * n_beams != *rows {
-        return Err(format!("keys {} want {rows} beams, found {}", keys.shape, beams.shape));
+        return Err(format!("keys {}: expected {rows} beams, found {}", keys.shape, beams.shape));
     }
     if let Some(bias) = bias {
         expect_type("bias", bias, &Type::new(DType::F32, [&one, heads, &one, &(past + &one)]))?;
@@ -232,13 +217,13 @@ fn cached_attention(attention: &CachedAttention, inputs: &[&Type]) -> Result<Typ
 
 fn cache_dims<'a>(name: &str, cache: &'a Type) -> Result<&'a [Dim; 4], String> {
     expect_dtype(name, cache, DType::F32)?;
-    cache.shape.dims().try_into().map_err(|_| format!("{name} wants [rows, heads, capacity, d_k], found {}", cache.shape))
+    cache.shape.dims().try_into().map_err(|_| format!("{name}: expected [rows, heads, capacity, d_k], found {}", cache.shape))
 }
 
 fn normalised(x: &Type, epsilon: f32, parameters: &[(&str, &Type)]) -> Result<Type, String> {
     float("input", x)?;
     if epsilon.is_nan() || epsilon < 0.0 {
-        return Err(format!("epsilon wants 0 or more, found {epsilon}"));
+        return Err(format!("epsilon: expected 0 or more, found {epsilon}"));
     }
     let width = last(x)?;
     for (name, parameter) in parameters {
@@ -248,29 +233,23 @@ fn normalised(x: &Type, epsilon: f32, parameters: &[(&str, &Type)]) -> Result<Ty
 }
 
 fn linear(inputs: &[&Type]) -> Result<Type, String> {
-    let (x, weight, bias) = match inputs {
-        [x, weight] => (x, weight, None),
-        [x, weight, bias] => (x, weight, Some(bias)),
-        _ => return Err(format!("wants 2 or 3 inputs, found {}", inputs.len())),
-    };
+    let ([x, weight], bias) = take_with_option(inputs)?;
     float("input", x)?;
     expect_dtype("weight", weight, x.dtype)?;
     let [out_features, in_features] = weight.shape.dims() else {
-        return Err(format!("weight wants [out, in], found {}", weight.shape));
+        return Err(format!("weight: expected [out, in], found {}", weight.shape));
     };
     if last(x)? != in_features {
-        return Err(format!("weight {} wants inputs of width {in_features}, found {}", weight.shape, x.shape));
+        return Err(format!("weight {}: expected inputs of width {in_features}, found {}", weight.shape, x.shape));
     }
     if let Some(bias) = bias {
         expect_type("bias", bias, &Type::new(x.dtype, [out_features]))?;
     }
-    let leading = &x.shape.dims()[..x.shape.rank() - 1];
-    let shape: Shape = leading.iter().chain([out_features]).collect();
-    Ok(Type::new(x.dtype, shape))
+    Ok(with_last(x, out_features))
 }
 
 fn concat(axis: usize, inputs: &[&Type]) -> Result<Type, String> {
-    let [first, rest @ ..] = inputs else { return Err("wants at least one input, found none".into()) };
+    let [first, rest @ ..] = inputs else { return Err("expected at least one input, found none".into()) };
     if axis >= first.shape.rank() {
         return Err(format!("axis {axis} does not exist in {}", first.shape));
     }
@@ -288,19 +267,28 @@ fn concat(axis: usize, inputs: &[&Type]) -> Result<Type, String> {
 }
 
 fn take<'a, const N: usize>(inputs: &[&'a Type]) -> Result<[&'a Type; N], String> {
-    <[&Type; N]>::try_from(inputs).map_err(|_| format!("wants {N} inputs, found {}", inputs.len()))
+    <[&Type; N]>::try_from(inputs).map_err(|_| format!("expected {N} inputs, found {}", inputs.len()))
+}
+
+/// `N` inputs, and one more that may be left out.
+fn take_with_option<'a, const N: usize>(inputs: &[&'a Type]) -> Result<([&'a Type; N], Option<&'a Type>), String> {
+    match inputs.split_first_chunk() {
+        Some((first, [])) => Ok((*first, None)),
+        Some((first, [option])) => Ok((*first, Some(option))),
+        _ => Err(format!("expected {N} or {} inputs, found {}", N + 1, inputs.len())),
+    }
 }
 
 fn float(name: &str, found: &Type) -> Result<(), String> {
-    if found.dtype.is_float() { Ok(()) } else { Err(format!("{name} wants f32 or f16, found {}", found.dtype)) }
+    if found.dtype.is_float() { Ok(()) } else { Err(format!("{name}: expected f32 or f16, found {}", found.dtype)) }
 }
 
 fn expect_dtype(name: &str, found: &Type, expected: DType) -> Result<(), String> {
-    if found.dtype == expected { Ok(()) } else { Err(format!("{name} wants {expected}, found {}", found.dtype)) }
+    if found.dtype == expected { Ok(()) } else { Err(format!("{name}: expected {expected}, found {}", found.dtype)) }
 }
 
 fn expect_type(name: &str, found: &Type, expected: &Type) -> Result<(), String> {
-    if found == expected { Ok(()) } else { Err(format!("{name} wants {expected}, found {found}")) }
+    if found == expected { Ok(()) } else { Err(format!("{name}: expected {expected}, found {found}")) }
 }
 
 fn same_dtype(left: &Type, right: &Type) -> Result<(), String> {
@@ -311,6 +299,12 @@ fn broadcast(left: &Shape, right: &Shape) -> Result<Shape, String> {
     left.broadcast(right).ok_or_else(|| format!("shapes do not broadcast: {left} and {right}"))
 }
 
+/// The type of `x` with another size of the last axis.
+fn with_last(x: &Type, size: &Dim) -> Type {
+    let leading = &x.shape.dims()[..x.shape.rank() - 1];
+    Type::new(x.dtype, leading.iter().chain([size]).collect::<Shape>())
+}
+
 fn last(x: &Type) -> Result<&Dim, String> {
-    x.shape.dims().last().ok_or_else(|| "wants at least one axis, found a scalar".into())
+    x.shape.dims().last().ok_or_else(|| "expected at least one axis, found a scalar".into())
 }

@@ -1,21 +1,26 @@
 //! The operations of the language: a closed set.
 //!
-//! Every match over [`Op`] lists every variant, so a new operation makes the compiler name the work: its shape
-//! (`infer.rs`), its text (`text.rs`), its meaning (cognate-eval) and its ONNX form (cognate-export).
+//! A match over [`Op`] lists every variant, so the compiler names what a new operation needs: its row and attributes
+//! (`op/table.rs`), its shape (`infer.rs`), its value (cognate-eval), its gradient (cognate-passes) and its ONNX form
+//! (cognate-export). Everything else reads its [`Class`].
+
+mod table;
+
+pub use table::Class;
 
 use crate::{DType, Dim, Shape};
 use half::f16;
 
-/// What a node computes from its inputs. One output an operation.
+/// An operation; each has one output.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
-    /// A value given at every run.
+    /// A value supplied at every run.
     Input,
-    /// A weight, found by the node's name.
+    /// A weight; the node's name is its path.
     Parameter,
-    /// A number written into the graph; shape `[]`.
+    /// A constant; shape `[]`.
     Scalar(Scalar),
-    /// Integers written into the graph; i64 `[n]`.
+    /// Constant integers; i64 `[n]`.
     Integers(Vec<i64>),
     /// The integers `start, start + 1, ..., end - 1`; i64 `[end - start]`.
     Range {
@@ -40,13 +45,13 @@ pub enum Op {
     Gather,
     /// Matrix product `[..., m, k] x [..., k, n]`, leading axes broadcast; both f32 or both f16.
     MatMul,
-    /// `x Wᵀ (+ b)` with `x: [..., in]`, `W: [out, in]`, `b: [out]`: a layer's weight as PyTorch keeps it.
+    /// `x Wᵀ (+ b)` with `x: [..., in]`, `W: [out, in]`, `b: [out]`, PyTorch's form of a linear layer.
     Linear,
-    /// The same elements, row by row, under another shape.
+    /// The same elements in row-major order, with another shape.
     Reshape(Shape),
     /// Axes in another order: output axis `i` is input axis `order[i]`.
     Transpose(Vec<usize>),
-    /// Tensors one after the other along an axis.
+    /// Tensors concatenated along an axis.
     Concat {
         /// The axis.
         axis: usize,
@@ -60,36 +65,35 @@ pub enum Op {
         /// One past the last element.
         end: Dim,
     },
-    /// Sums of the elements up to each one, itself included, along the last axis; numbers of any type.
+    /// Inclusive cumulative sums along the last axis; any numeric type.
     CumSum,
-    /// Sums along axes, given in increasing order, each of which keeps size 1; numbers of any type.
+    /// Sums along axes in increasing order, which keep size 1; any numeric type.
     Sum(Vec<usize>),
-    /// The same elements repeated, so that `x` has this shape, to which its own broadcasts.
+    /// The input broadcast to this shape.
     Expand(Shape),
-    /// A table `[rows, ...]` to whose rows others are added: i64 ids `[a, b]` and `updates: [a, b, ...]`; ids may
-    /// repeat; f32.
+    /// A table `[rows, ...]` with `updates: [a, b, ...]` added to the rows of the i64 ids `[a, b]`; ids may repeat; f32.
     ScatterAdd,
-    /// Product of two matrices, `[m, k] x [k, n]`, each given as it is or transposed; f32 or f16.
+    /// Product of two matrices, `[m, k] x [k, n]`, each optionally transposed; f32 or f16.
     Gemm {
-        /// Whether the left and the right matrix are given transposed, as `[k, m]` and `[n, k]`.
+        /// Whether the left and the right matrix are transposed: `[k, m]` and `[n, k]`.
         transposed: [bool; 2],
     },
     /// `exp(x) / Σ exp(x)` along the last axis.
     Softmax,
     /// `ln Σ exp(x)` along the last axis, which keeps size 1.
     LogSumExp,
-    /// `exp(x - max(x))` along the last axis: a softmax before its division. Beside an [`Op::LogSumExp`] of the same value it costs
-    /// nothing.
+    /// `exp(x - max(x))` along the last axis: a softmax before its division. Free where the same value also has an
+    /// [`Op::LogSumExp`].
     ShiftedExp,
     /// `(x - mean) / sqrt(variance + epsilon) · scale + bias` along the last axis (Ba et al. 2016).
     LayerNorm {
         /// Added to the variance.
         epsilon: f32,
     },
-    /// What [`Op::LayerNorm`] finds out about each row of `x: [..., n]`: `[..., 1]`; f32. Beside a normalisation of the same value
-    /// it costs nothing.
+    /// A statistic of each row of `x: [..., n]` that [`Op::LayerNorm`] computes: `[..., 1]`; f32. Free where the same value is also
+    /// normalised.
     LayerNormStatistic {
-        /// Which.
+        /// The statistic.
         statistic: Statistic,
         /// Added to the variance.
         epsilon: f32,
@@ -106,16 +110,16 @@ pub enum Op {
     BlockLinear(Blocks),
     /// The largest magnitude along the last axis: `[..., n]` -> `[..., 1]`, at least [`SMALLEST_MAGNITUDE`]; f32.
     LargestMagnitude,
-    /// A cache `[rows, heads, capacity, d_k]` with `new: [rows, 1, heads · d_k]` at one place of its third axis.
+    /// A cache `[rows, heads, capacity, d_k]` with `new: [rows, 1, heads · d_k]` written at one position of its third axis.
     CacheWrite {
-        /// The place, below the capacity.
+        /// The position, below the capacity.
         at: Dim,
     },
-    /// Attention of one query for each row to the `past + 1` first places of caches; see [`CachedAttention`].
+    /// Attention of one query per row to the first `past + 1` positions of caches; see [`CachedAttention`].
     CachedAttention(CachedAttention),
 }
 
-/// What a normalisation finds out about a row.
+/// A statistic of one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Statistic {
     /// The mean.
@@ -124,37 +128,36 @@ pub enum Statistic {
     InverseDeviation,
 }
 
-/// The least that [`Op::LargestMagnitude`] gives, so that a row of zeros can be divided by it.
+/// The minimum of [`Op::LargestMagnitude`], so that a row of zeros can be divided by it.
 pub const SMALLEST_MAGNITUDE: f32 = 1e-30;
 
-/// The steps in which an activation `x: [..., in]` is counted before a product of integers.
+/// The step sizes by which an activation `x: [..., in]` is quantised before an integer product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Steps {
-    /// For each row its own: `round(127 x / m)` with the largest magnitude `m` of the row. What one row gives depends on no other.
+    /// One step per row: `round(127 x / m)` with the largest magnitude `m` of the row. Rows are independent.
     Row,
-    /// As [`Steps::Row`], but the product is left divided by `m`: who reads it multiplies, or needs only the order of a row's
-    /// numbers. Allows no bias.
+    /// As [`Steps::Row`], but the product remains divided by `m`: the reader multiplies, or needs only the order within a row.
+    /// Allows no bias.
     RowUnscaled,
-    /// One for all rows, from the smallest to the largest value of the tensor in 255 steps, 0 among them (ONNX's
-    /// DynamicQuantizeLinear).
+    /// One step for the whole tensor: its range, extended to include 0, in 255 steps (ONNX's DynamicQuantizeLinear).
     Tensor,
 }
 
-/// Blocks of weights and activations, each counted in steps of its own.
+/// Weights and activations in blocks, each with its own step size.
 ///
 /// Inputs: `x: f32 [..., in]`, `weight: u8 [out, blocks, bytes]`, `scale: f32 [out, blocks]`, if there is one `bias: [out]`. The input
-/// axis is cut into `⌈in / size⌉` blocks, the last of them filled up with zeros. Weight `q` of block `c` stands for
+/// axis is divided into `⌈in / size⌉` blocks; the last is padded with zeros. Weight `q` of block `c` represents
 /// `(q - zero) · scale[j, c]`, and of activations `x` are counted `round(127 x / m)` steps with the largest magnitude `m` of a row's
-/// block: what one row gives depends on no other. This is what ONNX Runtime's MatMulNBits computes at its accuracy level 4.
+/// block; rows are independent. ONNX Runtime's MatMulNBits computes this at its accuracy level 4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Blocks {
-    /// Of each weight.
+    /// Bits of each weight.
     pub bits: Bits,
     /// Weights of a block: 16, 32, 64, 128 or 256.
     pub size: usize,
 }
 
-/// Bits of one weight.
+/// The bits of one weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Bits {
     /// Two in each byte, the first in its lower half.
@@ -164,7 +167,7 @@ pub enum Bits {
 }
 
 impl Bits {
-    /// How many.
+    /// The number of bits.
     pub fn count(self) -> usize {
         match self {
             Bits::Four => 4,
@@ -172,7 +175,7 @@ impl Bits {
         }
     }
 
-    /// The integer that stands for zero: there are as many steps below it, and one less above.
+    /// The integer that represents zero: half of the range.
     pub fn zero(self) -> u8 {
         match self {
             Bits::Four => 8,
@@ -193,22 +196,22 @@ impl Blocks {
     }
 }
 
-/// Multi-head attention over caches that several beams share.
+/// Multi-head attention over caches that the beams of a sentence share.
 ///
 /// Inputs: `query: [rows, 1, heads · d_k]`, `keys, values: [rows, heads, capacity, d_k]`, `beams: i64 [batch, beams, past]` with
 /// `rows = batch · beams`, and if positions are relative `bias: [1, heads, 1, past + 1]`. Gives `[rows, 1, heads · d_k]`.
 ///
-/// Row `s · beams + b` sees at place `t < past` what row `s · beams + beams[s, b, t]` holds there, and at place `past` its own:
-/// beams change parents without a move of their caches.
+/// At position `t < past`, row `s · beams + b` reads the cache of row `s · beams + beams[s, b, t]`, and at position `past` its own:
+/// beams change parents without moving their caches.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CachedAttention {
     /// Number of heads.
     pub heads: usize,
-    /// By which scores are multiplied.
+    /// The factor of the scores.
     pub scale: f32,
 }
 
-/// A number written into the graph.
+/// A constant number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scalar {
     /// A single-precision number.
@@ -262,57 +265,4 @@ pub enum Binary {
     Div,
     /// The remainder of `left / right`, with the sign of `right`; i64.
     Rem,
-}
-
-impl Op {
-    /// The operation's name, as ONNX calls it where ONNX has it.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Op::Input => "Input",
-            Op::Parameter => "Parameter",
-            Op::Scalar(_) => "Constant",
-            Op::Integers(_) => "Integers",
-            Op::Range { .. } => "Range",
-            Op::Unary(Unary::Relu) => "Relu",
-            Op::Unary(Unary::Sigmoid) => "Sigmoid",
-            Op::Unary(Unary::Tanh) => "Tanh",
-            Op::Unary(Unary::Erf) => "Erf",
-            Op::Unary(Unary::Exp) => "Exp",
-            Op::Unary(Unary::Sqrt) => "Sqrt",
-            Op::Unary(Unary::Floor) => "Floor",
-            Op::Binary(Binary::Add) => "Add",
-            Op::Binary(Binary::Sub) => "Sub",
-            Op::Binary(Binary::Mul) => "Mul",
-            Op::Binary(Binary::Div) => "Div",
-            Op::Binary(Binary::Rem) => "Mod",
-            Op::LessOrEqual => "LessOrEqual",
-            Op::Equal => "Equal",
-            Op::Select => "Where",
-            Op::Cast(_) => "Cast",
-            Op::Gather => "Gather",
-            Op::MatMul => "MatMul",
-            Op::Linear => "Linear",
-            Op::Reshape(_) => "Reshape",
-            Op::Transpose(_) => "Transpose",
-            Op::Concat { .. } => "Concat",
-            Op::Slice { .. } => "Slice",
-            Op::CumSum => "CumSum",
-            Op::Sum(_) => "Sum",
-            Op::Expand(_) => "Expand",
-            Op::ScatterAdd => "ScatterAdd",
-            Op::Gemm { .. } => "Gemm",
-            Op::Softmax => "Softmax",
-            Op::LogSumExp => "LogSumExp",
-            Op::ShiftedExp => "ShiftedExp",
-            Op::LayerNorm { .. } => "LayerNormalization",
-            Op::LayerNormStatistic { statistic: Statistic::Mean, .. } => "LayerNormMean",
-            Op::LayerNormStatistic { statistic: Statistic::InverseDeviation, .. } => "LayerNormInverseDeviation",
-            Op::RmsNorm { .. } => "RMSNormalization",
-            Op::QuantizedLinear(_) => "QuantizedLinear",
-            Op::BlockLinear(_) => "BlockLinear",
-            Op::LargestMagnitude => "LargestMagnitude",
-            Op::CacheWrite { .. } => "CacheWrite",
-            Op::CachedAttention(_) => "CachedAttention",
-        }
-    }
 }

@@ -1,56 +1,33 @@
 //! How much arithmetic a graph is.
 
-use crate::{Bindings, Graph, NodeId, Op, Shape};
+use crate::{Bindings, Class, Graph, NodeId, Op, Shape};
 
 impl Graph {
     /// Floating-point operations of a node under sizes; `None` where a size is not bound or the number passes 64 bits.
     ///
     /// A product counts two for each multiplication with its addition, a function of elements one for each elementary step: a softmax
-    /// five (maximum, difference, exponential, sum, quotient), a layer normalisation eight. What only moves values counts nothing.
+    /// five (maximum, difference, exponential, sum, quotient), a layer normalisation eight. Moving values counts nothing.
     pub fn operations(&self, id: NodeId, sizes: &Bindings) -> Option<u64> {
         let node = self.node(id);
         let input = |index: usize| node.inputs.get(index).map(|id| &self.node(*id).ty.shape);
         let output = || elements(&node.ty.shape, sizes);
         let read = |index: usize| elements(input(index)?, sizes);
-        // Products of an axis of one input with each element of the output.
-        let product = |axis_of: &Shape, from_last: usize| {
-            let dims = axis_of.dims();
-            let axis = u64::try_from(dims.get(dims.len().checked_sub(from_last)?)?.evaluate(sizes)?).ok()?;
-            output()?.checked_mul(axis)?.checked_mul(2)
-        };
-        let with_bias = |operations: u64, inputs: usize| operations.checked_add(if node.inputs.len() > inputs { output()? } else { 0 });
-        let steps = |elements: Option<u64>, steps: u64| elements?.checked_mul(steps);
-        match &node.op {
-            Op::Input
-            | Op::Parameter
-            | Op::Scalar(_)
-            | Op::Integers(_)
-            | Op::Range { .. }
-            | Op::Cast(_)
-            | Op::Gather
-            | Op::Reshape(_)
-            | Op::Transpose(_)
-            | Op::Concat { .. }
-            | Op::Slice { .. }
-            | Op::Expand(_)
-            | Op::CacheWrite { .. } => Some(0),
-            Op::Unary(_) | Op::Binary(_) | Op::LessOrEqual | Op::Equal | Op::Select => output(),
-            Op::CumSum | Op::Sum(_) | Op::LargestMagnitude => read(0),
-            Op::ScatterAdd => read(2),
-            Op::MatMul => product(input(0)?, 1),
-            Op::Gemm { transposed } => product(input(0)?, if transposed[0] { 2 } else { 1 }),
-            Op::Linear => with_bias(product(input(0)?, 1)?, 2),
-            Op::QuantizedLinear(_) | Op::BlockLinear(_) => with_bias(product(input(0)?, 1)?, 3),
-            Op::Softmax => steps(output(), 5),
-            Op::LogSumExp => steps(read(0), 4),
-            Op::ShiftedExp => steps(output(), 3),
-            Op::LayerNorm { .. } => steps(output(), 8),
-            Op::LayerNormStatistic { .. } => steps(read(0), 3),
-            Op::RmsNorm { .. } => steps(output(), 4),
-            // Two products with each place of the caches, and the softmax between them.
-            Op::CachedAttention(attention) => {
-                let dims = input(3)?.dims();
-                let places = u64::try_from(dims.last()?.evaluate(sizes)?).ok()?.checked_add(1)?;
+        match node.op.class() {
+            Class::Declared | Class::Constant | Class::Move | Class::Join | Class::Convert => Some(0),
+            Class::Function | Class::Arithmetic | Class::Comparison => output(),
+            Class::Reduction => read(node.inputs.len() - 1),
+            Class::Softmax(steps) | Class::Normalisation(steps) => read(0)?.checked_mul(steps),
+            Class::Product(operands) | Class::IntegerProduct(operands) => {
+                let from_last = if matches!(node.op, Op::Gemm { transposed: [true, _] }) { 2 } else { 1 };
+                let dims = input(0)?.dims();
+                let inner = u64::try_from(dims.get(dims.len().checked_sub(from_last)?)?.evaluate(sizes)?).ok()?;
+                let bias = if node.inputs.len() > operands { output()? } else { 0 };
+                output()?.checked_mul(inner)?.checked_mul(2)?.checked_add(bias)
+            }
+            Class::Cache => {
+                let Op::CachedAttention(attention) = &node.op else { return Some(0) };
+                // Two products with each place of the caches, and the softmax between them.
+                let places = u64::try_from(input(3)?.dims().last()?.evaluate(sizes)?).ok()?.checked_add(1)?;
                 let rows = u64::try_from(input(0)?.dims().first()?.evaluate(sizes)?).ok()?;
                 let products = output()?.checked_mul(places)?.checked_mul(4)?;
                 let scores = rows.checked_mul(places)?.checked_mul(attention.heads as u64)?.checked_mul(5)?;

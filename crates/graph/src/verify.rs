@@ -1,7 +1,7 @@
 //! The grammar of legal graphs.
 
 use crate::infer::infer;
-use crate::{Error, ErrorKind, Graph, Op};
+use crate::{Class, Error, ErrorKind, Graph, Op};
 use std::collections::BTreeSet;
 
 impl Graph {
@@ -21,58 +21,23 @@ impl Graph {
             if let Some(input) = node.inputs.iter().find(|&&input| input >= id) {
                 return grammar(&node.name, format!("reads {input}, which is not computed before {id}"));
             }
-            match &node.op {
-                Op::Input | Op::Parameter => {
-                    if !node.inputs.is_empty() {
-                        return grammar(&node.name, "a declared value reads nothing".into());
-                    }
-                    if node.op == Op::Parameter && node.ty.shape.as_constant().is_none() {
-                        return grammar(&node.name, format!("a parameter's shape is constant, found {}", node.ty.shape));
-                    }
+            if node.op.class() == Class::Declared {
+                if !node.inputs.is_empty() {
+                    return grammar(&node.name, "an input or a parameter reads nothing".into());
                 }
-                op => {
-                    let inputs: Vec<_> = node.inputs.iter().map(|&input| &self.node(input).ty).collect();
-                    let expected = infer(op, &inputs).map_err(|message| Error::new(ErrorKind::Type, &node.name, message))?;
-                    if node.ty != expected {
-                        return grammar(&node.name, format!("expected {expected}, found {}", node.ty));
-                    }
+                if node.op == Op::Parameter && node.ty.shape.as_constant().is_none() {
+                    return grammar(&node.name, format!("expected a constant shape for a parameter, found {}", node.ty.shape));
+                }
+            } else {
+                let inputs: Vec<_> = node.inputs.iter().map(|&input| &self.node(input).ty).collect();
+                let expected = infer(&node.op, &inputs).map_err(|message| Error::new(ErrorKind::Type, &node.name, message))?;
+                if node.ty != expected {
+                    return grammar(&node.name, format!("expected {expected}, found {}", node.ty));
                 }
             }
-            let op_dims = match &node.op {
-                Op::Range { start, end } | Op::Slice { start, end, .. } => vec![start, end],
-                Op::CacheWrite { at } => vec![at],
-                Op::Reshape(shape) | Op::Expand(shape) => shape.dims().iter().collect(),
-                Op::Input
-                | Op::Parameter
-                | Op::Scalar(_)
-                | Op::Integers(_)
-                | Op::Unary(_)
-                | Op::Binary(_)
-                | Op::LessOrEqual
-                | Op::Equal
-                | Op::Select
-                | Op::Cast(_)
-                | Op::Gather
-                | Op::MatMul
-                | Op::Linear
-                | Op::Transpose(_)
-                | Op::Concat { .. }
-                | Op::CumSum
-                | Op::Sum(_)
-                | Op::ScatterAdd
-                | Op::Gemm { .. }
-                | Op::Softmax
-                | Op::LogSumExp
-                | Op::ShiftedExp
-                | Op::LayerNorm { .. }
-                | Op::LayerNormStatistic { .. }
-                | Op::RmsNorm { .. }
-                | Op::QuantizedLinear(_)
-                | Op::BlockLinear(_)
-                | Op::LargestMagnitude
-                | Op::CachedAttention(_) => vec![],
-            };
-            let mut symbols = op_dims.into_iter().chain(node.ty.shape.dims()).flat_map(|dim| dim.symbols());
+            let attributes = node.op.attributes();
+            let op_dims = attributes.iter().flat_map(|attribute| attribute.value.dims());
+            let mut symbols = op_dims.chain(node.ty.shape.dims()).flat_map(|dim| dim.symbols());
             if let Some(symbol) = symbols.find(|symbol| !known.contains_key(*symbol)) {
                 return grammar(&node.name, format!("no input has an axis {symbol}"));
             }

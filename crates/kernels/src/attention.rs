@@ -1,4 +1,4 @@
-//! Scaled dot-product attention (Vaswani et al. 2017, section 3.2.1) to keys and values as they lie in memory: nothing is moved.
+//! Scaled dot-product attention (Vaswani et al. 2017, section 3.2.1) to keys and values in place: nothing is copied.
 
 use crate::exponential;
 use crate::prefetch::prefetch;
@@ -17,7 +17,7 @@ pub struct Attention {
     pub heads: usize,
     /// Numbers of a head's key.
     pub d_k: usize,
-    /// By which scores are multiplied.
+    /// The factor of the scores.
     pub scale: f32,
 }
 
@@ -29,40 +29,40 @@ pub struct Memory<'m> {
     /// The values, laid out as the keys.
     pub values: &'m [f32],
     /// How the keys are laid out.
-    pub layout: Layout,
+    pub strides: Strides,
     /// Number of places.
     pub places: usize,
-    /// What is added to scores.
+    /// The additive mask.
     pub mask: Mask<'m>,
-    /// Whether the keys of a head are first copied so that places lie side by side, which pays for [`MANY`] queries and more. It
-    /// changes the order in which products are summed.
+    /// Whether the keys of a head are first transposed, which pays off from [`MANY`] queries on. It changes the order of
+    /// summation.
     pub turned: bool,
 }
 
-/// How far apart the `d_k` numbers begin that belong together.
+/// The strides between vectors of `d_k` numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
-    /// From a head to the next.
+pub struct Strides {
+    /// From one head to the next.
     pub head: usize,
-    /// From a place to the next.
+    /// From one position to the next.
     pub place: usize,
 }
 
-/// What is added to scores: for each head and query a row of as many numbers as there are places.
+/// An additive mask of the scores: for each head and query, one number per position.
 #[derive(Clone, Copy, Debug)]
 pub struct Mask<'m> {
     /// The rows.
     pub numbers: &'m [f32],
-    /// How far apart rows of two heads begin; 0 if they are the same.
+    /// The stride between heads; 0 if they share rows.
     pub head: usize,
-    /// How far apart rows of two queries begin; 0 if they are the same.
+    /// The stride between queries; 0 if they share rows.
     pub query: usize,
 }
 
 /// One step of the hypotheses of a sentence, a row for each.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'s> {
-    /// What asks, what is asked, and what is given for it: each `[beams, heads · d_k]`.
+    /// Query, key and value of the new position: each `[beams, heads · d_k]`.
     pub query: &'s [f32],
     /// As `query`.
     pub key: &'s [f32],
@@ -72,7 +72,7 @@ pub struct Step<'s> {
     pub past: usize,
     /// The beam that holds each place before that: `[beams, capacity]`.
     pub holders: &'s [i32],
-    /// What is added to scores: `[heads, past + 1]`, or none.
+    /// The additive mask of the scores: `[heads, past + 1]`, or none.
     pub bias: Option<&'s [f32]>,
 }
 
@@ -88,32 +88,32 @@ pub struct Caches<'c> {
 }
 
 impl Attention {
-    /// Numbers of a query, and of what it gets: `heads · d_k`.
+    /// The width of a query and of its result: `heads · d_k`.
     pub fn width(&self) -> usize {
         self.heads * self.d_k
     }
 
-    /// What some queries of one sentence see in its memory. The rows of queries begin `stride` apart; `out: [n, heads · d_k]`.
+    /// Attention from some queries of one sentence to its memory. `stride` separates the rows of queries; `out: [n, heads · d_k]`.
     ///
     /// # Panics
-    /// If there are fewer numbers than is said.
+    /// If a slice is shorter than its dimensions.
     pub fn read(&self, queries: &[f32], stride: usize, memory: &Memory<'_>, out: &mut [f32]) {
-        let (n, Memory { layout, places, mask, .. }) = (out.len() / self.width().max(1), *memory);
+        let (n, Memory { strides, places, mask, .. }) = (out.len() / self.width().max(1), *memory);
         assert_eq!(out.len(), n * self.width(), "[n, heads · d_k]");
         if n == 0 || places == 0 || self.width() == 0 {
             return out.fill(0.0);
         }
-        let last = (self.heads - 1) * layout.head + (places - 1) * layout.place + self.d_k;
+        let last = (self.heads - 1) * strides.head + (places - 1) * strides.place + self.d_k;
         assert!(memory.keys.len() >= last && memory.values.len() >= last, "keys and values of all places");
         assert!(queries.len() >= (n - 1) * stride + self.width(), "all queries");
         assert!(mask.numbers.len() >= (self.heads - 1) * mask.head + (n - 1) * mask.query + places, "a mask for all scores");
         Arch::new().dispatch(Read { attention: self, queries, stride, memory, n, out });
     }
 
-    /// Writes the new keys and values into the caches, and gives what each hypothesis sees in them: `out: [beams, heads · d_k]`.
+    /// Writes the new keys and values into the caches, and attends to them for each hypothesis: `out: [beams, heads · d_k]`.
     ///
     /// # Panics
-    /// If a length is another than is said, or a hypothesis or place is none.
+    /// If a length does not match its dimensions, or a hypothesis or position does not exist.
     pub fn step(&self, step: &Step<'_>, caches: Caches<'_>, out: &mut [f32]) {
         let Caches { keys, values, capacity } = caches;
         assert!(step.past < capacity, "place {} of {capacity}", step.past);
@@ -146,11 +146,11 @@ impl WithSimd for Read<'_, '_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { attention: &Attention { heads, d_k, scale }, queries, stride, memory, n, out } = self;
-        let &Memory { keys, values, layout, places, mask, turned: is_turned } = memory;
+        let &Memory { keys, values, strides, places, mask, turned: is_turned } = memory;
         let wide = places.next_multiple_of(S::F32_LANES);
         let (mut scores, mut turned) = (vec![0.0; wide], vec![0.0; if is_turned { d_k * wide } else { 0 }]);
         for head in 0..heads {
-            let start = |head: usize, place: usize| head * layout.head + place * layout.place;
+            let start = |head: usize, place: usize| head * strides.head + place * strides.place;
             for place in 0..places {
                 prefetch(&values[start(head, place)..][..d_k]);
                 if head + 1 < heads {
@@ -220,7 +220,7 @@ fn dots_of<S: Simd, const N: usize>(simd: S, query: &[f32], turned: &[S::f32s], 
     sums
 }
 
-/// [`Attention::step`] in the processor's vectors, once the caches hold what is new.
+/// [`Attention::step`] with vector instructions, after the caches have been written.
 struct StepOfBeams<'a, 's> {
     attention: &'a Attention,
     step: &'a Step<'s>,
@@ -374,9 +374,9 @@ mod tests {
             // As they come from a layer that gives all three, side by side.
             let rows = numbers(places.max(n) * 3 * width, 1);
             let mask = numbers(heads * n * places, 2);
-            let layout = Layout { head: d_k, place: 3 * width };
+            let strides = Strides { head: d_k, place: 3 * width };
             let mask_rows = Mask { numbers: &mask, head: n * places, query: places };
-            let memory = Memory { keys: &rows[width..], values: &rows[2 * width..], layout, places, mask: mask_rows, turned };
+            let memory = Memory { keys: &rows[width..], values: &rows[2 * width..], strides, places, mask: mask_rows, turned };
             let mut out = vec![f32::NAN; n * width];
             attention.read(&rows, 3 * width, &memory, &mut out);
             for index in 0..n {
@@ -431,9 +431,9 @@ mod tests {
         keys[places * 20..].fill(3.0);
         let mask: Vec<f32> = (0..filled).map(|place| if place < places { 0.0 } else { -1e9 }).collect();
         let read = |places: usize, turned| {
-            let (layout, mask) = (Layout { head: 0, place: 20 }, Mask { numbers: &mask, head: 0, query: 0 });
+            let (strides, mask) = (Strides { head: 0, place: 20 }, Mask { numbers: &mask, head: 0, query: 0 });
             let mut out = vec![0.0; 20];
-            attention.read(&query, 20, &Memory { keys: &keys, values: &values, layout, places, mask, turned }, &mut out);
+            attention.read(&query, 20, &Memory { keys: &keys, values: &values, strides, places, mask, turned }, &mut out);
             out
         };
         for turned in [false, true] {
@@ -447,9 +447,9 @@ mod tests {
         let (keys, mut values, query) = (numbers(64, 1), numbers(64, 2), numbers(16, 3));
         let mask = [0.0, 0.0, -1e9, f32::NEG_INFINITY];
         let read = |values: &[f32]| {
-            let (layout, mask) = (Layout { head: 64, place: 16 }, Mask { numbers: &mask, head: 0, query: 0 });
+            let (strides, mask) = (Strides { head: 64, place: 16 }, Mask { numbers: &mask, head: 0, query: 0 });
             let mut out = vec![0.0; 16];
-            attention.read(&query, 16, &Memory { keys: &keys, values, layout, places: 4, mask, turned: false }, &mut out);
+            attention.read(&query, 16, &Memory { keys: &keys, values, strides, places: 4, mask, turned: false }, &mut out);
             out
         };
         let before = read(&values);

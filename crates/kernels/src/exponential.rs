@@ -9,7 +9,7 @@ pub fn exponential<const FUSED: bool, const POWER: usize>(x: f32) -> f32 {
     const FACTORS: [f32; 8] = [1.0, 1.0, 1.0 / 2.0, 1.0 / 6.0, 1.0 / 24.0, 1.0 / 120.0, 1.0 / 720.0, 1.0 / 5_040.0];
     /// Below, `exp` leaves the normal numbers.
     const LEAST: f32 = -87.0;
-    /// Added, it leaves no bits for fractions: the nearest integer stands in the lowest ones.
+    /// Adding it leaves no bits for the fraction: the nearest integer is in the lowest bits.
     const INTEGERS: f32 = 12_582_912.0;
     /// `ln 2`, of which the larger part has few enough bits to be multiplied exactly.
     const LN_2: [f32; 2] = [355.0 / 512.0, -2.121_944_4e-4];

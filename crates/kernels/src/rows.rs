@@ -1,20 +1,20 @@
-//! What happens to rows between two products, in one pass over memory: each row is read once, and stays in the nearest cache.
+//! Fused operations on rows between two products, in one pass over memory.
 
 use crate::exponential;
 use pulp::{Arch, Simd, WithSimd};
 
-/// What is done with each row, in the order of the fields.
+/// The operations on each row, in the order of the fields.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rows<'r> {
-    /// By what each row is multiplied: `[rows]`.
+    /// The factor of each row: `[rows]`.
     pub scale: Option<&'r [f32]>,
-    /// What is added to every row: `[width]`.
+    /// Added to every row: `[width]`.
     pub bias: Option<&'r [f32]>,
-    /// What is added: `[rows, width]`.
+    /// Added to the rows: `[rows, width]`.
     pub residual: Option<&'r [f32]>,
     /// Layer normalisation (Ba et al. 2016).
     pub norm: Option<Norm<'r>>,
-    /// What is applied to each number.
+    /// Applied to each number.
     pub activation: Activation,
 }
 
@@ -41,7 +41,7 @@ pub enum Activation {
     Swish,
 }
 
-/// Rows in 127 steps on either side of zero, each row in its own (as ONNX Runtime multiplies them: 128 stands for zero).
+/// Rows quantised to 127 steps on either side of zero, with one step size per row (128 represents zero, as in ONNX Runtime).
 #[derive(Debug)]
 pub struct Quantised<'q> {
     /// `[rows, width]`
@@ -57,7 +57,7 @@ pub enum Place<'p> {
     Over(&'p mut [f32]),
     /// From the first to the second.
     To(&'p [f32], &'p mut [f32]),
-    /// Nowhere: only their bytes are wanted.
+    /// Nowhere: only the quantised bytes are needed.
     Nowhere(&'p [f32]),
 }
 
@@ -74,7 +74,7 @@ impl Rows<'_> {
     /// Works on `n` rows, which are rows `first..` of all that the fields are about.
     ///
     /// # Panics
-    /// If a length is another than is said.
+    /// If a length does not match its dimensions.
     pub fn apply(&self, first: usize, place: Place<'_>, width: usize, quantised: Option<Quantised<'_>>) {
         let n = place.len() / width.max(1);
         assert_eq!(place.len(), n * width, "whole rows");
@@ -157,7 +157,7 @@ fn apply(row: &mut [f32], f: impl Fn(f32) -> f32) {
     }
 }
 
-/// Of a small number the sigmoid is so too: neither exponential overflows.
+/// The sigmoid of a very negative number is tiny: neither exponential overflows.
 #[inline(always)]
 fn swish(x: f32) -> f32 {
     let small = exponential::<false, 7>(-x.abs());
@@ -187,12 +187,12 @@ fn normalise<S: Simd>(simd: S, row: &mut [f32], norm: &Norm<'_>) {
     }
 }
 
-/// Gives the largest magnitude; what is no number makes it none.
+/// The largest magnitude; NaN if any number is NaN.
 #[inline(always)]
 fn quantise<S: Simd>(simd: S, row: &[f32], bytes: &mut [u8]) -> f32 {
     /// The steps on either side of zero.
     const SIDE: f32 = 127.0;
-    /// Added, it leaves no bits for fractions: the nearest integer, the even one of two, stands in the lowest ones.
+    /// Adding it leaves no bits for the fraction: the nearest integer, ties to even, is in the lowest bits.
     const INTEGERS: f32 = 12_582_912.0;
     let (vectors, rest) = S::as_simd_f32s(row);
     let (mut most, mut sum) = (simd.splat_f32s(0.0), simd.splat_f32s(0.0));
@@ -205,7 +205,7 @@ fn quantise<S: Simd>(simd: S, row: &[f32], bytes: &mut [u8]) -> f32 {
         (most, sum) = (simd.max_f32s(most, size), simd.add_f32s(sum, size));
     }
     let largest = if simd.reduce_sum_f32s(sum).is_nan() { f32::NAN } else { simd.reduce_max_f32s(most) };
-    // Of zeros it makes 0 · ∞: no number, in whose lowest bits nothing stands.
+    // For a row of zeros this is 0 · ∞ = NaN, whose lowest bits are 0.
     let factor = SIDE / largest;
     let row = &row[..bytes.len()];
     for index in 0..bytes.len() {

@@ -1,13 +1,13 @@
-//! What a pass can refuse.
+//! Errors of passes.
 
 use cognate_graph::Type;
 
-/// An error that names the output, the parameter or the node where it lies.
+/// An error that names the output, parameter or node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(transparent)]
 pub struct Error(#[from] Cause);
 
-/// What an [`Error`] is about.
+/// The kinds of [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -21,7 +21,7 @@ pub enum ErrorKind {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Cause {
-    #[error("{graph}: no output {name}; there are {}", known.join(", "))]
+    #[error("{graph}: no output {name}; expected one of {}", known.join(", "))]
     Output { graph: String, name: String, known: Vec<String> },
     #[error("{graph}: no parameter or input {}", names.join(", "))]
     Unknown { graph: String, names: Vec<String> },
@@ -29,14 +29,14 @@ pub(crate) enum Cause {
     Loss { name: String, ty: Type },
     #[error("{name}: only floating point numbers have gradients, found {ty}")]
     Integer { name: String, ty: Type },
-    #[error("{node}: {operation} has no gradient, and {of} is wanted through it; train the graph that exports start from")]
+    #[error("{node}: {operation} has no gradient, and {of} depends on it; differentiate the graph before it is lowered for inference")]
     NoGradient { node: String, operation: &'static str, of: String },
     #[error(transparent)]
     Graph(#[from] cognate_graph::Error),
 }
 
 impl Error {
-    /// What the error is about.
+    /// The kind of the error.
     pub fn kind(&self) -> ErrorKind {
         match self.0 {
             Cause::Output { .. } | Cause::Unknown { .. } | Cause::Loss { .. } | Cause::Integer { .. } => ErrorKind::Request,

@@ -1,24 +1,23 @@
-//! Parameters that callers give at every run, as those that are being learned.
+//! Parameters as inputs, for weights that are being trained.
 
 use cognate_graph::{Builder, Error, Graph, Op, Tensor};
 
-/// The graph with every parameter that `is_given` as an input of its name, before the other nodes.
+/// The graph with every parameter that `is_given` turned into an input of the same name.
 ///
 /// # Errors
-/// None that a caller can cause.
+/// Never for a graph that [`Builder::finish`](cognate_graph::Builder::finish) returned.
 pub fn feed(graph: &Graph, is_given: impl Fn(&str) -> bool) -> Result<Graph, Error> {
     let builder = Builder::new(graph.name());
     let mut values: Vec<Tensor<'_>> = Vec::new();
-    // Inputs stay in their order, which is part of a graph's interface; what was a parameter follows them.
+    // Inputs keep their order, which is part of a graph's interface; former parameters follow.
     for (_, node) in graph.inputs() {
         builder.input(&node.name, node.ty.dtype, node.ty.shape.clone());
     }
     for (_, node) in graph.iter() {
-        let value = match &node.op {
-            Op::Input => builder.input(&node.name, node.ty.dtype, node.ty.shape.clone()),
-            Op::Parameter if is_given(&node.name) => builder.input(&node.name, node.ty.dtype, node.ty.shape.clone()),
-            Op::Parameter => builder.parameter(&node.name, node.ty.clone()),
-            op => builder.node(&node.name, op.clone(), &node.inputs.iter().map(|input| values[input.index()]).collect::<Vec<_>>()),
+        let value = if node.op == Op::Parameter && is_given(&node.name) {
+            builder.input(&node.name, node.ty.dtype, node.ty.shape.clone())
+        } else {
+            builder.copy(node, |input| values[input.index()])
         };
         values.push(value);
     }

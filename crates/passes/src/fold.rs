@@ -3,22 +3,23 @@
 //! Equal operations on equal values are one node. Reshapes and transposes in a row are one, or none; an expansion to the same shape,
 //! a sum over axes of size 1, a product with 1 and a sum with 0 are their operand.
 
-use cognate_graph::{Binary, Builder, Dim, Error, Graph, NodeId, Op, Scalar, Tensor};
+use cognate_graph::{Binary, Builder, Class, Dim, Error, Graph, NodeId, Op, Scalar, Tensor};
 use std::collections::HashMap;
 
-/// The graph, folded. Inputs, parameters and outputs keep their names; a node that stands for several has the first one's.
+/// The graph, folded. Inputs, parameters and outputs keep their names; a merged node has the name of the first.
 ///
 /// # Errors
-/// None that a caller can cause.
+/// Never for a graph that [`Builder::finish`](cognate_graph::Builder::finish) returned.
 pub fn fold(graph: &Graph) -> Result<Graph, Error> {
     let builder = Builder::new(graph.name());
     let mut made = Made { builder: &builder, shared: HashMap::new(), nodes: HashMap::new() };
     let mut values: Vec<Tensor<'_>> = Vec::new();
     for (_, node) in graph.iter() {
-        let value = match &node.op {
-            Op::Input => builder.input(&node.name, node.ty.dtype, node.ty.shape.clone()),
-            Op::Parameter => builder.parameter(&node.name, node.ty.clone()),
-            op => made.value(&node.name, op, node.inputs.iter().map(|input| values[input.index()]).collect()),
+        let input = |id: NodeId| values[id.index()];
+        let value = if node.op.class() == Class::Declared {
+            builder.copy(node, input)
+        } else {
+            made.value(&node.name, &node.op, node.inputs.iter().copied().map(input).collect())
         };
         values.push(value);
     }
@@ -31,9 +32,9 @@ pub fn fold(graph: &Graph) -> Result<Graph, Error> {
 
 struct Made<'b> {
     builder: &'b Builder,
-    /// By operation and what it reads.
+    /// By operation and inputs.
     shared: HashMap<(String, Vec<NodeId>), Tensor<'b>>,
-    /// What was emitted.
+    /// The emitted nodes.
     nodes: HashMap<NodeId, (Op, Vec<Tensor<'b>>)>,
 }
 
@@ -59,70 +60,44 @@ impl<'b> Made<'b> {
     /// One operation for this and the one before, and what that reads.
     fn in_a_row(&self, op: &Op, inputs: &[Tensor<'b>]) -> Option<(Op, Tensor<'b>)> {
         let (before, input) = self.nodes.get(&inputs.first()?.id()).map(|(op, inputs)| (op, inputs.first().copied()))?;
-        match (op, before) {
-            (Op::Reshape(_), Op::Reshape(_)) => Some((op.clone(), input?)),
-            (Op::Transpose(order), Op::Transpose(first)) => Some((Op::Transpose(order.iter().map(|&axis| first[axis]).collect()), input?)),
-            (Op::Sum(axes), _) if !axes.is_empty() => {
-                let dims = inputs[0].ty().shape;
-                let left: Vec<_> = axes.iter().copied().filter(|&axis| dims.dims()[axis] != Dim::from(1)).collect();
-                (left.len() < axes.len()).then(|| (Op::Sum(left), inputs[0]))
-            }
-            _ => None,
+        if let (Op::Reshape(_), Op::Reshape(_)) = (op, before) {
+            return Some((op.clone(), input?));
         }
+        if let (Op::Transpose(order), Op::Transpose(first)) = (op, before) {
+            return Some((Op::Transpose(order.iter().map(|&axis| first[axis]).collect()), input?));
+        }
+        let Op::Sum(axes) = op else { return None };
+        let dims = inputs[0].ty().shape;
+        let left: Vec<_> = axes.iter().copied().filter(|&axis| dims.dims()[axis] != Dim::from(1)).collect();
+        (left.len() < axes.len()).then(|| (Op::Sum(left), inputs[0]))
     }
 
     /// The operand that the operation gives unchanged.
     fn operand(&self, op: &Op, inputs: &[Tensor<'b>]) -> Option<Tensor<'b>> {
         let &first = inputs.first()?;
-        let is_same = |ty: &cognate_graph::Shape| *ty == first.ty().shape;
-        match op {
-            Op::Reshape(shape) | Op::Expand(shape) => is_same(shape).then_some(first),
-            Op::Transpose(order) => order.is_sorted().then_some(first),
-            Op::Sum(axes) => axes.is_empty().then_some(first),
-            Op::Cast(dtype) => (first.ty().dtype == *dtype).then_some(first),
-            Op::Binary(function) => {
-                let right = *inputs.get(1)?;
-                let (unit, both_sides) = match function {
-                    Binary::Add => (0.0, true),
-                    Binary::Sub => (0.0, false),
-                    Binary::Mul => (1.0, true),
-                    Binary::Div => (1.0, false),
-                    Binary::Rem => return None,
-                };
-                let keeps = |kept: Tensor<'b>, other: Tensor<'b>| {
-                    self.is_number(other, unit) && kept.ty().shape.broadcast(&other.ty().shape).as_ref() == Some(&kept.ty().shape)
-                };
-                if keeps(first, right) { Some(first) } else { (both_sides && keeps(right, first)).then_some(right) }
-            }
-            Op::Input
-            | Op::Parameter
-            | Op::Scalar(_)
-            | Op::Integers(_)
-            | Op::Range { .. }
-            | Op::Unary(_)
-            | Op::LessOrEqual
-            | Op::Equal
-            | Op::Select
-            | Op::Gather
-            | Op::MatMul
-            | Op::Linear
-            | Op::Concat { .. }
-            | Op::Slice { .. }
-            | Op::CumSum
-            | Op::ScatterAdd
-            | Op::Gemm { .. }
-            | Op::Softmax
-            | Op::LogSumExp
-            | Op::ShiftedExp
-            | Op::LayerNorm { .. }
-            | Op::LayerNormStatistic { .. }
-            | Op::RmsNorm { .. }
-            | Op::QuantizedLinear(_)
-            | Op::BlockLinear(_)
-            | Op::LargestMagnitude
-            | Op::CacheWrite { .. }
-            | Op::CachedAttention(_) => None,
+        if let Op::Binary(function) = op {
+            return self.without_unit(*function, first, *inputs.get(1)?);
         }
+        let same_shape = matches!(op, Op::Reshape(shape) | Op::Expand(shape) if *shape == first.ty().shape);
+        let same_order = matches!(op, Op::Transpose(order) if order.is_sorted());
+        let no_axes = matches!(op, Op::Sum(axes) if axes.is_empty());
+        let same_type = matches!(op, Op::Cast(dtype) if *dtype == first.ty().dtype);
+        (same_shape || same_order || no_axes || same_type).then_some(first)
+    }
+
+    /// The operand of a sum with 0 or a product with 1.
+    fn without_unit(&self, function: Binary, left: Tensor<'b>, right: Tensor<'b>) -> Option<Tensor<'b>> {
+        let (unit, both_sides) = match function {
+            Binary::Add => (0.0, true),
+            Binary::Sub => (0.0, false),
+            Binary::Mul => (1.0, true),
+            Binary::Div => (1.0, false),
+            Binary::Rem => return None,
+        };
+        let keeps = |kept: Tensor<'b>, other: Tensor<'b>| {
+            self.is_number(other, unit) && kept.ty().shape.broadcast(&other.ty().shape).as_ref() == Some(&kept.ty().shape)
+        };
+        if keeps(left, right) { Some(left) } else { (both_sides && keeps(right, left)).then_some(right) }
     }
 
     /// Whether a value is the number `number`, of shape `[]`.

@@ -32,10 +32,10 @@ struct Group {
     has_bias: bool,
 }
 
-/// The program with layers of one input joined, and without biases of zeros.
+/// The program with the linear layers of each input joined, and without biases of zeros.
 ///
 /// # Errors
-/// None that a caller can cause.
+/// Never for a graph that [`Builder::finish`](cognate_graph::Builder::finish) returned.
 pub fn fuse(program: &Program) -> Result<Program, Error> {
     let graph = program.graph();
     let layers = Layers { graph, weights: program.weights() };
@@ -49,25 +49,15 @@ pub fn fuse(program: &Program) -> Result<Program, Error> {
             continue;
         }
         let value = |id: NodeId| values[id.index()].expect("inputs come before their use");
-        let made = match &node.op {
-            Op::Input => builder.input(&node.name, node.ty.dtype, node.ty.shape.clone()),
-            Op::Parameter => builder.parameter(&node.name, node.ty.clone()),
-            Op::Linear => match group_of(id) {
-                Some(group) => {
-                    let slices = layers.join(group, &builder, value(node.inputs[0]), &mut weights)?;
-                    group.members.iter().zip(slices).for_each(|(member, slice)| values[member.index()] = Some(slice));
-                    continue;
-                }
-                None => {
-                    let kept = if layers.bias(node).is_some() { 3 } else { 2 };
-                    let inputs: Vec<_> = node.inputs.iter().take(kept).map(|&input| value(input)).collect();
-                    builder.node(&node.name, Op::Linear, &inputs)
-                }
-            },
-            op => {
-                let inputs: Vec<_> = node.inputs.iter().map(|&input| value(input)).collect();
-                builder.node(&node.name, op.clone(), &inputs)
-            }
+        if let Some(group) = group_of(id) {
+            let slices = layers.join(group, &builder, value(node.inputs[0]), &mut weights)?;
+            group.members.iter().zip(slices).for_each(|(member, slice)| values[member.index()] = Some(slice));
+            continue;
+        }
+        let made = if node.op == Op::Linear && layers.bias(node).is_none() {
+            builder.node(&node.name, Op::Linear, &[value(node.inputs[0]), value(node.inputs[1])])
+        } else {
+            builder.copy(node, value)
         };
         values[id.index()] = Some(made);
     }
@@ -122,7 +112,7 @@ impl Layers<'_> {
         (!is_zero).then_some(bias)
     }
 
-    /// The layers of a group as slices of one, which reads `x`.
+    /// The layers of a group as slices of one layer that reads `x`.
     fn join<'b>(
         &self,
         group: &Group,

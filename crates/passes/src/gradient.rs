@@ -1,9 +1,10 @@
 //! Reverse mode differentiation: the gradient of a graph is a graph (Griewank & Walther 2008, chapter 3).
 //!
-//! `∂loss/∂x = Σ over nodes y that read x of (∂y/∂x)ᵀ ∂loss/∂y`, from the loss back to the parameters. What an operation gives back
-//! to its operands is one closed match, in `rules`. Broadcast operands get sums, tables get rows added where they were read.
+//! `∂loss/∂x = Σ over nodes y that read x of (∂y/∂x)ᵀ ∂loss/∂y`, from the loss back to the
+//! parameters. The rule of each operation is in `rules`. Gradients of broadcast operands are summed; gradients of tables are added to
+//! the rows that were read.
 //!
-//! Gradients of what no wanted parameter flows through are not made; equal values are made once.
+//! Only gradients on a path to a wanted parameter are computed; equal values are computed once.
 //!
 //! ```
 //! use cognate_graph::{Builder, DType};
@@ -110,7 +111,7 @@ fn find(graph: &Graph, wanted: &[&str]) -> Result<Vec<NodeId>, Error> {
     }
 }
 
-/// By node: whether it depends on one that is wanted, through floating point numbers all the way.
+/// By node: whether it depends on a wanted one through floating point values only.
 fn needed(graph: &Graph, wanted: &[NodeId]) -> Vec<bool> {
     let mut needed: Vec<bool> = Vec::new();
     for (id, node) in graph.iter() {
@@ -120,7 +121,7 @@ fn needed(graph: &Graph, wanted: &[NodeId]) -> Vec<bool> {
     needed
 }
 
-/// The first of `wanted` that flows through the node `id`.
+/// The first of `wanted` on which the node `id` depends.
 fn wanted_through(graph: &Graph, wanted: &[NodeId], id: NodeId) -> String {
     let reaches = |&&one: &&NodeId| needed(graph, &[one])[id.index()];
     wanted.iter().find(reaches).map_or_else(String::new, |&one| graph.node(one).name.clone())
@@ -130,17 +131,12 @@ fn wanted_through(graph: &Graph, wanted: &[NodeId], id: NodeId) -> String {
 fn copy<'b>(graph: &Graph, builder: &'b Builder) -> Vec<Tensor<'b>> {
     let mut values: Vec<Tensor<'b>> = Vec::new();
     for (_, node) in graph.iter() {
-        let value = match &node.op {
-            Op::Input => builder.input(&node.name, node.ty.dtype, node.ty.shape.clone()),
-            Op::Parameter => builder.parameter(&node.name, node.ty.clone()),
-            op => builder.node(&node.name, op.clone(), &node.inputs.iter().map(|input| values[input.index()]).collect::<Vec<_>>()),
-        };
-        values.push(value);
+        values.push(builder.copy(node, |input| values[input.index()]));
     }
     values
 }
 
-/// Where a node stands: its scope path, or a parameter's path without its own name.
+/// The scope path of a node; of a parameter, its path without its own name.
 fn scope_of(node: &Node) -> &str {
     let separator = if node.op == Op::Parameter { '.' } else { '/' };
     node.name.rsplit_once(separator).map_or("loss", |(path, _)| path)

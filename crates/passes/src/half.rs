@@ -1,14 +1,14 @@
 //! Half precision: f16 where values fit into it, f32 where they do not.
 //!
-//! An f16 has 11 bits of precision and ends at 65,504. Products, sums and tables become f16. What stays f32:
+//! An f16 has 11 bits of precision and a maximum of 65,504. Products, sums and tables become f16. These remain f32:
 //!
-//! - sums over many terms that must not lose bits: normalisations and softmax, with casts before and behind;
-//! - values that were seen near or beyond the limit, and what computes with them;
-//! - masks: constants beyond the limit, and all arithmetic on them up to the softmax;
-//! - weights beyond the limit; inputs and outputs that callers want in f32.
+//! - normalisations and softmax, whose sums need the precision, with casts around them;
+//! - values measured near or beyond the limit, and operations on them;
+//! - masks: constants beyond the limit, and arithmetic on them up to the softmax;
+//! - weights beyond the limit; inputs and outputs that callers keep in f32.
 //!
-//! How large values get is measured by running the program and told to the pass, which knows no evaluator. A value that nobody has
-//! seen stays f32. A weight is read once, piece by piece.
+//! The caller measures the ranges of values by running the program. A value that was not measured stays f32. Each weight is read
+//! once, piece by piece.
 //!
 //! ```
 //! use cognate_graph::{Builder, DType, Program, Weights};
@@ -39,7 +39,7 @@ use std::collections::BTreeMap;
 /// The largest finite f16.
 pub const LARGEST: f32 = 65_504.0;
 
-/// How much larger than seen a value may get in use, and still fit.
+/// The factor by which a value may exceed its measured magnitude and still fit.
 pub const MARGIN: f32 = 4.0;
 
 /// Programs in half precision.
@@ -47,11 +47,11 @@ pub const MARGIN: f32 = 4.0;
 pub struct Half {
     /// One for each program given, with the same inputs and outputs.
     pub programs: Vec<Program>,
-    /// What stayed f32, in the order of the programs and their nodes; a weight of several programs stands once.
+    /// The nodes that stayed f32, in the order of the programs and their nodes; a shared weight is listed once.
     pub kept: Vec<Kept>,
 }
 
-/// Something that stayed f32.
+/// A node that stayed f32.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kept {
     /// The number of the program.
@@ -64,36 +64,36 @@ pub struct Kept {
     pub largest: Option<f32>,
 }
 
-/// Why something stayed f32.
+/// Why a node stayed f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
-    /// Values were seen within [`MARGIN`] of f16's limit, or beyond it.
+    /// Measured values are within [`MARGIN`] of f16's limit, or beyond it.
     Range,
     /// A weight has values beyond f16's limit.
     Weight,
-    /// It reads values that f16 could not hold; or passes as an input or output from and to one that does.
+    /// It reads values that f16 cannot represent, or belongs to a group with such a value.
     Reads,
-    /// With f16 here, results were too far away.
+    /// With f16 here, the error of the results was too large.
     Precision,
-    /// No run has shown its values.
+    /// Its values were not measured.
     Unseen,
     /// A constant beyond f16's limit takes part, as in masks.
     Mask,
-    /// A softmax, whose sums want more than f16's precision.
+    /// A softmax, whose sums need more precision than f16 has.
     Softmax,
-    /// A normalisation, whose sums want more than f16's precision and range.
+    /// A normalisation, whose sums need more precision and range than f16 has.
     Normalisation,
 }
 
-/// What the pass is told about programs. Nodes are called by the number of the program and the name.
+/// What the caller knows of the programs. A node is identified by the number of its program and its name.
 #[derive(Clone, Copy)]
 pub struct Facts<'a> {
-    /// The largest magnitude that runs have shown of a node.
+    /// The largest measured magnitude of a node.
     pub seen: &'a dyn Fn(usize, &str) -> Option<f32>,
-    /// The group of an input or output that may become f16: those of one group, as the outputs of one program that are inputs of
-    /// another, do so all together or not at all. `None` stays f32.
+    /// The group of an input or output that may become f16. A group is converted as a whole or not at all: an output of one
+    /// program and the input of another that it feeds, for instance. `None` stays f32.
     pub interface: &'a dyn Fn(&str) -> Option<String>,
-    /// Whether a node shall stay f32 for the sake of precision.
+    /// Whether a node must stay f32 for precision.
     pub keep: &'a dyn Fn(usize, &str) -> bool,
 }
 

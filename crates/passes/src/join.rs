@@ -1,10 +1,10 @@
-//! Graphs one after the other as one graph, and other names for what goes in and out.
+//! Joining graphs in sequence, and renaming inputs and outputs.
 
 use cognate_graph::{Builder, Error, Graph, Op, Tensor};
 use std::collections::HashMap;
 
-/// The graph called `name` of all `graphs`: an input that is called as an output of an earlier graph is that value, inputs and
-/// parameters of one name are one, and of all outputs those stay that are wanted.
+/// Joins `graphs` into one graph called `name`. An input that has the name of an earlier graph's output is that value; inputs and
+/// parameters of one name are one; only the wanted outputs remain.
 ///
 /// ```
 /// use cognate_graph::{Builder, DType};
@@ -21,7 +21,7 @@ use std::collections::HashMap;
 /// ```
 ///
 /// # Errors
-/// If two wanted outputs have one name, or one name stands for values of two types.
+/// If two wanted outputs have one name, or one name has two types.
 pub fn join(name: &str, graphs: &[&Graph], is_wanted: impl Fn(&str) -> bool) -> Result<Graph, Error> {
     let builder = Builder::new(name);
     let mut made: HashMap<&str, Option<Tensor<'_>>> = HashMap::new();
@@ -47,7 +47,7 @@ pub fn join(name: &str, graphs: &[&Graph], is_wanted: impl Fn(&str) -> bool) -> 
     builder.finish()
 }
 
-/// The graph with inputs and outputs called otherwise.
+/// The graph with renamed inputs and outputs.
 ///
 /// # Errors
 /// If two inputs or two outputs would have one name.
@@ -69,7 +69,7 @@ pub fn rename(graph: &Graph, name_of: impl Fn(&str) -> String) -> Result<Graph, 
     builder.finish()
 }
 
-/// All nodes again, with inputs under the names that `name_of` says, or in their places what is `given`.
+/// Copies all nodes. An input becomes the `given` value, or is renamed by `name_of`.
 fn copy<'b>(
     graph: &Graph,
     builder: &'b Builder,
@@ -78,19 +78,15 @@ fn copy<'b>(
 ) -> Vec<Tensor<'b>> {
     let mut values: Vec<Tensor<'b>> = Vec::new();
     for (_, node) in graph.iter() {
-        let value = match &node.op {
-            Op::Input => match given(&node.name) {
-                Some(value) if value.ty() != node.ty => {
-                    builder.fail(format_args!("{} is {}, and {} reads {}", node.name, value.ty(), graph.name(), node.ty));
-                    value
-                }
-                Some(value) => value,
-                None => builder.input(&name_of(&node.name), node.ty.dtype, node.ty.shape.clone()),
-            },
-            Op::Parameter => builder.parameter(&node.name, node.ty.clone()),
-            op => builder.node(&node.name, op.clone(), &node.inputs.iter().map(|input| values[input.index()]).collect::<Vec<_>>()),
-        };
-        values.push(value);
+        values.push(if node.op == Op::Input {
+            let value = given(&node.name).unwrap_or_else(|| builder.input(&name_of(&node.name), node.ty.dtype, node.ty.shape.clone()));
+            if value.ty() != node.ty {
+                builder.fail(format_args!("{} is {}, and {} reads {}", node.name, value.ty(), graph.name(), node.ty));
+            }
+            value
+        } else {
+            builder.copy(node, |input| values[input.index()])
+        });
     }
     values
 }

@@ -7,7 +7,7 @@
 //! - [`half`]: f16 where values fit into it, f32 where they do not, and the reasons.
 //! - [`quantize`]: layers in 8-bit integers.
 //!
-//! A pass reads programs and gives programs; weights stay lazy recipes. This crate knows no evaluator, no ONNX and no Transformer.
+//! A pass turns programs into programs; weights stay lazy recipes. This crate does not depend on evaluators, ONNX or Transformers.
 
 mod error;
 pub mod feed;

@@ -17,9 +17,9 @@ pub enum Options<'a> {
     Columns {
         /// The steps of activations: [`Steps::Row`] or [`Steps::Tensor`].
         steps: Steps,
-        /// The name of an output, and that of a new one: by which the first is to be multiplied, row by row, `[.., 1]`. That
-        /// spares a pass over a large output whose reader needs no more than the order of each row's numbers. It is there where
-        /// the output is that of a layer without bias, and steps are those of rows.
+        /// The name of an output that may stay unscaled, and the name of a new output `[.., 1]` with the factor of each row. This
+        /// saves a pass over a large output whose reader needs only the order within a row. It applies to the output of a layer
+        /// without bias, with one step per row.
         unscaled: Option<[&'a str; 2]>,
     },
     /// Weights and activations in blocks.
@@ -31,12 +31,12 @@ pub enum Options<'a> {
     },
 }
 
-/// Integers, and their steps.
+/// Integers and their step sizes.
 type Made = [Part; 2];
 
-/// A part of what a weight becomes.
+/// One tensor of a quantised weight.
 struct Part {
-    /// Follows the weight's own.
+    /// Appended to the weight's name.
     name: &'static str,
     dtype: DType,
     recipe: Recipe,
@@ -50,7 +50,7 @@ impl Part {
     }
 }
 
-/// For what a weight is read; in blocks both want the same integers.
+/// How a weight is read; in blocks, both uses share the same integers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Use {
     Layer,
@@ -60,7 +60,7 @@ enum Use {
 /// Converts programs that work together. A weight of several programs is one in all.
 ///
 /// # Errors
-/// None that a caller can cause.
+/// Never for a graph that [`Builder::finish`](cognate_graph::Builder::finish) returned.
 pub fn quantize(programs: &[&Program], options: Options<'_>) -> Result<Vec<Program>, Error> {
     let mut made = BTreeMap::new();
     programs.iter().map(|program| convert(program, options, &mut made)).collect()
@@ -78,53 +78,48 @@ fn convert(program: &Program, options: Options<'_>, made: &mut BTreeMap<(String,
     let mut values: Vec<Tensor<'_>> = Vec::new();
     let mut scale = None;
     for (id, node) in graph.iter() {
-        let inputs = || node.inputs.iter().map(|input| values[input.index()]).collect::<Vec<_>>();
-        let value = match &node.op {
-            Op::Input => builder.input(&node.name, node.ty.dtype, node.ty.shape.clone()),
-            Op::Parameter => builder.parameter(&node.name, node.ty.clone()),
-            Op::Linear if is_plain(graph, node.inputs[1]) => {
-                let weight = &graph.node(node.inputs[1]).name;
-                let recipe = program.weights().get(weight).expect("a program has a weight for each parameter");
-                let (op, make): (_, &dyn Fn() -> Made) = match options {
-                    Options::Columns { steps, .. } => {
-                        let steps = if unscaled == Some(id) { Steps::RowUnscaled } else { steps };
-                        (Op::QuantizedLinear(steps), &|| in_columns(recipe))
-                    }
-                    Options::Blocks { blocks, .. } => {
-                        let bits = if precise == Some(node.inputs[1]) { Bits::Eight } else { blocks.bits };
-                        let blocks = Blocks { bits, ..blocks };
-                        (Op::BlockLinear(blocks), &move || in_blocks(recipe, blocks))
-                    }
-                };
-                let made = made.entry((weight.clone(), Use::Layer)).or_insert_with(make);
-                let parameters = made.each_ref().map(|part| part.parameter(&builder, weight, &mut weights));
-                let given = inputs();
-                let (x, bias) = (given[0], given.get(2).copied());
-                if unscaled == Some(id) {
-                    scale = Some(builder.node(&format!("{}.magnitude", node.name), Op::LargestMagnitude, &[x]));
+        let input = |id: NodeId| values[id.index()];
+        let value = if node.op == Op::Linear && is_plain(graph, node.inputs[1]) {
+            let weight = &graph.node(node.inputs[1]).name;
+            let recipe = program.weights().get(weight).expect("a program has a weight for each parameter");
+            let (op, make): (_, &dyn Fn() -> Made) = match options {
+                Options::Columns { steps, .. } => {
+                    let steps = if unscaled == Some(id) { Steps::RowUnscaled } else { steps };
+                    (Op::QuantizedLinear(steps), &|| in_columns(recipe))
                 }
-                let inputs: Vec<_> = [x].into_iter().chain(parameters).chain(bias).collect();
-                builder.node(&node.name, op, &inputs)
+                Options::Blocks { blocks, .. } => {
+                    let bits = if precise == Some(node.inputs[1]) { Bits::Eight } else { blocks.bits };
+                    let blocks = Blocks { bits, ..blocks };
+                    (Op::BlockLinear(blocks), &move || in_blocks(recipe, blocks))
+                }
+            };
+            let made = made.entry((weight.clone(), Use::Layer)).or_insert_with(make);
+            let parameters = made.each_ref().map(|part| part.parameter(&builder, weight, &mut weights));
+            let (x, bias) = (input(node.inputs[0]), node.inputs.get(2).copied().map(input));
+            if unscaled == Some(id) {
+                scale = Some(builder.node(&format!("{}.magnitude", node.name), Op::LargestMagnitude, &[x]));
             }
-            Op::Gather if is_plain(graph, node.inputs[0]) && is_given(graph, node.inputs[1]) => {
-                let table = &graph.node(node.inputs[0]).name;
-                let recipe = program.weights().get(table).expect("a program has a weight for each parameter");
-                let ids = values[node.inputs[1].index()];
-                match options {
-                    Options::Columns { .. } => {
-                        let made = made.entry((table.clone(), Use::Table)).or_insert_with(|| in_rows(recipe));
-                        let parts = made.each_ref().map(|part| part.parameter(&builder, table, &mut weights));
-                        gather_rows(&builder, node, parts, ids)
-                    }
-                    Options::Blocks { blocks, .. } => {
-                        let blocks = Blocks { bits: Bits::Eight, ..blocks };
-                        let made = made.entry((table.clone(), Use::Layer)).or_insert_with(|| in_blocks(recipe, blocks));
-                        let parts = made.each_ref().map(|part| part.parameter(&builder, table, &mut weights));
-                        gather_blocks(&builder, node, blocks, parts, ids)
-                    }
+            let inputs: Vec<_> = [x].into_iter().chain(parameters).chain(bias).collect();
+            builder.node(&node.name, op, &inputs)
+        } else if node.op == Op::Gather && is_plain(graph, node.inputs[0]) && is_given(graph, node.inputs[1]) {
+            let table = &graph.node(node.inputs[0]).name;
+            let recipe = program.weights().get(table).expect("a program has a weight for each parameter");
+            let ids = input(node.inputs[1]);
+            match options {
+                Options::Columns { .. } => {
+                    let made = made.entry((table.clone(), Use::Table)).or_insert_with(|| in_rows(recipe));
+                    let parts = made.each_ref().map(|part| part.parameter(&builder, table, &mut weights));
+                    gather_rows(&builder, node, parts, ids)
+                }
+                Options::Blocks { blocks, .. } => {
+                    let blocks = Blocks { bits: Bits::Eight, ..blocks };
+                    let made = made.entry((table.clone(), Use::Layer)).or_insert_with(|| in_blocks(recipe, blocks));
+                    let parts = made.each_ref().map(|part| part.parameter(&builder, table, &mut weights));
+                    gather_blocks(&builder, node, blocks, parts, ids)
                 }
             }
-            op => builder.node(&node.name, op.clone(), &inputs()),
+        } else {
+            builder.copy(node, input)
         };
         values.push(value);
     }

@@ -5,11 +5,10 @@ use crate::language::{TargetNaming, decode_into};
 use crate::notice::{Notice, listed};
 use crate::options::LoadOptions;
 use crate::tokenizer::open_tokenizer;
-use cognate_export::{Existing, Folder, Staged};
-use cognate_folder::{Configuration, ExportedGraphs, Manifest, ModelSource, find_graphs, folder_name, write_graphs};
+use cognate_folder::{Configuration, ExportedGraphs, Manifest, ModelSource, f32_programs, find_graphs};
 use cognate_generate::{Decoder, Settings, decoder};
 use cognate_model::{AttentionScore, Attentions, Config, Layout, Model};
-use cognate_runtime::{Device, Engine, Loaded, Options, Runtime, Session, Source};
+use cognate_runtime::{Device, Engine, Loaded, Options, Runtime, Session};
 use cognate_text::Tokenizer;
 use std::num::NonZeroUsize;
 use std::path::{MAIN_SEPARATOR, Path};
@@ -28,8 +27,6 @@ pub struct LoadedModel {
     engine: String,
     workers: NonZeroUsize,
     notices: Vec<Notice>,
-    /// The export of a checkpoint, as long as the engine may read it.
-    _exported: Option<Staged>,
 }
 
 /// A model in memory, with what it decodes with.
@@ -52,16 +49,11 @@ struct Files {
     target_naming: TargetNaming,
 }
 
-/// The graphs as an engine takes them.
-struct Graphs {
-    layout: Layout,
-    /// The encoder first.
-    sources: Vec<Source>,
-    exported: Option<Staged>,
-}
+/// The graphs of a layout, the encoder first.
+type Graphs = (Layout, Vec<Arc<dyn Loaded>>);
 
 impl LoadedModel {
-    /// Loads a checkpoint or an export. A checkpoint is exported to a temporary folder, unless the engine evaluates graphs.
+    /// Loads a checkpoint or an export.
     /// `adjust` changes the settings of the model's files, given its configuration and tokenizer.
     ///
     /// # Errors
@@ -78,42 +70,38 @@ impl LoadedModel {
         let mut notices = Vec::new();
         let files = files(&source, options, adjust, &mut notices)?;
         let runtime = options.engine.open(options.device)?;
-        let Graphs { layout, sources, exported } = graphs(&source, runtime.as_ref(), options, attentions, &mut notices)?;
         if runtime.engine() != Engine::Ort && options.threads.is_some_and(|threads| threads.get() > 1) {
             notices.push(Notice::OneThread { engine: runtime.name() });
         }
         let (device, threads, workers) = (options.device, options.n_threads(), options.n_workers());
         let load = Options { device, threads, workers: Some(workers), plain: false, huge_pages: options.huge_pages };
-        let graphs = sources.iter().map(|graph| runtime.read(graph, &load)).collect::<Result<Vec<_>, _>>()?;
-        // The sessions have read or mapped the files. Where a file may be removed while it is mapped, it is removed now: an
-        // interrupted program leaves nothing behind.
-        let exported = exported.filter(|_| cfg!(not(unix)));
-        let Files { config, settings, tokenizer, target_naming } = files;
-        let mut model = Self {
-            source,
-            config,
-            settings,
-            tokenizer,
-            target_naming,
-            layout,
-            graphs,
-            engine: String::new(),
-            workers,
-            notices,
-            _exported: exported,
+        let (layout, graphs) = match &source {
+            ModelSource::Exported(folder) => {
+                notices.extend(saturation(folder, runtime.engine())?);
+                exported_graphs(folder, runtime.as_ref(), &load)?
+            }
+            ModelSource::Checkpoint(_) | ModelSource::Preset(_) | ModelSource::File(_) => {
+                let (model, unused) = source.open(0, options.ignore_unused)?;
+                if !unused.is_empty() {
+                    notices.push(Notice::UnusedTensors { folder: source.folder()?.into(), names: unused });
+                }
+                model_graphs(&model, attentions, runtime.as_ref(), &load)?
+            }
         };
+        let Files { config, settings, tokenizer, target_naming } = files;
+        let mut model =
+            Self { source, config, settings, tokenizer, target_naming, layout, graphs, engine: String::new(), workers, notices };
         model.engine = model.decoder()?.engine().into();
         Ok(model)
     }
 
-    /// Loads a model in memory. It is exported to a temporary folder, unless the engine evaluates graphs.
+    /// Loads a model in memory.
     ///
     /// # Errors
-    /// If it cannot be exported, or the engine cannot run it.
+    /// If the engine cannot run it.
     pub fn in_memory(parts: InMemory<'_>, runtime: &dyn Runtime, options: &Options) -> Result<Self> {
         let InMemory { model, source, tokenizer, settings } = parts;
-        let Graphs { layout, sources, exported } = export(model, &source.name(), runtime.engine(), options.device, Attentions::Omit)?;
-        let graphs = sources.iter().map(|graph| runtime.read(graph, options)).collect::<Result<Vec<_>, _>>()?;
+        let (layout, graphs) = model_graphs(model, Attentions::Omit, runtime, options)?;
         let mut loaded = Self {
             source,
             config: model.config().clone(),
@@ -125,7 +113,6 @@ impl LoadedModel {
             engine: String::new(),
             workers: options.workers.unwrap_or(NonZeroUsize::MIN),
             notices: Vec::new(),
-            _exported: exported.filter(|_| cfg!(not(unix))),
         };
         loaded.engine = loaded.decoder()?.engine().into();
         Ok(loaded)
@@ -270,58 +257,28 @@ impl TargetNaming {
     }
 }
 
-/// Finds the graphs of `source`, or exports those of a checkpoint.
-fn graphs(
-    source: &ModelSource,
-    runtime: &dyn Runtime,
-    options: &LoadOptions,
-    attentions: Attentions,
-    notices: &mut Vec<Notice>,
-) -> Result<Graphs> {
-    let (engine, device) = (runtime.engine(), options.device);
-    let folder = source.folder()?;
-    if let ModelSource::Exported(_) = source {
-        if engine == Engine::Reference {
-            let message = format!(
-                "{}: --engine reference evaluates the graphs of a checkpoint, and this is an export; \
-                 give the checkpoint that it was made from, or choose tract or ort",
-                folder.display()
-            );
-            return Err(Cause::InFolder(message).into());
-        }
-        notices.extend(saturation(folder, engine)?);
-        return exported_graphs(folder, engine, device, None);
+/// The graphs of an export.
+fn exported_graphs(folder: &Path, runtime: &dyn Runtime, options: &Options) -> Result<Graphs> {
+    if runtime.engine() == Engine::Reference {
+        let message = format!(
+            "{}: --engine reference evaluates the graphs of a checkpoint, and this is an export; \
+             give the checkpoint that it was made from, or choose tract or ort",
+            folder.display()
+        );
+        return Err(Cause::InFolder(message).into());
     }
-    let (model, unused) = source.open(0, options.ignore_unused)?;
-    if !unused.is_empty() {
-        notices.push(Notice::UnusedTensors { folder: folder.into(), names: unused });
-    }
-    export(&model, &folder_name(folder), engine, device, attentions)
+    let ExportedGraphs { layout, files } = find_graphs(folder, runtime.engine(), options.device)?;
+    Ok((layout, files.iter().map(|file| runtime.read_file(file, options)).collect::<Result<_, _>>()?))
 }
 
-/// The graphs of a model in memory: exported to a temporary folder, unless the engine evaluates graphs.
-fn export(model: &Model, name: &str, engine: Engine, device: Device, attentions: Attentions) -> Result<Graphs> {
-    if engine == Engine::Reference {
-        let sources = model.graphs(Layout::Cognate, attentions)?.map(Source::Graph).to_vec();
-        return Ok(Graphs { layout: Layout::Cognate, sources, exported: None });
-    }
-    let temporary =
-        Staged::temporary().map_err(|error| Cause::System { place: "a temporary folder for the export", message: error.to_string() })?;
-    let path = temporary.path().join("model");
-    let mut writing = Folder::create(&path, Existing::Refuse)?;
-    // The layout for ONNX Runtime's operators on the processor is the fastest there; they give no weights of the decoder's own
-    // attention, and have no additive scores.
+/// The graphs of a model in memory.
+fn model_graphs(model: &Model, attentions: Attentions, runtime: &dyn Runtime, options: &Options) -> Result<Graphs> {
+    // The layout for ONNX Runtime's operators on the processor is the fastest there; these return no weights of the decoder's
+    // self-attention and have no additive scores.
     let has_operators = attentions != Attentions::All && model.config().score != AttentionScore::Additive;
-    let is_fused = engine == Engine::Ort && device == Device::Cpu && has_operators;
+    let is_fused = runtime.engine() == Engine::Ort && options.device == Device::Cpu && has_operators;
     let layout = if is_fused { Layout::SharedCache } else { Layout::Cognate };
-    write_graphs(model, layout, attentions, name, &mut writing)?;
-    writing.commit()?;
-    exported_graphs(&path, engine, device, Some(temporary))
-}
-
-fn exported_graphs(folder: &Path, engine: Engine, device: Device, exported: Option<Staged>) -> Result<Graphs> {
-    let ExportedGraphs { layout, files } = find_graphs(folder, engine, device)?;
-    Ok(Graphs { layout, sources: files.into_iter().map(Source::Onnx).collect(), exported })
+    Ok((layout, runtime.read_graphs(&f32_programs(model, layout, attentions)?, options)?))
 }
 
 /// Whether ONNX Runtime would add up products of 8 bits in 16: its kernels for older x86 processors do, and their sums saturate.

@@ -35,9 +35,9 @@ impl Error {
         Self { kind, place: place.to_string(), message: message.to_string() }
     }
 
-    /// What a check of a file says, which names the file itself.
+    /// An error of an export or of a file's check, which names the file itself.
     #[cfg(any(feature = "tract", feature = "ort"))]
-    pub(crate) fn from_check(error: cognate_export::Error) -> Self {
+    pub(crate) fn from_export(error: cognate_export::Error) -> Self {
         let text = error.to_string();
         let (place, message) = text.split_once(": ").unwrap_or(("", &text));
         Self::new(ErrorKind::Load, place, message)

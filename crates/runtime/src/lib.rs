@@ -1,16 +1,18 @@
 //! Where the evaluators meet: one [`Session`] trait over the reference evaluator, tract and ONNX Runtime.
 //!
-//! [`Runtime::load`] makes a [`Session`] from a [`Source`]: a [`Program`] in memory (the reference evaluates it) or an
-//! exported ONNX file (tract and ONNX Runtime execute it). Sessions of one [`Loaded`] source run at the same time in several
-//! threads and have its weights in common. Values pass from call to call without a visit to the host:
-//! what one [`Session::run`] returns may be given to the next as it is.
+//! [`Runtime::load`] makes a [`Session`] from a [`Source`]: a [`Program`] in memory or an exported ONNX file. The reference
+//! evaluates programs; tract and ONNX Runtime execute files, and export a program to a temporary one. Sessions of one [`Loaded`]
+//! source run concurrently and share its weights. Values stay in the engine's memory: the outputs of one [`Session::run`] can be
+//! inputs of the next.
 //!
-//! This crate knows no text and no Transformer.
+//! This crate has no notion of text or Transformers.
 
 mod choose;
 mod error;
 #[cfg(any(feature = "tract", feature = "ort"))]
 mod huge_pages;
+#[cfg(any(feature = "tract", feature = "ort"))]
+mod in_memory;
 #[cfg(feature = "ort")]
 mod ort;
 #[cfg(feature = "reference")]
@@ -33,7 +35,7 @@ pub use value::{EngineTensor, Value, Values};
 
 use cognate_graph::Program;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What a session executes.
@@ -45,33 +47,24 @@ pub enum Source {
     Onnx(PathBuf),
 }
 
-impl Source {
-    /// What `read` makes of the file, for an engine that executes no graphs; the file was checked before, and is still the same.
-    #[cfg(any(feature = "tract", feature = "ort"))]
-    fn read_onnx<T>(&self, engine: &str, read: impl FnOnce(&std::path::Path) -> Result<T>) -> Result<T> {
-        let path = match self {
-            Source::Graph(program) => {
-                let message = format!("{engine} runs exported ONNX files, not graphs in memory; export it first, or choose reference");
-                return Err(Error::new(ErrorKind::Load, program.graph().name(), message));
-            }
-            Source::Onnx(path) if path.is_file() => path,
-            Source::Onnx(path) => {
-                let found = if path.is_dir() {
-                    "a folder"
-                } else if path.exists() {
-                    "no regular file"
-                } else {
-                    "nothing"
-                };
-                return Err(Error::new(ErrorKind::Load, path.display(), format!("expected an exported ONNX file, found {found}")));
-            }
+/// Checks an exported file, gives it to `read`, and checks that it has not changed meanwhile.
+#[cfg(any(feature = "tract", feature = "ort"))]
+fn read_checked<T>(path: &Path, read: impl FnOnce() -> Result<T>) -> Result<T> {
+    if !path.is_file() {
+        let found = if path.is_dir() {
+            "a folder"
+        } else if path.exists() {
+            "no regular file"
+        } else {
+            "nothing"
         };
-        let limits = cognate_export::Limits::from_environment().map_err(Error::from_check)?;
-        let checked = cognate_export::check_model(path, &limits).map_err(Error::from_check)?;
-        let loaded = read(path)?;
-        checked.unchanged().map_err(Error::from_check)?;
-        Ok(loaded)
+        return Err(Error::new(ErrorKind::Load, path.display(), format!("expected an exported ONNX file, found {found}")));
     }
+    let limits = cognate_export::Limits::from_environment().map_err(Error::from_export)?;
+    let checked = cognate_export::check_model(path, &limits).map_err(Error::from_export)?;
+    let loaded = read()?;
+    checked.unchanged().map_err(Error::from_export)?;
+    Ok(loaded)
 }
 
 /// Where a session computes.
@@ -110,11 +103,28 @@ pub trait Runtime {
         self.engine().as_str()
     }
 
+    /// Prepares an exported ONNX file for any number of sessions.
+    ///
+    /// # Errors
+    /// If the engine cannot read or execute the file, or has no such device.
+    fn read_file(&self, path: &Path, options: &Options) -> Result<Arc<dyn Loaded>>;
+
+    /// Prepares graphs, which may have weights in common. An engine that executes files exports them to a temporary folder.
+    ///
+    /// # Errors
+    /// As [`Runtime::read_file`]; and if the graphs cannot be exported.
+    fn read_graphs(&self, programs: &[Program], options: &Options) -> Result<Vec<Arc<dyn Loaded>>>;
+
     /// Prepares `source` for any number of sessions.
     ///
     /// # Errors
-    /// If the engine cannot read or execute the source, or has no such device.
-    fn read(&self, source: &Source, options: &Options) -> Result<Arc<dyn Loaded>>;
+    /// As [`Runtime::read_file`] and [`Runtime::read_graphs`].
+    fn read(&self, source: &Source, options: &Options) -> Result<Arc<dyn Loaded>> {
+        match source {
+            Source::Graph(program) => Ok(self.read_graphs(std::slice::from_ref(program), options)?.remove(0)),
+            Source::Onnx(path) => self.read_file(path, options),
+        }
+    }
 
     /// Prepares `source` for running.
     ///

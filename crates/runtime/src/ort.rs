@@ -10,10 +10,11 @@ mod session;
 
 use self::library::{Found, Library, Places};
 use self::session::Shared;
-use crate::{Device, Engine, Error, ErrorKind, Loaded, Options, Result, Runtime, Source, Values};
+use crate::{Device, Engine, Error, ErrorKind, Loaded, Options, Result, Runtime, Values, in_memory, read_checked};
 use ::ort::environment::{Environment, EnvironmentBuilder};
 use ::ort::ep::{CUDA, ExecutionProvider};
 use ::ort::logging::LogLevel;
+use cognate_graph::Program;
 use std::collections::BTreeMap;
 use std::env;
 use std::path::{Path, PathBuf};
@@ -128,10 +129,14 @@ impl Runtime for Ort {
         Engine::Ort
     }
 
-    fn read(&self, source: &Source, options: &Options) -> Result<Arc<dyn Loaded>> {
-        source.read_onnx(self.name(), |path| {
+    fn read_file(&self, path: &Path, options: &Options) -> Result<Arc<dyn Loaded>> {
+        read_checked(path, || {
             let shared: Arc<dyn Loaded> = Arc::new(Shared::load(self, path, options, None)?);
             Ok(shared)
         })
+    }
+
+    fn read_graphs(&self, programs: &[Program], options: &Options) -> Result<Vec<Arc<dyn Loaded>>> {
+        in_memory::read_graphs(self, programs, options)
     }
 }

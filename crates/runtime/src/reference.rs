@@ -1,9 +1,10 @@
 //! The reference evaluator as a runtime: the oracle that the others are measured against.
 
-use crate::{Device, Engine, Error, ErrorKind, Loaded, Options, Result, Runtime, Session, Source, Value, Values};
+use crate::{Device, Engine, Error, ErrorKind, Loaded, Options, Result, Runtime, Session, Value, Values};
 use cognate_eval::{Evaluator, Float, Value as Computed};
 use cognate_graph::{Node, Program};
 use ndarray::{ArcArray, ArrayD, IxDyn};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Evaluates graphs in memory; refuses ONNX files. Single-threaded.
@@ -20,17 +21,17 @@ impl Runtime for Reference {
         Engine::Reference
     }
 
-    fn read(&self, source: &Source, options: &Options) -> Result<Arc<dyn Loaded>> {
+    fn read_file(&self, path: &Path, _: &Options) -> Result<Arc<dyn Loaded>> {
+        let message = "the reference evaluates graphs, not ONNX files; give the checkpoint, or choose tract or ort";
+        Err(Error::new(ErrorKind::Load, path.display(), message))
+    }
+
+    fn read_graphs(&self, programs: &[Program], options: &Options) -> Result<Vec<Arc<dyn Loaded>>> {
         if options.device != Device::Cpu {
             return Err(Error::new(ErrorKind::Unavailable, self.name(), "evaluates on the processor only; leave out `--device cuda`"));
         }
-        match source {
-            Source::Graph(program) => Ok(Arc::new(Evaluated { program: program.clone(), precision: *self })),
-            Source::Onnx(path) => {
-                let message = "the reference evaluates graphs, not ONNX files; give the checkpoint, or choose tract or ort";
-                Err(Error::new(ErrorKind::Load, path.display(), message))
-            }
-        }
+        let evaluated = |program: &Program| Arc::new(Evaluated { program: program.clone(), precision: *self }) as Arc<dyn Loaded>;
+        Ok(programs.iter().map(evaluated).collect())
     }
 }
 

@@ -8,8 +8,10 @@ mod prepare;
 
 use crate::huge_pages::{self, HugePages};
 use crate::signature::{Axis, Element, Given, Input, Signature};
-use crate::{Device, Engine, EngineTensor, Error, ErrorKind, Loaded, Options, Result, Runtime, Session, Source, Value, Values};
-use cognate_graph::f16;
+use crate::{
+    Device, Engine, EngineTensor, Error, ErrorKind, Loaded, Options, Result, Runtime, Session, Value, Values, in_memory, read_checked,
+};
+use cognate_graph::{Program, f16};
 use ndarray::ArrayD;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -35,17 +37,21 @@ impl Runtime for Tract {
         Engine::Tract
     }
 
-    fn read(&self, source: &Source, options: &Options) -> Result<Arc<dyn Loaded>> {
+    fn read_file(&self, path: &Path, options: &Options) -> Result<Arc<dyn Loaded>> {
         if options.device != Device::Cpu {
             let message = "runs on the processor only; for `--device cuda` choose ort, or leave out the device";
             return Err(Error::new(ErrorKind::Unavailable, self.name(), message));
         }
-        source.read_onnx(self.name(), |path| {
+        read_checked(path, || {
             let before = huge_pages::Before::loading(options);
             let wrong = |reason| Error::new(ErrorKind::Load, path.display(), format!("{ENGINE} cannot load it: {reason}"));
             let planned: Arc<dyn Loaded> = Arc::new(guarded(|| Planned::read(path, before)).map_err(wrong)?);
             Ok(planned)
         })
+    }
+
+    fn read_graphs(&self, programs: &[Program], options: &Options) -> Result<Vec<Arc<dyn Loaded>>> {
+        in_memory::read_graphs(self, programs, options)
     }
 }
 

@@ -10,7 +10,7 @@ use cognate_runtime::{Options, Reference, Runtime, Session, Source, Value, Value
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What is verified.
+/// The subject of a verification.
 #[derive(Clone, Debug)]
 pub struct Subject<'a> {
     /// The exported folder.
@@ -19,7 +19,7 @@ pub struct Subject<'a> {
     pub layout: Layout,
     /// The model that the graphs must equal: of the checkpoint, or read back by [`open_exported`](cognate_folder::open_exported).
     pub model: &'a Model,
-    /// How sentences are decoded; greedily and by beam search, whatever number of beams stands here.
+    /// The decoding settings; sentences are decoded greedily and by beam search, whatever `num_beams` is.
     pub settings: Settings,
     /// Sources to decode, each with its end token; random ones if there are none.
     pub sentences: Vec<Vec<i64>>,
@@ -36,7 +36,7 @@ pub(crate) const RANDOM_SENTENCES: usize = 4;
 /// The most new tokens of a sentence: enough to see pasts grow, short enough for f64 on large models.
 pub(crate) const NEW_TOKENS: usize = 32;
 
-/// Beams of the beam search that is compared beside greedy decoding.
+/// The beams of the compared beam search.
 const BEAMS: usize = 4;
 
 /// Where the reference prefers a logit or a score by less than this, it is a tie.
@@ -47,10 +47,10 @@ struct Pair {
     decoder: Box<dyn Session>,
 }
 
-/// Measures each runtime against the f64 reference; `progress` hears what is being done.
+/// Measures each runtime against the f64 reference; `progress` receives the current step.
 ///
 /// # Errors
-/// If an engine cannot load or run the folder. A broken bound is no error: see [`Verification::passed`].
+/// If an engine cannot load or run the folder. A violated bound is not an error: see [`Verification::passed`].
 pub fn verify(subject: &Subject<'_>, runtimes: &[(Box<dyn Runtime>, Options)], mut progress: impl FnMut(&str)) -> Result<Verification> {
     let config = subject.model.config();
     progress("reference evaluator");

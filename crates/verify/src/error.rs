@@ -1,4 +1,4 @@
-//! What can keep a verification from being done.
+//! Errors of a verification.
 
 /// The result of this crate's calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -8,7 +8,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[error(transparent)]
 pub struct Error(#[from] Cause);
 
-/// What an [`Error`] is about.
+/// The kinds of [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -29,7 +29,7 @@ pub(crate) enum Cause {
 }
 
 impl Error {
-    /// What the error is about.
+    /// The kind of the error.
     pub fn kind(&self) -> ErrorKind {
         match self.0 {
             Cause::Model(_) | Cause::Graph(_) => ErrorKind::Model,

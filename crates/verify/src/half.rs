@@ -19,14 +19,14 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// On what ranges are measured, and what is found is tried.
+/// The sample on which ranges are measured and the result is tried.
 #[derive(Clone, Debug)]
 pub struct Sample {
     /// Sources on which ranges are measured and [`Caution`] is chosen, each with its end token; random ones if there are none.
     pub sentences: Vec<Vec<i64>>,
     /// Other sources, on which the choice is tried; random ones if there are none.
     pub held_out: Vec<Vec<i64>>,
-    /// How they are decoded; greedily, whatever number of beams stands here.
+    /// The decoding settings; sentences are decoded greedily, whatever `num_beams` is.
     pub settings: Settings,
     /// The seed of the random batches.
     pub seed: u64,
@@ -48,7 +48,7 @@ pub struct InHalf {
     pub encoder: Program,
     /// In the Cognate layout `cross.{l}.*`, `past.{l}.*` and `present.{l}.*` are f16.
     pub decoder: Program,
-    /// What stayed f32; program 0 is the encoder, 1 the decoder.
+    /// The nodes that stayed f32; program 0 is the encoder, 1 the decoder.
     pub kept: Vec<Kept>,
     /// How it was chosen what stays f32 for the sake of precision, and what that is worth.
     pub calibration: Calibration,
@@ -64,7 +64,7 @@ fn keeps(caution: Caution, node: &str) -> bool {
     }
 }
 
-/// Converts `model`; `progress` hears what is being done.
+/// Converts `model`; `progress` receives the current step.
 ///
 /// Token ids, `logits`, `encoder_hidden_states` and `cross_attentions.{l}` keep their types; in the layout of Hugging Face all inputs
 /// and outputs do, because Optimum and transformers.js make pasts of length 0 in the type of the encoder's output. Where values fit
@@ -112,7 +112,7 @@ fn state(name: &str) -> Option<String> {
 /// The largest magnitude of each value, by node.
 pub(crate) type Largest = Rc<RefCell<HashMap<String, f32>>>;
 
-/// What the f32 graphs do with the sample.
+/// The results of the f32 graphs on the sample.
 struct Measured {
     /// For each graph.
     largest: [Largest; 2],

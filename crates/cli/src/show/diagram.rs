@@ -59,7 +59,7 @@ pub(super) fn diagram(program: &Program, config: &Config, title: String, sizes: 
         } else {
             let (scope, name) = node.name.rsplit_once('/').unwrap_or(("", &node.name));
             let parent = drawing.module(scope, config);
-            drawing.add(name.to_owned(), parent, Kind::Operation, equations::of_operation(&node.op).to_owned())
+            drawing.add(name.to_owned(), parent, Kind::Operation, node.op.formula().to_owned())
         };
         boxes.insert(id, index);
         drawing.count(index, 0, graph.operations(id, &bindings).unwrap_or_default());

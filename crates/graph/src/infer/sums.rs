@@ -1,11 +1,11 @@
-//! Operations that sum, and their opposites.
+//! Sums, expansions and products of matrices.
 
-use super::{broadcast, expect_dtype, float, last, same_dtype};
+use super::{broadcast, expect_dtype, float, last, same_dtype, with_last};
 use crate::{DType, Dim, Shape, Type};
 
 pub(super) fn sum(axes: &[usize], [x]: [&Type; 1]) -> Result<Type, String> {
     if matches!(x.dtype, DType::Bool | DType::I8) {
-        return Err(format!("sums want numbers, found {}", x.dtype));
+        return Err(format!("expected numbers, found {}", x.dtype));
     }
     let rank = x.shape.rank();
     if !axes.is_sorted_by(|left, right| left < right) || axes.iter().any(|&axis| axis >= rank) {
@@ -28,11 +28,11 @@ pub(super) fn scatter_add([table, ids, updates]: [&Type; 3]) -> Result<Type, Str
     expect_dtype("ids", ids, DType::I64)?;
     same_dtype(table, updates)?;
     let [_, row @ ..] = table.shape.dims() else {
-        return Err("table wants at least one axis, found a scalar".into());
+        return Err("table: expected at least one axis, found a scalar".into());
     };
     let expected: Shape = ids.shape.dims().iter().chain(row).collect();
     if updates.shape != expected {
-        return Err(format!("updates want {expected}, found {}", updates.shape));
+        return Err(format!("updates: expected {expected}, found {}", updates.shape));
     }
     Ok(table.clone())
 }
@@ -41,7 +41,7 @@ pub(super) fn gemm([turn_left, turn_right]: [bool; 2], [left, right]: [&Type; 2]
     float("left", left)?;
     expect_dtype("right", right, left.dtype)?;
     let ([a, b], [c, d]) = (left.shape.dims(), right.shape.dims()) else {
-        return Err(format!("matrices want two axes, found {} and {}", left.shape, right.shape));
+        return Err(format!("expected two matrices, found {} and {}", left.shape, right.shape));
     };
     let ((m, k), (right_k, n)) = (if turn_left { (b, a) } else { (a, b) }, if turn_right { (d, c) } else { (c, d) });
     if k != right_k {
@@ -54,6 +54,5 @@ pub(super) fn gemm([turn_left, turn_right]: [bool; 2], [left, right]: [&Type; 2]
 pub(super) fn of_rows(x: &Type) -> Result<Type, String> {
     float("input", x)?;
     last(x)?;
-    let leading = &x.shape.dims()[..x.shape.rank() - 1];
-    Ok(Type::new(x.dtype, leading.iter().chain([&Dim::from(1)]).collect::<Shape>()))
+    Ok(with_last(x, &Dim::from(1)))
 }

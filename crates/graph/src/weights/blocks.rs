@@ -90,7 +90,7 @@ impl Generator for Values {
     }
 }
 
-/// Counts of steps, what is left of the block filled up with zeros.
+/// Counts of steps; the rest of the block is padded with zeros.
 fn pack(bits: Bits, block: &[f32], scale: f32, bytes: &mut [u8]) {
     let zero = f32::from(bits.zero());
     let integer = |index: usize| block.get(index).map_or(bits.zero(), |value| (count(bits, value / scale) + zero) as u8);
@@ -148,6 +148,6 @@ fn fitted(bits: Bits, block: &[f32], step: f32) -> (f32, f32) {
     rest.iter().enumerate().for_each(|(lane, &value)| add(lane, value));
     let (product, square) = (products.iter().sum::<f32>(), squares.iter().sum::<f32>());
     let fitted = product / square;
-    // Of numbers so small that their squares vanish, the step stays.
+    // Numbers whose squares underflow keep their step.
     if fitted.is_normal() { (product * fitted, fitted) } else { (0.0, step) }
 }

@@ -1,4 +1,4 @@
-//! Types in which a weight's numbers lie in bytes.
+//! Element types of stored weights.
 
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
@@ -51,7 +51,7 @@ impl Element {
         }
     }
 
-    /// Appends the numbers, rounded to the nearest, ties to even; what is too large becomes infinite, or the largest integer.
+    /// Appends the numbers, rounded to the nearest, ties to even; values out of range become infinite, or the largest integer.
     pub(super) fn encode(self, values: &[f32], bytes: &mut Vec<u8>) {
         match self {
             Element::F32 => bytes.extend(values.iter().flat_map(|value| value.to_le_bytes())),

@@ -1,4 +1,4 @@
-//! How to obtain one weight: nothing is read or converted until it is asked for, and then piece by piece.
+//! Lazy recipes for weights: nothing is read or converted before it is needed, and then piece by piece.
 
 use super::Element;
 use crate::{Error, ErrorKind};
@@ -18,7 +18,7 @@ pub trait Storage: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Whether the file is another now than when it was opened, as far as the system tells.
+    /// Whether the file has changed since it was opened, as far as the system reports.
     fn has_changed(&self) -> bool {
         false
     }
@@ -60,7 +60,7 @@ pub struct Place<'r> {
     pub file: &'r Path,
     /// Its bytes.
     pub range: Range<usize>,
-    /// How they are to be read.
+    /// The element type that readers get.
     pub element: Element,
 }
 
@@ -71,7 +71,7 @@ impl Recipe {
     /// The bytes `range` of `storage`, as f32 of the given shape.
     ///
     /// # Errors
-    /// If the range does not lie in the storage or its length is not the shape's.
+    /// If the range exceeds the storage, or its length does not match the shape.
     pub fn stored(storage: Arc<dyn Storage>, range: Range<usize>, shape: &[usize]) -> Result<Self, Error> {
         Self::stored_as(Element::F32, storage, range, shape)
     }
@@ -80,19 +80,19 @@ impl Recipe {
     /// another type.
     ///
     /// # Errors
-    /// If the range does not lie in the storage or its length is not the shape's.
+    /// If the range exceeds the storage, or its length does not match the shape.
     pub fn stored_as(element: Element, storage: Arc<dyn Storage>, range: Range<usize>, shape: &[usize]) -> Result<Self, Error> {
         let wrong = |message| Error::new(ErrorKind::Weights, "stored weight", message);
         let wanted = shape.iter().try_fold(element.size(), |len, &size| len.checked_mul(size));
         let wanted = wanted.ok_or_else(|| wrong(format!("shape {shape:?} is too large")))?;
         let held = storage.bytes().get(range.clone()).map(<[u8]>::len);
         if held != Some(wanted) {
-            return Err(wrong(format!("shape {shape:?} wants {wanted} bytes, found the range {range:?} of {}", storage.bytes().len())));
+            return Err(wrong(format!("shape {shape:?}: expected {wanted} bytes, found the range {range:?} of {}", storage.bytes().len())));
         }
         Ok(Self { shape: shape.to_vec(), source: Source::Stored { storage, range, element }, element: Element::F32 })
     }
 
-    /// What `generator` gives, under the given shape, as f32.
+    /// The values of `generator` in f32, with the given shape.
     pub fn generated(generator: Arc<dyn Generator>, shape: &[usize]) -> Self {
         Self { shape: shape.to_vec(), source: Source::Generated(generator), element: Element::F32 }
     }
@@ -152,7 +152,7 @@ impl Recipe {
         Ok(Self { shape: shape.to_vec(), ..self.clone() })
     }
 
-    /// Where the source lies; `None` if a formula gives it, or if its bytes are not those of a file.
+    /// The file and range of the source; `None` if it is generated or not in a file.
     pub fn place(&self) -> Option<Place<'_>> {
         match &self.source {
             Source::Stored { storage, range, element } => Some(Place { file: storage.file()?, range: range.clone(), element: *element }),
@@ -160,7 +160,7 @@ impl Recipe {
         }
     }
 
-    /// Whether what is stored is in a file that has changed since it was opened.
+    /// Whether the source file has changed since it was opened.
     pub fn has_changed(&self) -> bool {
         match &self.source {
             Source::Stored { storage, .. } => storage.has_changed(),
@@ -169,7 +169,7 @@ impl Recipe {
         }
     }
 
-    /// Gives the little-endian bytes to `sink`, piece by piece; bytes that are stored in the type wanted are lent, not copied.
+    /// Gives the little-endian bytes to `sink`, piece by piece; bytes stored in the requested type are borrowed, not copied.
     ///
     /// # Errors
     /// The first error of `sink`.
@@ -219,7 +219,7 @@ impl Recipe {
         }
     }
 
-    /// The values, converted as they come.
+    /// The values, converted while they are read.
     pub fn values<T: From<f32>>(&self) -> Vec<T> {
         let mut converted = Vec::with_capacity(self.elements());
         let Ok(()) = self.pieces(|values| {
@@ -229,7 +229,7 @@ impl Recipe {
         converted
     }
 
-    /// The first stored value that is not finite, and its place in row-major order; what a formula gives is finite.
+    /// The first stored value that is not finite, and its place in row-major order; generated values are finite.
     pub fn first_non_finite(&self) -> Option<(usize, f32)> {
         match &self.source {
             Source::Stored { storage, range, element } => element.first_non_finite(&storage.bytes()[range.clone()]),

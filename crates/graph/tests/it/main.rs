@@ -22,19 +22,19 @@ fn refused(build: impl for<'g> Fn(&Scope<'g>, Tensor<'g>, Tensor<'g>) -> Tensor<
 
 #[test]
 fn shapes_and_types() {
-    assert_snapshot!(refused(|scope, x, _| x.linear(scope.parameter("weight", [4, 9]), None)), @"layers.0.fc1/Linear: weight [4, 9] wants inputs of width 9, found [batch, src, 8]");
-    assert_snapshot!(refused(|scope, x, _| x.linear(scope.parameter("weight", [4, 8]), Some(scope.parameter("bias", [8])))), @"layers.0.fc1/Linear: bias wants f32 [4], found f32 [8]");
+    assert_snapshot!(refused(|scope, x, _| x.linear(scope.parameter("weight", [4, 9]), None)), @"layers.0.fc1/Linear: weight [4, 9]: expected inputs of width 9, found [batch, src, 8]");
+    assert_snapshot!(refused(|scope, x, _| x.linear(scope.parameter("weight", [4, 8]), Some(scope.parameter("bias", [8])))), @"layers.0.fc1/Linear: bias: expected f32 [4], found f32 [8]");
     assert_snapshot!(refused(|_, x, _| x.matmul(x)), @"layers.0.fc1/MatMul: inner sizes differ: [batch, src, 8] x [batch, src, 8] (8 against src)");
     assert_snapshot!(refused(|_, x, _| x.reshape([Dim::from("batch"), "src".into(), 3.into(), 3.into()])), @"layers.0.fc1/Reshape: cannot reshape [batch, src, 8] to [batch, src, 3, 3]: 8*batch*src elements against 9*batch*src");
-    assert_snapshot!(refused(|_, x, _| x.transpose(&[0, 0, 1])), @"layers.0.fc1/Transpose: order [0, 0, 1] is no permutation of the axes of [batch, src, 8]");
+    assert_snapshot!(refused(|_, x, _| x.transpose(&[0, 0, 1])), @"layers.0.fc1/Transpose: order [0, 0, 1] is not a permutation of the axes of [batch, src, 8]");
     assert_snapshot!(refused(|_, x, ids| x + ids), @"layers.0.fc1/Add: element types differ: f32 [batch, src, 8] and i64 [batch, src]");
     assert_snapshot!(refused(|_, x, _| x + x.t()), @"layers.0.fc1/Add: shapes do not broadcast: [batch, src, 8] and [batch, 8, src]");
-    assert_snapshot!(refused(|_, x, _| x.gather(x)), @"layers.0.fc1/Gather: ids wants i64, found f32");
-    assert_snapshot!(refused(|_, _, ids| ids.map(Unary::Relu)), @"layers.0.fc1/Relu: input wants f32 or f16, found i64");
-    assert_snapshot!(refused(|_, x, _| x.select(x, x)), @"layers.0.fc1/Where: condition wants bool, found f32");
+    assert_snapshot!(refused(|_, x, _| x.gather(x)), @"layers.0.fc1/Gather: ids: expected i64, found f32");
+    assert_snapshot!(refused(|_, _, ids| ids.map(Unary::Relu)), @"layers.0.fc1/Relu: input: expected f32 or f16, found i64");
+    assert_snapshot!(refused(|_, x, _| x.select(x, x)), @"layers.0.fc1/Where: condition: expected bool, found f32");
     assert_snapshot!(refused(|_, x, _| concat(3, &[x, x])), @"layers.0.fc1/Concat: axis 3 does not exist in [batch, src, 8]");
     assert_snapshot!(refused(|_, x, _| concat(2, &[x, x.t()])), @"layers.0.fc1/Concat: cannot join [batch, 8, src] to [batch, src, 8] along axis 2");
-    assert_snapshot!(refused(|scope, x, _| x.layer_norm(scope.parameter("weight", [8]), scope.parameter("bias", [7]), 1e-5)), @"layers.0.fc1/LayerNormalization: bias wants f32 [8], found f32 [7]");
+    assert_snapshot!(refused(|scope, x, _| x.layer_norm(scope.parameter("weight", [8]), scope.parameter("bias", [7]), 1e-5)), @"layers.0.fc1/LayerNormalization: bias: expected f32 [8], found f32 [7]");
     assert_snapshot!(refused(|scope, _, _| {
         scope.parameter("weight", [8]);
         scope.parameter("weight", [9])
@@ -63,7 +63,7 @@ fn grammar() {
     };
     assert_snapshot!(finish(|_| {}), @"test: the graph has no output");
     assert_snapshot!(finish(|builder| builder.output("y", builder.range(0, "past"))), @"Range: no input has an axis past");
-    assert_snapshot!(finish(|builder| builder.output("y", builder.root().parameter("table", ["rows"]))), @"table: a parameter's shape is constant, found [rows]");
+    assert_snapshot!(finish(|builder| builder.output("y", builder.root().parameter("table", ["rows"]))), @"table: expected a constant shape for a parameter, found [rows]");
     assert_snapshot!(finish(|builder| {
         let x = builder.input("x", DType::F32, ["n"]);
         builder.output("y", x);

@@ -1,11 +1,11 @@
-//! What has come back to a node: `∂loss/∂y`, as far as its readers have said.
+//! The cotangent of a node: `∂loss/∂y`, accumulated over its readers.
 
 use cognate_graph::{Dim, Shape, Tensor};
 
 /// The sum of what the readers of a value gave back.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cotangent<'b> {
-    /// Of a shape that broadcasts to the value's: what is equal along an axis may have size 1 there.
+    /// Its shape broadcasts to the value's: an axis of equal elements may have size 1.
     dense: Option<Tensor<'b>>,
     rows: Vec<Rows<'b>>,
 }
@@ -20,7 +20,7 @@ pub(super) struct Rows<'b> {
     updates: Tensor<'b>,
 }
 
-/// What one reader gives back.
+/// The contribution of one reader.
 pub(super) enum Part<'b> {
     Dense(Tensor<'b>),
     Rows(Rows<'b>),
@@ -78,7 +78,7 @@ pub(super) fn full<'b>(x: Tensor<'b>, shape: &Shape) -> Tensor<'b> {
     if x.ty().shape == *shape { x } else { x.expand(shape.clone()) }
 }
 
-/// What an operand of shape `to` gets of `x`, which belongs to a value of shape `from` that the operand was broadcast to: the sum
+/// The gradient of an operand of shape `to` from `x`, the gradient of the value of shape `from` to which it was broadcast: the sum
 /// over all its copies.
 pub(super) fn summed<'b>(x: Tensor<'b>, from: &Shape, to: &Shape) -> Tensor<'b> {
     let extra = from.rank() - to.rank();

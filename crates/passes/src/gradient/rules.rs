@@ -1,15 +1,15 @@
-//! What each operation gives back to its operands.
+//! The gradient rule of each operation.
 //!
 //! With `y = op(x, ...)` and `dy = ∂loss/∂y`, a rule gives `dx = (∂y/∂x)ᵀ dy` for each operand.
 
 use super::cotangent::{Cotangent, Part, Rows, full, summed};
 use cognate_graph::{Binary, DType, Dim, Op, Scalar, Shape, Statistic, Tensor, Unary, concat};
 
-/// The parts of the operands, by their place; `None` if the operation has no gradient. `y` is what the operation gave.
+/// The parts of the operands, by their position; `None` if the operation has no gradient. `y` is the operation's output.
 pub(super) fn parts<'b>(op: &Op, inputs: &[Tensor<'b>], y: Tensor<'b>, cotangent: Cotangent<'b>) -> Option<Vec<(usize, Part<'b>)>> {
     let shape = y.ty().shape;
     if let Op::Reshape(_) = op {
-        // What is added to some rows stays so.
+        // A sparse gradient stays sparse.
         return Some(cotangent.reshaped(y, &inputs[0].ty().shape).into_iter().map(|part| (0, part)).collect());
     }
     let dy = cotangent.tensor(y);
@@ -30,7 +30,7 @@ pub(super) fn parts<'b>(op: &Op, inputs: &[Tensor<'b>], y: Tensor<'b>, cotangent
                 Binary::Sub => [dy, dy * -1.0],
                 Binary::Mul => [dy * right, dy * left],
                 Binary::Div => [dy / right, dy * y / right * -1.0],
-                // Of integers, through which nothing flows.
+                // Integers have no gradient.
                 Binary::Rem => return Some(vec![]),
             };
             vec![summed(to_left, &shape, &left.ty().shape), summed(to_right, &shape, &right.ty().shape)]
@@ -135,7 +135,7 @@ fn count(x: Tensor<'_>, axis: usize) -> Tensor<'_> {
     }
 }
 
-/// The elements as a matrix, the last axis as it is.
+/// The elements as a matrix whose columns are the last axis.
 fn as_rows(x: Tensor<'_>) -> Tensor<'_> {
     match x.ty().shape.dims() {
         [] => x.reshape([1, 1]),
@@ -170,7 +170,7 @@ fn matmul<'b>(left: Tensor<'b>, right: Tensor<'b>, dy: Tensor<'b>) -> Vec<Tensor
     vec![back(dy.matmul(right.t()), &left_shape), back(left.t().matmul(dy), &right_shape)]
 }
 
-/// `y = op(A) op(B)`, with `op` the matrix as it is or transposed.
+/// `y = op(A) op(B)`, where `op` transposes or not.
 fn gemm<'b>([turn_left, turn_right]: [bool; 2], left: Tensor<'b>, right: Tensor<'b>, dy: Tensor<'b>) -> Vec<Tensor<'b>> {
     let to_left = if turn_left { right.gemm(dy, [turn_right, true]) } else { dy.gemm(right, [false, !turn_right]) };
     let to_right = if turn_right { dy.gemm(left, [true, turn_left]) } else { left.gemm(dy, [!turn_left, false]) };

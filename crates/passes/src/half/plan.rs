@@ -1,7 +1,7 @@
-//! Which nodes compute in f16, from how large their values get.
+//! Which nodes compute in f16, decided by the ranges of their values.
 
 use super::{LARGEST, MARGIN, Why};
-use cognate_graph::{DType, Graph, Node, NodeId, Op, Program, Recipe, Scalar};
+use cognate_graph::{Class, DType, Graph, Node, NodeId, Op, Program, Recipe, Scalar};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The smallest f16 of full precision. A factor below it would lose its digits, or all of itself.
@@ -14,9 +14,9 @@ const CHUNK: usize = 1 << 16;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
     largest: Option<f32>,
-    /// Whether f16 can hold them, in use too.
+    /// Whether f16 can represent them, with the margin.
     fits: bool,
-    /// Whether a constant beyond the limit takes part, which a run need not show.
+    /// Whether a constant beyond the limit contributes, which a run need not show.
     is_mask: bool,
 }
 
@@ -49,97 +49,31 @@ pub(super) fn ranges(program: &Program, seen: impl Fn(&str) -> Option<f32>, weig
     let mut ranges: Vec<Range> = Vec::new();
     for (_, node) in program.graph().iter() {
         let inputs = || node.inputs.iter().map(|input| ranges[input.index()]);
-        let is_mask = passes_masks_on(&node.op) && inputs().any(|input| input.is_mask);
-        let range = match &node.op {
-            Op::Parameter => {
-                let largest = program.weights().get(&node.name).map(|recipe| weights.of(&node.name, recipe));
-                Range { largest, fits: largest.is_some_and(|largest| largest <= LARGEST), is_mask: false }
-            }
-            Op::Scalar(Scalar::F32(value)) => {
-                let value = value.abs();
-                Range { largest: Some(value), fits: value == 0.0 || (SMALLEST..=LARGEST).contains(&value), is_mask: value > LARGEST }
-            }
-            // The same elements as before.
-            Op::Reshape(_) | Op::Expand(_) | Op::Transpose(_) | Op::Slice { .. } | Op::Gather => ranges[node.inputs[0].index()],
-            Op::Concat { .. } => Range {
-                largest: inputs().filter_map(|input| input.largest).reduce(f32::max),
-                fits: inputs().all(|input| input.fits),
-                is_mask,
-            },
-            Op::Input
-            | Op::Scalar(Scalar::F16(_) | Scalar::I64(_))
-            | Op::Integers(_)
-            | Op::Range { .. }
-            | Op::Unary(_)
-            | Op::Binary(_)
-            | Op::LessOrEqual
-            | Op::Equal
-            | Op::Select
-            | Op::Cast(_)
-            | Op::MatMul
-            | Op::Linear
-            | Op::CumSum
-            | Op::Sum(_)
-            | Op::ScatterAdd
-            | Op::Gemm { .. }
-            | Op::Softmax
-            | Op::LogSumExp
-            | Op::ShiftedExp
-            | Op::LayerNorm { .. }
-            | Op::LayerNormStatistic { .. }
-            | Op::RmsNorm { .. }
-            | Op::QuantizedLinear(_)
-            | Op::BlockLinear(_)
-            | Op::LargestMagnitude
-            | Op::CacheWrite { .. }
-            | Op::CachedAttention(_) => {
-                let largest = seen(&node.name);
-                Range { largest, fits: !is_mask && largest.is_some_and(|largest| largest * MARGIN <= LARGEST), is_mask }
-            }
+        let class = node.op.class();
+        let is_mask = passes_masks_on(class) && inputs().any(|input| input.is_mask);
+        let range = if node.op == Op::Parameter {
+            let largest = program.weights().get(&node.name).map(|recipe| weights.of(&node.name, recipe));
+            Range { largest, fits: largest.is_some_and(|largest| largest <= LARGEST), is_mask: false }
+        } else if let Op::Scalar(Scalar::F32(value)) = node.op {
+            let value = value.abs();
+            Range { largest: Some(value), fits: value == 0.0 || (SMALLEST..=LARGEST).contains(&value), is_mask: value > LARGEST }
+        } else if class == Class::Move {
+            ranges[node.inputs[0].index()]
+        } else if class == Class::Join {
+            let largest = inputs().filter_map(|input| input.largest).reduce(f32::max);
+            Range { largest, fits: inputs().all(|input| input.fits), is_mask }
+        } else {
+            let largest = seen(&node.name);
+            Range { largest, fits: !is_mask && largest.is_some_and(|largest| largest * MARGIN <= LARGEST), is_mask }
         };
         ranges.push(range);
     }
     ranges
 }
 
-/// Whether a constant beyond the limit is still to be expected in what the operation gives.
-fn passes_masks_on(op: &Op) -> bool {
-    match op {
-        Op::Binary(_)
-        | Op::Select
-        | Op::Concat { .. }
-        | Op::Reshape(_)
-        | Op::Expand(_)
-        | Op::Transpose(_)
-        | Op::Slice { .. }
-        | Op::Gather
-        | Op::CumSum
-        | Op::Sum(_)
-        | Op::ScatterAdd => true,
-        Op::Input
-        | Op::Parameter
-        | Op::Scalar(_)
-        | Op::Integers(_)
-        | Op::Range { .. }
-        | Op::Unary(_)
-        | Op::LessOrEqual
-        | Op::Equal
-        | Op::Cast(_)
-        | Op::MatMul
-        | Op::Linear
-        | Op::Gemm { .. }
-        | Op::Softmax
-        | Op::LogSumExp
-        | Op::ShiftedExp
-        | Op::LayerNorm { .. }
-        | Op::LayerNormStatistic { .. }
-        | Op::RmsNorm { .. }
-        | Op::QuantizedLinear(_)
-        | Op::BlockLinear(_)
-        | Op::LargestMagnitude
-        | Op::CacheWrite { .. }
-        | Op::CachedAttention(_) => false,
-    }
+/// Whether a constant beyond the limit may still be in the results.
+fn passes_masks_on(class: Class) -> bool {
+    matches!(class, Class::Arithmetic | Class::Move | Class::Join | Class::Reduction)
 }
 
 /// The inputs and outputs that hold floating point numbers, and whether f16 can hold them.
@@ -149,7 +83,7 @@ pub(super) fn interface_values<'g>(graph: &'g Graph, ranges: &'g [Range]) -> imp
     inputs.chain(outputs).filter(|&(_, id)| is_float(graph, id)).map(|(name, id)| (name, ranges[id.index()].fits))
 }
 
-/// The type in which a node computes; of constants, which are made in the type that is asked for, nothing.
+/// The type in which a node computes. Constants take the type that their reader needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Precision {
     Constant,
@@ -157,10 +91,10 @@ pub(super) enum Precision {
     Half,
 }
 
-/// What each node computes in.
+/// The precision of each node.
 pub(super) struct Plan {
     precisions: Vec<Precision>,
-    /// Nodes that could be f16 and shall not.
+    /// Nodes that could be f16 and are kept in f32.
     unwanted: BTreeSet<NodeId>,
 }
 
@@ -173,39 +107,26 @@ impl Plan {
             let any_half = || inputs().any(|input| precisions[input.index()] == Precision::Half);
             let any_full = || inputs().any(|input| precisions[input.index()] == Precision::Full);
             let fits = ranges[precisions.len()].fits;
-            let is_half = match &node.op {
-                Op::Parameter | Op::Scalar(_) => {
+            let is_half = match node.op.class() {
+                Class::Declared if node.op == Op::Input => node.ty.dtype == DType::F32 && may(&node.name),
+                Class::Declared | Class::Constant if node.op == Op::Parameter || node.ty.dtype.is_float() => {
                     precisions.push(Precision::Constant);
                     continue;
                 }
-                Op::Input => node.ty.dtype == DType::F32 && may(&node.name),
-                Op::MatMul | Op::Linear | Op::Gemm { .. } => fit() && fits,
-                // What is f32 by itself, as a normalisation's result, is summed in f32: no more casts, and fewer roundings.
-                Op::Unary(_) | Op::Binary(_) | Op::Select | Op::CumSum => fit() && fits && any_half() && !any_full(),
-                Op::LessOrEqual | Op::Equal | Op::Concat { .. } => fit() && any_half(),
-                Op::Gather | Op::Reshape(_) | Op::Expand(_) | Op::Transpose(_) | Op::Slice { .. } | Op::Cast(_) => {
+                Class::Product(_) => fit() && fits,
+                // A sum with a value that is f32 in any case, such as a normalisation's, stays f32: fewer casts and roundings.
+                Class::Function | Class::Arithmetic => fit() && fits && any_half() && !any_full(),
+                Class::Comparison | Class::Join => fit() && any_half(),
+                class @ (Class::Move | Class::Convert) => {
                     let source = node.inputs[0].index();
                     match precisions[source] {
                         Precision::Half => true,
                         Precision::Full => false,
-                        Precision::Constant => ranges[source].fits && !matches!(node.op, Op::Cast(_)),
+                        Precision::Constant => ranges[source].fits && class == Class::Move,
                     }
                 }
-                Op::Integers(_)
-                | Op::Range { .. }
-                | Op::Sum(_)
-                | Op::ScatterAdd
-                | Op::Softmax
-                | Op::LogSumExp
-                | Op::ShiftedExp
-                | Op::LayerNorm { .. }
-                | Op::LayerNormStatistic { .. }
-                | Op::RmsNorm { .. }
-                | Op::QuantizedLinear(_)
-                | Op::BlockLinear(_)
-                | Op::LargestMagnitude
-                | Op::CacheWrite { .. }
-                | Op::CachedAttention(_) => false,
+                Class::Declared | Class::Constant | Class::Reduction => false,
+                Class::Softmax(_) | Class::Normalisation(_) | Class::IntegerProduct(_) | Class::Cache => false,
             };
             if is_half && keep(&node.name) {
                 unwanted.insert(id);
@@ -215,19 +136,19 @@ impl Plan {
         Self { precisions, unwanted }
     }
 
-    /// The type in which a node wants what it reads.
+    /// The type in which a node reads its inputs.
     pub(super) fn wants(&self, id: NodeId) -> DType {
         if self.precisions[id.index()] == Precision::Half { DType::F16 } else { DType::F32 }
     }
 
-    /// The parameters that some node wants in f16.
+    /// The parameters that some node reads in f16.
     pub(super) fn half_parameters(&self, graph: &Graph) -> BTreeSet<String> {
         let halves = graph.iter().filter(|(id, _)| self.wants(*id) == DType::F16);
         let read = halves.flat_map(|(_, node)| &node.inputs).map(|&input| graph.node(input));
         read.filter(|node| node.op == Op::Parameter).map(|node| node.name.clone()).collect()
     }
 
-    /// What stays f32 although f16 was wished for: names with reason and largest magnitude.
+    /// The values that stay f32: names with reason and largest magnitude.
     pub(super) fn kept(
         &self,
         graph: &Graph,
@@ -257,34 +178,23 @@ impl Plan {
         if self.unwanted.contains(&id) {
             return Some(Why::Precision);
         }
-        match &node.op {
-            Op::Softmax | Op::LogSumExp | Op::ShiftedExp => Some(Why::Softmax),
-            Op::LayerNorm { .. } | Op::LayerNormStatistic { .. } | Op::RmsNorm { .. } => Some(Why::Normalisation),
-            Op::Parameter => (!range.fits).then_some(Why::Weight),
-            Op::Input => refused(&node.name).then(|| range.why().unwrap_or(Why::Reads)),
-            Op::Unary(_) | Op::Binary(_) | Op::Select | Op::MatMul | Op::Linear | Op::Gemm { .. } | Op::CumSum => {
+        match node.op.class() {
+            Class::Softmax(_) => Some(Why::Softmax),
+            Class::Normalisation(_) => Some(Why::Normalisation),
+            Class::Declared if node.op == Op::Parameter => (!range.fits).then_some(Why::Weight),
+            Class::Declared => refused(&node.name).then(|| range.why().unwrap_or(Why::Reads)),
+            Class::Function | Class::Arithmetic | Class::Product(_) => {
                 let reads_too_large = || node.inputs.iter().any(|&input| is_float(graph, input) && !ranges[input.index()].fits);
                 range.why().or_else(|| reads_too_large().then_some(Why::Reads))
             }
-            Op::Scalar(_)
-            | Op::Integers(_)
-            | Op::Range { .. }
-            | Op::LessOrEqual
-            | Op::Equal
-            | Op::Cast(_)
-            | Op::Gather
-            | Op::Reshape(_)
-            | Op::Expand(_)
-            | Op::Transpose(_)
-            | Op::Concat { .. }
-            | Op::Slice { .. }
-            | Op::Sum(_)
-            | Op::ScatterAdd
-            | Op::QuantizedLinear(_)
-            | Op::BlockLinear(_)
-            | Op::LargestMagnitude
-            | Op::CacheWrite { .. }
-            | Op::CachedAttention(_) => None,
+            Class::Constant
+            | Class::Comparison
+            | Class::Convert
+            | Class::Move
+            | Class::Join
+            | Class::Reduction
+            | Class::IntegerProduct(_)
+            | Class::Cache => None,
         }
     }
 }

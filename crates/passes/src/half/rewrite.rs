@@ -1,4 +1,4 @@
-//! The program under a plan: every node again, with casts where a value is wanted in the other type.
+//! The program rebuilt by a plan, with casts where a node reads the other type.
 
 use super::plan::Plan;
 use cognate_graph::{Builder, DType, Element, Error, Graph, NodeId, Op, Program, Recipe, Scalar, Tensor, Type, f16};
@@ -11,16 +11,15 @@ pub(super) fn rewrite(program: &Program, plan: &Plan, in_half: &BTreeSet<String>
     let mut made = Made { graph, builder: &builder, values: Vec::new(), cast: HashMap::new() };
     for (id, node) in graph.iter() {
         let dtype = |half: bool| if half { DType::F16 } else { DType::F32 };
-        let value = match &node.op {
-            Op::Input if node.ty.dtype.is_float() => Some(builder.input(&node.name, plan.wants(id), node.ty.shape.clone())),
-            Op::Input => Some(builder.input(&node.name, node.ty.dtype, node.ty.shape.clone())),
-            Op::Parameter => Some(builder.parameter(&node.name, Type::new(dtype(in_half.contains(&node.name)), node.ty.shape.clone()))),
-            // Made where it is read, in the type that is wanted there.
-            Op::Scalar(Scalar::F32(_)) => None,
-            op => {
-                let inputs: Vec<_> = node.inputs.iter().map(|&input| made.value(input, plan.wants(id))).collect();
-                Some(builder.node(&node.name, op.clone(), &inputs))
-            }
+        let value = if node.op == Op::Input && node.ty.dtype.is_float() {
+            Some(builder.input(&node.name, plan.wants(id), node.ty.shape.clone()))
+        } else if node.op == Op::Parameter {
+            Some(builder.parameter(&node.name, Type::new(dtype(in_half.contains(&node.name)), node.ty.shape.clone())))
+        } else if matches!(node.op, Op::Scalar(Scalar::F32(_))) {
+            // Made where it is read, in the type that is needed there.
+            None
+        } else {
+            Some(builder.copy(node, |input| made.value(input, plan.wants(id))))
         };
         if node.ty.dtype == DType::F16 {
             builder.fail(format_args!("{}: is f16 already; only programs in f32 are converted", node.name));

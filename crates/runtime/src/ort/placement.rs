@@ -5,7 +5,7 @@
 
 use crate::ort::Ort;
 use crate::ort::session::Shared;
-use crate::{Error, ErrorKind, Loaded, Options, Result, Source, Values};
+use crate::{Error, ErrorKind, Loaded, Options, Result, Values, read_checked};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,8 +18,7 @@ pub(super) fn count(ort: &Ort, path: &Path, options: &Options, inputs: &Values) 
     static PROFILES: AtomicUsize = AtomicUsize::new(0);
     let number = PROFILES.fetch_add(1, Ordering::Relaxed);
     let beginning = env::temp_dir().join(format!("cognate-profile-{}-{number}", process::id()));
-    let source = Source::Onnx(path.into());
-    let shared = source.read_onnx("ort", |path| Ok(Arc::new(Shared::load(ort, path, options, Some(&beginning))?)))?;
+    let shared = read_checked(path, || Ok(Arc::new(Shared::load(ort, path, options, Some(&beginning))?)))?;
     let run = shared.clone().session().run(inputs);
     // The file is there, and is to go, even if the run failed.
     let profile = shared.end_profile()?;

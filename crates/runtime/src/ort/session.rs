@@ -170,7 +170,7 @@ fn substituted(path: &Path, options: &Options) -> Result<Option<Vec<u8>>> {
     if options.plain || options.device != Device::Cpu || path.metadata().is_ok_and(|metadata| metadata.len() > LARGEST) {
         return Ok(None);
     }
-    let model = cognate_export::read_model(path).map_err(Error::from_check)?;
+    let model = cognate_export::read_model(path).map_err(Error::from_export)?;
     Ok(kernels::substitute(model).map(|model| model.encode_to_vec()))
 }
 

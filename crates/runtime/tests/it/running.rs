@@ -78,6 +78,7 @@ fn threads_do_not_change_the_numbers_beyond_rounding() {
 fn sessions_of_one_source_run_at_the_same_time() {
     let exported = Exported::new();
     let mut sources: Vec<_> = engines().into_iter().map(|engine| (engine, exported.source())).collect();
+    sources.extend(engines().into_iter().map(|engine| (engine, Source::Graph(program()))));
     sources.push((Box::new(Reference::F32), Source::Graph(program())));
     for (engine, source) in sources {
         for threads in [1, 2] {

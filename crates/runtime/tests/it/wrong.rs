@@ -1,6 +1,6 @@
 //! What engines refuse, and in which words.
 
-use crate::example::{Exported, WIDTH, engines, inputs, no_past, ort, program};
+use crate::example::{Exported, WIDTH, engines, inputs, no_past, ort};
 use cognate_runtime::{Device, Engine, ErrorKind, Options, Runtime, Source, Tract, Value, Values};
 use insta::assert_snapshot;
 use ndarray::{ArrayD, IxDyn};
@@ -60,12 +60,10 @@ fn what_is_no_exported_file_is_refused() {
     std::fs::create_dir(exported.path("folder.onnx")).expect("a folder");
     let found = |engine: &dyn Runtime, source: Source| not_loaded(&exported, engine, &source, &Options::default());
     let file = |name: &str| Source::Onnx(exported.path(name));
-    assert_snapshot!(found(&Tract, Source::Graph(program())), @"Load: example: tract runs exported ONNX files, not graphs in memory; export it first, or choose reference");
     assert_snapshot!(found(&Tract, file("missing.onnx")), @"Load: missing.onnx: expected an exported ONNX file, found nothing");
     assert_snapshot!(found(&Tract, file("folder.onnx")), @"Load: folder.onnx: expected an exported ONNX file, found a folder");
     assert_snapshot!(found(&Tract, file("text.onnx")), @"Load: text.onnx: not an ONNX model: model: field 13 has the wire type 6");
     let Some(ort) = ort() else { return };
-    assert_snapshot!(found(&ort, Source::Graph(program())), @"Load: example: ort runs exported ONNX files, not graphs in memory; export it first, or choose reference");
     assert_snapshot!(found(&ort, file("missing.onnx")), @"Load: missing.onnx: expected an exported ONNX file, found nothing");
     assert_snapshot!(found(&ort, file("text.onnx")), @"Load: text.onnx: not an ONNX model: model: field 13 has the wire type 6");
 }

@@ -7,11 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cognate_export::{Existing, Export, Metadata, Staged, write_folder};
 use cognate_graph::{Program, Recipe, Shape, Storage, Weights};
 use cognate_model::{Loss, LossNames, Model};
 use cognate_passes::{feed::feed, fold::fold};
-use cognate_runtime::{Engine, Options, Runtime, Session, Source, Value, Values};
+use cognate_runtime::{Loaded, Options, Runtime, Session, Value, Values};
 use ndarray::{ArrayD, Dimension, IxDyn, arr0};
 
 use crate::batches::{Arrays, TrainingBatch, shard};
@@ -77,26 +76,13 @@ impl<'r> Step<'r> {
         let plain = model.loss(&Loss { label_smoothing: loss.label_smoothing, ..Loss::default() })?;
         let plain = Program::new(feed(&fold(plain.graph())?, |path| learned.contains(&path))?, plain.weights().clone())?;
         let update = Program::new(adam.update(&shapes)?, Weights::default())?;
-        let folder = Staged::temporary();
-        let folder =
-            folder.map_err(|error| Cause::Folder { folder: "the system's temporary folder".into(), problem: error.to_string() })?;
-        let graphs = [("gradients.onnx", &gradient_program), ("update.onnx", &update), ("loss.onnx", &plain)];
-        let metadata = Metadata::default();
-        let exported = folder.path().join("graphs");
-        write_folder(&exported, &Export::new(&graphs, "weights.onnx_data", &metadata), &[], Existing::Refuse)?;
-        let load = |(file, program): (&str, &Program)| {
-            let source = match runtime.engine() {
-                Engine::Reference => Source::Graph(program.clone()),
-                Engine::Auto | Engine::Tract | Engine::Ort => Source::Onnx(exported.join(file)),
-            };
-            runtime.load(&source, options)
-        };
-        let [gradients, update, loss] = graphs.map(load);
+        let mut graphs = runtime.read_graphs(&[gradient_program, update, plain], options)?.into_iter().map(Loaded::session);
+        let mut session = || graphs.next().expect("a graph for each program");
         let mut step = Self {
             ranks,
-            gradients: gradients?,
-            update: update?,
-            loss: loss?,
+            gradients: session(),
+            update: session(),
+            loss: session(),
             model: (*model).clone(),
             paths: learned.iter().map(ToString::to_string).collect(),
             has_averages: adam.average.is_some(),

@@ -153,7 +153,7 @@ fn wrong_blocks_are_refused() {
         builder.output("y", builder.node("layer", Op::BlockLinear(blocks), &[x, parameters[0], parameters[1]]));
         builder.finish().unwrap_err().to_string()
     };
-    insta::assert_snapshot!(refused([8, 3, 32], [8, 3]), @"layer: weight wants u8 [8, 3, 16], found u8 [8, 3, 32]");
-    insta::assert_snapshot!(refused([8, 2, 16], [8, 2]), @"layer: weight wants u8 [8, 3, 16], found u8 [8, 2, 16]");
-    insta::assert_snapshot!(refused([8, 3, 16], [8, 2]), @"layer: scale wants f32 [8, 3], found f32 [8, 2]");
+    insta::assert_snapshot!(refused([8, 3, 32], [8, 3]), @"layer: weight: expected u8 [8, 3, 16], found u8 [8, 3, 32]");
+    insta::assert_snapshot!(refused([8, 2, 16], [8, 2]), @"layer: weight: expected u8 [8, 3, 16], found u8 [8, 2, 16]");
+    insta::assert_snapshot!(refused([8, 3, 16], [8, 2]), @"layer: scale: expected f32 [8, 3], found f32 [8, 2]");
 }

@@ -1,6 +1,5 @@
 //! What modules and operations compute, as formulas (Vaswani et al. 2017, and the papers of what is chosen otherwise).
 
-use cognate_graph::{Op, Unary};
 use cognate_model::{Activation, AttentionScore, Config, Norm, NormPlacement, Positions};
 
 /// What the module at a path computes; empty where its boxes say it.
@@ -58,21 +57,6 @@ pub(super) fn of_module(path: &str, config: &Config) -> String {
             format!("{}{cross}, {}", sublayer("SelfAttention"), sublayer("FFN"))
         }
         _ => String::new(),
-    }
-}
-
-/// What an operation computes; empty where its name says it.
-pub(super) fn of_operation(op: &Op) -> &'static str {
-    match op {
-        Op::Linear => "x Wᵀ + b",
-        Op::MatMul => "A B",
-        Op::Softmax => "exp(xᵢ) / Σ exp(xⱼ)",
-        Op::LayerNorm { .. } => "(x - μ) / √(σ² + ε) · γ + β",
-        Op::RmsNorm { .. } => "x / √(mean(x²) + ε) · γ",
-        Op::Gather => "rows of a table",
-        Op::Unary(Unary::Relu) => "max(x, 0)",
-        Op::Unary(Unary::Sigmoid) => "1 / (1 + exp(-x))",
-        _ => "",
     }
 }
 

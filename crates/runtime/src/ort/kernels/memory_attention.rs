@@ -5,7 +5,7 @@ use super::operator::{Attributes, Operator, Parameter};
 use super::{expected, sizes};
 use ::ort::sys::ONNXTensorElementDataType::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT as F32;
 use ::ort::{Error, Result};
-use cognate_kernels::{Attention, Layout, MANY, Mask, Memory};
+use cognate_kernels::{Attention, MANY, Mask, Memory, Strides};
 use std::ffi::CStr;
 
 /// Inputs: queries `[batch · n, heads · d_k]`, keys and values `[batch, heads, src, d_k]`, a mask that is added to scores,
@@ -39,11 +39,11 @@ impl Operator for MemoryAttention {
         }
         let (attention, n) = (Attention { heads, d_k, scale: self.scale }, n_rows / batch);
         let masks = Masks::new(&mask, [batch, heads, n, places])?;
-        let (layout, size) = (Layout { head: places * d_k, place: d_k }, width * places);
+        let (strides, size) = (Strides { head: places * d_k, place: d_k }, width * places);
         let (queries, keys, values) = (queries.elements, keys.elements, values.elements);
         let work = |sentence: usize, out: &mut [f32]| {
             let (keys, values) = (&keys[sentence * size..][..size], &values[sentence * size..][..size]);
-            let memory = Memory { keys, values, layout, places, mask: masks.of(sentence), turned: n >= MANY };
+            let memory = Memory { keys, values, strides, places, mask: masks.of(sentence), turned: n >= MANY };
             attention.read(&queries[sentence * n * width..][..n * width], width, &memory, out);
         };
         by_sentences(context, [n_rows, width], n, work)
@@ -69,11 +69,11 @@ impl Operator for SelfAttention {
         }
         let (attention, width) = (Attention { heads, d_k: stride / 3 / heads, scale: self.scale }, stride / 3);
         let masks = Masks::new(&mask, [n_rows / n.max(1), heads, n, n])?;
-        let layout = Layout { head: attention.d_k, place: stride };
+        let strides = Strides { head: attention.d_k, place: stride };
         let work = |sentence: usize, out: &mut [f32]| {
             let rows = &rows.elements[sentence * n * stride..][..n * stride];
             let memory =
-                Memory { keys: &rows[width..], values: &rows[2 * width..], layout, places: n, mask: masks.of(sentence), turned: true };
+                Memory { keys: &rows[width..], values: &rows[2 * width..], strides, places: n, mask: masks.of(sentence), turned: true };
             attention.read(rows, stride, &memory, out);
         };
         by_sentences(context, [n_rows, width], n, work)

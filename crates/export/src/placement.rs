@@ -14,7 +14,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 /// Where each weight lies.
-pub(crate) struct Layout<'a> {
+pub(crate) struct Placement<'a> {
     slots: Vec<Slot<'a>>,
     /// By parameter name: the index in `slots`.
     by_name: HashMap<&'a str, usize>,
@@ -35,7 +35,7 @@ const PAGE: u64 = 4096;
 /// Smaller ones begin on a cache line.
 const LINE: u64 = 64;
 
-impl<'a> Layout<'a> {
+impl<'a> Placement<'a> {
     /// All weights in the weights file.
     ///
     /// # Errors

@@ -1,0 +1,196 @@
+//! The table of operations: the name, class, formula and attributes of each.
+//!
+//! Passes and counts read an operation's [`Class`], so that a new operation is one row here.
+
+use super::{Op, Scalar, Statistic, Unary};
+use crate::{Binary, Dim, Shape};
+use std::fmt;
+
+/// What passes need to know of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// A value given from outside: an input or a parameter.
+    Declared,
+    /// Numbers written into the graph, or computed from sizes alone.
+    Constant,
+    /// The elements of the first input, in other places.
+    Move,
+    /// The elements of all inputs.
+    Join,
+    /// A change of the element type.
+    Convert,
+    /// A function of one element.
+    Function,
+    /// Sums, products and choices of elements that keep the order of magnitude of their operands.
+    Arithmetic,
+    /// A comparison of elements, which gives truth values.
+    Comparison,
+    /// Many elements combined into one: sums and maxima.
+    Reduction,
+    /// A softmax or a part of one, along the last axis, with so many elementary steps for each element.
+    Softmax(u64),
+    /// A normalisation or a statistic of one, along the last axis, with so many elementary steps for each element.
+    Normalisation(u64),
+    /// A matrix product of floating point numbers; its operands, without the bias.
+    Product(usize),
+    /// A matrix product of integers; its operands, without the bias.
+    IntegerProduct(usize),
+    /// A cache, or attention to one.
+    Cache,
+}
+
+/// An attribute of an operation, as the text of a graph shows it.
+#[derive(Debug)]
+pub(crate) struct Attribute<'a> {
+    /// Empty where the value needs no name.
+    pub(crate) name: &'static str,
+    pub(crate) value: Value<'a>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Value<'a> {
+    Size(&'a Dim),
+    /// The shape of the result.
+    Shape(&'a Shape),
+    Text(String),
+}
+
+impl fmt::Display for Attribute<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let equals = if self.name.is_empty() { "" } else { "=" };
+        match &self.value {
+            Value::Size(dim) => write!(f, " {}{equals}{dim}", self.name),
+            Value::Text(text) => write!(f, " {}{equals}{text}", self.name),
+            // The node's type shows it.
+            Value::Shape(_) => Ok(()),
+        }
+    }
+}
+
+impl Value<'_> {
+    /// The sizes in it.
+    pub(crate) fn dims(&self) -> &[Dim] {
+        match self {
+            Value::Size(dim) => std::slice::from_ref(dim),
+            Value::Shape(shape) => shape.dims(),
+            Value::Text(_) => &[],
+        }
+    }
+}
+
+impl Op {
+    /// The operation's name: ONNX's where ONNX has the operation.
+    pub fn name(&self) -> &'static str {
+        self.row().0
+    }
+
+    /// What passes need to know of it.
+    pub fn class(&self) -> Class {
+        self.row().1
+    }
+
+    /// What it computes; empty where the name says it.
+    pub fn formula(&self) -> &'static str {
+        self.row().2
+    }
+
+    fn row(&self) -> (&'static str, Class, &'static str) {
+        match self {
+            Op::Input => ("Input", Class::Declared, ""),
+            Op::Parameter => ("Parameter", Class::Declared, ""),
+            Op::Scalar(_) => ("Constant", Class::Constant, ""),
+            Op::Integers(_) => ("Integers", Class::Constant, ""),
+            Op::Range { .. } => ("Range", Class::Constant, ""),
+            Op::Unary(Unary::Relu) => ("Relu", Class::Function, "max(x, 0)"),
+            Op::Unary(Unary::Sigmoid) => ("Sigmoid", Class::Function, "1 / (1 + exp(-x))"),
+            Op::Unary(Unary::Tanh) => ("Tanh", Class::Function, ""),
+            Op::Unary(Unary::Erf) => ("Erf", Class::Function, ""),
+            Op::Unary(Unary::Exp) => ("Exp", Class::Function, ""),
+            Op::Unary(Unary::Sqrt) => ("Sqrt", Class::Function, ""),
+            Op::Unary(Unary::Floor) => ("Floor", Class::Function, ""),
+            Op::Binary(Binary::Add) => ("Add", Class::Arithmetic, ""),
+            Op::Binary(Binary::Sub) => ("Sub", Class::Arithmetic, ""),
+            Op::Binary(Binary::Mul) => ("Mul", Class::Arithmetic, ""),
+            Op::Binary(Binary::Div) => ("Div", Class::Arithmetic, ""),
+            Op::Binary(Binary::Rem) => ("Mod", Class::Arithmetic, ""),
+            Op::LessOrEqual => ("LessOrEqual", Class::Comparison, ""),
+            Op::Equal => ("Equal", Class::Comparison, ""),
+            Op::Select => ("Where", Class::Arithmetic, ""),
+            Op::Cast(_) => ("Cast", Class::Convert, ""),
+            Op::Gather => ("Gather", Class::Move, "rows of a table"),
+            Op::MatMul => ("MatMul", Class::Product(2), "A B"),
+            Op::Linear => ("Linear", Class::Product(2), "x Wᵀ + b"),
+            Op::Reshape(_) => ("Reshape", Class::Move, ""),
+            Op::Transpose(_) => ("Transpose", Class::Move, ""),
+            Op::Concat { .. } => ("Concat", Class::Join, ""),
+            Op::Slice { .. } => ("Slice", Class::Move, ""),
+            Op::CumSum => ("CumSum", Class::Arithmetic, ""),
+            Op::Sum(_) => ("Sum", Class::Reduction, ""),
+            Op::Expand(_) => ("Expand", Class::Move, ""),
+            Op::ScatterAdd => ("ScatterAdd", Class::Reduction, ""),
+            Op::Gemm { .. } => ("Gemm", Class::Product(2), ""),
+            Op::Softmax => ("Softmax", Class::Softmax(5), "exp(xᵢ) / Σ exp(xⱼ)"),
+            Op::LogSumExp => ("LogSumExp", Class::Softmax(4), "ln Σ exp(xⱼ)"),
+            Op::ShiftedExp => ("ShiftedExp", Class::Softmax(3), "exp(xᵢ - max(x))"),
+            Op::LayerNorm { .. } => ("LayerNormalization", Class::Normalisation(8), "(x - μ) / √(σ² + ε) · γ + β"),
+            Op::LayerNormStatistic { statistic: Statistic::Mean, .. } => ("LayerNormMean", Class::Normalisation(3), "μ"),
+            Op::LayerNormStatistic { statistic: Statistic::InverseDeviation, .. } => {
+                ("LayerNormInverseDeviation", Class::Normalisation(3), "1 / √(σ² + ε)")
+            }
+            Op::RmsNorm { .. } => ("RMSNormalization", Class::Normalisation(4), "x / √(mean(x²) + ε) · γ"),
+            Op::QuantizedLinear(_) => ("QuantizedLinear", Class::IntegerProduct(3), "x W + b"),
+            Op::BlockLinear(_) => ("BlockLinear", Class::IntegerProduct(3), "x W + b"),
+            Op::LargestMagnitude => ("LargestMagnitude", Class::Reduction, "max |xⱼ|"),
+            Op::CacheWrite { .. } => ("CacheWrite", Class::Cache, ""),
+            Op::CachedAttention(_) => ("CachedAttention", Class::Cache, "softmax(q Kᵀ · scale) V"),
+        }
+    }
+
+    /// The attributes, in the order of the text.
+    pub(crate) fn attributes(&self) -> Vec<Attribute<'_>> {
+        let text = |name, value: String| Attribute { name, value: Value::Text(value) };
+        let size = |name, dim| Attribute { name, value: Value::Size(dim) };
+        match self {
+            Op::Scalar(Scalar::F32(value)) => vec![text("", format!("{value:?}"))],
+            Op::Scalar(Scalar::F16(value)) => vec![text("", format!("{:?}", value.to_f32()))],
+            Op::Scalar(Scalar::I64(value)) => vec![text("", value.to_string())],
+            Op::Integers(values) => vec![text("", format!("{values:?}"))],
+            Op::Range { start, end } => vec![size("start", start), size("end", end)],
+            Op::Reshape(shape) | Op::Expand(shape) => vec![Attribute { name: "", value: Value::Shape(shape) }],
+            Op::Transpose(order) => vec![text("order", format!("{order:?}"))],
+            Op::Concat { axis } => vec![text("axis", axis.to_string())],
+            Op::Slice { axis, start, end } => vec![text("axis", axis.to_string()), size("start", start), size("end", end)],
+            Op::Sum(axes) => vec![text("axes", format!("{axes:?}"))],
+            Op::Gemm { transposed } => {
+                let sides = ["left", "right"].into_iter().zip(transposed);
+                sides.filter(|(_, turned)| **turned).map(|(side, _)| text(side, "transposed".into())).collect()
+            }
+            Op::LayerNorm { epsilon } | Op::LayerNormStatistic { epsilon, .. } | Op::RmsNorm { epsilon } => {
+                vec![text("epsilon", format!("{epsilon:e}"))]
+            }
+            Op::QuantizedLinear(steps) => vec![text("steps", format!("{steps:?}"))],
+            Op::BlockLinear(blocks) => vec![text("bits", blocks.bits.count().to_string()), text("size", blocks.size.to_string())],
+            Op::CacheWrite { at } => vec![size("at", at)],
+            Op::CachedAttention(attention) => {
+                vec![text("heads", attention.heads.to_string()), text("scale", attention.scale.to_string())]
+            }
+            Op::Input
+            | Op::Parameter
+            | Op::Unary(_)
+            | Op::Binary(_)
+            | Op::LessOrEqual
+            | Op::Equal
+            | Op::Select
+            | Op::Cast(_)
+            | Op::Gather
+            | Op::MatMul
+            | Op::Linear
+            | Op::CumSum
+            | Op::ScatterAdd
+            | Op::LargestMagnitude
+            | Op::LogSumExp
+            | Op::ShiftedExp
+            | Op::Softmax => vec![],
+        }
+    }
+}

@@ -1,8 +1,8 @@
-//! Non-linearities of the feed-forward, and what transformers calls them.
+//! Activation functions of the feed-forward and their names in transformers.
 
 use cognate_graph::{Tensor, Unary};
 
-/// Non-linearities of the feed-forward, as PyTorch and transformers compute them.
+/// Activation functions of the feed-forward, as in PyTorch and transformers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activation {
     /// `max(x, 0)`
@@ -13,9 +13,9 @@ pub enum Activation {
     Relu6,
     /// `max(x, 0) + 0.01 min(x, 0)`
     LeakyRelu,
-    /// `x Φ(x)`, with Φ the normal distribution (Hendrycks & Gimpel 2016), computed by the error function.
+    /// `x Φ(x)`, with Φ the CDF of the normal distribution (Hendrycks & Gimpel 2016)
     Gelu,
-    /// `x Φ(x)`, kept in [-10, 10].
+    /// `x Φ(x)`, clipped to [-10, 10].
     ClippedGelu,
     /// `x Φ(x)`, with Φ approximated by the hyperbolic tangent.
     TanhGelu,
@@ -25,7 +25,7 @@ pub enum Activation {
     Swish,
     /// `x tanh(ln(1 + eˣ))` (Misra 2019)
     Mish,
-    /// The distribution of Laplace's attention: `½ (1 + erf((x - √½) / (σ √2)))`, σ = 0.282095 (Ma et al. 2022).
+    /// The Laplace function: `½ (1 + erf((x - √½) / (σ √2)))`, σ = 0.282095 (Ma et al. 2022)
     Laplace,
     /// `1 / (1 + e⁻ˣ)`
     Sigmoid,
@@ -35,7 +35,8 @@ pub enum Activation {
     Identity,
 }
 
-/// The names in transformers' `ACT2FN` that have no weights of their own; the first of each activation is the one written.
+/// The names in transformers' `ACT2FN` of functions without weights. The first name of an
+/// activation is the one written.
 const ACTIVATIONS: [(&str, Activation); 20] = [
     ("gelu", Activation::Gelu),
     ("gelu_10", Activation::ClippedGelu),
@@ -60,27 +61,28 @@ const ACTIVATIONS: [(&str, Activation); 20] = [
 ];
 
 impl Activation {
-    /// The activation that transformers' `ACT2FN` calls `name`; `None` if there is none, or if it has weights of its own.
+    /// The activation that transformers' `ACT2FN` calls `name`; `None` if the name is unknown or
+    /// the activation has weights.
     pub fn named(name: &str) -> Option<Self> {
         ACTIVATIONS.iter().find(|(known, _)| *known == name).map(|(_, activation)| *activation)
     }
 
-    /// Every name that [`Activation::named`] knows.
+    /// All names that [`Activation::named`] accepts.
     pub fn names() -> impl Iterator<Item = &'static str> {
         ACTIVATIONS.iter().map(|(name, _)| *name)
     }
 
-    /// What `config.json` calls it.
+    /// The name in `config.json`.
     pub fn name(self) -> &'static str {
         let known = ACTIVATIONS.iter().find(|(_, known)| *known == self);
         known.expect("every activation has a name").0
     }
 
-    /// The function of each element of `x`.
+    /// Applies the activation to each element of `x`.
     #[must_use]
     pub fn apply<'g>(self, x: Tensor<'g>) -> Tensor<'g> {
         use std::f32::consts::{FRAC_2_PI, SQRT_2};
-        // Both forms of GELU are spelt as ONNX Runtime recognises them and computes them in one pass.
+        // Both forms of GELU have the structure that ONNX Runtime fuses into one operator.
         let gelu = || x * ((x / SQRT_2).map(Unary::Erf) + 1.0) * 0.5;
         let number = |value| x.builder().scalar(value);
         let at_most = |x: Tensor<'g>, bound| x.less_or_equal(number(bound)).select(x, number(bound));
@@ -108,7 +110,7 @@ impl Activation {
                 x * ((number(1.0) - square) / (square + 1.0))
             }
             Activation::Laplace => {
-                // The constants are transformers' own, six digits as there.
+                // transformers' constants, rounded to six digits as there.
                 #[allow(clippy::approx_constant)]
                 let (mean, deviation) = (0.707_107, 0.282_095);
                 (((x - mean) / (deviation * SQRT_2)).map(Unary::Erf) + 1.0) * 0.5

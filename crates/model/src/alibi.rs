@@ -1,19 +1,20 @@
-//! Attention with linear biases: scores of self-attention fall in proportion to the distance.
+//! Attention with linear biases: a penalty on the scores of self-attention, proportional
+//! to the distance.
 //!
 //! `scores = q·k - m_h |i - j|`, `m_h` a fixed slope of head `h`   (Press et al. 2022, section 3)
 //!
-//! Where the decoder looks all keys precede their query, as in the paper; the encoder looks both ways.
+//! In the decoder keys precede their query, as in the paper; the encoder is bidirectional.
 
 use crate::Config;
 use crate::embedding::Side;
 use cognate_graph::{DType, Dim, Generator, Recipe, Scope, Tensor};
 use std::sync::Arc;
 
-/// The path of a stack's slopes, `[heads]`.
+/// Path of a stack's slopes, `[heads]`.
 pub(crate) const SLOPES: &str = "alibi.slopes";
 
-/// What a stack adds to the scores of its self-attention, of queries `past..past + tgt` and keys `0..past + tgt`: `mask` and
-/// `[heads, tgt, past + tgt]` numbers.
+/// The bias of self-attention scores for queries `past..past + tgt` and keys `0..past + tgt`:
+/// `[heads, tgt, past + tgt]`, added to `mask`.
 pub(crate) fn mask<'g>(root: &Scope<'g>, config: &Config, side: Side, mask: Option<Tensor<'g>>, [past, tgt]: [&Dim; 2]) -> Tensor<'g> {
     let builder = root.builder();
     let stack = side.at(root);
@@ -28,13 +29,13 @@ pub(crate) fn mask<'g>(root: &Scope<'g>, config: &Config, side: Side, mask: Opti
     mask.map_or(bias, |mask| bias + mask)
 }
 
-/// The slopes of `heads` heads, as a weight.
+/// The slopes of `heads` heads as a weight.
 pub(crate) fn slopes_recipe(heads: usize) -> Recipe {
     Recipe::generated(Arc::new(Slopes(slopes(heads))), &[heads])
 }
 
-/// `2^(-8i/n)`, `i = 1..=n`, for a power of two `n`. Other numbers of heads take those of the power below, and then every other one
-/// of the power above, as the authors' program does.
+/// `2^(-8i/n)`, `i = 1..=n`, if `n` is a power of two. Otherwise the slopes of the power of two
+/// below, followed by every other slope of the power above, as in the authors' code.
 fn slopes(heads: usize) -> Vec<f32> {
     let power = 1 << heads.max(1).ilog2();
     let slope = |i: usize, n: usize| (-8.0 * i as f64 / n as f64).exp2() as f32;
@@ -56,7 +57,8 @@ impl Generator for Slopes {
 mod tests {
     use super::slopes;
 
-    /// Press et al. 2022, section 3: `1/2, 1/4, ..., 1/256` for 8 heads, `1/2^0.5, 1/2, ...` for 16.
+    /// Press et al. 2022, section 3: `1/2, 1/4, ..., 1/256` for 8 heads,
+    /// `1/2^0.5, 1/2, ...` for 16.
     #[test]
     fn slopes_are_the_papers() {
         assert_eq!(slopes(8), [1, 2, 3, 4, 5, 6, 7, 8].map(|power| 1.0 / (1 << power) as f32));

@@ -1,4 +1,4 @@
-//! Multi-head attention, by scaled dot products or by another score.
+//! Multi-head attention with scaled dot products or another score.
 //!
 //! `Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V`   (Vaswani et al. 2017, eq. 1)
 //! `MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O`   (section 3.2.2)
@@ -13,11 +13,11 @@ use crate::positions::Order;
 use crate::{AttentionScore, Config, Stack};
 use cognate_graph::{CachedAttention, DType, Dim, Scope, Tensor, Unary};
 
-/// Added to the scores of what must not be seen. Finite, so that a row where nothing may be seen gives no NaN; its
-/// exponential is zero beside any real score.
+/// Added to masked scores. Finite, so that a fully masked row contains no NaN. Next to any real
+/// score its exponential is zero.
 const HIDDEN: f32 = -1e9;
 
-/// What attention reads, by head: `[..., heads, len, d_k]`.
+/// Keys and values by head: `[..., heads, len, d_k]`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyValue<'g> {
     pub(crate) key: Tensor<'g>,
@@ -31,35 +31,36 @@ impl<'g> KeyValue<'g> {
         Self { key: head("k_proj"), value: head("v_proj") }
     }
 
-    /// These after `past`, along `len`.
+    /// Appends these keys and values to `past`, along `len`.
     pub(crate) fn after(self, past: KeyValue<'g>) -> Self {
         let join = |past: Tensor<'g>, new: Tensor<'g>| cognate_graph::concat(past.ty().shape.rank().saturating_sub(2), &[past, new]);
         Self { key: join(past.key, self.key), value: join(past.value, self.value) }
     }
 }
 
-/// What self-attention reads beside its input.
+/// The past of self-attention.
 #[derive(Clone, Copy)]
 pub(crate) enum Memory<'g> {
-    /// Nothing.
+    /// No past.
     None,
-    /// `[..., heads, past, d_k]`, to which what is new is joined.
+    /// `[..., heads, past, d_k]`, to which new keys and values are appended.
     Joined(KeyValue<'g>),
-    /// A cache that beams share; see [`CachedAttention`].
+    /// A cache shared by beams; see [`CachedAttention`].
     Cached { cache: KeyValue<'g>, beams: Tensor<'g> },
 }
 
-/// What self-attention gives.
+/// The outputs of self-attention besides the context.
 #[derive(Clone, Copy)]
 pub(crate) struct Attended<'g> {
-    /// `[..., heads, past + len, d_k]`, or the cache.
+    /// The keys and values `[..., heads, past + len, d_k]`, or the cache.
     pub(crate) seen: KeyValue<'g>,
-    /// `[..., heads, len, past + len]`; the operator over caches keeps them to itself.
+    /// `[..., heads, len, past + len]`; `None` for the operator over caches, which does
+    /// not return them.
     pub(crate) weights: Option<Tensor<'g>>,
 }
 
-/// Self-attention: `x: [..., len, d_model]` attends to itself and, if there is one, to its past. Returns the context
-/// `[..., len, d_model]`, and what has been seen with its weights.
+/// Self-attention of `x: [..., len, d_model]` to itself and its past. Returns the context
+/// `[..., len, d_model]`, the keys and values, and the attention weights.
 pub(crate) fn self_attention<'g>(
     scope: &Scope<'g>,
     config: &Config,
@@ -85,8 +86,8 @@ pub(crate) fn self_attention<'g>(
     (linear(&scope.at("out_proj"), config, merge_heads(context), config.d_model), Attended { seen, weights: Some(weights) })
 }
 
-/// Self-attention of one token a beam: `x: [batch, beams, 1, d_model]`, caches of keys and values `[batch · beams, heads,
-/// capacity, d_k]`, `beams: i64 [batch, beams, past]`.
+/// Self-attention of one token per beam: `x: [batch, beams, 1, d_model]`, caches of keys and values
+/// `[batch · beams, heads, capacity, d_k]`, `beams: i64 [batch, beams, past]`.
 fn cached_self_attention<'g>(
     scope: &Scope<'g>,
     config: &Config,
@@ -120,10 +121,11 @@ fn cached_self_attention<'g>(
     (linear(&scope.at("out_proj"), config, context, config.d_model), Attended { seen: written, weights: None })
 }
 
-/// Cross-attention: `x: [batch, (beams,) tgt, d_model]` attends to the source. Returns the context, shaped as `x`, and the
-/// weights `[batch, (beams,) heads, tgt, src]`.
+/// Cross-attention of `x: [batch, (beams,) tgt, d_model]` to the source. Returns the context,
+/// shaped as `x`, and the weights `[batch, (beams,) heads, tgt, src]`.
 ///
-/// The beams of a sentence are query positions of one attention, so that keys and values are not copied for each beam.
+/// The beams of a sentence are query positions of one attention, so keys and values are not
+/// copied per beam.
 pub(crate) fn cross_attention<'g>(
     scope: &Scope<'g>,
     config: &Config,
@@ -142,7 +144,7 @@ pub(crate) fn cross_attention<'g>(
     };
     let width = Dim::from(stack.heads * stack.d_k);
     let mut query = linear(&scope.at("q_proj"), config, x, &width);
-    // One query for each beam: ONNX Runtime reads keys a fifth faster if its product with them does not scale.
+    // One query per beam: ONNX Runtime reads keys a fifth faster if the product does not scale.
     let is_single = tgt.as_constant() == Some(1);
     let score = match Score::new(scope, config, stack) {
         Score::ScaledDot if is_single => {
@@ -162,12 +164,12 @@ fn project_query<'g>(scope: &Scope<'g>, config: &Config, stack: Stack, x: Tensor
     split_heads(linear(&scope.at("q_proj"), config, x, stack.heads * stack.d_k), stack.heads)
 }
 
-/// By what scaled scores are multiplied.
+/// The factor of scaled scores.
 fn scale(stack: Stack) -> f32 {
     (stack.d_k as f32).powf(-0.5)
 }
 
-/// [`AttentionScore`] in one layer.
+/// The [`AttentionScore`] of one layer.
 #[derive(Clone, Copy)]
 enum Score<'g> {
     ScaledDot,
@@ -190,8 +192,8 @@ impl<'g> Score<'g> {
     /// `q: [..., heads, tgt, d_k]`, `k: [..., heads, src, d_k]` -> `[..., heads, tgt, src]`
     fn of(self, q: Tensor<'g>, k: Tensor<'g>) -> Tensor<'g> {
         match self {
-            // Half of the scale on each side, as PyTorch does: products stay in the range of f16. ONNX Runtime fuses both into
-            // the product.
+            // Half of the scale on each side, as in PyTorch: products stay in the range of f16.
+            // ONNX Runtime fuses both into the product.
             Score::ScaledDot => {
                 let half = q.builder().scalar((last(q).as_constant().unwrap_or(1) as f32).powf(-0.25));
                 (q * half).matmul(k.t() * half)
@@ -209,14 +211,14 @@ impl<'g> Score<'g> {
     }
 }
 
-/// `x` with an axis of size 1 before the last `n_after` ones.
+/// Inserts an axis of size 1 before the last `n_after` axes of `x`.
 fn with_axis(x: Tensor<'_>, n_after: usize) -> Tensor<'_> {
     let mut dims = x.ty().shape.dims().to_vec();
     dims.insert(dims.len().saturating_sub(n_after), Dim::from(1));
     x.reshape(dims)
 }
 
-/// Attention; returns the context and the weights `[..., heads, tgt, src]`, whose rows sum to 1.
+/// Returns the context and the attention weights `[..., heads, tgt, src]`, whose rows sum to 1.
 fn attend<'g>(
     score: Score<'g>,
     q: Tensor<'g>,
@@ -247,7 +249,7 @@ fn merge_heads(x: Tensor<'_>) -> Tensor<'_> {
     x.reshape(dims)
 }
 
-/// Exchanges the third-last and second-last axes.
+/// Swaps the third-last and second-last axes.
 fn swap_heads(x: Tensor<'_>) -> Tensor<'_> {
     let rank = x.ty().shape.rank();
     let mut order: Vec<_> = (0..rank).collect();
@@ -257,8 +259,8 @@ fn swap_heads(x: Tensor<'_>) -> Tensor<'_> {
     x.transpose(&order)
 }
 
-/// The mask of a padded source: `attention_mask: i64 [batch, src]`, 1 for a token and 0 for padding, gives
-/// `[batch, 1, 1, src]`.
+/// The mask of a padded source, `[batch, 1, 1, src]`, from `attention_mask: i64 [batch, src]`: 1
+/// for tokens and 0 for padding.
 pub(crate) fn padding_mask(attention_mask: Tensor<'_>) -> Tensor<'_> {
     let builder = attention_mask.builder();
     let _scope = builder.root().at("padding_mask").enter();
@@ -267,14 +269,15 @@ pub(crate) fn padding_mask(attention_mask: Tensor<'_>) -> Tensor<'_> {
     (builder.scalar(1.0) - visible) * HIDDEN
 }
 
-/// The mask of a causal decoder: position `past + i` sees positions `0..=past + i`; `[tgt, past + tgt]`.
+/// The mask of a causal decoder, `[tgt, past + tgt]`: position `past + i` attends to positions
+/// `0..=past + i`.
 pub(crate) fn causal_mask<'g>(root: &Scope<'g>, past: &Dim, tgt: &Dim) -> Tensor<'g> {
     let builder = root.builder();
     let _scope = root.at("causal_mask").enter();
     let queries = builder.range(past, past + tgt).reshape([tgt.clone(), 1.into()]);
     let keys = builder.range(0, past + tgt);
-    // The distance is compared, not the positions themselves: tract 0.23.9 folds `Range <= Range`, where both begin at 0,
-    // into a constant of two by two.
+    // Compares distances, not positions: tract 0.23.9 folds `Range <= Range`, where both begin at
+    // 0, into a constant of two by two.
     let is_visible = (keys - queries).less_or_equal(builder.integer(0));
     is_visible.select(builder.scalar(0.0), builder.scalar(HIDDEN))
 }

@@ -1,4 +1,4 @@
-//! Checkpoints: safetensors files, mapped and never copied, bound to a model's parameters.
+//! Checkpoints: memory-mapped safetensors files bound to a model's parameters.
 
 mod files;
 
@@ -15,17 +15,17 @@ use std::path::{Path, PathBuf};
 /// The tensors of a checkpoint, by name.
 #[derive(Debug)]
 pub(crate) struct Checkpoint {
-    /// What errors name: the weights file, or the index of several.
+    /// The weights file, or the index of several, as errors name it.
     path: PathBuf,
     tensors: Tensors,
 }
 
-/// What becomes of tensors that the model does not have.
+/// How tensors without a parameter in the model are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unused {
-    /// They are refused, together with all other problems.
+    /// Reported as an error, together with all other problems.
     Refuse,
-    /// They are left alone.
+    /// Skipped.
     Ignore,
 }
 
@@ -41,11 +41,12 @@ impl Checkpoint {
         naming.stored_names(path).iter().any(|name| self.tensors.contains_key(name))
     }
 
-    /// A recipe for each parameter of `graph`, stored or one of `generated`; and the names of the tensors that are in
-    /// nobody's use, of which there are none if they are refused.
+    /// Returns a recipe for each parameter of `graph`, stored or one of `generated`, and the names
+    /// of the unused tensors.
     ///
     /// # Errors
-    /// One error lists every tensor that is missing, misshapen, of an unsupported type, or refused as unused.
+    /// One error lists all tensors that are missing, of the wrong shape or an unsupported type, or
+    /// unused and refused.
     pub(crate) fn bind(
         &self,
         naming: &Naming<'_>,
@@ -84,26 +85,27 @@ impl Checkpoint {
         if problems.is_empty() {
             return Ok((recipes.into_iter().collect(), left));
         }
-        let message = format!("weights do not fit config.json\n  {}", listed(&problems).join("\n  "));
+        let message = format!("weights do not match config.json\n  {}", listed(&problems).join("\n  "));
         Err(Error::new(ErrorKind::Weights, self.path.display(), message))
     }
 }
 
-/// More problems than these have one cause, and the first of them show it.
+/// The maximum number of problems listed; more usually have one cause.
 const MOST_PROBLEMS: usize = 20;
 const SHOWN_PROBLEMS: usize = 8;
 
-/// All problems; of very many the first, and how many more there are.
+/// The problems, shortened to the first and a count if there are very many.
 fn listed(problems: &[String]) -> Vec<String> {
     if problems.len() <= MOST_PROBLEMS {
         return problems.to_vec();
     }
     let more = problems.len() - SHOWN_PROBLEMS;
-    let rest = format!("and {more} more: config.json describes another model than the weights");
+    let rest = format!("and {more} more: config.json and the weights are of different models");
     problems[..SHOWN_PROBLEMS].iter().cloned().chain([rest]).collect()
 }
 
-/// The tensor as a parameter of `shape`; axes of size 1 in front may be more or fewer (`final_logits_bias`).
+/// The tensor as a parameter of `shape`. The number of leading axes of size 1 may differ
+/// (`final_logits_bias`).
 fn recipe(name: &str, stored: &Stored, shape: &[usize], rows: Rows) -> Result<Recipe, String> {
     let Some(element) = element(stored.dtype) else {
         return Err(format!("{name}: {:?} is not supported; expected F32, F16 or BF16: save the checkpoint in float32", stored.dtype));
@@ -120,11 +122,11 @@ fn recipe(name: &str, stored: &Stored, shape: &[usize], rows: Rows) -> Result<Re
     Recipe::stored_as(element, stored.storage.clone(), range, shape).map_err(|error| format!("{name}: {error}"))
 }
 
-/// What is wrong with a tensor that must hold the values of `original`.
+/// Why a tensor does not have the values of `original`; `None` if it has.
 fn unlike(name: &str, stored: &Stored, original: &Recipe) -> Option<String> {
     match recipe(name, stored, original.shape(), Rows::All) {
         Ok(repeated) if repeated.distance(original) == 0.0 => None,
-        Ok(_) => Some(format!("{name}: differs from the tensor that it should repeat")),
+        Ok(_) => Some(format!("{name}: differs from the tensor that it is tied to")),
         Err(problem) => Some(problem),
     }
 }

@@ -1,63 +1,64 @@
-//! What distinguishes one Transformer from another.
+//! The configuration of a Transformer.
 //!
-//! A [`Config`] has been checked when it exists: sizes are positive and bounded, tokens lie in the vocabulary. Where the
-//! values come from (a family's `config.json`, a preset) is known to `family` alone.
+//! A [`Config`] is checked when it is made: sizes are positive and bounded, tokens are in the
+//! vocabulary. Only `family` knows where the values come from (a family's `config.json`, a preset).
 
 use crate::{Activation, Error};
 
-/// The sizes and choices of one model.
+/// The sizes and variants of a model.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Config {
-    /// Tokens that the decoder reads and predicts.
+    /// Number of tokens that the decoder reads and predicts.
     pub vocab: usize,
-    /// Tokens that the encoder reads; equal to `vocab` where embeddings are shared.
+    /// Number of tokens that the encoder reads; equal to `vocab` if embeddings are shared.
     pub source_vocab: usize,
     /// Width of the hidden states.
     pub d_model: usize,
-    /// The longest source and target, in tokens; `None` where positions have no limit.
+    /// Maximum length of source and target in tokens; `None` if positions have no limit.
     pub max_positions: Option<usize>,
-    /// The stacks that the model has.
+    /// The model's stacks.
     pub parts: Parts,
-    /// The encoder's layers.
+    /// The encoder's sizes.
     pub encoder: Stack,
-    /// The decoder's layers; none in an encoder alone.
+    /// The decoder's sizes; without layers in an encoder-only model.
     pub decoder: Stack,
-    /// The feed-forward's non-linearity.
+    /// The feed-forward's activation.
     pub activation: Activation,
-    /// Whether the feed-forward's non-linearity is multiplied by a second projection (Shazeer 2020).
+    /// Whether the feed-forward's activation is multiplied by a second projection (Shazeer 2020).
     pub gated: bool,
-    /// Whether linear layers add a bias.
+    /// Whether linear layers have a bias.
     pub biases: bool,
-    /// How attention compares queries with keys.
+    /// The attention score.
     pub score: AttentionScore,
-    /// How positions are told apart.
+    /// The encoding of positions.
     pub positions: Positions,
     /// The kind of normalisation.
     pub norm: Norm,
-    /// Where layers normalise.
+    /// Where layers are normalised.
     pub placement: NormPlacement,
     /// Whether embeddings are normalised.
     pub embedding_norm: EmbeddingNorm,
-    /// Added to the variance in normalisations.
+    /// The constant added to the variance in normalisations.
     pub epsilon: f32,
-    /// Which embedding tables there are.
+    /// The embedding tables.
     pub embeddings: Embeddings,
-    /// Embeddings of segments, added to those of the encoder's tokens.
+    /// Segment embeddings, added to those of the encoder's tokens.
     pub token_types: TokenTypes,
     /// Whether embeddings are multiplied by `√d_model` (Vaswani et al. 2017, section 3.4).
     pub scale_embedding: bool,
     /// The weight of the output projection.
     pub output: OutputProjection,
-    /// Whether the output projection reads its input multiplied by `d_model^-½` (Raffel et al. 2020, where it is tied).
+    /// Whether the input of the output projection is multiplied by `d_model^-½` (Raffel et al.
+    /// 2020, where it is tied).
     pub scale_output: bool,
     /// Whether a learned bias is added to the logits.
     pub output_bias: bool,
-    /// The token that decoding starts from.
+    /// The token that starts decoding.
     pub start_token: usize,
     /// The token that ends a sentence.
     pub eos_token: usize,
-    /// The token that fills a batch's short sentences.
+    /// The padding token.
     pub pad_token: usize,
 }
 
@@ -66,22 +67,23 @@ pub struct Config {
 pub enum Parts {
     /// An encoder and a decoder (Vaswani et al. 2017).
     Both,
-    /// An encoder, and what reads its states (Devlin et al. 2019).
+    /// An encoder and its head (Devlin et al. 2019).
     Encoder(Head),
 }
 
-/// What reads the states of an encoder alone.
+/// The head of an encoder-only model, applied to the hidden states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Head {
-    /// Nothing: the model gives the states.
+    /// None: the model returns the hidden states.
     None,
-    /// `tanh(W h_0 + b)`, with `h_0` the first token's state; the model gives it beside the states (Devlin et al. 2019).
+    /// `tanh(W h_0 + b)`, with `h_0` the first token's state; returned with the hidden states
+    /// (Devlin et al. 2019).
     Pooler,
-    /// A score for each class of the text: `W_2 act(W_1 h_0 + b_1) + b_2`.
+    /// A score for each class of a text: `W_2 act(W_1 h_0 + b_1) + b_2`.
     Text {
         /// The number of classes.
         labels: usize,
-        /// The non-linearity.
+        /// The activation.
         activation: Activation,
     },
     /// A score for each class of each token: `W h + b`.
@@ -89,30 +91,31 @@ pub enum Head {
         /// The number of classes.
         labels: usize,
     },
-    /// A score for each token that may stand at a position: the output projection of `norm(act(W h + b))`.
+    /// A score for each token of the vocabulary at each position: the output projection of
+    /// `norm(act(W h + b))`.
     Vocabulary {
-        /// The non-linearity.
+        /// The activation.
         activation: Activation,
     },
 }
 
-/// Embeddings that tell segments of the encoder's input apart (Devlin et al. 2019, section 3).
+/// Segment embeddings of the encoder (Devlin et al. 2019, section 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenTypes {
-    /// There are none.
+    /// None.
     None,
-    /// One of so many for each token, by an input of its own.
+    /// A table of this size, indexed by an input.
     Given(usize),
-    /// The first of so many for every token.
+    /// A table of this size, of which every token has the first row.
     First(usize),
 }
 
-/// A stack of equal layers.
+/// The sizes of a stack of layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stack {
     /// The number of layers.
     pub n_layers: usize,
-    /// Attention heads in a layer.
+    /// The number of attention heads per layer.
     pub heads: usize,
     /// Width of a head.
     pub d_k: usize,
@@ -120,143 +123,147 @@ pub struct Stack {
     pub d_ff: usize,
 }
 
-/// How positions are told apart.
+/// Encodings of positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Positions {
-    /// Sines and cosines of geometric frequencies, added to the embeddings (Vaswani et al. 2017, section 3.5).
+    /// Sines and cosines of geometric frequencies, added to the embeddings (Vaswani et al.
+    /// 2017, section 3.5).
     Sinusoidal(Sinusoids),
     /// A learned row for each position, added to the embeddings.
     Learned {
-        /// Rows of the table before that of position 0.
+        /// Number of rows before that of position 0.
         offset: usize,
     },
-    /// The sinusoids of fairseq: positions count the tokens that are not padding, from `pad_token + 1` on; padding has
-    /// none.
+    /// fairseq's sinusoids: positions count the tokens that are not padding, from `pad_token + 1`;
+    /// padding has none.
     Counted,
-    /// A learned row for each position, added to the embeddings; positions are counted as in [`Positions::Counted`] (Liu et
-    /// al. 2019).
+    /// A learned row for each position, added to the embeddings; positions are counted as in
+    /// [`Positions::Counted`] (Liu et al. 2019).
     LearnedCounted {
-        /// The buckets and the largest distance of numbers as those of [`Positions::Relative`], which the model adds as well
-        /// (Song et al. 2020).
+        /// The buckets and the largest distance of numbers as those of [`Positions::Relative`],
+        /// which the model adds as well (Song et al. 2020).
         relative: Option<[usize; 2]>,
     },
-    /// A learned number for each head and each range of distances, added to the scores of self-attention (Shaw et al.
-    /// 2018, in the form of Raffel et al. 2020, section 2.1).
+    /// A learned bias per head and bucket of distances, added to the scores of self-attention (Shaw
+    /// et al. 2018, in the form of Raffel et al. 2020, section 2.1).
     Relative {
-        /// Ranges of distances; in the encoder half of them for what follows, half for what precedes.
+        /// Number of buckets. The encoder uses half of them for keys after the query, half for
+        /// keys before it.
         buckets: usize,
-        /// From this distance on, all are one range.
+        /// All distances from this one on share a bucket.
         max_distance: usize,
-        /// Which layers have numbers of their own.
+        /// Which layers have a table of biases.
         of: RelativeLayers,
     },
-    /// Queries and keys of self-attention turned by an angle for each position (Su et al. 2021, section 3.2).
+    /// Queries and keys of self-attention rotated by an angle per position (Su et al.
+    /// 2021, section 3.2).
     Rotary,
-    /// Scores of self-attention lowered in proportion to the distance, in each head at a rate of its own (Press et al. 2022,
-    /// section 3).
+    /// A penalty on self-attention scores, proportional to the distance, with a fixed slope per
+    /// head (Press et al. 2022, section 3).
     Alibi,
 }
 
-/// How attention compares queries with keys.
+/// Scores of queries and keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttentionScore {
     /// `q·k / √d_k` (Vaswani et al. 2017, eq. 1).
     ScaledDot,
     /// `q·k` (Luong et al. 2015, section 3.1).
     Dot,
-    /// `v·tanh(q + k)`, with a learned `v` for each head (Bahdanau et al. 2015, appendix A.1.2; `q` and `k` are projected).
+    /// `v·tanh(q + k)`, with a learned `v` for each head (Bahdanau et al. 2015, appendix A.1.2; `q`
+    /// and `k` are projected).
     Additive,
 }
 
-/// Where sines and cosines stand in a row.
+/// The order of sines and cosines in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sinusoids {
-    /// Alternating, as the paper writes them.
+    /// Alternating, as in the paper.
     Interleaved,
-    /// All sines, then all cosines, as Marian keeps them.
+    /// All sines, then all cosines, as in Marian.
     Halves,
 }
 
-/// Which layers have relative positions of their own.
+/// Which layers have a table of relative biases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RelativeLayers {
-    /// The first of a stack, whose numbers the others use too.
+    /// The first layer of a stack; the others use its table.
     First,
-    /// Each.
+    /// Every layer.
     Each,
 }
 
 /// Kinds of normalisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Norm {
-    /// Mean and variance, with scale and bias (Ba et al. 2016).
+    /// By mean and variance, with scale and bias (Ba et al. 2016).
     Layer,
-    /// Root of the mean square, with a scale (Zhang & Sennrich 2019).
+    /// By the root of the mean square, with a scale (Zhang & Sennrich 2019).
     Rms,
 }
 
-/// Where layers normalise.
+/// Where layers are normalised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NormPlacement {
     /// `Norm(x + Sublayer(x))` (Vaswani et al. 2017, section 3.1).
     Post,
-    /// `x + Sublayer(Norm(x))`, and once more after the stack (Xiong et al. 2020).
+    /// `x + Sublayer(Norm(x))`, with a final normalisation after the stack (Xiong et al. 2020).
     Pre,
 }
 
 /// Whether and where embeddings are normalised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EmbeddingNorm {
-    /// They are not.
+    /// Not normalised.
     None,
     /// After positions are added.
     Sum,
-    /// In the encoder after positions are added, in the decoder before.
+    /// In the encoder after positions are added, in the decoder before they are.
     DecoderTokens,
 }
 
-/// Which embedding tables there are.
+/// The embedding tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Embeddings {
-    /// One for encoder and decoder: `shared.weight`.
+    /// One table for both stacks: `shared.weight`.
     Shared,
-    /// One each: `encoder.embed_tokens.weight` and `decoder.embed_tokens.weight`.
+    /// A table per stack: `encoder.embed_tokens.weight` and `decoder.embed_tokens.weight`.
     Separate,
 }
 
 /// The weight of the output projection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputProjection {
-    /// The decoder's embedding (Press & Wolf 2017).
+    /// The decoder's embedding table (Press & Wolf 2017).
     Tied,
-    /// One of its own: `lm_head.weight`.
+    /// `lm_head.weight`.
     Own,
 }
 
 impl Config {
-    /// Rows of a table of positions; 0 where there is none.
+    /// The number of rows of the position table; 0 without one.
     pub(crate) fn position_rows(&self) -> usize {
         let positions = self.max_positions.unwrap_or(0);
         match self.positions {
             Positions::Sinusoidal(_) | Positions::Rotary => positions,
             Positions::Learned { offset } => positions + offset,
-            // Position 0 stands in the row after that of the padding.
+            // The row of position 0 follows that of the padding token.
             Positions::Counted | Positions::LearnedCounted { .. } => positions + self.pad_token + 1,
             Positions::Relative { .. } | Positions::Alibi => 0,
         }
     }
 
-    /// Takes back a pooler that a checkpoint lacks.
+    /// Removes a pooler that the checkpoint does not contain.
     pub(crate) fn forget_pooler(&mut self) {
         if self.parts == Parts::Encoder(Head::Pooler) {
             self.parts = Parts::Encoder(Head::None);
         }
     }
 
-    /// Fails if there is no decoder.
+    /// Fails if the model has no decoder.
     ///
     /// # Errors
-    /// That the model is an encoder alone.
+    /// If the model is encoder-only.
     pub fn require_decoder(&self) -> Result<(), Error> {
         match self.parts {
             Parts::Both => Ok(()),
@@ -264,13 +271,14 @@ impl Config {
         }
     }
 
-    /// The same model without its decoder.
+    /// The same model without decoder.
     pub(crate) fn encoder_alone(self) -> Self {
         let decoder = Stack { n_layers: 0, ..self.encoder };
         Self { parts: Parts::Encoder(Head::None), vocab: self.source_vocab, decoder, output_bias: false, ..self }
     }
 
-    /// Tells `wrong` all that no graph could be built from; sizes are called as `names` says, as the family does.
+    /// Reports everything that would make the graphs invalid to `wrong`, with the family's
+    /// `names` of sizes.
     pub(crate) fn check(&self, names: &SizeNames, wrong: impl Fn(String)) {
         let mut stacks = vec![(&names.encoder, self.encoder)];
         if self.parts == Parts::Both {
@@ -296,13 +304,13 @@ impl Config {
                 _ => LARGEST_SIZE,
             };
             if !(1..=largest).contains(&size) {
-                wrong(format!("{field} wants 1 to {largest}, found {size}"));
+                wrong(format!("{field}: expected 1 to {largest}, found {size}"));
                 fits = false;
             }
         }
         for (names, stack) in stacks {
             if (MOST_LAYERS + 1..=LARGEST_SIZE).contains(&stack.n_layers) {
-                wrong(format!("{} wants at most {MOST_LAYERS}, found {}", names.n_layers, stack.n_layers));
+                wrong(format!("{}: expected at most {MOST_LAYERS}, found {}", names.n_layers, stack.n_layers));
             }
             if fits && stack.heads * stack.d_k > LARGEST_SIZE {
                 wrong(format!("{} {} times {} {} is more than {LARGEST_SIZE}", names.heads, stack.heads, names.d_k, stack.d_k));
@@ -325,25 +333,25 @@ impl Config {
         match self.positions {
             // The frequencies are `10000^(-i / (d_model/2 - 1))`.
             Positions::Counted if self.d_model < 4 => {
-                wrong(format!("d_model wants at least 4 for sinusoidal positions, found {}", self.d_model));
+                wrong(format!("d_model: expected at least 4 for sinusoidal positions, found {}", self.d_model));
             }
             Positions::Relative { buckets, .. } if !(4..=LARGEST_DISTANCE).contains(&buckets) => {
-                wrong(format!("relative_attention_num_buckets wants 4 to {LARGEST_DISTANCE}, found {buckets}"));
+                wrong(format!("relative_attention_num_buckets: expected 4 to {LARGEST_DISTANCE}, found {buckets}"));
             }
-            // Half of the buckets have one distance each; the logarithm begins after them.
+            // Half of the buckets have one distance each; the others grow logarithmically.
             Positions::Relative { buckets, max_distance, .. } if !(buckets / 2 + 1..=LARGEST_DISTANCE).contains(&max_distance) => {
                 let least = buckets / 2 + 1;
                 wrong(format!(
-                    "relative_attention_max_distance wants {least} to {LARGEST_DISTANCE} for {buckets} buckets, found {max_distance}"
+                    "relative_attention_max_distance: expected {least} to {LARGEST_DISTANCE} for {buckets} buckets, found {max_distance}"
                 ));
             }
-            // Elements of a head are turned in pairs.
+            // Elements of a head are rotated in pairs.
             Positions::Rotary => {
                 for (names, stack) in [(&names.encoder, self.encoder), (&names.decoder, self.decoder)] {
                     if !stack.d_k.is_multiple_of(2) {
                         wrong(format!(
-                            "rotary positions want an even width of heads, found {} with {} {}",
-                            stack.d_k, names.heads, stack.heads
+                            "{} {}: expected an even head width for rotary positions, found {}",
+                            names.heads, stack.heads, stack.d_k
                         ));
                     }
                 }
@@ -358,7 +366,7 @@ impl Config {
     }
 }
 
-/// What a family's `config.json` calls its sizes.
+/// The names of sizes in a family's `config.json`.
 pub(crate) struct SizeNames {
     pub(crate) source_vocab: &'static str,
     pub(crate) d_model: &'static str,
@@ -366,7 +374,7 @@ pub(crate) struct SizeNames {
     pub(crate) decoder: StackNames,
 }
 
-/// What a family's `config.json` calls the sizes of a stack.
+/// The names of a stack's sizes in a family's `config.json`.
 pub(crate) struct StackNames {
     pub(crate) n_layers: &'static str,
     pub(crate) heads: &'static str,
@@ -374,14 +382,15 @@ pub(crate) struct StackNames {
     pub(crate) d_ff: &'static str,
 }
 
-/// No size of a published model comes near; beyond it products of two sizes could overflow.
+/// Above the sizes of all published models; products of two such sizes cannot overflow.
 const LARGEST_SIZE: usize = 1 << 24;
 
-/// Formulas give tables of these sizes, which no file has to hold: their claims cost a stranger nothing.
+/// The limit of tables that are computed, not stored: without it a small file could
+/// claim huge ones.
 const LARGEST_WIDTH: usize = 1 << 16;
 const MOST_POSITIONS: usize = 1 << 17;
 
-/// The deepest stack that graphs are built for.
+/// The maximum number of layers.
 const MOST_LAYERS: usize = 1024;
 
 /// The table of distances is written into the graph.

@@ -1,8 +1,8 @@
-//! The decoder: ids `[batch, tgt]` -> logits `[batch, tgt, vocab]`, or with beams `[batch, beams, tgt]` ->
-//! `[batch, beams, tgt, vocab]`.
+//! The decoder: ids `[batch, tgt]` -> logits `[batch, tgt, vocab]`, or with beams
+//! `[batch, beams, tgt]` -> `[batch, beams, tgt, vocab]`.
 //!
-//! Beams are an axis of their own. In self-attention each beam has its own past; in cross-attention the beams of a
-//! sentence are query positions of one attention.
+//! Beams are an axis. In self-attention each beam has its own past; in cross-attention the beams of
+//! a sentence are query positions of one attention.
 
 use crate::attention::{KeyValue, Memory, causal_mask, cross_attention, padding_mask, self_attention};
 use crate::dropout::Dropout;
@@ -12,7 +12,7 @@ use crate::positions::orders;
 use crate::{Config, OutputProjection, Parts};
 use cognate_graph::{Dim, Scope, Tensor};
 
-/// What the decoder reads.
+/// The decoder's inputs.
 pub(crate) struct DecoderInputs<'g> {
     /// `i64 [batch, (beams,) tgt]`
     pub(crate) ids: Tensor<'g>,
@@ -20,22 +20,24 @@ pub(crate) struct DecoderInputs<'g> {
     pub(crate) attention_mask: Tensor<'g>,
     /// For each layer `[batch, heads, src, d_k]`, from [`cross_key_values`].
     pub(crate) cross: Vec<KeyValue<'g>>,
-    /// What came before.
+    /// The past of self-attention.
     pub(crate) past: Past<'g>,
-    /// What is left out in training.
+    /// Dropout in training.
     pub(crate) dropout: Dropout<'g>,
 }
 
-/// What came before the tokens that the decoder reads.
+/// The keys and values of earlier tokens.
 pub(crate) enum Past<'g> {
-    /// Nothing: teacher forcing.
+    /// None: teacher forcing.
     None,
-    /// For each layer `[batch, (beams,) heads, past, d_k]`, to which what is new is joined.
+    /// For each layer `[batch, (beams,) heads, past, d_k]`, to which new keys and
+    /// values are appended.
     Joined(Vec<KeyValue<'g>>),
-    /// For each layer `[batch · beams, heads, capacity, d_k]`, into which what is new is written; one token a beam.
+    /// For each layer a cache `[batch · beams, heads, capacity, d_k]`, into which the keys and
+    /// values of one new token per beam are written.
     Cached {
         caches: Vec<KeyValue<'g>>,
-        /// i64 `[batch, beams, past]`: which beam of the sentence holds each place.
+        /// i64 `[batch, beams, past]`: the beam of the sentence that holds each position.
         beams: Tensor<'g>,
     },
 }
@@ -50,9 +52,9 @@ impl Past<'_> {
     }
 }
 
-/// What the decoder gives.
+/// The decoder's outputs.
 pub(crate) struct DecoderOutputs<'g> {
-    /// What the output projection reads: `[batch, (beams,) tgt, d_model]`
+    /// The input of the output projection: `[batch, (beams,) tgt, d_model]`
     pub(crate) hidden: Tensor<'g>,
     /// `[batch, (beams,) tgt, vocab]`
     pub(crate) logits: Tensor<'g>,
@@ -60,11 +62,12 @@ pub(crate) struct DecoderOutputs<'g> {
     pub(crate) present: Vec<KeyValue<'g>>,
     /// For each layer the weights `[batch, (beams,) heads, tgt, src]`.
     pub(crate) cross_attentions: Vec<Tensor<'g>>,
-    /// For each layer the weights `[batch, (beams,) heads, tgt, past + tgt]`; none over caches.
+    /// For each layer the weights `[batch, (beams,) heads, tgt, past + tgt]`; empty with caches.
     pub(crate) self_attentions: Vec<Tensor<'g>>,
 }
 
-/// The keys and values that each decoder layer reads from `memory: [batch, src, d_model]`: `[batch, heads, src, d_k]`.
+/// The cross-attention keys and values of each decoder layer, `[batch, heads, src, d_k]`, from
+/// `memory: [batch, src, d_model]`.
 pub(crate) fn cross_key_values<'g>(root: &Scope<'g>, config: &Config, memory: Tensor<'g>) -> Vec<KeyValue<'g>> {
     (0..config.decoder.n_layers)
         .map(|layer_index| {
@@ -80,7 +83,7 @@ pub(crate) fn decoder<'g>(root: &Scope<'g>, config: &Config, inputs: &DecoderInp
     let stack = Side::Decoder.at(root);
     let tgt = inputs.ids.ty().shape.dims().last().cloned().unwrap_or_default();
     let past_len = inputs.past.len();
-    // One query sees all places: nothing is to be hidden.
+    // A single query attends to all positions: no mask.
     let mask = if matches!(inputs.past, Past::Cached { .. }) { None } else { Some(causal_mask(root, &past_len, &tgt)) };
     let orders = orders(root, config, Side::Decoder, mask, &past_len, &tgt);
     let padding = padding_mask(inputs.attention_mask);

@@ -1,4 +1,4 @@
-//! Token embeddings and the positions that are added to them.
+//! Token embeddings and positional encodings.
 //!
 //! `x = E[ids] · √d_model + PE`   (Vaswani et al. 2017, sections 3.4 and 3.5)
 //!
@@ -8,7 +8,7 @@ use crate::layers::normalise;
 use crate::{Config, EmbeddingNorm, Embeddings, Positions, Sinusoids, Stack, TokenTypes};
 use cognate_graph::{Dim, Generator, Scope, Tensor};
 
-/// One of the two stacks.
+/// Encoder or decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Encoder,
@@ -31,13 +31,13 @@ impl Side {
         }
     }
 
-    /// The stack's scope.
+    /// The stack's scope below `root`.
     pub(crate) fn at<'g>(self, root: &Scope<'g>) -> Scope<'g> {
         root.at(self.name())
     }
 }
 
-/// The table of embeddings that a stack reads: `[vocab, d_model]`.
+/// The stack's embedding table: `[vocab, d_model]`.
 pub(crate) fn table<'g>(root: &Scope<'g>, config: &Config, side: Side) -> Tensor<'g> {
     let vocab = if side == Side::Encoder { config.source_vocab } else { config.vocab };
     let scope = match config.embeddings {
@@ -47,27 +47,27 @@ pub(crate) fn table<'g>(root: &Scope<'g>, config: &Config, side: Side) -> Tensor
     scope.parameter("weight", [vocab, config.d_model])
 }
 
-/// What a stack reads, and what it is made of.
+/// The input of a stack and its summands.
 #[derive(Clone, Copy)]
 pub(crate) struct Embedded<'g> {
-    /// The rows of the table as they are added: `[..., len, d_model]`
+    /// The scaled token embeddings: `[..., len, d_model]`
     pub(crate) tokens: Tensor<'g>,
-    /// `[(...,) len, d_model]`, where positions are added.
+    /// The positional encodings `[(...,) len, d_model]`, if positions are added.
     pub(crate) positions: Option<Tensor<'g>>,
-    /// What the first layer reads: `[..., len, d_model]`
+    /// The input of the first layer: `[..., len, d_model]`
     pub(crate) sum: Tensor<'g>,
 }
 
-/// What a stack embeds.
+/// The inputs of a stack.
 #[derive(Clone, Copy)]
 pub(crate) struct InputTokens<'g> {
     /// `i64 [..., len]`
     pub(crate) ids: Tensor<'g>,
-    /// The segments of the encoder's tokens, `i64 [..., len]`, where the model tells them apart by an input.
+    /// The segments of the encoder's tokens, `i64 [..., len]`, if they are an input.
     pub(crate) types: Option<Tensor<'g>>,
 }
 
-/// Embeds tokens, of which the first stands at position `first`.
+/// Embeds tokens, the first of which is at position `first`.
 pub(crate) fn embed<'g>(
     root: &Scope<'g>,
     config: &Config,
@@ -88,12 +88,13 @@ pub(crate) fn embed<'g>(
             let embedded = with_positions(&stack, config, scaled(), ids, first);
             Embedded { sum: norm(embedded.sum), ..embedded }
         }
-        // Normalised, the scale would be lost but for epsilon; transformers leaves it out.
+        // Normalisation removes the scale, up to epsilon; transformers does not scale here.
         (EmbeddingNorm::DecoderTokens, Side::Decoder) => with_positions(&stack, config, norm(tokens), ids, first),
     }
 }
 
-/// The embeddings of the tokens' segments, `types: i64 [batch, src]`: `[batch, src, d_model]`, or `[d_model]` if all are in the first.
+/// The embeddings of the tokens' segments, `types: i64 [batch, src]`: `[batch, src, d_model]`, or
+/// `[d_model]` if all are in the first.
 fn embed_types<'g>(root: &Scope<'g>, config: &Config, types: Option<Tensor<'g>>) -> Option<Tensor<'g>> {
     let scope = Side::Encoder.at(root).at("embed_types");
     let _scope = scope.enter();
@@ -125,8 +126,8 @@ fn with_positions<'g>(stack: &Scope<'g>, config: &Config, tokens: Tensor<'g>, id
     Embedded { tokens, positions, sum: positions.map_or(tokens, |positions| tokens + positions) }
 }
 
-/// The positional encoding at `position` and `column` of rows of width `d_model`:
-/// `sin(position / 10000^(2i/d_model))` for a sine, the cosine of the same angle for a cosine; pair `i` of a row counts from 0.
+/// The positional encoding at `position` and `column` of a row of width `d_model`: the sine or
+/// cosine of `position / 10000^(2i/d_model)`, where `i` is the column's pair, counted from 0.
 ///
 /// ```
 /// use cognate_model::{Sinusoids, sinusoid};
@@ -140,7 +141,7 @@ pub fn sinusoid(arrangement: Sinusoids, position: usize, column: usize, d_model:
     if is_sine { angle.sin() } else { angle.cos() }
 }
 
-/// The wavelength of a column over 2π, and whether it is a sine.
+/// Returns the wavelength of a column over 2π, and whether the column is a sine.
 fn wave(arrangement: Sinusoids, column: usize, d_model: usize) -> (f64, bool) {
     let (pair, is_sine) = match arrangement {
         Sinusoids::Interleaved => (column / 2, column.is_multiple_of(2)),
@@ -149,9 +150,10 @@ fn wave(arrangement: Sinusoids, column: usize, d_model: usize) -> (f64, bool) {
     (10000f64.powf(2.0 * pair as f64 / d_model as f64), is_sine)
 }
 
-/// fairseq's encoding of a row of its table: `sin(row · 10000^(-i/(d_model/2 - 1)))`, all sines, then all cosines, and a zero
-/// where the width is odd; the padding's row is zero. All is rounded to f32 on the way, as the models were trained: at row
-/// 1,000 the rounding of frequencies and angles moves a sine by up to 1e-4.
+/// fairseq's frequency of a column. A row is `sin(row · 10000^(-i/(d_model/2 - 1)))`, all sines,
+/// then all cosines, and a zero if the width is odd; the row of padding is zero. Intermediate
+/// results are rounded to f32, as when the models were trained: at row 1,000 the rounding of
+/// frequencies and angles moves a sine by up to 1e-4.
 fn counted_frequency(column: usize, d_model: usize) -> f32 {
     let half = d_model / 2;
     let step = (10000f64.ln() / (half as f64 - 1.0)) as f32;
@@ -162,18 +164,18 @@ fn counted_frequency(column: usize, d_model: usize) -> f32 {
 #[derive(Debug)]
 pub(crate) enum SinusoidTable {
     Plain {
-        /// By column, as [`wave`] gives them.
+        /// The [`wave`] of each column.
         waves: Vec<(f64, bool)>,
     },
     Counted {
         pad_token: usize,
-        /// By column.
+        /// The frequency of each column.
         frequencies: Vec<f32>,
     },
 }
 
 impl SinusoidTable {
-    /// The table, if the model's positions are sinusoids.
+    /// The table, if the model has sinusoidal positions.
     pub(crate) fn of(config: &Config) -> Option<Self> {
         let d_model = config.d_model;
         match config.positions {

@@ -8,7 +8,7 @@ use crate::layers::{after_stack, feed_forward, residual};
 use crate::positions::{Order, orders};
 use cognate_graph::{Dim, Scope, Tensor};
 
-/// What the encoder gives.
+/// The encoder's outputs.
 pub(crate) struct EncoderOutputs<'g> {
     /// `[batch, src, d_model]`
     pub(crate) hidden: Tensor<'g>,
@@ -16,7 +16,8 @@ pub(crate) struct EncoderOutputs<'g> {
     pub(crate) attentions: Vec<Tensor<'g>>,
 }
 
-/// The encoder stack (Vaswani et al. 2017, section 3.1): `tokens, attention_mask: i64 [batch, src]`.
+/// The encoder stack (Vaswani et al. 2017, section 3.1):
+/// `tokens, attention_mask: i64 [batch, src]`.
 pub(crate) fn encoder<'g>(
     root: &Scope<'g>,
     config: &Config,
@@ -37,7 +38,7 @@ pub(crate) fn encoder<'g>(
     EncoderOutputs { hidden: after_stack(&stack, config, x), attentions }
 }
 
-/// A layer's output and the weights of its attention.
+/// Returns a layer's output and its attention weights.
 fn layer<'g>(
     scope: &Scope<'g>,
     config: &Config,

@@ -1,4 +1,5 @@
-//! Entry graphs: what a model offers to engines, all from the same `encoder()` and `decoder()`.
+//! Entry graphs: the interfaces of a model to engines, all built by the same `encoder()`
+//! and `decoder()`.
 
 mod alone;
 mod embeddings;
@@ -22,16 +23,16 @@ use crate::{Config, Layout, Parts};
 use cognate_graph::{Builder, DType, Dim, Error, Graph, Tensor};
 use std::thread;
 
-/// Which attention weights graphs also give, one output a layer.
+/// The attention weights among a graph's outputs, one output per layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Attentions {
     /// None.
     #[default]
     Omit,
-    /// Those of the decoder to the source: `cross_attentions.{layer}`.
+    /// Cross-attention: `cross_attentions.{layer}`.
     Cross,
-    /// All: also `encoder_attentions.{layer}` and `decoder_attentions.{layer}`. Over caches that beams share the decoder's own are
-    /// not to be had.
+    /// All: also `encoder_attentions.{layer}` and `decoder_attentions.{layer}`. Graphs with shared
+    /// caches have no `decoder_attentions`.
     All,
 }
 
@@ -66,9 +67,9 @@ pub(crate) fn whole(config: &Config) -> Result<Graph, Error> {
     }
 }
 
-/// The encoder and the decoder of a layout.
+/// The encoder and decoder graphs of a layout.
 pub(crate) fn graphs(config: &Config, layout: Layout, attentions: Attentions) -> Result<[Graph; 2], Error> {
-    // Of a deep model each takes milliseconds.
+    // For a deep model each graph takes milliseconds.
     let encoder = || match layout {
         Layout::Cognate | Layout::SharedCache => encode(config, attentions),
         Layout::HuggingFace => hugging_face::encode(config, attentions),
@@ -85,7 +86,8 @@ pub(crate) fn graphs(config: &Config, layout: Layout, attentions: Attentions) ->
     })
 }
 
-/// `input_ids, attention_mask: i64 [batch, src]` -> `encoder_hidden_states: [batch, src, d_model]`, `cross.{l}.{key,value}`.
+/// `input_ids, attention_mask: i64 [batch, src]` -> `encoder_hidden_states: [batch, src, d_model]`,
+/// `cross.{l}.{key,value}`.
 pub(crate) fn encode(config: &Config, attentions: Attentions) -> Result<Graph, Error> {
     let builder = Builder::new("encoder");
     let ids = builder.input(INPUT_IDS, DType::I64, ["batch", "src"]);
@@ -99,8 +101,9 @@ pub(crate) fn encode(config: &Config, attentions: Attentions) -> Result<Graph, E
     builder.finish()
 }
 
-/// `input_ids: i64 [batch, beams, tgt]`, `attention_mask: i64 [batch, src]`, `cross.{l}.*`, `past.{l}.*` ->
-/// `logits: [batch, beams, tgt, vocab]`, `present.{l}.*`. The past may have length 0.
+/// `input_ids: i64 [batch, beams, tgt]`, `attention_mask: i64 [batch, src]`,
+/// `cross.{l}.*`, `past.{l}.*` -> `logits: [batch, beams, tgt, vocab]`, `present.{l}.*`.
+/// The past may have length 0.
 pub(crate) fn step(config: &Config, attentions: Attentions) -> Result<Graph, Error> {
     let builder = Builder::new("decoder");
     let ids = builder.input(INPUT_IDS, DType::I64, ["batch", "beams", "tgt"]);
@@ -125,8 +128,9 @@ pub(crate) fn step(config: &Config, attentions: Attentions) -> Result<Graph, Err
     builder.finish()
 }
 
-/// `input_ids, attention_mask: i64 [batch, src]`, `decoder_input_ids: i64 [batch, tgt]` -> `encoder_hidden_states`,
-/// `logits: [batch, tgt, vocab]`, `cross_attentions.{l}: [batch, heads, tgt, src]`.
+/// `input_ids, attention_mask: i64 [batch, src]`, `decoder_input_ids: i64 [batch, tgt]` ->
+/// `encoder_hidden_states`, `logits: [batch, tgt, vocab]`,
+/// `cross_attentions.{l}: [batch, heads, tgt, src]`.
 pub(crate) fn teacher_forced(config: &Config) -> Result<Graph, Error> {
     let builder = Builder::new("teacher_forced");
     let ids = builder.input(INPUT_IDS, DType::I64, ["batch", "src"]);

@@ -1,4 +1,4 @@
-//! What can be wrong with a configuration or a checkpoint.
+//! Errors of configurations and checkpoints.
 
 use std::fmt;
 use std::path::Path;
@@ -12,17 +12,17 @@ pub struct Error {
     message: String,
 }
 
-/// What an [`Error`] is about.
+/// The cause of an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// A file is missing or cannot be read.
     File,
-    /// `config.json` is malformed, contradicts itself, or asks for what is not supported.
+    /// `config.json` is malformed, inconsistent, or contains unsupported settings.
     Config,
     /// The weights are malformed or do not fit the configuration.
     Weights,
-    /// A graph of the model is illegal: a bug of this crate, or a configuration that slipped through.
+    /// A graph of the model is invalid: a bug of this crate.
     Graph,
 }
 
@@ -31,21 +31,21 @@ impl Error {
         Self { kind, place: place.to_string(), message: message.to_string() }
     }
 
-    /// A model that has no decoder, where one is needed.
+    /// The error of an encoder-only model where a decoder is required.
     pub(crate) fn encoder_alone() -> Self {
-        Self::new(ErrorKind::Config, "config.json", "describes an encoder alone; expected an encoder with a decoder")
+        Self::new(ErrorKind::Config, "config.json", "expected a model with a decoder, found an encoder-only model")
     }
 
     pub(crate) fn file(path: &Path, error: &std::io::Error) -> Self {
         Self::new(ErrorKind::File, path.display(), error)
     }
 
-    /// What the error is about.
+    /// The kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// The same error, at a place seen from further outside.
+    /// The same error with `folder` in front of its path.
     pub(crate) fn within(mut self, folder: &Path) -> Self {
         self.place = folder.join(&self.place).display().to_string();
         self

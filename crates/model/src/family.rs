@@ -1,7 +1,8 @@
-//! `config.json`: the only place that knows families.
+//! `config.json` of each model family. Only this module knows families.
 //!
-//! Each family's mapping reads the fields that its `config.json` has in Hugging Face's transformers, with the defaults they
-//! have there, and refuses what is not supported by naming the field. Unknown fields are ignored, as transformers does; in our own family they are refused.
+//! A family's mapping reads the fields of its `config.json` in Hugging Face's transformers, with
+//! the same defaults. Unsupported settings are rejected with an error that names the field. Unknown
+//! fields are ignored, as in transformers; in Cognate's own family they are rejected.
 
 mod bart;
 mod bert;
@@ -19,44 +20,46 @@ pub(crate) use names::{Naming, Rows};
 pub(crate) use render::render;
 
 impl Config {
-    /// Reads the text of a `config.json` of a supported family.
+    /// Reads a `config.json` of a supported family.
     ///
     /// # Errors
-    /// If the text is malformed, contradicts itself or asks for what is not supported; the message names the field.
+    /// If the text is malformed, inconsistent or contains unsupported settings; the message
+    /// names the field.
     pub fn from_json(text: &str) -> Result<Self, Error> {
         parse(text).map(|(_, config)| config)
     }
 
-    /// The text of a `config.json` that says the same: of a family that transformers has, wherever one says it.
+    /// Writes a `config.json` with the same meaning, of one of transformers' families if possible.
     ///
     /// # Errors
-    /// If the configuration contradicts itself, with the field as `config.json` calls it, or no family says it.
+    /// If the configuration is inconsistent, with the field's name in `config.json`, or no family
+    /// can represent it.
     pub fn to_json(&self) -> Result<String, Error> {
         render(self)
     }
 }
 
-/// A family, told by `model_type`.
+/// A family, identified by `model_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
-    /// Those built as BART is (Lewis et al. 2020).
+    /// Families derived from BART (Lewis et al. 2020).
     Bart(Bart),
-    /// Encoders alone, built as BERT is (Devlin et al. 2019).
+    /// Encoder-only families derived from BERT (Devlin et al. 2019).
     Bert(Bert),
-    /// Cognate's own: the paper's, and other choices.
+    /// Cognate's own.
     Cognate,
-    /// Those built as T5 is (Raffel et al. 2020).
+    /// Families derived from T5 (Raffel et al. 2020).
     T5(T5),
 }
 
-/// Families whose tensors are called as BART's.
+/// Families with BART's tensor names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bart {
     /// BART (Lewis et al. 2020).
     Original,
     /// Blenderbot (Roller et al. 2021).
     Blenderbot,
-    /// Blenderbot's small form.
+    /// Blenderbot-small.
     BlenderbotSmall,
     /// M2M100 (Fan et al. 2021) and NLLB-200 (NLLB team 2022).
     M2m100,
@@ -70,7 +73,7 @@ pub(crate) enum Bart {
     Plbart,
 }
 
-/// Families of encoders alone.
+/// Encoder-only families.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bert {
     /// BERT (Devlin et al. 2019).
@@ -79,11 +82,12 @@ pub(crate) enum Bert {
     Distil,
     /// MPNet (Song et al. 2020).
     Mpnet,
-    /// RoBERTa (Liu et al. 2019), CamemBERT (Martin et al. 2020) and XLM-RoBERTa (Conneau et al. 2020).
+    /// RoBERTa (Liu et al. 2019), CamemBERT (Martin et al. 2020) and XLM-RoBERTa
+    /// (Conneau et al. 2020).
     Roberta,
 }
 
-/// Families whose tensors are called as T5's.
+/// Families with T5's tensor names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum T5 {
     /// mT5 (Xue et al. 2021).
@@ -94,7 +98,7 @@ pub(crate) enum T5 {
     Umt5,
 }
 
-/// Families by what `model_type` calls them, in the order of the alphabet, and what the names of transformers' classes begin with.
+/// Families by `model_type`, in alphabetical order, with the prefix of transformers' classes.
 const FAMILIES: [(&str, &str, Family); 18] = [
     ("bart", "Bart", Family::Bart(Bart::Original)),
     ("bert", "Bert", Family::Bert(Bert::Original)),
@@ -116,10 +120,10 @@ const FAMILIES: [(&str, &str, Family); 18] = [
     ("xlm-roberta", "XLMRoberta", Family::Bert(Bert::Roberta)),
 ];
 
-/// Reads the text of a `config.json`.
+/// Reads a `config.json`.
 ///
 /// # Errors
-/// Everything that is wrong with it, in one error.
+/// All problems, in one error.
 pub(crate) fn parse(text: &str) -> Result<(Family, Config), Error> {
     let object = object(text)?;
     let (_, class, family) = family(&object)?;
@@ -139,10 +143,10 @@ pub(crate) fn parse(text: &str) -> Result<(Family, Config), Error> {
     Ok((family, if is_alone { config.encoder_alone() } else { config }))
 }
 
-/// The text of the `config.json` of a model's encoder, without a decoder and without what reads its states.
+/// Writes the `config.json` of a model's encoder, without decoder and head.
 ///
 /// # Errors
-/// If the text is no `config.json` of a supported family.
+/// If the text is not the `config.json` of a supported family.
 pub(crate) fn encoder_alone(text: &str) -> Result<String, Error> {
     let mut object = object(text)?;
     let (_, class, family) = family(&object)?;

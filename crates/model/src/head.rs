@@ -1,4 +1,5 @@
-//! What reads the states of an encoder alone: the pooler and classifiers of BERT (Devlin et al. 2019) and its descendants.
+//! The heads of encoder-only models: pooler and classifiers of BERT (Devlin et al. 2019) and
+//! its descendants.
 
 use crate::decoder::Projection;
 use crate::interface::{LAST_HIDDEN_STATE, LOGITS, POOLER_OUTPUT};
@@ -6,7 +7,8 @@ use crate::layers::{linear, normalise};
 use crate::{Activation, Config, Head};
 use cognate_graph::{Scope, Tensor};
 
-/// The outputs of the model by name: `hidden: [batch, src, d_model]`, or `logits: [batch, (src,) classes]` where there is a classifier.
+/// The outputs of the model by name: `hidden: [batch, src, d_model]`, or
+/// `logits: [batch, (src,) classes]` where there is a classifier.
 pub(crate) fn head<'g>(root: &Scope<'g>, config: &Config, head: Head, hidden: Tensor<'g>) -> Vec<(&'static str, Tensor<'g>)> {
     let classify = |x, labels: usize| vec![(LOGITS, linear(&root.at("classifier"), config, x, labels))];
     match head {

@@ -1,34 +1,35 @@
 //! Seeded initial weights.
 //!
-//! Matrices as [`Initialisation`] says, embeddings normal with deviation `d_model^-½`, normalisation scales one and biases zero. Any
-//! element can be computed without the ones before it.
+//! Matrices follow [`Initialisation`], embeddings are normal with standard deviation `d_model^-½`,
+//! normalisation scales one and biases zero. Elements can be computed in any order.
 
 use cognate_graph::{Generator, Recipe};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use std::sync::Arc;
 
-/// How matrices begin.
+/// The distribution of initial matrices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Initialisation {
     /// Uniform in `±√(6 / (in + out))` (Glorot & Bengio 2010).
     #[default]
     Glorot,
-    /// Normal with deviation 0.02, as transformers begins these families. Sublayers then add little at first, so that models that
-    /// normalise after the sum learn at high rates.
+    /// Normal with standard deviation 0.02, as transformers initialises these families. Sublayers
+    /// add little at first, so post-norm models train at high learning rates.
     Normal,
 }
 
-/// The deviation of [`Initialisation::Normal`].
+/// The standard deviation of [`Initialisation::Normal`].
 const DEVIATION: f32 = 0.02;
 
-/// The initial values of the parameter at `path`; of the seed and the stream, the second tells the model's parameters apart.
+/// The initial values of the parameter at `path`. The stream distinguishes the
+/// parameters of a model.
 pub(crate) fn initial(path: &str, shape: &[usize], initialisation: Initialisation, [seed, stream]: [u64; 2]) -> Recipe {
     let distribution = match shape {
         [_, width] if ["shared.", "embed_tokens.", "embed_positions."].iter().any(|table| path.contains(table)) => {
             Distribution::Normal { deviation: (*width as f32).powf(-0.5) }
         }
-        // A vector for each head, from d_k values to one.
+        // A vector per head, from d_k values to one.
         [_, d_k] if path.ends_with("score.weight") => Distribution::Uniform { bound: (6.0 / (d_k + 1) as f32).sqrt() },
         [out, width] => match initialisation {
             Initialisation::Glorot => Distribution::Uniform { bound: (6.0 / (out + width) as f32).sqrt() },
@@ -64,7 +65,7 @@ impl Generator for Initial {
     fn fill(&self, first: usize, values: &mut [f32]) {
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
         random.set_stream(self.stream);
-        // Two words an element.
+        // Two words per element.
         random.set_word_pos(2 * first as u128);
         // In [0, 1), with 24 bits.
         let mut unit = || (random.next_u32() >> 8) as f32 / (1 << 24) as f32;

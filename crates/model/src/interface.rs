@@ -1,27 +1,28 @@
-//! The interface of exported graphs: the names of inputs and outputs, and which of them belong together. These names are part
-//! of the contract of exported files.
+//! The interface of exported graphs: the names of inputs and outputs, and which of them belong
+//! together. These names are part of the contract of exported files.
 
 /// Token ids: i64 `[batch, src]` of an encoder, `[batch, beams, tgt]` of a decoder.
 pub const INPUT_IDS: &str = "input_ids";
 /// 1 for tokens and 0 for padding: i64 `[batch, src]`.
 pub const ATTENTION_MASK: &str = "attention_mask";
-/// The segments of the tokens, from 0 on: i64 `[batch, src]`.
+/// The segments of tokens, counted from 0: i64 `[batch, src]`.
 pub const TOKEN_TYPE_IDS: &str = "token_type_ids";
-/// What the pooler of an encoder alone gives: `[batch, d_model]`.
+/// The pooler's output of an encoder-only model: `[batch, d_model]`.
 pub const POOLER_OUTPUT: &str = "pooler_output";
-/// The target's ids in teacher forcing: i64 `[batch, tgt]`.
+/// The decoder's ids in teacher forcing: i64 `[batch, tgt]`.
 pub const DECODER_INPUT_IDS: &str = "decoder_input_ids";
-/// The tokens to be predicted; below 0 they do not count: i64 `[batch, tgt]`.
+/// The tokens to predict, ignored if below 0: i64 `[batch, tgt]`.
 pub const LABELS: &str = "labels";
-/// The mask of the source in the decoder of the Hugging Face layout.
+/// The source's mask in the decoder of the Hugging Face layout.
 pub const ENCODER_ATTENTION_MASK: &str = "encoder_attention_mask";
-/// The encoder's output `[batch, src, d_model]`; an input of the decoder in the Hugging Face layout.
+/// The encoder's output `[batch, src, d_model]`; an input of the decoder in the
+/// Hugging Face layout.
 pub const ENCODER_HIDDEN_STATES: &str = "encoder_hidden_states";
-/// The encoder's output in the Hugging Face layout, and that of an encoder alone.
+/// The encoder's output in the Hugging Face layout and in encoder-only models.
 pub const LAST_HIDDEN_STATE: &str = "last_hidden_state";
 /// The decoder's output `[batch, beams, tgt, vocab]`.
 pub const LOGITS: &str = "logits";
-/// What logits are to be multiplied by, if that is left to the reader.
+/// The factor of the logits, if the caller must apply it.
 pub const LOGITS_SCALE: &str = "logits_scale";
 /// The beam of a sentence that holds each position of shared caches: i64 `[batch, beams, past]`.
 pub const CACHE_BEAMS: &str = "cache_beams";
@@ -62,29 +63,32 @@ impl Names {
         format!("decoder_attentions.{layer_index}")
     }
 
-    /// `cross_attentions.{layer}`: `[batch, beams, heads, tgt, src]`, in teacher forcing `[batch, heads, tgt, src]`
+    /// `cross_attentions.{layer}`: `[batch, beams, heads, tgt, src]`, in teacher forcing
+    /// `[batch, heads, tgt, src]`
     pub fn cross_attentions(layer_index: usize) -> String {
         format!("cross_attentions.{layer_index}")
     }
 }
 
-/// The names of per-layer inputs and outputs of the Hugging Face layout: decoder key, decoder value, encoder key, encoder value.
+/// The names of per-layer inputs and outputs of the Hugging Face layout: decoder key, decoder
+/// value, encoder key, encoder value.
 #[derive(Debug)]
 pub struct HuggingFaceNames;
 
 impl HuggingFaceNames {
-    /// `past_key_values.{layer}.decoder.{key,value}: [batch_size, heads, past_decoder_sequence_length, d_k]` and
-    /// `past_key_values.{layer}.encoder.{key,value}: [batch_size, heads, past_encoder_sequence_length, d_k]`
+    /// `past_key_values.{layer}.decoder.{key,value}: [batch_size, heads,
+    /// past_decoder_sequence_length, d_k]` and `past_key_values.{layer}.encoder.{key,value}:
+    /// [batch_size, heads, past_encoder_sequence_length, d_k]`
     pub fn past(layer_index: usize) -> [String; 4] {
         PARTS.map(|part| format!("{PAST_KEY_VALUES}{layer_index}.{part}"))
     }
 
-    /// `present.{layer}.decoder.{key,value}` and `present.{layer}.encoder.{key,value}`, with what was added.
+    /// `present.{layer}.decoder.{key,value}` and `present.{layer}.encoder.{key,value}`.
     pub fn present(layer_index: usize) -> [String; 4] {
         PARTS.map(|part| format!("{PRESENT}{layer_index}.{part}"))
     }
 
-    /// The beginning of the names of all pasts.
+    /// Prefix of the names of all pasts.
     pub const PAST: &str = PAST_KEY_VALUES;
 }
 
@@ -92,34 +96,35 @@ fn key_and_value(prefix: &str, layer_index: usize) -> [String; 2] {
     ["key", "value"].map(|part| format!("{prefix}{layer_index}.{part}"))
 }
 
-/// Whether an input is a past, in any layout.
+/// Whether the input is a past, in any layout.
 pub fn is_past(name: &str) -> bool {
     name.starts_with(PAST) || name.starts_with(PAST_KEY_VALUES)
 }
 
-/// Whether a value is a cross key or value.
+/// Whether the name is that of a cross key or value.
 pub fn is_cross(name: &str) -> bool {
     name.starts_with(CROSS)
 }
 
-/// The output that is the next step's past, in any layout; `None` if the input is no past.
+/// The output that is the next step's past, in any layout; `None` if the input is not a past.
 pub fn present_of(past: &str) -> Option<String> {
     let rest = past.strip_prefix(PAST).or_else(|| past.strip_prefix(PAST_KEY_VALUES))?;
     Some(format!("{PRESENT}{rest}"))
 }
 
-/// The past of the layer of a cross key or value, or of a present.
+/// The past of the same layer as a cross key, cross value or present.
 pub fn past_of(name: &str) -> Option<String> {
     let rest = name.strip_prefix(CROSS).or_else(|| name.strip_prefix(PRESENT))?;
     Some(format!("{PAST}{rest}"))
 }
 
-/// The cross key or value of the layer of a past.
+/// The cross key or value of the same layer as a past.
 pub fn cross_of(past: &str) -> Option<String> {
     Some(format!("{CROSS}{}", past.strip_prefix(PAST)?))
 }
 
-/// The name of an input, output or parameter with `{l}` in place of its layer: `encoder.layers.{l}.fc1.weight`.
+/// Replaces the layer in the name of an input, output or parameter by `{l}`:
+/// `encoder.layers.{l}.fc1.weight`.
 pub fn without_layer(name: &str) -> String {
     let part = |part| if str::parse::<usize>(part).is_ok() { "{l}" } else { part };
     name.split('.').map(part).collect::<Vec<_>>().join(".")

@@ -13,7 +13,7 @@ pub(crate) fn linear<'g>(scope: &Scope<'g>, config: &Config, x: Tensor<'g>, out:
     x.linear(weight, config.biases.then(|| scope.parameter("bias", [out])))
 }
 
-/// Normalisation of each row: `[..., d_model]` -> `[..., d_model]`
+/// Normalises each row: `[..., d_model]` -> `[..., d_model]`
 pub(crate) fn normalise<'g>(scope: &Scope<'g>, config: &Config, x: Tensor<'g>) -> Tensor<'g> {
     let _scope = scope.enter();
     let scale = scope.parameter("weight", [config.d_model]);
@@ -23,8 +23,8 @@ pub(crate) fn normalise<'g>(scope: &Scope<'g>, config: &Config, x: Tensor<'g>) -
     }
 }
 
-/// A sublayer in its residual connection (Vaswani et al. 2017, section 3.1), with the normalisation `norm` where the model
-/// places it; and what else the sublayer gives.
+/// A sublayer with its residual connection (Vaswani et al. 2017, section 3.1), and the
+/// normalisation `norm` where the model places it. Also returns the sublayer's other output.
 pub(crate) fn residual<'g, T>(
     norm: &Scope<'g>,
     config: &Config,
@@ -37,7 +37,7 @@ pub(crate) fn residual<'g, T>(
         NormPlacement::Pre => normalise(norm, config, x),
     };
     let (changed, rest) = sublayer(input);
-    // The sum belongs to the normalisation that it is made for.
+    // The sum is named after the normalisation that reads it.
     let _scope = norm.enter();
     let sum = x + dropout.sublayer(changed);
     match config.placement {
@@ -46,7 +46,7 @@ pub(crate) fn residual<'g, T>(
     }
 }
 
-/// What follows the last layer of a stack: a normalisation where layers begin with theirs.
+/// The final normalisation of a pre-norm stack.
 pub(crate) fn after_stack<'g>(stack: &Scope<'g>, config: &Config, x: Tensor<'g>) -> Tensor<'g> {
     match config.placement {
         NormPlacement::Post => x,

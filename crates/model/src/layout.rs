@@ -1,4 +1,4 @@
-//! How an exported model is divided into files.
+//! The division of an exported model into files.
 
 use crate::Parts;
 use std::fmt;
@@ -6,21 +6,23 @@ use std::fmt;
 /// The contracts of exported files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layout {
-    /// Ours: the encoder gives cross keys and values, beams are an axis, both graphs share one weights file.
+    /// Cognate's: the encoder returns cross keys and values, beams are an axis, both graphs share
+    /// one weights file.
     #[default]
     Cognate,
-    /// Optimum's and transformers.js's: the decoder computes cross keys and values on its first step, each graph has a
-    /// weights file of its own.
+    /// Optimum's and transformers.js's: the decoder computes cross keys and values on its first
+    /// step, each graph has its own weights file.
     HuggingFace,
-    /// Ours for ONNX Runtime alone: as [`Layout::Cognate`], with caches that a step writes into and beams share.
+    /// [`Layout::Cognate`] for ONNX Runtime only, with caches that steps write into
+    /// and beams share.
     SharedCache,
 }
 
 impl Layout {
-    /// All.
+    /// All layouts.
     pub const ALL: [Layout; 3] = [Layout::Cognate, Layout::HuggingFace, Layout::SharedCache];
 
-    /// Those that every engine runs.
+    /// The layouts that every engine runs.
     pub const PORTABLE: [Layout; 2] = [Layout::Cognate, Layout::HuggingFace];
 
     /// `cognate`, `hf` or `shared-cache`.
@@ -32,17 +34,17 @@ impl Layout {
         }
     }
 
-    /// The files of the encoder and the decoder, seen from the folder.
+    /// The paths of the encoder and decoder, relative to the folder.
     pub fn files(self) -> [&'static str; 2] {
         match self {
             Layout::Cognate => ["encoder.onnx", "decoder.onnx"],
             Layout::SharedCache => ["encoder.onnx", "decoder_shared_cache.onnx"],
-            // transformers.js looks here only, and Optimum finds them by their names.
+            // transformers.js reads only this folder, and Optimum finds the files by name.
             Layout::HuggingFace => ["onnx/encoder_model.onnx", "onnx/decoder_model_merged.onnx"],
         }
     }
 
-    /// The file of an encoder alone, seen from the folder.
+    /// The path of an encoder-only model, relative to the folder.
     pub fn file(self) -> &'static str {
         match self {
             Layout::Cognate => "model.onnx",
@@ -51,7 +53,7 @@ impl Layout {
         }
     }
 
-    /// The files of a model with these parts.
+    /// The paths of a model with these parts, relative to the folder.
     pub fn files_of(self, parts: Parts) -> Vec<&'static str> {
         match parts {
             Parts::Both => self.files().into(),

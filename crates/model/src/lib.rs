@@ -1,9 +1,10 @@
-//! The definition of the Transformer (Vaswani et al. 2017) and of its descendants.
+//! The definition of the Transformer (Vaswani et al. 2017) and its descendants.
 //!
-//! [`Model::open`] maps a checkpoint in Hugging Face form, [`Model::preset`] makes a fresh model; both give the entry
-//! graphs [`Model::encode`], [`Model::step`], [`Model::teacher_forced`] and [`Model::loss`], which are built by the same functions.
+//! [`Model::open`] maps a checkpoint in Hugging Face's format, [`Model::preset`] initialises a new
+//! model. Both have the entry graphs [`Model::encode`], [`Model::step`], [`Model::teacher_forced`]
+//! and [`Model::loss`], built by the same functions.
 //!
-//! This crate knows no evaluator, no engine and no ONNX.
+//! This crate contains no evaluator, engine or ONNX.
 //!
 //! ```
 //! use cognate_model::{Model, Preset};

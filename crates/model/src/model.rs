@@ -1,4 +1,4 @@
-//! A configuration with its weights.
+//! A configuration and its weights.
 
 use crate::checkpoint::{Checkpoint, Unused};
 use crate::entry::{self, Attentions, Loss};
@@ -13,7 +13,7 @@ use crate::{
 use cognate_graph::{Graph, Program, Recipe, Weights};
 use std::path::Path;
 
-/// A Transformer: its configuration and its weights, which are mapped or generated, never copied. Cheap to clone.
+/// A Transformer: its configuration and its mapped or generated weights. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Model {
     config: Config,
@@ -24,27 +24,28 @@ pub struct Model {
 /// A tensor of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredTensor {
-    /// What the family calls it.
+    /// The name in the family's checkpoints.
     pub name: String,
-    /// The path of the parameter that it is.
+    /// The path of its parameter.
     pub path: String,
     /// Its shape.
     pub shape: Vec<usize>,
 }
 
-/// Models of well-known sizes.
+/// Published sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preset {
-    /// 4 + 4 layers, d_model 128, 4 heads, d_ff 256, vocabulary 8,000: learns Multi30k on a laptop.
+    /// 4 + 4 layers, d_model 128, 4 heads, d_ff 256, vocabulary 8,000; learns Multi30k on a laptop.
     Tiny,
-    /// The base model of Vaswani et al. 2017, table 3: 6 + 6 layers, d_model 512, 8 heads, d_ff 2,048; vocabulary 37,000.
+    /// The base model of Vaswani et al. 2017, table 3: 6 + 6 layers, d_model 512, 8 heads, d_ff
+    /// 2,048; vocabulary 37,000.
     Base,
     /// The big model of the same table: d_model 1,024, 16 heads, d_ff 4,096.
     Big,
 }
 
 impl Preset {
-    /// Every preset, small to large.
+    /// All presets, by size.
     pub const ALL: [Preset; 3] = [Preset::Tiny, Preset::Base, Preset::Big];
 
     /// `tiny`, `base` or `big`.
@@ -56,7 +57,8 @@ impl Preset {
         }
     }
 
-    /// The configuration, with the paper's sinusoidal positions. Token 0 ends, 1 is unknown, 2 pads and starts.
+    /// The configuration, with the paper's sinusoidal positions. Token 0 is the end of a sentence,
+    /// 1 is unknown, 2 is padding and starts decoding.
     pub fn config(self) -> Config {
         let (n_layers, d_model, heads, d_ff, vocab) = match self {
             Preset::Tiny => (4, 128, 4, 256, 8_000),
@@ -94,11 +96,11 @@ impl Preset {
     }
 }
 
-/// The parameter by which a pooler is known.
+/// The parameter whose absence means that the checkpoint has no pooler.
 const POOLER: &str = "pooler.weight";
 
 impl Model {
-    /// A preset with initial weights that depend on `seed` alone.
+    /// A preset with initial weights that depend only on `seed`.
     ///
     /// # Errors
     /// None that a caller can cause.
@@ -106,8 +108,8 @@ impl Model {
         Self::initial(preset.config(), Initialisation::Glorot, seed)
     }
 
-    /// A model with initial weights that depend on the arguments alone. Every choice of a [`Config`] is possible that a
-    /// `config.json` can say:
+    /// A model with initial weights that depend only on the arguments. Supports every [`Config`]
+    /// that a `config.json` can represent:
     ///
     /// ```
     /// use cognate_model::{AttentionScore, Initialisation, Model, NormPlacement, Positions, Preset};
@@ -139,39 +141,40 @@ impl Model {
         Ok(Self { config_json, config, weights })
     }
 
-    /// Maps a checkpoint: a folder with `config.json` and `model.safetensors`, or several files with
-    /// `model.safetensors.index.json`, as `save_pretrained` writes it.
+    /// Maps a checkpoint as written by `save_pretrained`: a folder with `config.json` and
+    /// `model.safetensors`, or several files with `model.safetensors.index.json`.
     ///
     /// # Errors
-    /// If a file is missing or malformed, a field is not supported, or weights and configuration do not fit; the message
-    /// names file and field, and lists all tensors that do not fit.
+    /// If a file is missing or malformed, a setting is not supported, or the weights do not
+    /// match the configuration. The message names file and field, and lists all tensors
+    /// that do not match.
     pub fn open(folder: &Path) -> Result<Self, Error> {
         Ok(Self::bound(folder, Unused::Refuse, Ok)?.0)
     }
 
-    /// The encoder alone of a checkpoint, without a decoder and without what reads its states.
+    /// Opens only the encoder of a checkpoint, without decoder and head.
     ///
     /// # Errors
-    /// As [`Model::open`], save for tensors that the encoder has no use for.
+    /// As [`Model::open`], except for tensors that the encoder does not use.
     pub fn open_encoder(folder: &Path) -> Result<Self, Error> {
         Ok(Self::bound(folder, Unused::Ignore, |text| family::encoder_alone(&text))?.0)
     }
 
-    /// As [`Model::open`], and the names of the tensors that the model has no use for, which is no error.
+    /// As [`Model::open`], but returns the names of unused tensors instead of failing.
     ///
     /// # Errors
-    /// As [`Model::open`], save for unused tensors.
+    /// As [`Model::open`], except for unused tensors.
     pub fn open_ignoring_unused(folder: &Path) -> Result<(Self, Vec<String>), Error> {
         Self::bound(folder, Unused::Ignore, Ok)
     }
 
-    /// The model of a checkpoint, whose `config.json` is taken as `adjust` makes it.
+    /// Opens a checkpoint after `adjust` has changed its `config.json`.
     fn bound(folder: &Path, unused: Unused, adjust: fn(String) -> Result<String, Error>) -> Result<(Self, Vec<String>), Error> {
         let path = folder.join("config.json");
         let text = read_text(&path).map_err(|error| Error::file(&path, &error))?;
         let config_json = adjust(text).map_err(|error| error.within(folder))?;
         let (family, mut config) = family::parse(&config_json).map_err(|error| error.within(folder))?;
-        // Files that are none are refused before any graph is made.
+        // Reports missing or malformed files before any graph is built.
         let checkpoint = Checkpoint::open(folder)?;
         if !checkpoint.holds(&Naming { family, config: &config }, POOLER) {
             config.forget_pooler();
@@ -181,10 +184,11 @@ impl Model {
         Ok((Self { config, config_json, weights }, unused))
     }
 
-    /// A model from weights that are at hand already, as those of an exported folder, each under its parameter's path.
+    /// A model of given weights, for instance of an exported folder, by parameter path.
     ///
     /// # Errors
-    /// If the text is no supported `config.json`, or weights are missing or misshapen; all are listed together.
+    /// If the text is not a supported `config.json`, or weights are missing or have the wrong
+    /// shape; all are listed together.
     pub fn with_weights(config_json: String, weights: Weights) -> Result<Self, Error> {
         let mut config = Config::from_json(&config_json)?;
         if weights.get(POOLER).is_none() {
@@ -199,7 +203,7 @@ impl Model {
         &self.config
     }
 
-    /// The text of `config.json`: the checkpoint's own, or an equal one.
+    /// The text of `config.json`: the checkpoint's, or an equivalent one.
     pub fn config_json(&self) -> &str {
         &self.config_json
     }
@@ -209,15 +213,16 @@ impl Model {
         &self.weights
     }
 
-    /// The number of learned values, as PyTorch counts them: tied ones once, sinusoids and the bias of the logits (which
-    /// training leaves alone) not at all.
+    /// The number of trained values, as PyTorch counts them: tied weights once, sinusoids and the
+    /// bias of the logits (which training does not change) not at all.
     pub fn parameters(&self) -> usize {
         self.learned().filter_map(|path| self.weights.get(path)).map(Recipe::elements).sum()
     }
 
-    /// `input_ids, attention_mask: i64 [batch, src]` -> `encoder_hidden_states: [batch, src, d_model]` and, for each
-    /// decoder layer, `cross.{l}.key` and `cross.{l}.value: [batch, heads, src, d_k]`. An encoder alone also reads
-    /// `token_type_ids`, if it has any, and gives `last_hidden_state` and `pooler_output`, or `logits`.
+    /// The encoder: `input_ids, attention_mask: i64 [batch, src]` ->
+    /// `encoder_hidden_states: [batch, src, d_model]` and, for each decoder layer, `cross.{l}.key`
+    /// and `cross.{l}.value: [batch, heads, src, d_k]`. An encoder-only model may also have the
+    /// input `token_type_ids`, and returns `last_hidden_state` and `pooler_output`, or `logits`.
     ///
     /// # Errors
     /// None that a caller can cause.
@@ -228,20 +233,21 @@ impl Model {
         })
     }
 
-    /// One decoding step: `input_ids: i64 [batch, beams, tgt]`, `attention_mask: i64 [batch, src]`, `cross.{l}.*` and
-    /// `past.{l}.*: [batch, beams, heads, past, d_k]` -> `logits: [batch, beams, tgt, vocab]` and `present.{l}.*`.
-    /// The past may have length 0.
+    /// One decoding step: `input_ids: i64 [batch, beams, tgt]`, `attention_mask: i64 [batch, src]`,
+    /// `cross.{l}.*` and `past.{l}.*: [batch, beams, heads, past, d_k]` ->
+    /// `logits: [batch, beams, tgt, vocab]` and `present.{l}.*`. The past may have length 0.
     ///
     /// # Errors
-    /// If the model is an encoder alone.
+    /// If the model is encoder-only.
     pub fn step(&self, attentions: Attentions) -> Result<Program, Error> {
         self.program(entry::step(self.pair()?, attentions)?)
     }
 
-    /// The encoder and the decoder as a layout's files hold them.
+    /// The encoder and decoder graphs of a layout.
     ///
     /// # Errors
-    /// If the model is an encoder alone, or has no form in this layout: an additive score over caches that beams share.
+    /// If the model is encoder-only, or the layout does not support it: an additive score with
+    /// shared caches.
     pub fn graphs(&self, layout: Layout, attentions: Attentions) -> Result<[Program; 2], Error> {
         self.pair()?;
         if layout == Layout::SharedCache && self.config.score == AttentionScore::Additive {
@@ -253,10 +259,11 @@ impl Model {
         Ok([self.program(encoder)?, self.program(decoder)?])
     }
 
-    /// The graphs of a layout in the order of [`Layout::files_of`]: [`Model::graphs`], or that of an encoder alone.
+    /// The graphs of a layout in the order of [`Layout::files_of`]: [`Model::graphs`], or the graph
+    /// of an encoder-only model.
     ///
     /// # Errors
-    /// As [`Model::graphs`], save for an encoder alone.
+    /// As [`Model::graphs`], except for encoder-only models.
     pub fn programs(&self, layout: Layout, attentions: Attentions) -> Result<Vec<Program>, Error> {
         match self.config.parts {
             Parts::Both => Ok(self.graphs(layout, attentions)?.into()),
@@ -264,39 +271,43 @@ impl Model {
         }
     }
 
-    /// The whole model on given targets: `input_ids, attention_mask: i64 [batch, src]`, `decoder_input_ids: i64 [batch, tgt]`
-    /// -> `encoder_hidden_states`, `logits: [batch, tgt, vocab]`, `cross_attentions.{l}: [batch, heads, tgt, src]`.
+    /// Encoder and decoder on given targets: `input_ids, attention_mask: i64 [batch, src]`,
+    /// `decoder_input_ids: i64 [batch, tgt]` -> `encoder_hidden_states`,
+    /// `logits: [batch, tgt, vocab]`, `cross_attentions.{l}: [batch, heads, tgt, src]`.
     ///
     /// # Errors
-    /// If the model is an encoder alone.
+    /// If the model is encoder-only.
     pub fn teacher_forced(&self) -> Result<Program, Error> {
         self.program(entry::teacher_forced(self.pair()?)?)
     }
 
-    /// What the stacks read and what it is made of; see [`EmbeddingNames`](crate::EmbeddingNames).
+    /// The inputs of both stacks and their summands; see [`EmbeddingNames`](crate::EmbeddingNames).
     ///
     /// # Errors
-    /// If the model is an encoder alone.
+    /// If the model is encoder-only.
     pub fn embeddings(&self) -> Result<Program, Error> {
         self.program(entry::embeddings(self.pair()?)?)
     }
 
-    /// The loss of given targets, for training; see [`Loss`] for its inputs and outputs.
+    /// The loss of given targets; see [`Loss`] for its inputs and outputs.
     ///
     /// # Errors
-    /// If the model is an encoder alone, a rate of `loss` is not in its range, or dropout is wanted of a model that cannot have it.
+    /// If the model is encoder-only or does not support the dropout, or a rate of `loss`
+    /// is out of range.
     pub fn loss(&self, loss: &Loss) -> Result<Program, Error> {
         self.program(entry::loss(self.pair()?, loss)?)
     }
 
-    /// The paths of the weights that training changes: all but what a formula gives (sinusoids, angles, slopes) and the bias of the logits.
+    /// The paths of the weights that training changes: all but those computed by formulas
+    /// (sinusoids, angles, slopes) and the bias of the logits.
     pub fn learned(&self) -> impl Iterator<Item = &str> {
         let computed = computed(&self.config);
         let is_learned = move |path: &&str| !computed.contains_key(*path) && *path != "final_logits_bias";
         self.weights.iter().map(|(path, _)| path).filter(is_learned)
     }
 
-    /// The tensors that a checkpoint of this model holds, in its family's terms: all weights but those that a formula gives.
+    /// The tensors of this model's checkpoint, with the family's names: all weights but those
+    /// computed by formulas.
     pub fn tensors(&self) -> impl Iterator<Item = StoredTensor> + '_ {
         let (family, _) = family::parse(&self.config_json).expect("it was read before");
         let computed = computed(&self.config);
@@ -304,13 +315,13 @@ impl Model {
         stored.map(move |(path, recipe)| {
             let naming = Naming { family, config: &self.config };
             let name = naming.stored_names(path).swap_remove(0);
-            // transformers keeps it as a row.
+            // transformers stores it as a row.
             let row = (path == "final_logits_bias").then_some(1);
             StoredTensor { name, path: path.to_owned(), shape: row.into_iter().chain(recipe.shape().iter().copied()).collect() }
         })
     }
 
-    /// The configuration, if there is a decoder.
+    /// The configuration, if the model has a decoder.
     fn pair(&self) -> Result<&Config, Error> {
         self.config.require_decoder().map(|()| &self.config)
     }

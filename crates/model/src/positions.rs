@@ -1,4 +1,4 @@
-//! How self-attention tells positions apart, beside what embeddings say of them.
+//! Positions in self-attention; `embedding` has those that are added to embeddings.
 
 use crate::embedding::{Side, SinusoidTable};
 use crate::relative::{self, Ranges};
@@ -8,16 +8,17 @@ use cognate_graph::{Dim, Recipe, Scope, Tensor};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What self-attention goes by in one layer.
+/// The positions of one layer's self-attention.
 #[derive(Clone, Copy)]
 pub(crate) struct Order<'g> {
     /// Added to the scores `[..., heads, tgt, past + tgt]`.
     pub(crate) mask: Option<Tensor<'g>>,
-    /// By which queries and keys are turned.
+    /// The rotation of queries and keys.
     pub(crate) rotation: Option<Rotation<'g>>,
 }
 
-/// The orders of a stack's layers, for queries `past..past + tgt` and keys `0..past + tgt`; `mask` hides what must not be seen.
+/// The positions of each layer, for queries `past..past + tgt` and keys `0..past + tgt`,
+/// with `mask` added.
 pub(crate) fn orders<'g>(root: &Scope<'g>, config: &Config, side: Side, mask: Option<Tensor<'g>>, past: &Dim, tgt: &Dim) -> Vec<Order<'g>> {
     let n_layers = side.stack(config).n_layers;
     let masked = |mask| Order { mask: Some(mask), rotation: None };
@@ -35,7 +36,8 @@ pub(crate) fn orders<'g>(root: &Scope<'g>, config: &Config, side: Side, mask: Op
     }
 }
 
-/// Weights that a formula gives, by path: one recipe for equal tables of both stacks, so that they are stored once.
+/// Weights computed by formulas, by path. Equal tables of both stacks share a recipe, so they
+/// are stored once.
 pub(crate) fn computed(config: &Config) -> BTreeMap<String, Recipe> {
     let [encoder, decoder] = [Side::Encoder, Side::Decoder].map(|side| match config.positions {
         Positions::Sinusoidal(_) | Positions::Counted => SinusoidTable::of(config)

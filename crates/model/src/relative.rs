@@ -1,9 +1,11 @@
-//! Relative positions: a learned number for each head and each range of distances, added to the scores of self-attention.
+//! Relative positions: a learned bias per head and bucket of distances, added to the scores of
+//! self-attention.
 //!
-//! `scores = Q Kᵀ + b[bucket(key - query)]`   (Raffel et al. 2020, section 2.1, after Shaw et al. 2018)
+//! `scores = Q Kᵀ + b[bucket(key - query)]`   (Raffel et al. 2020, section 2.1, after
+//! Shaw et al. 2018)
 //!
-//! Near distances have a bucket each, farther ones share buckets whose limits grow geometrically up to `max_distance`.
-//! Which bucket a distance has is a table of the graph, computed here.
+//! Small distances have a bucket each; larger ones share buckets whose limits grow geometrically up
+//! to `max_distance`. The buckets of all distances are a table in the graph, computed here.
 
 use crate::embedding::Side;
 use crate::{Config, RelativeLayers};
@@ -17,8 +19,8 @@ pub(crate) struct Ranges {
     pub(crate) of: RelativeLayers,
 }
 
-/// What each layer of a stack adds to the scores of its self-attention, of queries `past..past + tgt` and keys
-/// `0..past + tgt`: `[heads, tgt, past + tgt]` numbers and `mask`.
+/// The bias of each layer's self-attention scores, for queries `past..past + tgt` and keys
+/// `0..past + tgt`: `[heads, tgt, past + tgt]`, with `mask` added.
 pub(crate) fn masks<'g>(
     root: &Scope<'g>,
     config: &Config,
@@ -50,16 +52,16 @@ pub(crate) fn masks<'g>(
     }
 }
 
-/// Which way attention looks.
+/// The positions that a query attends to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {
-    /// Both, as in the encoder: distances `-max..=max`, counted from 0.
+    /// All, as in the encoder: distances `-max..=max`, stored from 0.
     Both,
-    /// To what precedes, as in the decoder: distances `0..=max`.
+    /// Preceding ones, as in the decoder: distances `0..=max`.
     Past,
 }
 
-/// The places of distances in the table: i64 `[tgt, past + tgt]`, what lies farther than `max` taken as `max`.
+/// The indices of distances in the table, clamped to `max`: i64 `[tgt, past + tgt]`.
 fn nearest<'g>(root: &Scope<'g>, direction: Direction, max: usize, past: &Dim, tgt: &Dim) -> Tensor<'g> {
     let builder = root.builder();
     let queries = builder.range(past, past + tgt).reshape([tgt.clone(), 1.into()]);
@@ -73,11 +75,11 @@ fn nearest<'g>(root: &Scope<'g>, direction: Direction, max: usize, past: &Dim, t
     positive.less_or_equal(largest).select(positive, largest)
 }
 
-/// The bucket of every distance, in the order of [`nearest`].
+/// The bucket of each distance, in the order of [`nearest`].
 fn buckets_of_distances(direction: Direction, buckets: usize, max_distance: usize) -> Vec<i64> {
     let largest = max_distance as i64;
     match direction {
-        // Half of the buckets are for keys that follow the query.
+        // Half of the buckets are for keys after the query.
         Direction::Both => (-largest..=largest)
             .map(|distance| {
                 let bucket = bucket(distance.unsigned_abs() as usize, buckets / 2, max_distance);
@@ -88,7 +90,8 @@ fn buckets_of_distances(direction: Direction, buckets: usize, max_distance: usiz
     }
 }
 
-/// The bucket of one distance. The logarithm is rounded to f32 at every step, as in the programs that trained the models.
+/// The bucket of one distance. The logarithm is rounded to f32 at every step, as in the code that
+/// trained the models.
 fn bucket(distance: usize, buckets: usize, max_distance: usize) -> usize {
     let exact = buckets / 2;
     if distance < exact {
@@ -103,7 +106,7 @@ mod tests {
     use super::*;
     use serde_json::Value;
 
-    /// PyTorch's own buckets, of transformers' T5 and UMT5.
+    /// Expected values: PyTorch's buckets, of transformers' T5 and UMT5.
     #[test]
     fn buckets_equal_transformers() {
         let text = std::fs::read_to_string(cognate_testing::testdata("golden/buckets.json")).expect("it is there");

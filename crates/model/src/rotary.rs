@@ -1,18 +1,19 @@
-//! Rotary positions: queries and keys of self-attention turned by an angle for each position, so that their products depend on
-//! distances alone.
+//! Rotary positions: queries and keys of self-attention rotated by an angle per position, so that
+//! their products depend only on distances.
 //!
-//! `(x_i, x_{i + d_k/2}) -> (x_i cos mθ_i - x_{i + d_k/2} sin mθ_i, x_{i + d_k/2} cos mθ_i + x_i sin mθ_i)`, position `m`,
-//! `θ_i = 10000^(-2i/d_k)`   (Su et al. 2021, section 3.2.2)
+//! `(x_i, x_{i + d_k/2}) ->
+//! (x_i cos mθ_i - x_{i + d_k/2} sin mθ_i, x_{i + d_k/2} cos mθ_i + x_i sin mθ_i)`,
+//! position `m`, `θ_i = 10000^(-2i/d_k)`   (Su et al. 2021, section 3.2.2)
 //!
-//! The paper turns neighbours, `x_{2i}` and `x_{2i+1}`; halves are the same model with the rows of its projections in another
-//! order, and take fewer operations.
+//! The paper rotates neighbours, `x_{2i}` and `x_{2i+1}`. Halves are the same model with permuted
+//! rows in its projections, and need fewer operations.
 
 use crate::Config;
 use crate::embedding::Side;
 use cognate_graph::{Dim, Generator, Recipe, Scope, Tensor, concat};
 use std::sync::Arc;
 
-/// The angles of some positions.
+/// The angles of a range of positions.
 #[derive(Clone, Copy)]
 pub(crate) struct Rotation<'g> {
     /// `[len, d_k]`
@@ -25,7 +26,7 @@ const COSINES: &str = "rotary.cosines";
 const SINES: &str = "rotary.sines";
 
 impl<'g> Rotation<'g> {
-    /// Of the positions `first..first + len`.
+    /// The angles of positions `first..first + len`.
     pub(crate) fn new(root: &Scope<'g>, config: &Config, side: Side, first: &Dim, len: &Dim) -> Self {
         let stack = side.at(root);
         let _scope = stack.at("rotary").enter();
@@ -35,7 +36,7 @@ impl<'g> Rotation<'g> {
         Self { cosines: rows(COSINES), sines: rows(SINES) }
     }
 
-    /// `x: [..., len, d_k]`, turned.
+    /// Rotates `x: [..., len, d_k]`.
     pub(crate) fn turn(self, x: Tensor<'g>) -> Tensor<'g> {
         let shape = x.ty().shape;
         let (axis, d_k) = (shape.rank().saturating_sub(1), self.cosines.dim(1));
@@ -45,7 +46,7 @@ impl<'g> Rotation<'g> {
     }
 }
 
-/// The tables of cosines and sines for heads of width `d_k`, by path within a stack: `[max_positions, d_k]`.
+/// The cosines and sines for heads of width `d_k`, by path within a stack: `[max_positions, d_k]`.
 pub(crate) fn tables(config: &Config, d_k: usize) -> Vec<(&'static str, Recipe)> {
     let table = |part| Recipe::generated(Arc::new(Table { part, d_k }), &[config.position_rows(), d_k]);
     vec![(COSINES, table(Part::Cosine)), (SINES, table(Part::Sine))]

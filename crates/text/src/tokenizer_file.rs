@@ -62,7 +62,7 @@ pub(crate) fn read(path: &Path, expected: &'static str) -> Result<Vec<u8>> {
 fn open(path: &Path) -> std::io::Result<File> {
     let metadata = std::fs::metadata(path)?;
     let is_other = !metadata.is_file() && !metadata.is_dir();
-    if is_other { Err(std::io::Error::other("is no regular file; put the file itself there")) } else { File::open(path) }
+    if is_other { Err(std::io::Error::other("expected a regular file, found a pipe or device")) } else { File::open(path) }
 }
 
 /// Refuses files that are not tokenizers, and tokenizers on which the library panics.

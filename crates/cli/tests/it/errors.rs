@@ -66,15 +66,15 @@ fn weights_in_a_form_that_is_not_read() {
     fs::remove_file(folder.path().join("model.safetensors")).unwrap();
     assert_snapshot!(error_of(&folder), @"cognate: error: DIR: model.safetensors is missing; expected a checkpoint: config.json, model.safetensors, tokenizer files");
     fs::write(folder.path().join("pytorch_model.bin"), "").unwrap();
-    assert_snapshot!(error_of(&folder), @r#"cognate: error: DIR: the weights are in pytorch_model.bin, which is not read: a pickle runs code; convert it once with transformers: python -c "from transformers import AutoModelForSeq2SeqLM as M; M.from_pretrained('DIR').save_pretrained('DIR')""#);
+    assert_snapshot!(error_of(&folder), @r#"cognate: error: DIR: the weights are in pytorch_model.bin, a pickle, which can run code and is never read; convert it with transformers: python -c "from transformers import AutoModelForSeq2SeqLM as M; M.from_pretrained('DIR').save_pretrained('DIR')""#);
     fs::write(
         folder.path().join("model.safetensors.index.json"),
         r#"{"weight_map": {"shared.weight": "model-00001-of-00002.safetensors"}}"#,
     )
     .unwrap();
     assert_snapshot!(error_of(&folder), @"
-    cognate: error: DIR/model.safetensors.index.json: the checkpoint is not whole
-      model-00001-of-00002.safetensors: missing, and with it 1 of the tensors
+    cognate: error: DIR/model.safetensors.index.json: the checkpoint is incomplete
+      model-00001-of-00002.safetensors: missing (1 of the tensors)
     ");
 }
 
@@ -83,9 +83,9 @@ fn a_truncated_weights_file() {
     let folder = checkpoint(true);
     let weights = fs::File::options().write(true).open(folder.path().join("model.safetensors")).unwrap();
     weights.set_len(1_000_000).unwrap();
-    assert_snapshot!(error_of(&folder), @"cognate: error: DIR/model.safetensors: no safetensors file of 1000000 bytes: incomplete metadata, file not fully covered; was it truncated on its way?");
+    assert_snapshot!(error_of(&folder), @"cognate: error: DIR/model.safetensors: not a safetensors file (1000000 bytes): incomplete metadata, file not fully covered; is it complete?");
     weights.set_len(100).unwrap();
-    assert_snapshot!(error_of(&folder), @"cognate: error: DIR/model.safetensors: no safetensors file of 100 bytes: invalid header length; was it truncated on its way?");
+    assert_snapshot!(error_of(&folder), @"cognate: error: DIR/model.safetensors: not a safetensors file (100 bytes): invalid header length; is it complete?");
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn weights_of_another_shape() {
     edit(&folder, "config.json", "\"decoder_ffn_dim\": 256", "\"decoder_ffn_dim\": 512");
     let error = error_of(&folder);
     assert_snapshot!(error.lines().take(3).collect::<Vec<_>>().join("\n"), @"
-    cognate: error: DIR/model.safetensors: weights do not fit config.json
+    cognate: error: DIR/model.safetensors: weights do not match config.json
       model.decoder.layers.0.fc1.weight: expected [512, 128], found [256, 128]
       model.decoder.layers.0.fc1.bias: expected [512], found [256]
     ");
@@ -103,12 +103,12 @@ fn weights_of_another_shape() {
 #[test]
 fn a_wrong_configuration() {
     assert_snapshot!(config_error("\"d_model\": 128", "\"d_model\": 127"), @"
-    cognate: error: DIR/config.json: 2 fields are wrong
+    cognate: error: DIR/config.json: 2 invalid fields
       d_model 127 is not divisible by encoder_attention_heads 4
       d_model 127 is not divisible by decoder_attention_heads 4
     ");
     assert_snapshot!(config_error("\"marian\"", "\"opus\""), @r#"cognate: error: DIR/config.json: model_type "opus" is not supported; expected one of bart, blenderbot, blenderbot-small, cognate, m2m_100, marian, mbart, mt5, pegasus, plbart, t5, umt5"#);
-    assert_snapshot!(config_error("\"vocab_size\": 8000", "\"vocab_size\": \"many\""), @r#"cognate: error: DIR/config.json: vocab_size wants a whole number, found "many""#);
+    assert_snapshot!(config_error("\"vocab_size\": 8000", "\"vocab_size\": \"many\""), @r#"cognate: error: DIR/config.json: vocab_size: expected a whole number, found "many""#);
     assert_snapshot!(config_error("\"d_model\"", "d_model"), @"cognate: error: DIR/config.json: not JSON: key must be a string at line 7 column 3");
 }
 

@@ -360,7 +360,7 @@ fn unused_tensors_are_left_alone_where_that_is_asked_for() {
         let error = with_dir(&run(args).failed(1), folder.path());
         if index == 0 {
             assert_snapshot!(error, @"
-            cognate: error: DIR/model.safetensors: weights do not fit config.json
+            cognate: error: DIR/model.safetensors: weights do not match config.json
               surplus.weight: in the file, but not in the model of config.json
             pass --ignore-unused to ignore them
             ");

@@ -69,7 +69,7 @@ fn pipes_and_devices_are_not_waited_for() {
     };
     let pipe = |path: &Path| assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
     let device = |path: &Path| std::os::unix::fs::symlink("/dev/zero", path).unwrap();
-    assert_snapshot!(error_with("config.json", pipe), @"cognate: error: DIR/config.json: cannot be read: is no regular file; put the file itself there");
-    assert_snapshot!(error_with("tokenizer.json", device), @"cognate: error: DIR/tokenizer.json: cannot read: is no regular file; put the file itself there");
-    assert_snapshot!(error_with("model.safetensors", pipe), @"cognate: error: DIR/model.safetensors: is no regular file; put the file itself there");
+    assert_snapshot!(error_with("config.json", pipe), @"cognate: error: DIR/config.json: cannot be read: expected a regular file, found a pipe or device");
+    assert_snapshot!(error_with("tokenizer.json", device), @"cognate: error: DIR/tokenizer.json: cannot read: expected a regular file, found a pipe or device");
+    assert_snapshot!(error_with("model.safetensors", pipe), @"cognate: error: DIR/model.safetensors: expected a regular file, found a pipe or device");
 }

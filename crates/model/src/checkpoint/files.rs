@@ -1,6 +1,7 @@
-//! The files of a checkpoint: one `model.safetensors`, or several with an index that says which holds a tensor.
+//! The files of a checkpoint: one `model.safetensors`, or several with an index of their tensors.
 //!
-//! Only headers are read; tensors stay in the mapped files. Pickles (`pytorch_model.bin`) are never read.
+//! Only headers are read; tensors stay in the mapped files. Pickles (`pytorch_model.bin`)
+//! are never read.
 
 use crate::reading::{open_file, read_text};
 use crate::{Error, ErrorKind};
@@ -23,11 +24,11 @@ const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 const PICKLES: [&str; 2] = ["pytorch_model.bin", "pytorch_model.bin.index.json"];
 
-/// The file by which the weights of the checkpoint in `folder` are found: `model.safetensors` or, without it,
-/// `model.safetensors.index.json`; `None` if there are no weights.
+/// The path of the weights in `folder`: `model.safetensors` or, without it,
+/// `model.safetensors.index.json`; `None` if neither exists.
 ///
 /// # Errors
-/// If the weights are only there as a pickle; the message says how to convert them.
+/// If the only weights are a pickle. The message says how to convert them.
 pub fn weights_file(folder: &Path) -> Result<Option<PathBuf>, Error> {
     if let Some(found) = [SINGLE, INDEX].map(|name| folder.join(name)).into_iter().find(|path| path.exists()) {
         return Ok(Some(found));
@@ -35,7 +36,7 @@ pub fn weights_file(folder: &Path) -> Result<Option<PathBuf>, Error> {
     let Some(pickle) = PICKLES.into_iter().find(|name| folder.join(name).exists()) else { return Ok(None) };
     let place = folder.display();
     let message = format!(
-        "the weights are in {pickle}, which is not read: a pickle runs code; convert it once with transformers: \
+        "the weights are in {pickle}, a pickle, which can run code and is never read; convert it with transformers: \
          python -c \"from transformers import AutoModelForSeq2SeqLM as M; M.from_pretrained('{place}').save_pretrained('{place}')\""
     );
     Err(Error::new(ErrorKind::Weights, place, message))
@@ -46,7 +47,7 @@ pub fn weights_file(folder: &Path) -> Result<Option<PathBuf>, Error> {
 pub(super) struct Mapped {
     path: PathBuf,
     bytes: Mmap,
-    /// Size and time of the last change when it was opened.
+    /// Size and modification time when the file was opened.
     opened: (u64, Option<SystemTime>),
 }
 
@@ -79,7 +80,8 @@ pub(super) struct Stored {
 
 pub(super) type Tensors = BTreeMap<String, Stored>;
 
-/// The tensors of the checkpoint in `folder`, and the file that names them.
+/// Returns the tensors of the checkpoint in `folder` and the path of the file or index
+/// that lists them.
 pub(super) fn open(folder: &Path) -> Result<(PathBuf, Tensors), Error> {
     let path = weights_file(folder)?.unwrap_or_else(|| folder.join(SINGLE));
     let tensors = if path.ends_with(INDEX) { indexed(folder, &path)? } else { header(&path)? };
@@ -90,15 +92,15 @@ pub(super) fn open(folder: &Path) -> Result<(PathBuf, Tensors), Error> {
 fn header(path: &Path) -> Result<Tensors, Error> {
     let file = open_file(path).map_err(|error| Error::file(path, &error))?;
     let opened = state(&file.metadata().map_err(|error| Error::file(path, &error))?);
-    // SAFETY: the mapping is read-only and private. A program that truncates the file meanwhile makes later reads
-    // fail with a signal; that is the stated exception of mapped files.
+    // SAFETY: the mapping is read-only and private. A program that truncates the file makes later
+    // reads fail with a signal, the documented exception of mapped files.
     let bytes = unsafe { Mmap::map(&file) }.map_err(|error| Error::file(path, &error))?;
     let (length, metadata) = SafeTensors::read_metadata(&bytes).map_err(|error| {
-        let message = format!("no safetensors file of {} bytes: {error}; was it truncated on its way?", bytes.len());
+        let message = format!("not a safetensors file ({} bytes): {error}; is it complete?", bytes.len());
         Error::new(ErrorKind::Weights, path.display(), message)
     })?;
     check_names(path, &bytes[std::mem::size_of::<u64>()..][..length])?;
-    // The header's length, a 64-bit number, stands before the header.
+    // The header follows its length, a 64-bit number.
     let start = length + std::mem::size_of::<u64>();
     let storage = Arc::new(Mapped { path: path.into(), bytes, opened });
     let stored = |(name, info): (String, &safetensors::tensor::TensorInfo)| {
@@ -109,13 +111,13 @@ fn header(path: &Path) -> Result<Tensors, Error> {
     Ok(metadata.tensors().into_iter().map(stored).collect())
 }
 
-/// Refuses a header that has a name twice: of the two, readers take one or the other.
+/// Rejects a header with duplicate names, which readers resolve differently.
 fn check_names(path: &Path, header: &[u8]) -> Result<(), Error> {
     let checked = serde_json::from_slice::<Unique>(header).map(drop);
-    checked.map_err(|error| Error::new(ErrorKind::Weights, path.display(), format!("no safetensors file: {error}")))
+    checked.map_err(|error| Error::new(ErrorKind::Weights, path.display(), format!("not a safetensors file: {error}")))
 }
 
-/// An object whose keys differ.
+/// An object without duplicate keys.
 struct Unique;
 
 impl<'de> Deserialize<'de> for Unique {
@@ -135,7 +137,7 @@ impl<'de> Visitor<'de> for Unique {
         let mut names = HashSet::new();
         while let Some((name, IgnoredAny)) = object.next_entry::<String, IgnoredAny>()? {
             if let Some(name) = names.replace(name) {
-                return Err(serde::de::Error::custom(format!("the name {name} stands twice")));
+                return Err(serde::de::Error::custom(format!("duplicate name {name}")));
             }
         }
         Ok(self)
@@ -144,16 +146,16 @@ impl<'de> Visitor<'de> for Unique {
 
 #[derive(Deserialize)]
 struct Index {
-    /// By the tensor's name, the file that holds it.
+    /// The file of each tensor.
     weight_map: BTreeMap<String, String>,
 }
 
-/// The tensors of all files that an index names. What is in a file, but not in the index, belongs to the checkpoint too.
+/// The tensors of all files in an index, including those that the index does not list.
 fn indexed(folder: &Path, path: &Path) -> Result<Tensors, Error> {
     let text = read_text(path).map_err(|error| Error::file(path, &error))?;
     let wrong = |message: String| Error::new(ErrorKind::Weights, path.display(), message);
     let Index { weight_map } = serde_json::from_str(&text)
-        .map_err(|error| wrong(format!("no index of a checkpoint, which has an object weight_map of tensors and their files: {error}")))?;
+        .map_err(|error| wrong(format!("expected an index with an object weight_map of tensors and their files: {error}")))?;
     let (mut tensors, mut problems) = (Tensors::new(), Vec::new());
     for name in weight_map.values().collect::<BTreeSet<_>>() {
         let promised = || weight_map.iter().filter(|(_, file)| *file == name).map(|(tensor, _)| tensor);
@@ -163,14 +165,14 @@ fn indexed(folder: &Path, path: &Path) -> Result<Tensors, Error> {
         }
         let shard = folder.join(name);
         if matches!(shard.metadata(), Err(error) if error.kind() == io::ErrorKind::NotFound) {
-            problems.push(format!("{name}: missing, and with it {} of the tensors", promised().count()));
+            problems.push(format!("{name}: missing ({} of the tensors)", promised().count()));
             continue;
         }
         match header(&shard) {
             Err(error) => problems.push(error.to_string()),
             Ok(found) => {
                 let missing = promised().filter(|tensor| !found.contains_key(*tensor));
-                problems.extend(missing.map(|tensor| format!("{tensor}: not in {name}, where the index has it")));
+                problems.extend(missing.map(|tensor| format!("{tensor}: missing in {name}, where the index lists it")));
                 let is_here = |tensor: &String| weight_map.get(tensor).is_none_or(|file| file == name);
                 tensors.extend(found.into_iter().filter(|(tensor, _)| is_here(tensor)));
             }
@@ -178,7 +180,7 @@ fn indexed(folder: &Path, path: &Path) -> Result<Tensors, Error> {
     }
     match problems.as_slice() {
         [] => Ok(tensors),
-        _ => Err(wrong(format!("the checkpoint is not whole\n  {}", problems.join("\n  ")))),
+        _ => Err(wrong(format!("the checkpoint is incomplete\n  {}", problems.join("\n  ")))),
     }
 }
 

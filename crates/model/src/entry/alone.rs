@@ -1,4 +1,4 @@
-//! The graph of an encoder alone; inputs and outputs have the names of Optimum in every layout.
+//! The graph of an encoder-only model. Inputs and outputs have Optimum's names in every layout.
 
 use crate::dropout::Dropout;
 use crate::embedding::InputTokens;
@@ -9,8 +9,8 @@ use crate::interface::{ATTENTION_MASK, INPUT_IDS, TOKEN_TYPE_IDS};
 use crate::{Config, Head, Layout, TokenTypes};
 use cognate_graph::{Builder, DType, Error, Graph};
 
-/// `input_ids, attention_mask(, token_type_ids): i64 [batch, src]` -> `last_hidden_state: [batch, src, d_model]` and
-/// `pooler_output: [batch, d_model]`, or `logits`.
+/// `input_ids, attention_mask(, token_type_ids): i64 [batch, src]` ->
+/// `last_hidden_state: [batch, src, d_model]` and `pooler_output: [batch, d_model]`, or `logits`.
 pub(crate) fn alone(config: &Config, reads: Head, layout: Layout, attentions: Attentions) -> Result<Graph, Error> {
     let builder = Builder::new("model");
     let axes = if layout == Layout::HuggingFace { ["batch_size", "sequence_length"] } else { ["batch", "src"] };

@@ -1,22 +1,23 @@
-//! What the two stacks read, taken apart: for people who look.
+//! The graph of a model's embeddings, for inspection.
 
 use crate::Config;
 use crate::embedding::{InputTokens, Side, embed};
 use crate::interface::{DECODER_INPUT_IDS, INPUT_IDS};
 use cognate_graph::{Builder, DType, Dim, Error, Graph};
 
-/// The names of the graph's inputs, i64 `[batch, src]` and `[batch, tgt]`, and of its outputs, `[..., len, d_model]` for each side.
+/// Names of the graph's inputs, i64 `[batch, src]` and `[batch, tgt]`, and of its outputs,
+/// `[..., len, d_model]`, each as encoder's and decoder's.
 #[derive(Debug)]
 pub struct EmbeddingNames;
 
 impl EmbeddingNames {
-    /// What each side reads: the encoder's, the decoder's.
+    /// Token ids.
     pub const IDS: [&str; 2] = [INPUT_IDS, DECODER_INPUT_IDS];
-    /// The embeddings of the tokens as they are added.
+    /// Scaled token embeddings.
     pub const TOKENS: [&str; 2] = ["encoder_tokens", "decoder_tokens"];
-    /// What is added for their positions; models that tell positions apart by attention have no such outputs.
+    /// Positional encodings; absent if positions enter in attention.
     pub const POSITIONS: [&str; 2] = ["encoder_positions", "decoder_positions"];
-    /// What the first layer reads.
+    /// Inputs of the first layers.
     pub const SUMS: [&str; 2] = ["encoder_embeddings", "decoder_embeddings"];
 }
 

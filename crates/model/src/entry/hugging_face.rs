@@ -1,9 +1,10 @@
-//! The graphs of the Hugging Face layout: names and order of inputs and outputs as Optimum writes them, so that Optimum and
-//! transformers.js run them.
+//! The graphs of the Hugging Face layout. Names and order of inputs and outputs are Optimum's, so
+//! that Optimum and transformers.js run them.
 //!
-//! Optimum's merged decoder chooses between two subgraphs, by an `If`, whether cross keys are computed or read. Here there
-//! is no choice: the keys of the source positions that no past covers yet, `past_encoder_sequence_length..`, are computed
-//! and joined to the past. On the first step the past is empty and these are all positions, afterwards none.
+//! Optimum's merged decoder computes or reads cross keys in the two branches of an `If`. This graph
+//! has no branches: it computes the keys of the source positions `past_encoder_sequence_length..`
+//! and appends them to the past. On the first step the past is empty and these are all positions;
+//! later they are none.
 //!
 //! Axis 0 is called `batch_size`, as transformers.js expects.
 
@@ -23,7 +24,8 @@ const BATCH: &str = "batch_size";
 const SOURCE: &str = "encoder_sequence_length";
 const TARGET: &str = "decoder_sequence_length";
 const PAST: &str = "past_decoder_sequence_length";
-/// Not `SOURCE`, as Optimum calls it: on the first step the two differ, and engines that trust names go wrong.
+/// Optimum uses `SOURCE` here too. The two differ on the first step, and engines that trust
+/// names would fail.
 const PAST_SOURCE: &str = "past_encoder_sequence_length";
 
 /// `input_ids, attention_mask: i64 [batch_size, encoder_sequence_length]` -> `last_hidden_state`.
@@ -37,8 +39,9 @@ pub(crate) fn encode(config: &Config, attentions: Attentions) -> Result<Graph, E
     builder.finish()
 }
 
-/// `encoder_attention_mask, input_ids, encoder_hidden_states`, pasts -> `logits: [batch_size, decoder_sequence_length,
-/// vocab]`, presents. All pasts have length 0 on the first step.
+/// `encoder_attention_mask, input_ids, encoder_hidden_states`, pasts ->
+/// `logits: [batch_size, decoder_sequence_length, vocab]`, presents. All pasts have length 0 on
+/// the first step.
 pub(crate) fn step(config: &Config, attentions: Attentions) -> Result<Graph, Error> {
     let builder = Builder::new("decoder_model_merged");
     let root = builder.root();

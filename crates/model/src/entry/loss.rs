@@ -1,8 +1,10 @@
-//! The loss of given targets: what training makes small.
+//! The loss of given targets.
 //!
-//! `loss = Σ over labels t of -Σ_v q_t(v) ln p_t(v)`, `q_t = (1 - ε) onehot(label) + ε / vocab`   (Szegedy et al. 2016, section 7)
+//! `loss = Σ over labels t of -Σ_v q_t(v) ln p_t(v)`, `q_t = (1 - ε) onehot(label) + ε / vocab`
+//! (Szegedy et al. 2016, section 7)
 //!
-//! Sums, not means: batches of any size, from several places, add up, and are divided by their tokens once.
+//! Losses are sums, not means, so those of several batches or workers can be added and divided once
+//! by the number of tokens.
 
 use crate::Config;
 use crate::Error;
@@ -13,22 +15,24 @@ use crate::encoder::encoder;
 use crate::interface::{ATTENTION_MASK, DECODER_INPUT_IDS, INPUT_IDS, LABELS};
 use cognate_graph::{Builder, DType, Graph, Shape, Tensor};
 
-/// What is trained for.
+/// Options of the training loss.
 ///
-/// Inputs: `input_ids, attention_mask: i64 [batch, src]`, `decoder_input_ids, labels: i64 [batch, tgt]`, and with dropout
-/// `dropout_seed: i64 []`. A label below 0 counts nothing.
+/// Inputs: `input_ids, attention_mask: i64 [batch, src]`,
+/// `decoder_input_ids, labels: i64 [batch, tgt]`, and with dropout `dropout_seed: i64 []`. Labels
+/// below 0 are ignored.
 ///
-/// Outputs, each `[]`: `loss` in f32, the sum of the smoothed losses of all labels; `negative_log_likelihood` in f32, the same without
-/// smoothing; `tokens` in i64, how many labels count.
+/// Outputs, each `[]`: `loss` in f32, the sum of the smoothed losses of all labels;
+/// `negative_log_likelihood` in f32, the sum without smoothing; `tokens` in i64, the number of
+/// labels that are not ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Loss {
-    /// The share of probability that is spread over the whole vocabulary, `0 <= ε < 1`; 0.1 in the paper.
+    /// The probability distributed over the whole vocabulary, `0 <= ε < 1`; 0.1 in the paper.
     pub label_smoothing: f32,
-    /// What is left out.
+    /// Dropout rates.
     pub dropout: DropoutRates,
 }
 
-/// The names of the loss graph's inputs and outputs; part of the contract of exported training graphs.
+/// Names of the loss graph's inputs and outputs; part of the contract of exported training graphs.
 #[derive(Debug)]
 pub struct LossNames;
 
@@ -37,17 +41,17 @@ impl LossNames {
     pub const SOURCE: &str = INPUT_IDS;
     /// 1 for source tokens and 0 for padding, i64 `[batch, src]`.
     pub const SOURCE_MASK: &str = ATTENTION_MASK;
-    /// What the decoder reads, i64 `[batch, tgt]`.
+    /// Decoder inputs, i64 `[batch, tgt]`.
     pub const TARGET: &str = DECODER_INPUT_IDS;
-    /// What it is to predict, i64 `[batch, tgt]`; below 0 where nothing is.
+    /// Tokens to predict, i64 `[batch, tgt]`; below 0 if ignored.
     pub const LABELS: &str = LABELS;
-    /// What dropout depends on, i64 `[]`; there is no such input without dropout.
+    /// Seed of dropout, i64 `[]`; absent without dropout.
     pub const DROPOUT_SEED: &str = SEED;
     /// The sum of the smoothed losses, f32 `[]`.
     pub const LOSS: &str = "loss";
     /// The sum of the losses without smoothing, f32 `[]`.
     pub const NEGATIVE_LOG_LIKELIHOOD: &str = "negative_log_likelihood";
-    /// How many labels count, i64 `[]`.
+    /// Number of labels that are not ignored, i64 `[]`.
     pub const TOKENS: &str = "tokens";
 }
 
@@ -56,7 +60,7 @@ pub(crate) fn loss(config: &Config, options: &Loss) -> Result<Graph, Error> {
     options.dropout.check()?;
     let smoothing = options.label_smoothing;
     if !(0.0..1.0).contains(&smoothing) {
-        let message = format!("wants 0 or more and less than 1, found {smoothing}");
+        let message = format!("expected 0 or more and less than 1, found {smoothing}");
         return Err(Error::new(crate::ErrorKind::Config, "label_smoothing", message));
     }
     let builder = Builder::new("loss");
@@ -79,16 +83,17 @@ pub(crate) fn loss(config: &Config, options: &Loss) -> Result<Graph, Error> {
     Ok(builder.finish()?)
 }
 
-/// Whether labels count.
+/// Whether each label is not ignored.
 fn counts(labels: Tensor<'_>) -> Tensor<'_> {
     labels.builder().integer(0).less_or_equal(labels)
 }
 
-/// The sums with and without smoothing, `[]`; `labels: i64 [batch, tgt]`.
+/// The losses with and without smoothing, `[]`; `labels: i64 [batch, tgt]`.
 ///
-/// With logits `x = W h + b` it is `-ln p(v) = ln Σ eˣ - x_v`, so the smoothed loss is `ln Σ eˣ - (1 - ε) x_label - ε mean(x)`. The
-/// logit of the label and the mean of all are products with `h` again: of the `vocab` numbers a label nothing is read but for the sum of
-/// exponentials, and nothing is written on the way back but their shares.
+/// With logits `x = W h + b`, `-ln p(v) = ln Σ eˣ - x_v`, so the smoothed loss is
+/// `ln Σ eˣ - (1 - ε) x_label - ε mean(x)`. The label's logit and the mean of all logits are
+/// computed as products with `h`: of the `vocab` logits per label only the sum of exponentials is
+/// read, and the backward pass writes only their softmax.
 fn cross_entropy<'g>(outputs: &DecoderOutputs<'g>, projection: &Projection<'g>, labels: Tensor<'g>, smoothing: f32) -> [Tensor<'g>; 2] {
     let (hidden, Projection { weight, bias }) = (outputs.hidden, *projection);
     let builder = hidden.builder();

@@ -1,8 +1,8 @@
-//! The decoder over caches that beams share: what a step adds is written into them, and nothing is moved.
+//! The decoder with caches that beams share: each step writes into them, and nothing is moved.
 //!
-//! Each beam of a sentence is a row, `row = sentence · beams + beam`, with a cache of some capacity for each layer. A step fills
-//! place `past`. When a beam goes on from another, its places stay where they are: `cache_beams` says which beam of the sentence
-//! holds each of them.
+//! Each beam of a sentence is a row, `row = sentence · beams + beam`, with a cache of fixed
+//! capacity for each layer. A step writes position `past`. When a beam continues another, its past
+//! stays where it is: `cache_beams` contains the beam of the sentence that holds each position.
 
 use super::Attentions;
 use crate::interface::{ATTENTION_MASK, CACHE_BEAMS, INPUT_IDS, LOGITS, Names};
@@ -13,9 +13,9 @@ use crate::decoder::{DecoderInputs, Past, decoder};
 use crate::dropout::Dropout;
 use cognate_graph::{Builder, DType, Dim, Error, Graph};
 
-/// `input_ids: i64 [batch, beams]`, `attention_mask: i64 [batch, src]`, `cross.{l}.*`, `past.{l}.*: [batch · beams, heads,
-/// capacity, d_k]`, `cache_beams: i64 [batch, beams, past]` -> `logits: [batch · beams, vocab]`, `present.{l}.*`: the caches with
-/// their place `past` filled.
+/// `input_ids: i64 [batch, beams]`, `attention_mask: i64 [batch, src]`, `cross.{l}.*`,
+/// `past.{l}.*: [batch · beams, heads, capacity, d_k]`, `cache_beams: i64 [batch, beams, past]` ->
+/// `logits: [batch · beams, vocab]`, `present.{l}.*`: the caches with position `past` written.
 pub(crate) fn step(config: &Config, attentions: Attentions) -> Result<Graph, Error> {
     let builder = Builder::new("decoder");
     let ids = builder.input(INPUT_IDS, DType::I64, ["batch", "beams"]);

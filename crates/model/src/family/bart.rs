@@ -1,4 +1,4 @@
-//! Families built as BART is: what each one's `config.json` says, and what it leaves unsaid.
+//! `config.json` of the families derived from BART, and the properties that it does not contain.
 
 use super::Bart;
 use super::fields::{Fields, Tokens};
@@ -8,13 +8,13 @@ use crate::{
     Stack, TokenTypes,
 };
 
-/// What a family's `config.json` does not say.
+/// Properties of a family that its `config.json` does not contain.
 struct Implied {
     placement: NormPlacement,
     embedding_norm: EmbeddingNorm,
     positions: Positions,
     output_bias: bool,
-    /// Where `scale_embedding` and `activation_function` are left out.
+    /// Defaults of `scale_embedding` and `activation_function`.
     scale_embedding: bool,
     activation: Activation,
     tokens: Tokens,
@@ -54,7 +54,7 @@ impl Bart {
     }
 }
 
-/// Also those of Cognate's own models.
+/// The names of sizes, also of Cognate's own models.
 pub(super) const NAMES: SizeNames = SizeNames {
     source_vocab: "vocab_size",
     d_model: "d_model",
@@ -74,7 +74,7 @@ pub(super) fn config(family: Bart, fields: &Fields) -> Config {
     };
     let tokens = fields.tokens(implied.tokens);
     let max_positions = match (fields.size("max_position_embeddings"), implied.positions) {
-        // transformers lengthens this table as sentences need it; here it is made for the longest of the published models.
+        // transformers extends this table on demand; this is the maximum of the published models.
         (positions, Positions::Counted) => positions.max(1024),
         (positions, _) => positions,
     };
@@ -112,7 +112,7 @@ pub(super) fn config(family: Bart, fields: &Fields) -> Config {
     config
 }
 
-/// A stack whose heads divide `d_model` among them.
+/// A stack whose heads divide `d_model`.
 pub(super) fn stack(fields: &Fields, d_model: usize, names: &StackNames) -> Stack {
     Stack {
         n_layers: fields.size(names.n_layers),
@@ -122,14 +122,14 @@ pub(super) fn stack(fields: &Fields, d_model: usize, names: &StackNames) -> Stac
     }
 }
 
-/// Marian's tables: one, or one for each language.
+/// Marian's embedding tables: one, or one per language.
 fn marian_embeddings(fields: &Fields, vocab: usize) -> (Embeddings, usize) {
     let target = fields.optional_size("decoder_vocab_size").unwrap_or(vocab);
     if !fields.flag("share_encoder_decoder_embeddings", true) {
         return (Embeddings::Separate, target);
     }
     if target != vocab {
-        fields.contradict(format!("decoder_vocab_size {target} is not vocab_size {vocab}, though embeddings are shared"));
+        fields.contradict(format!("decoder_vocab_size: expected vocab_size {vocab} with shared embeddings, found {target}"));
     }
     (Embeddings::Shared, vocab)
 }

@@ -1,4 +1,4 @@
-//! Encoders alone, built as BERT is: what each family's `config.json` says, and what its tensors are called.
+//! `config.json` and tensor names of the encoder-only families derived from BERT.
 
 use super::Bert;
 use super::fields::Fields;
@@ -22,7 +22,7 @@ pub(super) fn config(family: Bert, class: &str, fields: &Fields) -> Config {
     let rows = fields.size("max_position_embeddings");
     let relative = (family == Bert::Mpnet).then_some([32, 128]);
     if let Some(buckets) = fields.optional_size("relative_attention_num_buckets").filter(|buckets| relative.is_some() && *buckets != 32) {
-        // transformers itself computes with 32, whatever stands here.
+        // transformers ignores the field and uses 32.
         fields.refuse(format!("relative_attention_num_buckets {buckets} is not supported; expected 32"));
     }
     let (positions, max_positions) = match family {
@@ -72,7 +72,7 @@ pub(super) fn config(family: Bert, class: &str, fields: &Fields) -> Config {
     config
 }
 
-/// What reads the states, told by transformers' class: `BertForMaskedLM`.
+/// The head of transformers' class, such as `BertForMaskedLM`.
 fn head(family: Bert, class: &str, activation: Activation, fields: &Fields) -> Head {
     let Some(found) = fields.architecture() else { return Head::Pooler };
     let labels = fields.labels();
@@ -95,7 +95,7 @@ fn head(family: Bert, class: &str, activation: Activation, fields: &Fields) -> H
     }
 }
 
-/// What families call a part of the encoder: BERT and RoBERTa, DistilBERT, MPNet.
+/// The encoder's tensor names of BERT and RoBERTa, of DistilBERT, and of MPNet.
 const PARTS: [(&str, [&str; 3]); 14] = [
     ("shared", ["embeddings.word_embeddings"; 3]),
     ("encoder.embed_positions", ["embeddings.position_embeddings"; 3]),
@@ -113,14 +113,14 @@ const PARTS: [(&str, [&str; 3]); 14] = [
     ("self_attn.relative_attention_bias", ["encoder.relative_attention_bias"; 3]),
 ];
 
-/// What they call a part of a head: BERT, DistilBERT, MPNet and RoBERTa.
+/// The head's tensor names of BERT, of DistilBERT, and of MPNet and RoBERTa.
 const HEADS: [(&str, [&str; 3]); 3] = [
     ("lm_head", ["cls.predictions.decoder", "vocab_projector", "lm_head.decoder"]),
     ("lm_head.dense", ["cls.predictions.transform.dense", "vocab_transform", "lm_head.dense"]),
     ("lm_head.layer_norm", ["cls.predictions.transform.LayerNorm", "vocab_layer_norm", "lm_head.layer_norm"]),
 ];
 
-/// The names of the tensor at `path`, the usual one first.
+/// Possible names of the tensor at `path`, the usual one first.
 pub(super) fn names(family: Bert, head: Head, path: &str) -> Vec<String> {
     let Some((part, kind)) = path.rsplit_once('.') else { return Vec::new() };
     let (prefix, stack, [column, head_column]) = match family {
@@ -150,14 +150,15 @@ pub(super) fn names(family: Bert, head: Head, path: &str) -> Vec<String> {
     if matches!(head, Head::None | Head::Pooler) { [bare, prefixed].concat() } else { [prefixed, bare].concat() }
 }
 
-/// With its last part, which the first checkpoints of BERT spell otherwise.
+/// Appends the kind; early BERT checkpoints use other names for it in layer norms.
 fn spelt(name: &str, kind: &str) -> Vec<String> {
     let old = if kind == "weight" { "gamma" } else { "beta" };
     let kinds = if name.ends_with("LayerNorm") { vec![kind, old] } else { vec![kind] };
     kinds.into_iter().map(|kind| format!("{name}.{kind}")).collect()
 }
 
-/// Whether checkpoints keep a tensor that the model does not use: positions that are counted, the head of another task.
+/// Whether checkpoints keep a tensor that the model does not use: positions that are counted, the
+/// head of another task.
 pub(super) fn is_left_over(head: Head, name: &str) -> bool {
     let bare = ["bert.", "distilbert.", "mpnet.", "roberta."].iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
     match bare {

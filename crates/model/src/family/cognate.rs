@@ -1,6 +1,7 @@
-//! Cognate's own models: the paper's, and what can be built by choosing otherwise.
+//! Cognate's own models: the paper's Transformer and its variants.
 //!
-//! Fields are called as in transformers where it has them. What is left out is the paper's choice; what has no meaning is refused.
+//! Fields have transformers' names where these exist. A missing field has the paper's value;
+//! unknown fields are rejected.
 
 use super::bart::{NAMES, stack};
 use super::fields::{Fields, Tokens};
@@ -10,7 +11,7 @@ use crate::{
 };
 use serde_json::{Map, Value, json};
 
-/// Words for choices, the paper's first.
+/// The values of each variant, the paper's first.
 const NORMS: [(&str, Norm); 2] = [("layer", Norm::Layer), ("rms", Norm::Rms)];
 const PLACEMENTS: [(&str, NormPlacement); 2] = [("post", NormPlacement::Post), ("pre", NormPlacement::Pre)];
 const SCORES: [(&str, AttentionScore); 3] =
@@ -37,7 +38,7 @@ const BUCKETS: usize = 32;
 const MAX_DISTANCE: usize = 128;
 const EPSILON: f32 = 1e-5;
 
-/// What programs write into every `config.json`, whatever the model.
+/// Fields that programs write into the `config.json` of every model.
 const GENERAL: [&str; 11] = [
     "_name_or_path",
     "architectures",
@@ -58,7 +59,7 @@ pub(super) fn config(fields: &Fields) -> Config {
     let is_shared = fields.flag("share_encoder_decoder_embeddings", true);
     let (embeddings, vocab) = match fields.optional_size("decoder_vocab_size") {
         Some(vocab) if is_shared && vocab != source_vocab => {
-            fields.contradict(format!("decoder_vocab_size {vocab} is not vocab_size {source_vocab}, though embeddings are shared"));
+            fields.contradict(format!("decoder_vocab_size: expected vocab_size {source_vocab} with shared embeddings, found {vocab}"));
             (Embeddings::Shared, source_vocab)
         }
         vocab if is_shared => (Embeddings::Shared, vocab.unwrap_or(source_vocab)),
@@ -114,7 +115,7 @@ pub(super) fn config(fields: &Fields) -> Config {
     config
 }
 
-/// The `config.json` of a model that is no checkpoint's: the inverse of reading. The paper's choices are left out.
+/// Writes the `config.json` of a model without a checkpoint. The paper's values are left out.
 pub(crate) fn render(config: &Config) -> String {
     let mut fields = object(json!({
         "model_type": "cognate",
@@ -145,7 +146,7 @@ pub(crate) fn render(config: &Config) -> String {
         Positions::Alibi => PositionKind::Alibi,
     };
     fields.insert("position_embedding_type".into(), word(&POSITIONS, kind));
-    // As it is written in decimals, not as the nearest f32 is.
+    // The shortest decimal form, not the exact value of the f32.
     let epsilon = config.epsilon.to_string().parse::<f64>().unwrap_or_default();
     for (is_said, name, value) in [
         (config.max_positions.is_some(), "max_position_embeddings", json!(config.max_positions)),

@@ -1,4 +1,4 @@
-//! Fields of a `config.json`, read so that everything wrong with it is told at once.
+//! Reads the fields of a `config.json` and collects all problems.
 
 use crate::Activation;
 use crate::config::StackNames;
@@ -6,16 +6,16 @@ use serde_json::{Map, Value};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-/// The object, and what has been found wrong with it. What is missing or malformed reads as a harmless value, and
+/// The object and the problems found. A missing or malformed field reads as a harmless value, and
 /// [`Fields::finish`] then fails.
 pub(super) struct Fields {
     object: Map<String, Value>,
-    /// Names that were asked for.
+    /// Names of the fields read.
     read: RefCell<BTreeSet<String>>,
     problems: RefCell<Problems>,
 }
 
-/// Tokens that a family has where its `config.json` is silent.
+/// Default tokens of a family.
 #[derive(Clone, Copy)]
 pub(super) struct Tokens {
     pub(super) start: Option<usize>,
@@ -28,9 +28,9 @@ pub(super) struct Tokens {
 struct Problems {
     /// Fields that could not be read.
     unread: Vec<String>,
-    /// Values that are not supported.
+    /// Unsupported values.
     refused: Vec<String>,
-    /// Values that cannot stand together; of no meaning where a field could not be read.
+    /// Values that contradict each other; meaningless if a field could not be read.
     contradictions: Vec<String>,
 }
 
@@ -39,23 +39,23 @@ impl Fields {
         Self { object, read: RefCell::default(), problems: RefCell::default() }
     }
 
-    /// Everything that was wrong, if anything was.
+    /// Returns all problems as an error, if there are any.
     pub(super) fn finish(self) -> Result<(), String> {
         let Problems { unread, refused, contradictions } = self.problems.into_inner();
         let contradictions = if unread.is_empty() { contradictions } else { Vec::new() };
         match [unread, refused, contradictions].concat().as_slice() {
             [] => Ok(()),
             [only] => Err(only.clone()),
-            several => Err(format!("{} fields are wrong\n  {}", several.len(), several.join("\n  "))),
+            several => Err(format!("{} invalid fields\n  {}", several.len(), several.join("\n  "))),
         }
     }
 
-    /// Records a value that is not supported.
+    /// Records an unsupported value.
     pub(super) fn refuse(&self, problem: impl Into<String>) {
         self.problems.borrow_mut().refused.push(problem.into());
     }
 
-    /// Records values that cannot stand together.
+    /// Records values that contradict each other.
     pub(super) fn contradict(&self, problem: impl Into<String>) {
         let problem = problem.into();
         let contradictions = &mut self.problems.borrow_mut().contradictions;
@@ -71,7 +71,7 @@ impl Fields {
         }
     }
 
-    /// A whole number; it has to be there.
+    /// A required non-negative integer.
     pub(super) fn size(&self, field: &str) -> usize {
         self.optional_size(field).unwrap_or_else(|| {
             if self.present(field).is_none() {
@@ -81,12 +81,12 @@ impl Fields {
         })
     }
 
-    /// A whole number, if there is one.
+    /// An optional non-negative integer.
     pub(super) fn optional_size(&self, field: &str) -> Option<usize> {
         self.read(field, "a whole number", |value| value.as_u64().and_then(|size| usize::try_from(size).ok()))
     }
 
-    /// A truth value.
+    /// A boolean.
     pub(super) fn flag(&self, field: &str, default: bool) -> bool {
         self.read(field, "true or false", Value::as_bool).unwrap_or(default)
     }
@@ -97,22 +97,23 @@ impl Fields {
         self.read(field, "a positive number", convert).unwrap_or(default)
     }
 
-    /// A text, if there is one.
+    /// An optional string.
     pub(super) fn text(&self, field: &str) -> Option<&str> {
-        self.read(field, "a text", Value::as_str)
+        self.read(field, "a string", Value::as_str)
     }
 
-    /// The class of transformers that wrote the file, the first of `architectures`.
+    /// The transformers class that wrote the file, the first of `architectures`.
     pub(super) fn architecture(&self) -> Option<&str> {
         self.read("architectures", "a list of texts", |value| value.as_array().map(|classes| classes.first().and_then(Value::as_str)))?
     }
 
-    /// Whether the class is the encoder of a model that has a decoder: `M2M100Encoder`, `T5EncoderModel`.
+    /// Whether the class is the encoder of a model that has a decoder: `M2M100Encoder`,
+    /// `T5EncoderModel`.
     pub(super) fn is_encoder_alone(&self) -> bool {
         self.architecture().is_some_and(|class| class.trim_end_matches("Model").ends_with("Encoder"))
     }
 
-    /// The number of classes that a classifier tells apart, two where nothing says it.
+    /// The number of a classifier's classes; the default is 2.
     pub(super) fn labels(&self) -> usize {
         let named = || self.read("id2label", "an object", Value::as_object).map(serde_json::Map::len);
         self.optional_size("num_labels").or_else(named).unwrap_or(2)
@@ -127,7 +128,7 @@ impl Fields {
         })
     }
 
-    /// The meaning of the word that `field` has, of the first of `words` if it is missing.
+    /// The value in `words` of the field's string; the first of `words` if the field is missing.
     pub(super) fn choice<T: Copy>(&self, field: &str, words: &[(&str, T)]) -> T {
         let found = self.text(field).unwrap_or(words[0].0);
         words.iter().find(|(word, _)| *word == found).map_or_else(
@@ -140,7 +141,7 @@ impl Fields {
         )
     }
 
-    /// The width of one of the heads among which `d_model` is divided.
+    /// The width of a head if the model's width is divided among the heads.
     pub(super) fn width_of_heads(&self, d_model: usize, StackNames { heads, d_k, .. }: &StackNames) -> usize {
         let n_heads = self.size(heads);
         if n_heads == 0 || !d_model.is_multiple_of(n_heads) {
@@ -149,28 +150,28 @@ impl Fields {
         d_model.checked_div(n_heads).unwrap_or(1).max(1)
     }
 
-    /// Refuses fields that nobody has read, but for those of `ignored`.
+    /// Rejects fields that were not read, except those in `ignored`.
     pub(super) fn refuse_unread(&self, ignored: &[&str]) {
         let read = self.read.borrow();
         for (field, value) in self.object.iter().filter(|(field, _)| !read.contains(*field) && !ignored.contains(&field.as_str())) {
-            self.refuse(format!("{field} {value} has no meaning for this model; leave it out"));
+            self.refuse(format!("{field} {value} is not used by this model; remove it"));
         }
     }
 
-    /// Refuses every value but `wanted`, which is also what a missing field means.
+    /// Rejects every value but `wanted`, which is also the default.
     pub(super) fn refuse_other(&self, field: &str, wanted: bool) {
         if self.flag(field, wanted) != wanted {
             self.refuse(format!("{field} {} is not supported; expected {wanted}", !wanted));
         }
     }
 
-    /// The tokens that start decoding, end a sentence and fill a batch.
+    /// The tokens that start decoding, end a sentence and pad a batch.
     pub(super) fn tokens(&self, implied: Tokens) -> [usize; 3] {
         let token = |field: &str, implied: Option<usize>| match self.optional_size(field).or(implied) {
             Some(token) => token,
             None => self.size(field),
         };
-        // Where no token is named to start with, transformers starts with `bos_token_id`.
+        // Without a start token, transformers starts with `bos_token_id`.
         let start = implied.start.or_else(|| self.optional_size("bos_token_id")).or(implied.bos);
         [token("decoder_start_token_id", start), token("eos_token_id", implied.eos), token("pad_token_id", implied.pad)]
     }
@@ -179,7 +180,7 @@ impl Fields {
         let value = self.present(field)?;
         let converted = convert(value);
         if converted.is_none() {
-            self.unread(format!("{field} wants {expected}, found {value}"));
+            self.unread(format!("{field}: expected {expected}, found {value}"));
         }
         converted
     }

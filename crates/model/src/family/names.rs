@@ -1,13 +1,14 @@
-//! What checkpoints call the tensors of a model.
+//! The names of a model's tensors in checkpoints.
 //!
-//! Parameters are called as BART's tensors without `model.` in front: `decoder.layers.2.encoder_attn.q_proj.weight`.
+//! Parameter paths are BART's tensor names without `model.`:
+//! `decoder.layers.2.encoder_attn.q_proj.weight`.
 
 use super::{Bart, Family, bert};
 use crate::{Config, Embeddings, Head, OutputProjection, Parts};
 use cognate_graph::{Generator, Recipe};
 use std::sync::Arc;
 
-/// The names of one model's tensors.
+/// The tensor names of a model.
 pub(crate) struct Naming<'c> {
     pub(crate) family: Family,
     pub(crate) config: &'c Config,
@@ -16,16 +17,16 @@ pub(crate) struct Naming<'c> {
 /// Rows of a stored tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rows {
-    /// There are as many as the parameter has.
+    /// Exactly those of the parameter.
     All,
-    /// There may be more; the first are the parameter's.
+    /// Possibly more than the parameter has; the first are used.
     First,
 }
 
 impl Naming<'_> {
-    /// Names under which a checkpoint may keep the parameter at `path`, the usual one first.
+    /// Possible names of the parameter at `path` in a checkpoint, the usual one first.
     pub(crate) fn stored_names(&self, path: &str) -> Vec<String> {
-        // Tied tensors are saved under any of their names.
+        // Tied tensors are saved under any of their paths.
         let mut paths = vec![path];
         if path == "shared.weight" {
             paths.extend(["encoder.embed_tokens.weight", "decoder.embed_tokens.weight"]);
@@ -40,39 +41,40 @@ impl Naming<'_> {
         paths.into_iter().flat_map(|path| self.names_of(path)).collect()
     }
 
-    /// What stands for the parameter at `path` in a checkpoint that lacks it: transformers begins with a bias of zeros, and
-    /// bare models without an output have none to save.
+    /// The value of the parameter at `path` in a checkpoint that lacks it: transformers initialises
+    /// the bias with zeros, and models without a head do not save it.
     pub(crate) fn where_missing(&self, path: &str, shape: &[usize]) -> Option<Recipe> {
         (path == "final_logits_bias").then(|| Recipe::generated(Arc::new(Zeros), shape))
     }
 
-    /// Tensors that stand for a missing one. Of four equal tables of a checkpoint whose tables are not tied, transformers
-    /// saves one (and then reads the others as random numbers).
+    /// Tensors that replace a missing one. If a checkpoint has four equal tables that are not tied,
+    /// transformers saves one (and then reads the others as random numbers).
     pub(crate) fn stand_ins(&self, path: &str) -> Vec<String> {
         let is_table = matches!(path, "encoder.embed_tokens.weight" | "decoder.embed_tokens.weight");
         if is_table && self.has_idle_shared() { self.names_of("shared.weight") } else { Vec::new() }
     }
 
-    /// Which rows of the stored tensor are the parameter at `path`. transformers gives Marian's decoder as many rows as the
-    /// source has tokens, where the tables are neither shared nor tied, though it predicts fewer.
+    /// Which rows of the stored tensor are the parameter at `path`. transformers gives Marian's
+    /// decoder as many rows as the source vocabulary has, if the tables are neither shared nor
+    /// tied, though it predicts fewer.
     pub(crate) fn rows(&self, path: &str) -> Rows {
         let own = self.config.embeddings == Embeddings::Separate && self.config.output == OutputProjection::Own;
         let is_marian = self.family == Family::Bart(Bart::Marian);
         if is_marian && own && path == "decoder.embed_tokens.weight" { Rows::First } else { Rows::All }
     }
 
-    /// Whether there is a shared table beside those that are used.
+    /// Whether the checkpoint has a shared table that is not used.
     fn has_idle_shared(&self) -> bool {
         self.config.embeddings == Embeddings::Separate && !matches!(self.family, Family::Bart(Bart::Marian) | Family::Cognate)
     }
 
-    /// Whether a tensor is known to lie about in checkpoints without being used.
+    /// Whether checkpoints are known to contain this tensor without using it.
     pub(crate) fn is_left_over(&self, name: &str) -> bool {
         if self.has_idle_shared() && self.names_of("shared.weight").iter().any(|idle| idle == name) {
             return true;
         }
         match self.family {
-            // fairseq's tables of sinusoids, and the version of its layers.
+            // fairseq's sinusoids and version number.
             Family::Bart(_) => {
                 let path = name.strip_prefix("model.").unwrap_or(name);
                 ["encoder", "decoder"].iter().any(|stack| {
@@ -82,12 +84,12 @@ impl Naming<'_> {
             }
             Family::Bert(_) => bert::is_left_over(self.head(), name),
             Family::Cognate => false,
-            // Cross-attention has no positions.
+            // Cross-attention has no relative positions.
             Family::T5(_) => name == "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",
         }
     }
 
-    /// What reads the states; nothing where there is a decoder.
+    /// The head; `Head::None` if the model has a decoder.
     fn head(&self) -> Head {
         match self.config.parts {
             Parts::Both => Head::None,
@@ -99,20 +101,21 @@ impl Naming<'_> {
         match self.family {
             Family::Cognate => vec![path.into()],
             Family::Bert(bert) => bert::names(bert, self.head(), path),
-            // transformers' class of the encoder by itself has no name for it.
+            // transformers' encoder-only class does not store it.
             Family::Bart(_) if self.config.parts != Parts::Both => {
                 let bare = if path == "shared.weight" { "embed_tokens.weight" } else { path.strip_prefix("encoder.").unwrap_or(path) };
                 vec![bare.into(), path.into(), format!("model.{path}")]
             }
             Family::Bart(_) if matches!(path, "final_logits_bias" | "lm_head.weight") => vec![path.into()],
-            // A checkpoint without the output projection, as of the bare `BartModel`, lacks the prefix.
+            // Checkpoints without the output projection, as of `BartModel`, lack the prefix.
             Family::Bart(_) => vec![format!("model.{path}"), path.into()],
             Family::T5(_) => vec![t5_name(path, self.config.gated)],
         }
     }
 }
 
-/// `encoder.layers.0.self_attn.q_proj.weight` is `encoder.block.0.layer.0.SelfAttention.q.weight`.
+/// Example: `encoder.layers.0.self_attn.q_proj.weight` ->
+/// `encoder.block.0.layer.0.SelfAttention.q.weight`.
 fn t5_name(path: &str, gated: bool) -> String {
     let mut parts = path.splitn(5, '.');
     let (stack, layer_index, part, rest) = match (parts.next(), parts.next(), parts.next(), parts.next(), parts.next()) {
@@ -134,7 +137,7 @@ fn t5_name(path: &str, gated: bool) -> String {
     format!("{stack}.block.{layer_index}.layer.{sublayer}.{name}")
 }
 
-/// `q_proj.weight` is `q.weight`, `out_proj.weight` is `o.weight`.
+/// Example: `q_proj.weight` -> `q.weight`, `out_proj.weight` -> `o.weight`.
 fn t5_projection(rest: &str) -> String {
     rest.replace("out_proj.", "o.").replace("_proj.", ".")
 }

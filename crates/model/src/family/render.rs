@@ -1,16 +1,16 @@
-//! The `config.json` of a model that no checkpoint brought: the inverse of reading.
+//! Writes the `config.json` of a model without a checkpoint.
 
 use super::parse;
 use crate::{Config, Embeddings, Error, ErrorKind, OutputProjection};
 use serde_json::{Map, Value, json};
 
-/// What can say a configuration in the fields written here: families of transformers first, which runs them too.
+/// The families to write, in order of preference: transformers' first, so that it can run them.
 const MODEL_TYPES: [&str; 4] = ["marian", "pegasus", "blenderbot", "cognate"];
 
-/// The text of the first family that says all of `config`.
+/// The `config.json` of the first family that can represent all of `config`.
 ///
 /// # Errors
-/// If none does, or if the configuration contradicts itself.
+/// If none can, or if the configuration is inconsistent.
 pub(crate) fn render(config: &Config) -> Result<String, Error> {
     let mut said = Ok(None);
     for model_type in MODEL_TYPES {
@@ -23,9 +23,9 @@ pub(crate) fn render(config: &Config) -> Result<String, Error> {
             return Ok(text);
         }
     }
-    // The last one has the most to say of what contradicts itself.
+    // The last family's error is the most complete.
     said?;
-    Err(Error::new(ErrorKind::Config, "configuration", "no config.json can say it"))
+    Err(Error::new(ErrorKind::Config, "configuration", "no supported config.json can represent it"))
 }
 
 fn text(model_type: &str, config: &Config) -> String {
@@ -52,7 +52,7 @@ fn text(model_type: &str, config: &Config) -> String {
     add("decoder_start_token_id", json!(config.start_token));
     add("eos_token_id", json!(config.eos_token));
     add("pad_token_id", json!(config.pad_token));
-    // transformers' defaults for these would force or forbid tokens that mean nothing here.
+    // transformers' defaults for these would force or forbid unrelated tokens.
     add("bos_token_id", Value::Null);
     add("forced_eos_token_id", Value::Null);
     add("num_hidden_layers", json!(config.encoder.n_layers));

@@ -1,4 +1,4 @@
-//! Families built as T5 is: what each one's `config.json` says, and what it leaves unsaid.
+//! `config.json` of the families derived from T5, and the properties that it does not contain.
 
 use super::T5;
 use super::fields::{Fields, Tokens};
@@ -23,7 +23,7 @@ pub(super) fn config(family: T5, fields: &Fields) -> Config {
     let n_layers = fields.optional_size("num_decoder_layers").unwrap_or(encoder.n_layers);
     let tied = fields.flag("tie_word_embeddings", family != T5::Mt5);
     let (activation, gated) = feed_forward(family, fields);
-    // An encoder alone starts nothing.
+    // Encoder-only models have no start token.
     let start = if family == T5::Original && !fields.is_encoder_alone() { None } else { Some(0) };
     let tokens = fields.tokens(Tokens { start, bos: None, eos: Some(1), pad: Some(0) });
     let config = Config {
@@ -61,13 +61,14 @@ pub(super) fn config(family: T5, fields: &Fields) -> Config {
     config
 }
 
-/// The activation and whether it is gated: `feed_forward_proj`, or the two fields that transformers derives from it.
+/// The activation and whether it is gated: `feed_forward_proj`, or the two fields that transformers
+/// derives from it.
 fn feed_forward(family: T5, fields: &Fields) -> (Activation, bool) {
     let default = if family == T5::Original { "relu" } else { "gated-gelu" };
     let projection = fields.text("feed_forward_proj").unwrap_or(default);
     let (is_gated, act) = match projection.split_once('-') {
         None => (false, projection),
-        // What the first models of version 1.1 call GELU is its approximation.
+        // The first models of version 1.1 call the tanh approximation GELU.
         Some(("gated", "gelu")) => (true, "gelu_new"),
         Some(("gated", act)) if !act.contains('-') => (true, act),
         Some(_) => {

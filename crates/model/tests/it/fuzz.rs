@@ -1,4 +1,4 @@
-//! Checkpoints changed at random: an error, or a model of which graphs can be built; never a panic.
+//! Randomly changed checkpoints: opening fails, or graphs can be built; never a panic.
 
 use cognate_model::{Attentions, Config, Model};
 use cognate_testing::{golden, golden_models, never_panics};
@@ -8,7 +8,7 @@ use std::fs;
 fn fuzz_config() {
     let seeds: Vec<_> = golden_models().iter().map(|name| fs::read(golden(name).join("config.json")).unwrap()).collect();
     never_panics("config", &seeds, 2000, |bytes| {
-        // What is not UTF-8 is refused by the reading of the file.
+        // Files that are not UTF-8 fail when they are read.
         if let Ok(text) = std::str::from_utf8(bytes) {
             let _ = Config::from_json(text);
         }

@@ -1,4 +1,4 @@
-//! Positions and initial weights, graphs as text, bad checkpoints.
+//! Positions and initial weights, graphs as text, invalid checkpoints.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod fuzz;

@@ -1,10 +1,12 @@
-//! Positions and initial weights. What holds for whole Transformers is tested on every engine, in cognate-verify.
+//! Positions and initial weights. Properties of whole Transformers are tested on every engine, in
+//! cognate-verify.
 
 use cognate_model::{Initialisation, Model, Preset, Sinusoids, sinusoid};
 
 #[test]
 fn sinusoids_follow_the_formula() {
-    // Vaswani et al. 2017, section 3.5: PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), here with d_model 128.
+    // Vaswani et al. 2017, section 3.5: PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), here
+    // with d_model 128.
     let model = Model::preset(Preset::Tiny, 1).unwrap();
     let table = model.weights().get("encoder.embed_positions.weight").unwrap().values::<f32>();
     for (position, pair) in [(0, 0), (1, 0), (5, 3), (511, 63)] {

@@ -1,4 +1,4 @@
-//! Bad checkpoints are refused by a message that names file, field, expected and found.
+//! Errors of invalid checkpoints name file, field, expected and found.
 
 use cognate_model::Model;
 use cognate_testing::golden;
@@ -8,7 +8,7 @@ use safetensors::tensor::{Dtype, TensorView};
 use std::fs;
 use std::path::Path;
 
-/// The message for the golden checkpoint after `change`, with the folder's name left out.
+/// The error for the golden checkpoint after `change`, without the folder's name.
 fn refused(change: impl Fn(&Path)) -> String {
     let folder = tempfile::tempdir().unwrap();
     for name in ["config.json", "model.safetensors"] {
@@ -31,12 +31,12 @@ fn config(field: &str, value: &str) -> String {
 #[test]
 fn configurations() {
     assert_snapshot!(config("d_model", "33"), @"
-    config.json: 2 fields are wrong
+    config.json: 2 invalid fields
       d_model 33 is not divisible by encoder_attention_heads 4
       d_model 33 is not divisible by decoder_attention_heads 4
     ");
     assert_snapshot!(config("model_type", "\"bert\""), @r#"
-    config.json: 5 fields are wrong
+    config.json: 5 invalid fields
       hidden_size is missing; expected a whole number
       num_attention_heads is missing; expected a whole number
       intermediate_size is missing; expected a whole number
@@ -44,13 +44,13 @@ fn configurations() {
       architectures "MarianMTModel" is not supported; expected one of BertModel, BertForSequenceClassification, BertForTokenClassification, BertForMaskedLM
     "#);
     assert_snapshot!(config("activation_function", "\"softplus\""), @r#"config.json: activation_function "softplus" is not supported; expected one of gelu, gelu_10, gelu_new, gelu_accurate, gelu_fast, gelu_python, gelu_python_tanh, gelu_pytorch_tanh, laplace, leaky_relu, linear, mish, quick_gelu, relu, relu2, relu6, sigmoid, swish, silu, tanh"#);
-    assert_snapshot!(config("decoder_layers", "0"), @"config.json: decoder_layers wants 1 to 16777216, found 0");
-    assert_snapshot!(config("decoder_layers", "100000"), @"config.json: decoder_layers wants at most 1024, found 100000");
+    assert_snapshot!(config("decoder_layers", "0"), @"config.json: decoder_layers: expected 1 to 16777216, found 0");
+    assert_snapshot!(config("decoder_layers", "100000"), @"config.json: decoder_layers: expected at most 1024, found 100000");
     assert_snapshot!(config("eos_token_id", "120"), @"config.json: eos_token_id 120 is outside the vocabulary of 120");
-    assert_snapshot!(config("vocab_size", "-1"), @"config.json: vocab_size wants a whole number, found -1");
-    assert_snapshot!(config("decoder_vocab_size", "99"), @"config.json: decoder_vocab_size 99 is not vocab_size 120, though embeddings are shared");
+    assert_snapshot!(config("vocab_size", "-1"), @"config.json: vocab_size: expected a whole number, found -1");
+    assert_snapshot!(config("decoder_vocab_size", "99"), @"config.json: decoder_vocab_size: expected vocab_size 120 with shared embeddings, found 99");
     assert_snapshot!(config("is_encoder_decoder", "false"), @"config.json: is_encoder_decoder false is not supported; expected true");
-    assert_snapshot!(config("tie_word_embeddings", "1"), @"config.json: tie_word_embeddings wants true or false, found 1");
+    assert_snapshot!(config("tie_word_embeddings", "1"), @"config.json: tie_word_embeddings: expected true or false, found 1");
     let folder = |text: &'static str| refused(move |folder| fs::write(folder.join("config.json"), text).unwrap());
     assert_snapshot!(folder("{"), @"config.json: not JSON: EOF while parsing an object at line 1 column 1");
     assert_snapshot!(folder("{}"), @"config.json: model_type is missing; expected one of bart, bert, blenderbot, blenderbot-small, camembert, cognate, distilbert, m2m_100, marian, mbart, mpnet, mt5, pegasus, plbart, roberta, t5, umt5, xlm-roberta");
@@ -78,9 +78,9 @@ fn files() {
             fs::write(&path, &bytes[..len]).unwrap();
         })
     };
-    assert_snapshot!(truncated(0), @"model.safetensors: no safetensors file of 0 bytes: header too small; was it truncated on its way?");
-    assert_snapshot!(truncated(100), @"model.safetensors: no safetensors file of 100 bytes: invalid header length; was it truncated on its way?");
-    assert_snapshot!(truncated(150_000), @"model.safetensors: no safetensors file of 150000 bytes: incomplete metadata, file not fully covered; was it truncated on its way?");
+    assert_snapshot!(truncated(0), @"model.safetensors: not a safetensors file (0 bytes): header too small; is it complete?");
+    assert_snapshot!(truncated(100), @"model.safetensors: not a safetensors file (100 bytes): invalid header length; is it complete?");
+    assert_snapshot!(truncated(150_000), @"model.safetensors: not a safetensors file (150000 bytes): incomplete metadata, file not fully covered; is it complete?");
 }
 
 #[test]
@@ -99,15 +99,15 @@ fn all_tensors_that_do_not_fit_are_named_together() {
                 _ => {}
             }
         }
-        // A tied tensor saved twice, with other values.
+        // A tied tensor saved twice with different values.
         let other = vec![1; 4 * 120 * 32];
         tensors.push(("lm_head.weight".into(), TensorView::new(Dtype::F32, vec![120, 32], &other).unwrap()));
         let changed = safetensors::serialize(tensors, None).unwrap();
         fs::write(&path, changed).unwrap();
     });
     assert_snapshot!(message, @r"
-    model.safetensors: weights do not fit config.json
-      lm_head.weight: differs from the tensor that it should repeat
+    model.safetensors: weights do not match config.json
+      lm_head.weight: differs from the tensor that it is tied to
       model.encoder.layers.0.fc1.bias: expected [64], found [16]
       model.encoder.layers.0.fc2.bias: I32 is not supported; expected F32, F16 or BF16: save the checkpoint in float32
       model.encoder.layers.1.fc2.weight: missing, expected [32, 64]
@@ -116,7 +116,7 @@ fn all_tensors_that_do_not_fit_are_named_together() {
     ");
 }
 
-/// The message for a small model of Cognate's own family after `change` of its fields.
+/// The error for a small model of Cognate's own family after `change` of its fields.
 fn own(change: &str) -> String {
     let folder = cognate_testing::testdata("research/rotary");
     let mut fields: serde_json::Map<String, serde_json::Value> =
@@ -128,15 +128,15 @@ fn own(change: &str) -> String {
 #[test]
 fn choices_of_our_own_family() {
     assert_snapshot!(own(r#"{"norm": "batch"}"#), @r#"config.json: norm "batch" is not supported; expected one of layer, rms"#);
-    assert_snapshot!(own(r#"{"norm_placement": 1}"#), @"config.json: norm_placement wants a text, found 1");
+    assert_snapshot!(own(r#"{"norm_placement": 1}"#), @"config.json: norm_placement: expected a string, found 1");
     assert_snapshot!(own(r#"{"position_embedding_type": "rope"}"#), @r#"config.json: position_embedding_type "rope" is not supported; expected one of sinusoidal, learned, relative, rotary, alibi"#);
     assert_snapshot!(own(r#"{"attention_score": "cosine"}"#), @r#"config.json: attention_score "cosine" is not supported; expected one of scaled_dot, dot, additive"#);
-    assert_snapshot!(own(r#"{"encoder_attention_heads": 4}"#), @"config.json: rotary positions want an even width of heads, found 3 with encoder_attention_heads 4");
+    assert_snapshot!(own(r#"{"encoder_attention_heads": 4}"#), @"config.json: encoder_attention_heads 4: expected an even head width for rotary positions, found 3");
     assert_snapshot!(own(r#"{"max_position_embeddings": null}"#), @"config.json: max_position_embeddings is missing; expected a whole number");
-    assert_snapshot!(own(r#"{"decoder_vocab_size": 31}"#), @"config.json: decoder_vocab_size 31 is not vocab_size 30, though embeddings are shared");
+    assert_snapshot!(own(r#"{"decoder_vocab_size": 31}"#), @"config.json: decoder_vocab_size: expected vocab_size 30 with shared embeddings, found 31");
     assert_snapshot!(own(r#"{"attention_scores": "dot", "relative_attention_num_buckets": 8}"#), @r#"
-    config.json: 2 fields are wrong
-      attention_scores "dot" has no meaning for this model; leave it out
-      relative_attention_num_buckets 8 has no meaning for this model; leave it out
+    config.json: 2 invalid fields
+      attention_scores "dot" is not used by this model; remove it
+      relative_attention_num_buckets 8 is not used by this model; remove it
     "#);
 }

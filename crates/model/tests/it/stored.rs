@@ -1,4 +1,5 @@
-//! Forms in which checkpoints store the same weights: element types, several files, tensors in nobody's use.
+//! Checkpoints that store the same weights differently: element types, several files,
+//! unused tensors.
 
 use cognate_model::{Initialisation, Model, weights_file};
 use cognate_testing::{golden, testdata};
@@ -13,7 +14,7 @@ use tempfile::TempDir;
 /// Name, element type, shape and bytes.
 type Tensor = (String, Dtype, Vec<usize>, Vec<u8>);
 
-/// The golden checkpoint without its weights, and those.
+/// The golden checkpoint without its weights, and its tensors.
 fn parts() -> (TempDir, Vec<Tensor>) {
     let folder = tempfile::tempdir().unwrap();
     fs::copy(golden("marian").join("config.json"), folder.path().join("config.json")).unwrap();
@@ -30,7 +31,7 @@ fn write(path: &Path, tensors: &[Tensor]) {
     fs::write(path, safetensors::serialize(views, None).unwrap()).unwrap();
 }
 
-/// The index of files, by the tensors that each holds.
+/// Writes the index of files with the tensors that each contains.
 fn write_index(folder: &Path, files: &[(&str, &[Tensor])]) {
     let map: BTreeMap<_, _> = files.iter().flat_map(|(file, tensors)| tensors.iter().map(|tensor| (tensor.0.clone(), *file))).collect();
     let index = serde_json::json!({ "metadata": { "total_size": 0 }, "weight_map": map });
@@ -81,7 +82,7 @@ fn stored_sinusoids_are_used_and_tied_tensors_compared() {
     let model = Model::open(&golden("marian")).unwrap();
     let table: Vec<f32> = model.weights().get("encoder.embed_positions.weight").unwrap().values();
     let shape = model.weights().get("encoder.embed_positions.weight").unwrap().shape().to_vec();
-    // Rounded to the nearest by adding half of what is cut off.
+    // Rounded to nearest by adding half of the last place.
     let bf16 = |value: &f32| ((value.to_bits() + 0x8000) >> 16) as u16;
     let bf16_bytes: Vec<u8> = table.iter().flat_map(|value| bf16(value).to_le_bytes()).collect();
     let shared = parts().1.into_iter().find(|(name, ..)| name == "model.shared.weight").unwrap();
@@ -100,7 +101,7 @@ fn stored_sinusoids_are_used_and_tied_tensors_compared() {
     assert_eq!(read["encoder.embed_positions.weight"], rounded);
     assert_eq!(read["decoder.embed_positions.weight"], table);
     assert!(outcome("lm_head.weight", Dtype::F32, &shared.2, &shared.3).is_ok());
-    assert_snapshot!(outcome("lm_head.weight", Dtype::F32, &shared.2, &other).unwrap_err(), @"lm_head.weight: differs from the tensor that it should repeat");
+    assert_snapshot!(outcome("lm_head.weight", Dtype::F32, &shared.2, &other).unwrap_err(), @"lm_head.weight: differs from the tensor that it is tied to");
 }
 
 #[test]
@@ -109,7 +110,7 @@ fn several_files_are_one_checkpoint() {
     let (first, second) = tensors.split_at(tensors.len() / 3);
     let names = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"];
     write(&folder.path().join(names[0]), first);
-    // A tensor that the index has in another file is not taken from this one.
+    // A tensor is not read from a file other than the one in the index.
     let mut more = second.to_vec();
     more.push((first[0].0.clone(), first[0].1, first[0].2.clone(), vec![0; first[0].3.len()]));
     write(&folder.path().join(names[1]), &more);
@@ -139,20 +140,20 @@ fn a_checkpoint_that_is_not_whole_is_refused() {
         ],
     );
     assert_snapshot!(error(folder.path()), @r#"
-    model.safetensors.index.json: the checkpoint is not whole
+    model.safetensors.index.json: the checkpoint is incomplete
       "../out.safetensors": expected the name of a file in the checkpoint's folder
-      gone.safetensors: missing, and with it 2 of the tensors
-      final_logits_bias: not in here.safetensors, where the index has it
-      model.decoder.layers.0.encoder_attn.k_proj.bias: not in here.safetensors, where the index has it
-      short.safetensors: no safetensors file of 9 bytes: invalid JSON in header: EOF while parsing a value at line 1 column 0; was it truncated on its way?
+      gone.safetensors: missing (2 of the tensors)
+      final_logits_bias: missing in here.safetensors, where the index lists it
+      model.decoder.layers.0.encoder_attn.k_proj.bias: missing in here.safetensors, where the index lists it
+      short.safetensors: not a safetensors file (9 bytes): invalid JSON in header: EOF while parsing a value at line 1 column 0; is it complete?
     "#);
     fs::write(folder.path().join("model.safetensors.index.json"), "{}").unwrap();
-    assert_snapshot!(error(folder.path()), @"model.safetensors.index.json: no index of a checkpoint, which has an object weight_map of tensors and their files: missing field `weight_map` at line 1 column 2");
+    assert_snapshot!(error(folder.path()), @"model.safetensors.index.json: expected an index with an object weight_map of tensors and their files: missing field `weight_map` at line 1 column 2");
 
     let (folder, _) = parts();
     assert_eq!(weights_file(folder.path()).unwrap(), None);
     fs::write(folder.path().join("pytorch_model.bin.index.json"), "{}").unwrap();
-    assert_snapshot!(error(folder.path()), @r#"DIR: the weights are in pytorch_model.bin.index.json, which is not read: a pickle runs code; convert it once with transformers: python -c "from transformers import AutoModelForSeq2SeqLM as M; M.from_pretrained('DIR').save_pretrained('DIR')""#);
+    assert_snapshot!(error(folder.path()), @r#"DIR: the weights are in pytorch_model.bin.index.json, a pickle, which can run code and is never read; convert it with transformers: python -c "from transformers import AutoModelForSeq2SeqLM as M; M.from_pretrained('DIR').save_pretrained('DIR')""#);
 }
 
 #[test]
@@ -161,7 +162,7 @@ fn unused_tensors_can_be_left_alone() {
     tensors.push(("model.surplus".into(), Dtype::I64, vec![1], vec![0; 8]));
     write(&folder.path().join("model.safetensors"), &tensors);
     assert_snapshot!(error(folder.path()), @"
-    model.safetensors: weights do not fit config.json
+    model.safetensors: weights do not match config.json
       model.surplus: in the file, but not in the model of config.json
     ");
     let (model, unused) = Model::open_ignoring_unused(folder.path()).unwrap();
@@ -174,7 +175,7 @@ fn unused_tensors_can_be_left_alone() {
     assert!(error.ends_with("config.json\n  model.shared.weight: missing, expected [120, 32]"), "{error}");
 }
 
-/// What is written for a model with choices is read as the same, and weights keep the names of their paths.
+/// The configuration of every variant reads back equal, and weights have the names of their paths.
 #[test]
 fn choices_are_written_and_read() {
     for case in ["additive", "alibi", "dot", "learned", "pre-rms-gated", "relative", "rotary"] {

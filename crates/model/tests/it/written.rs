@@ -1,10 +1,11 @@
-//! Configurations as `config.json`: in the family of transformers that has the choices, and read again as they were.
+//! Configurations as `config.json`: written in transformers' family if there is one, and
+//! read back equal.
 
 use cognate_model::{
     AttentionScore, Config, Embeddings, Model, Norm, NormPlacement, OutputProjection, Positions, Preset, RelativeLayers, Sinusoids,
 };
 
-/// One change of the tiny preset, and the family that says it; `None` where nothing does.
+/// A change of the tiny preset and the family that can represent it; `None` if none can.
 type Case = (&'static str, fn(&mut Config), Option<&'static str>);
 
 const CASES: [Case; 13] = [
@@ -74,7 +75,7 @@ fn configurations_are_read_as_they_were_written() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// What Marian's checkpoints hold (`testdata/golden/marian`), and no table of sinusoids.
+/// The tensors of Marian's checkpoints (`testdata/golden/marian`), without a table of sinusoids.
 #[test]
 fn tensors_have_the_familys_names_and_shapes() {
     let model = Model::open(&cognate_testing::golden("marian")).unwrap();

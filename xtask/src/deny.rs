@@ -1,4 +1,5 @@
-//! The dependencies: their licences, known holes, versions and sources, by `cargo deny` and the file `deny.toml`.
+//! Checks the licences, advisories, versions and sources of dependencies by `cargo deny`
+//! and `deny.toml`.
 
 use std::process::Stdio;
 
@@ -6,13 +7,13 @@ use anyhow::{Context, Result, bail};
 
 use xtask::workspace::Workspace;
 
-/// What is checked without anything from outside, and what needs the database of advisories.
+/// The offline checks, and those that need the database of advisories.
 const CHECKS: [&[&str]; 2] = [&["bans", "licenses", "sources"], &["advisories"]];
 
-/// Words of an error that tells that the database is out of reach, and nothing of the dependencies.
+/// Errors of a database that cannot be reached.
 const OUT_OF_REACH: [&str; 3] = ["failed to fetch", "failed to load advisory database", "failed to open advisory database"];
 
-/// Runs the checks; gives the reasons of those that cannot be run, where the tool or its database is not there.
+/// Runs the checks. Returns why checks were skipped, if the tool or its database is missing.
 pub(crate) fn check(workspace: &Workspace) -> Result<Vec<String>> {
     let mut skipped = Vec::new();
     let mut skip = |reason: String| {
@@ -21,16 +22,16 @@ pub(crate) fn check(workspace: &Workspace) -> Result<Vec<String>> {
     };
     let is_there = workspace.cargo().args(["deny", "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
     if !is_there.is_ok_and(|status| status.success()) {
-        skip("cargo deny is not there; `cargo install cargo-deny` brings it".into());
+        skip("cargo deny is not installed; run `cargo install cargo-deny`".into());
         return Ok(skipped);
     }
     for checks in CHECKS {
-        let output = workspace.cargo().args(["deny", "check"]).args(checks).output().context("cargo deny: cannot be started")?;
+        let output = workspace.cargo().args(["deny", "check"]).args(checks).output().context("cargo deny: cannot start")?;
         let said = String::from_utf8_lossy(&output.stderr);
         if output.status.success() {
             println!("{}: passed", checks.join(", "));
         } else if OUT_OF_REACH.iter().any(|words| said.contains(words)) {
-            skip(format!("{}: the database of advisories is out of reach", checks.join(", ")));
+            skip(format!("{}: the database of advisories cannot be reached", checks.join(", ")));
         } else {
             bail!("cargo deny check {}: {}\n{}", checks.join(" "), output.status, said.trim());
         }

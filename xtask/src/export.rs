@@ -1,7 +1,7 @@
-//! `cargo xtask export`: makes `onnx/` again, the exported graphs that people may look at.
+//! `cargo xtask export`: regenerates `onnx/`, the committed examples of exported graphs.
 //!
-//! Each model becomes a folder with `encoder.onnx` and `decoder.onnx` and the readable listing of each; the weights stay
-//! out. `cognate` does the work, called as a program; the same sources give the same bytes.
+//! Each model has a folder with `encoder.onnx`, `decoder.onnx` and their listings, without weights.
+//! The `cognate` program writes them; the same sources give the same bytes.
 
 mod verification;
 
@@ -17,20 +17,20 @@ use crate::interop;
 use xtask::table::{self, table, thousands};
 use xtask::workspace::{Workspace, call, capture, files, size};
 
-/// Make onnx/ again: the graphs of the bundled model and of the presets, without their weights
+/// Regenerate onnx/: the graphs of the bundled model and of the presets, without weights
 ///
-/// Prints sizes, times and what the verification found, and writes all but the times into onnx/README.md.
+/// Prints sizes, times and verification results, and writes all but the times to onnx/README.md.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Change nothing; fail when onnx/ is not what the sources give (figures of the verification may differ)
+    /// Compare onnx/ with the sources instead of writing it; the verification's figures may differ
     #[arg(long)]
     check: bool,
 }
 
-/// What is exported under which name.
+/// A model to export.
 struct Model {
     name: &'static str,
-    /// As `cognate export` takes it.
+    /// The argument of `cognate export`.
     source: &'static str,
 }
 
@@ -43,21 +43,21 @@ const MODELS: &[Model] = &[
 
 const GRAPHS: [&str; 2] = ["encoder", "decoder"];
 
-/// In README.md everything below differs from machine to machine in its last digits.
+/// The figures below this heading in README.md differ between machines in the last digits.
 const VERIFICATION: &str = "## Verification";
 
-/// What is read of `cognate.json`, the account that lies beside the graphs.
+/// The fields read from `cognate.json`.
 #[derive(Deserialize)]
-struct Account {
+struct Manifest {
     parameters: Option<u64>,
     verification: verification::Report,
 }
 
-/// One model, exported.
+/// An exported model.
 struct Exported {
     model: &'static Model,
-    account: Account,
-    /// Bytes of `encoder.onnx` and `decoder.onnx`.
+    manifest: Manifest,
+    /// Sizes of `encoder.onnx` and `decoder.onnx` in bytes.
     graphs: [u64; 2],
     weights: u64,
     time: Duration,
@@ -68,7 +68,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let cognate = workspace.build_cognate()?;
     let parent = workspace.target("xtask");
     fs::create_dir_all(&parent).with_context(|| parent.display().to_string())?;
-    // Beside each other: what is exported with its weights, and what `onnx/` shall hold.
+    // `full` has exports with weights, `fresh` the new content of `onnx/`.
     let (full, fresh) = (tempfile::tempdir_in(&parent)?, tempfile::tempdir_in(&parent)?);
     let mut exported = Vec::new();
     for model in MODELS {
@@ -90,7 +90,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     }
 }
 
-/// Exports one model to `full` and copies what people look at to `fresh`; the rest is removed again.
+/// Exports a model to `full` and copies graphs and listings to `fresh`, then removes `full`.
 fn export(workspace: &Workspace, cognate: &Path, model: &'static Model, full: &Path, fresh: &Path) -> Result<Exported> {
     let mut command = Command::new(cognate);
     command.current_dir(workspace.root()).args(["export", model.source]).arg(full);
@@ -99,19 +99,19 @@ fn export(workspace: &Workspace, cognate: &Path, model: &'static Model, full: &P
     let time = start.elapsed();
     let path = full.join("cognate.json");
     let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    let account = serde_json::from_str(&text).with_context(|| path.display().to_string())?;
+    let manifest = serde_json::from_str(&text).with_context(|| path.display().to_string())?;
     fs::create_dir(fresh).with_context(|| fresh.display().to_string())?;
     let mut graphs = [0; 2];
     for (graph, bytes) in GRAPHS.iter().zip(&mut graphs) {
         let file = format!("{graph}.onnx");
         *bytes = fs::copy(full.join(&file), fresh.join(&file)).with_context(|| format!("{}: {file}", model.name))?;
-        // From within the folder, so that no path of this machine can come into the listing.
+        // Run in the folder, so that the listing contains no absolute path.
         let listing = capture(Command::new(cognate).current_dir(full).args(["show", &file]))?;
         fs::write(fresh.join(format!("{graph}.txt")), listing)?;
     }
     let weights = size(full, &|name| name.ends_with(".onnx_data") || name.ends_with(".data"))?;
     fs::remove_dir_all(full).with_context(|| full.display().to_string())?;
-    Ok(Exported { model, account, graphs, weights, time })
+    Ok(Exported { model, manifest, graphs, weights, time })
 }
 
 fn readme(exported: &[Exported]) -> String {
@@ -121,17 +121,17 @@ fn readme(exported: &[Exported]) -> String {
 const INTRODUCTION: &str = "\
 # Exported graphs
 
-Examples of what `cognate export` writes: `encoder.onnx` and `decoder.onnx`, which a viewer such as Netron opens, and what
-`cognate show` prints of each. The weights are left out, so these graphs do not run; `cognate export MODEL FOLDER` writes them,
-too. `cargo xtask export` writes this folder, `cargo xtask export --check` compares it. Sizes are in bytes.
+Examples of `cognate export`: `encoder.onnx` and `decoder.onnx`, which a viewer such as Netron opens, and the listing of each
+by `cognate show`. The graphs do not run without their weights, which `cognate export MODEL FOLDER` also writes.
+`cargo xtask export` writes this folder, `cargo xtask export --check` compares it. Sizes are in bytes.
 ";
 
 /// The contracts of exported files.
 const CONTRACTS: &str = include_str!("export/contracts.md");
 
 fn sizes(exported: &[Exported]) -> String {
-    let row = |Exported { model, account, graphs, weights, .. }: &Exported| {
-        let parameters = account.parameters.map_or("?".to_owned(), thousands);
+    let row = |Exported { model, manifest, graphs, weights, .. }: &Exported| {
+        let parameters = manifest.parameters.map_or("?".to_owned(), thousands);
         vec![
             model.name.to_owned(),
             format!("`{}`", model.source),
@@ -146,27 +146,23 @@ fn sizes(exported: &[Exported]) -> String {
 }
 
 fn verifications(exported: &[Exported]) -> String {
-    verification::tables(&exported.iter().map(|one| (one.model.name, &one.account.verification)).collect::<Vec<_>>())
+    verification::tables(&exported.iter().map(|one| (one.model.name, &one.manifest.verification)).collect::<Vec<_>>())
 }
 
-/// Fails with the names of the files that differ between a fresh folder and the committed one.
+/// Fails with the names of files that differ between a fresh folder and the committed one.
 fn compare(workspace: &Workspace, fresh: &Path, committed: &Path) -> Result<()> {
     let differing = differences(fresh, committed)?;
     if !differing.is_empty() {
-        bail!(
-            "{}: not what the sources give; `cargo xtask export` makes it again\n{}",
-            workspace.readable(committed),
-            differing.join("\n")
-        );
+        bail!("{}: differs from the sources; run `cargo xtask export`\n{}", workspace.readable(committed), differing.join("\n"));
     }
-    println!("{}: as the sources give it", workspace.readable(committed));
+    println!("{}: up to date", workspace.readable(committed));
     Ok(())
 }
 
-/// A line for each file that is in one folder only, or not the same in both.
+/// A line for each file that is in only one folder or differs.
 fn differences(fresh: &Path, committed: &Path) -> Result<Vec<String>> {
     let (new, old) = (names(fresh)?, names(committed)?);
-    let mut lines: Vec<_> = old.iter().filter(|name| !new.contains(name)).map(|name| format!("{}: too many", name.display())).collect();
+    let mut lines: Vec<_> = old.iter().filter(|name| !new.contains(name)).map(|name| format!("{}: unexpected", name.display())).collect();
     for name in &new {
         if !old.contains(name) {
             lines.push(format!("{}: missing", name.display()));
@@ -177,7 +173,7 @@ fn differences(fresh: &Path, committed: &Path) -> Result<Vec<String>> {
     Ok(lines)
 }
 
-/// The bytes of a file that must not differ.
+/// The bytes of a file that are compared.
 fn compared(path: &Path) -> Result<Vec<u8>> {
     let bytes = fs::read(path).with_context(|| path.display().to_string())?;
     if path.ends_with("README.md") {
@@ -187,32 +183,33 @@ fn compared(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Whether a file is a chart of the record of decoding.
+/// Whether a file is a benchmark chart.
 fn is_chart(name: &str) -> bool {
     name.starts_with("benchmarks-") && name.ends_with(".svg")
 }
 
-/// Files of the folder that are not written here.
+/// Whether a file of the folder is written by another command.
 fn is_of_others(name: &Path) -> bool {
     name.to_str().is_some_and(|name| [interop::RECORD, "BENCHMARKS.md", "RESULTS.md"].contains(&name) || is_chart(name))
 }
 
-/// Paths of the files in a folder, from that folder, but for those of other commands; none where it does not exist.
+/// Relative paths of the files in a folder, without those of other commands; empty if it
+/// does not exist.
 fn names(folder: &Path) -> Result<Vec<PathBuf>> {
     if !folder.exists() {
         return Ok(Vec::new());
     }
-    let inside = |path: PathBuf| path.strip_prefix(folder).map(Path::to_owned).context("the file lies in the folder");
+    let inside = |path: PathBuf| path.strip_prefix(folder).map(Path::to_owned).context("the file is in the folder");
     let ours = |name: &Result<PathBuf>| name.as_ref().map_or(true, |name| !is_of_others(name));
     files(folder)?.into_iter().map(inside).filter(ours).collect()
 }
 
-/// Makes `committed` hold exactly what `fresh` holds; what other commands wrote stays.
+/// Replaces the content of `committed` by that of `fresh`, but keeps files of other commands.
 fn replace(fresh: &Path, committed: &Path) -> Result<()> {
     let mut others = Vec::new();
     if committed.exists() {
         for path in files(committed)? {
-            let name = path.strip_prefix(committed).context("the file lies in the folder")?.to_owned();
+            let name = path.strip_prefix(committed).context("the file is in the folder")?.to_owned();
             if is_of_others(&name) {
                 others.push((name, fs::read(&path).with_context(|| path.display().to_string())?));
             }
@@ -221,7 +218,7 @@ fn replace(fresh: &Path, committed: &Path) -> Result<()> {
     }
     for name in names(fresh)? {
         let target = committed.join(&name);
-        let parent = target.parent().context("the file lies in a folder")?;
+        let parent = target.parent().context("the file is in a folder")?;
         fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
         fs::copy(fresh.join(&name), &target).with_context(|| target.display().to_string())?;
     }
@@ -252,7 +249,7 @@ mod tests {
         write(&committed, "gone/encoder.onnx", "old");
         let others = ["INTEROP.md", "BENCHMARKS.md", "benchmarks-amd-epyc-2-cores.svg"];
         others.iter().for_each(|name| write(&committed, name, "of another command"));
-        let expected = ["gone/encoder.onnx: too many", "tiny/decoder.onnx: missing", "tiny/encoder.onnx: differs"];
+        let expected = ["gone/encoder.onnx: unexpected", "tiny/decoder.onnx: missing", "tiny/encoder.onnx: differs"];
         assert_eq!(differences(fresh.path(), committed.path()).unwrap(), expected);
         replace(fresh.path(), committed.path()).unwrap();
         assert_eq!(differences(fresh.path(), committed.path()).unwrap(), [""; 0]);

@@ -1,9 +1,10 @@
-//! `cargo xtask interop`: exported graphs in programs that are not ours, each compared with PyTorch's answers.
+//! `cargo xtask interop`: runs exported graphs in other programs and compares the results
+//! with PyTorch's.
 //!
-//! Every golden model (`testdata/golden`) is exported in both layouts by `cognate`, called as a program, and runs in ONNX
-//! Runtime (Python, Node, WebAssembly), ONNX's reference evaluator, OpenVINO, rten, MNN, OpenCV, Optimum and transformers.js. The
-//! programs that drive them lie in `xtask/interop/`, with one list of pinned versions for each language. A cell is one
-//! process: a runtime that crashes spoils only its own.
+//! `cognate` exports each golden model (`testdata/golden`) in every layout. The exports run in ONNX
+//! Runtime (Python, Node, WebAssembly), ONNX's reference evaluator, OpenVINO, rten, MNN, OpenCV,
+//! Optimum and transformers.js. Their drivers are in `xtask/interop/`, with one list of pinned
+//! versions per language. Each cell is a process, so that a crash affects only itself.
 
 mod cell;
 mod checkpoint;
@@ -25,39 +26,40 @@ use record::Record;
 use runtime::{Layout, Runtime};
 use xtask::workspace::Workspace;
 
-/// The committed record, beside the exported graphs.
+/// The committed results, in the folder of the exported graphs.
 pub(crate) const RECORD: &str = "INTEROP.md";
 
-/// Run exported models in programs that are not ours, and compare with PyTorch
+/// Run exported models in other programs and compare with PyTorch
 ///
-/// Prints a table for each layout: how far each runtime is from PyTorch, and whether its tokens are the same. A run of
-/// everything also writes onnx/INTEROP.md. The first run installs packages from PyPI and npm under target/interop (6 GB, most
-/// of it PyTorch, which Optimum needs); a column whose language is missing says so. Fails when a runtime gives other
-/// numbers or tokens than PyTorch, and when one refuses a graph that it runs in onnx/INTEROP.md, which is left as it is then.
+/// Prints a table per layout: each runtime's distance from PyTorch, and whether its tokens are
+/// equal. A complete run also writes onnx/INTEROP.md. The first run installs packages from PyPI and
+/// npm into target/interop (6 GB, most of it PyTorch, which Optimum needs); the column of a missing
+/// language says so. Fails if a runtime gives numbers or tokens other than PyTorch's, or rejects a
+/// graph that it runs in onnx/INTEROP.md, which is not changed then.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Only these families: folders of testdata/golden, with commas between
+    /// Families to run: folders of testdata/golden, separated by commas
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     family: Vec<String>,
-    /// Only these runtimes, with commas between
+    /// Runtimes to run, separated by commas
     #[arg(long, value_enum, value_name = "NAME", value_delimiter = ',')]
     runtime: Vec<Runtime>,
-    /// Only these layouts, with commas between
+    /// Layouts to run, separated by commas
     #[arg(long, value_enum, value_name = "NAME", value_delimiter = ',')]
     layout: Vec<Layout>,
-    /// Folder with the golden models, in place of testdata/golden
+    /// Folder of the golden models, instead of testdata/golden
     #[arg(long, value_name = "FOLDER")]
     golden: Option<PathBuf>,
-    /// Write onnx/INTEROP.md also where a runtime refuses a graph that it ran before
+    /// Write onnx/INTEROP.md even if a runtime rejects a graph that it ran before
     #[arg(long, conflicts_with_all = ["family", "runtime", "layout", "golden"])]
     write: bool,
-    /// A `cognate` that is built already, in place of building it in release mode
+    /// Path of a built `cognate`, instead of building it in release mode
     #[arg(long, value_name = "PROGRAM")]
     cognate: Option<PathBuf>,
 }
 
 impl Options {
-    /// Whether everything is run, as the record needs it.
+    /// Whether everything is run, as the record requires.
     fn complete(&self) -> bool {
         self.family.is_empty() && self.runtime.is_empty() && self.layout.is_empty() && self.golden.is_none()
     }
@@ -80,7 +82,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     for family in &families {
         let checkpoint = Checkpoint::prepare(&folder_of(&golden, family), &home.join("checkpoints").join(family))?;
         for &layout in &layouts {
-            eprintln!("{family}: exporting, {} layout", layout.title());
+            eprintln!("{family}: exporting in {} layout", layout.title());
             let exported = Exports { home: &home, cognate: &cognate, programs: &programs }.export(&checkpoint, layout)?;
             if let Err(reason) = &exported {
                 eprintln!("{family}: not exported: {reason}");
@@ -100,19 +102,19 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             }
         }
     }
-    // No path of this machine in what is committed.
+    // Committed text contains no absolute paths.
     let text = matrix.text().replace(&format!("{}/", home.display()), "").replace(&format!("{}/", workspace.root().display()), "");
     println!("\n{text}");
     let record = workspace.root().join("onnx").join(RECORD);
     let changes = Record::read(&fs::read_to_string(&record).with_context(|| record.display().to_string())?).compare(matrix.cells());
     for line in changes.better.iter().chain(&changes.of_others) {
-        println!("not as in onnx/{RECORD}: {line}");
+        println!("differs from onnx/{RECORD}: {line}");
     }
     match programs.missing(&runtimes) {
         _ if !options.complete() => {}
-        Some(reason) => println!("onnx/{RECORD} is left as it is: {reason}"),
+        Some(reason) => println!("onnx/{RECORD} is not changed: {reason}"),
         None if !changes.worse.is_empty() && !options.write => {
-            println!("onnx/{RECORD} is left as it is: cells are worse; --write accepts them")
+            println!("onnx/{RECORD} is not changed: cells are worse; --write accepts them")
         }
         None => {
             fs::write(&record, matrix::record(&text)).with_context(|| record.display().to_string())?;
@@ -120,29 +122,29 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         }
     }
     let wrong = matrix.wrong();
-    ensure!(wrong.is_empty(), "not what PyTorch gives:\n{}", wrong.join("\n"));
+    ensure!(wrong.is_empty(), "different from PyTorch:\n{}", wrong.join("\n"));
     let worse = changes.worse.join("\n");
-    ensure!(worse.is_empty() || options.write, "worse than onnx/{RECORD} says:\n{worse}");
+    ensure!(worse.is_empty() || options.write, "worse than onnx/{RECORD}:\n{worse}");
     Ok(())
 }
 
-/// What was asked for, or all.
+/// The requested values, or all.
 fn chosen<T: Copy>(asked: &[T], all: &[T]) -> Vec<T> {
     if asked.is_empty() { all.to_vec() } else { asked.to_vec() }
 }
 
-/// Models of families that are golden only in strange configurations.
+/// Models of families whose golden models all have unusual configurations.
 const FURTHER: [&str; 4] = ["blenderbot", "blenderbot-small-untied", "plbart-untied", "umt5-untied"];
 
-/// The folder of a golden model, usual or strange.
+/// The folder of a golden model.
 fn folder_of(golden: &Path, family: &str) -> PathBuf {
     let usual = golden.join(family);
     if usual.is_dir() { usual } else { golden.join("strange").join(family) }
 }
 
-/// The golden models there are, or those asked for.
+/// The requested golden models, or all.
 fn chosen_families(golden: &Path, asked: &[String]) -> Result<Vec<String>> {
-    let entries = fs::read_dir(golden).with_context(|| format!("{}: cannot be listed", golden.display()))?;
+    let entries = fs::read_dir(golden).with_context(|| format!("{}: cannot list", golden.display()))?;
     let mut present: Vec<String> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| path.join("golden.safetensors").is_file())
@@ -150,9 +152,9 @@ fn chosen_families(golden: &Path, asked: &[String]) -> Result<Vec<String>> {
         .collect();
     present.extend(FURTHER.iter().filter(|family| folder_of(golden, family).is_dir()).map(|&family| family.to_owned()));
     present.sort();
-    ensure!(!present.is_empty(), "{}: no folder with a golden.safetensors", golden.display());
+    ensure!(!present.is_empty(), "{}: expected folders with a golden.safetensors, found none", golden.display());
     for family in asked {
-        ensure!(present.contains(family), "--family {family}: not in {}, which has {}", golden.display(), present.join(", "));
+        ensure!(present.contains(family), "--family {family}: expected a folder of {}, one of {}", golden.display(), present.join(", "));
     }
     Ok(if asked.is_empty() { present } else { asked.to_vec() })
 }
@@ -166,6 +168,6 @@ mod tests {
         let golden = Workspace::find().unwrap().root().join("testdata/golden");
         assert!(chosen_families(&golden, &[]).unwrap().contains(&"marian".to_owned()));
         let error = chosen_families(&golden, &["klingon".to_owned()]).unwrap_err().to_string();
-        assert!(error.starts_with("--family klingon: not in ") && error.contains("marian"), "{error}");
+        assert!(error.starts_with("--family klingon: expected a folder of ") && error.contains("marian"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! The layers of the workspace, held by a test: a crate uses only crates of lower rows.
+//! The layers of the workspace: a crate uses only crates of lower rows. Checked by a test.
 //!
 //! ```text
 //! 9  cli  bench  hostile
@@ -12,14 +12,15 @@
 //! 0  graph  text  pictures  kernels
 //! ```
 //!
-//! `testing` is a dev-dependency only and uses none of the others; `xtask` uses none of them and calls `cognate` as a program.
+//! `testing` is a dev-dependency only and uses none of the others. `xtask` uses none of them and
+//! runs `cognate` as a program.
 
 use anyhow::{Context, Result};
 use cargo_metadata::DependencyKind;
 
 use xtask::workspace::Workspace;
 
-/// A new crate gets its row here, and its line in the README's crate map.
+/// The row of each crate; a new crate is added here and in the README's crate map.
 const ROWS: &[(&str, u8)] = &[
     ("cognate-graph", 0),
     ("cognate-text", 0),
@@ -41,23 +42,23 @@ const ROWS: &[(&str, u8)] = &[
     ("cognate-hostile", 9),
 ];
 
-/// Outside the rows: no crate of ours below them, and none above but as a dev-dependency.
+/// Outside the rows: uses no crate of the workspace, and is used as a dev-dependency only.
 const TESTING: &str = "cognate-testing";
 const XTASK: &str = "xtask";
-/// The row of programs, some of which `xtask` calls and which share its library.
+/// The row of programs, which may use the library of `xtask`.
 const PROGRAMS: u8 = 9;
 
-/// What a crate may not know although its row would let it.
+/// Dependencies that are forbidden although the rows allow them.
 const FORBIDDEN: &[(&str, &str)] = &[("cognate-model", "cognate-eval"), ("cognate-runtime", "cognate-text")];
 
-/// Libraries have errors of their own; only programs gather them.
+/// Crates that may use `anyhow`; libraries define an error type.
 const ANYHOW: &[&str] = &["cognate-command", "cognate-bench", "cognate-hostile", XTASK];
 
-/// Lines that every manifest has, so that edition, licence and lints are decided in one place.
+/// Lines that every manifest must contain: edition, licence and lints are defined once.
 const INHERITED: &[&str] =
     &["edition.workspace = true", "rust-version.workspace = true", "license.workspace = true", "[lints]\nworkspace = true"];
 
-/// One crate of the workspace: what the rules look at.
+/// A crate of the workspace, as the rules see it.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Package {
     name: String,
@@ -69,14 +70,14 @@ pub(crate) struct Package {
     manifest: String,
 }
 
-/// Fails with every broken rule.
+/// Fails with all violations.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let broken = violations(&packages(workspace)?);
     anyhow::ensure!(broken.is_empty(), "{}", broken.join("\n"));
     Ok(())
 }
 
-/// The rules that the packages break, a sentence for each.
+/// All violations, a sentence each.
 fn violations(packages: &[Package]) -> Vec<String> {
     let row = |name: &str| ROWS.iter().find(|(known, _)| *known == name).map(|(_, row)| *row);
     let ours = |name: &str| packages.iter().any(|package| package.name == name);
@@ -84,7 +85,7 @@ fn violations(packages: &[Package]) -> Vec<String> {
     for Package { name, uses, tests_use, manifest } in packages {
         let own_row = row(name);
         if own_row.is_none() && name != TESTING && name != XTASK {
-            broken.push(format!("{name}: is in no row; give it one in xtask/src/layers.rs"));
+            broken.push(format!("{name}: is in no row; add it in xtask/src/layers.rs"));
         }
         for used in uses.iter().filter(|used| ours(used)) {
             match (own_row, row(used)) {
@@ -103,7 +104,7 @@ fn violations(packages: &[Package]) -> Vec<String> {
         }
         for (user, used) in FORBIDDEN {
             if user == name && uses.iter().any(|dependency| dependency == used) {
-                broken.push(format!("{user}: uses {used}, which it may not know"));
+                broken.push(format!("{user}: uses {used}, which is forbidden"));
             }
         }
         let gathers = uses.iter().chain(tests_use).any(|used| used == "anyhow");
@@ -142,7 +143,7 @@ mod tests {
         check(&Workspace::find().unwrap()).unwrap();
     }
 
-    /// Packages given as `(name, uses, tests use)`, with blameless manifests.
+    /// Packages from `(name, uses, tests use)`, with valid manifests.
     fn made_up(table: &[(&str, &[&str], &[&str])]) -> Vec<Package> {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let package = |(name, uses, tests_use): &(&str, &[&str], &[&str])| Package {
@@ -187,12 +188,12 @@ mod tests {
                 "cognate-eval: uses anyhow; a library has its own Error",
                 "cognate-eval: Cargo.toml lacks `edition.workspace = true`",
                 "cognate-text: uses cognate-testing, which may only be a dev-dependency",
-                "cognate-model: uses cognate-eval, which it may not know",
+                "cognate-model: uses cognate-eval, which is forbidden",
                 "cognate-export: in row 2 uses cognate-model of row 2; only lower rows may be used",
-                "cognate-runtime: uses cognate-text, which it may not know",
+                "cognate-runtime: uses cognate-text, which is forbidden",
                 "cognate-testing: uses cognate-graph, but may use no crate of the workspace",
                 "cognate-testing: its tests use cognate-eval, but may use no crate of the workspace",
-                "cognate-core: is in no row; give it one in xtask/src/layers.rs",
+                "cognate-core: is in no row; add it in xtask/src/layers.rs",
                 "xtask: uses cognate-graph, but may use no crate of the workspace",
             ]
         );

@@ -1,9 +1,9 @@
 //! `cargo xtask`: the automation of this repository.
 //!
-//! It uses none of the workspace's crates and calls `cognate` as a program, so that it builds in seconds and sees what a user
-//! sees.
+//! It uses no crate of the workspace and runs `cognate` as a program, so it builds in seconds and
+//! tests what users run.
 
-// Tables and paths are what these commands are for.
+// These commands print tables and paths.
 #![allow(clippy::print_stdout)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -30,9 +30,9 @@ use clap::{Parser, Subcommand};
 use xtask::workspace::Workspace;
 use xtask::{explained, onnxruntime};
 
-/// The chores of the Cognate repository.
+/// Automation of the Cognate repository.
 ///
-/// `cargo xtask test` is what CI runs: run it before every commit.
+/// `cargo xtask test` runs what CI runs: run it before every commit.
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 110)]
 struct Arguments {

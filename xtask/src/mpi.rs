@@ -1,15 +1,15 @@
-//! Whether training by several processes can be built and tested here.
+//! Detects whether distributed training can be built and tested here.
 
 use std::fs;
 use std::process::{Command, Stdio};
 
-/// What tells cargo to build it.
+/// The cargo arguments that enable it.
 pub(crate) const FEATURES: [&str; 2] = ["--features", "cognate-command/mpi"];
 
-/// Folders in which bindings' generators look for libclang.
+/// Folders in which bindgen searches for libclang.
 const LIBRARIES: [&str; 5] = ["/usr/lib", "/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/local/lib"];
 
-/// Whether an MPI with its compiler and launcher is installed here, and libclang, which reads its headers.
+/// Whether an MPI with compiler and launcher is installed, and libclang, which parses its headers.
 pub(crate) fn is_here() -> bool {
     let runs = |program: &str| {
         let status = Command::new(program).arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -20,7 +20,7 @@ pub(crate) fn is_here() -> bool {
 
 fn has_libclang() -> bool {
     let entries = |folder: &str| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    // Debian keeps one folder a version.
+    // Debian has a folder per version.
     let versions = entries("/usr/lib").filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("llvm-")));
     let folders = versions.map(|path| path.join("lib").display().to_string()).chain(LIBRARIES.map(str::to_owned));
     let is_libclang = |name: &str| name.starts_with("libclang.so") || (name.starts_with("libclang-") && name.contains(".so"));

@@ -1,4 +1,4 @@
-//! `cargo xtask miri` and `cargo xtask sanitize`: what only a nightly compiler tells about memory.
+//! `cargo xtask miri` and `cargo xtask sanitize`: memory checks that need a nightly compiler.
 
 use std::process::{Command, Stdio};
 
@@ -6,34 +6,35 @@ use anyhow::Result;
 
 use xtask::workspace::{Workspace, call};
 
-/// Where sanitizers are linked.
+/// The target of the sanitizer.
 pub(crate) const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// Interpret the code that makes numbers of bytes, looking for undefined behaviour
+/// Run the code that converts bytes to numbers under Miri, which detects undefined behaviour
 ///
-/// Needs a nightly toolchain with miri: `rustup toolchain install nightly --component miri,rust-src`. Without one the command says so
-/// and does nothing. Files that are mapped are beyond it: `cargo xtask sanitize` sees to those.
+/// Needs a nightly toolchain with miri:
+/// `rustup toolchain install nightly --component miri,rust-src`. Skipped with a message without
+/// one. Miri cannot map files; `cargo xtask sanitize` tests those.
 #[derive(clap::Args)]
 pub(crate) struct Miri {}
 
-/// Run the tests of files that are mapped under the address sanitizer
+/// Run the tests of mapped files under the address sanitizer
 ///
-/// Needs a nightly toolchain and Linux on x86-64. Without them the command says so and does nothing.
+/// Needs a nightly toolchain and Linux on x86-64; skipped with a message without them.
 #[derive(clap::Args)]
 pub(crate) struct Sanitize {}
 
-/// Packages and tests that turn bytes into numbers and back, without files.
+/// Packages and tests that convert bytes to numbers and back, without files.
 const INTERPRETED: [(&str, &[&str]); 2] = [("cognate-graph", &["--lib", "--test", "it"]), ("cognate-export", &["--lib"])];
 
-/// Packages whose tests map files. None of them reaches an engine.
+/// Packages whose tests map files and need no engine.
 const MAPPING: [&str; 2] = ["cognate-model", "cognate-export"];
 
-/// `cargo` of the nightly toolchain; `None`, with a message, where `component` is not there.
+/// `cargo` of the nightly toolchain; `None`, with a message, if `component` is missing.
 pub(crate) fn cargo(workspace: &Workspace, component: &[&str]) -> Option<Command> {
     let nightly = || {
         let mut command = Command::new("rustup");
         command.args(["run", "nightly", "cargo"]).current_dir(workspace.root()).stdin(Stdio::null());
-        // Those of the toolchain that runs this program.
+        // Variables of the toolchain that runs this program.
         for variable in ["RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN", "RUSTFLAGS", "LD_LIBRARY_PATH"] {
             command.env_remove(variable);
         }
@@ -44,7 +45,7 @@ pub(crate) fn cargo(workspace: &Workspace, component: &[&str]) -> Option<Command
     if is_there.is_ok_and(|status| status.success()) {
         return Some(nightly());
     }
-    println!("skipped: no nightly `cargo {}`; `rustup toolchain install nightly --component miri,rust-src` brings it", component.join(" "));
+    println!("skipped: no nightly `cargo {}`; run `rustup toolchain install nightly --component miri,rust-src`", component.join(" "));
     None
 }
 
@@ -54,7 +55,7 @@ pub(crate) fn miri(workspace: &Workspace, _: &Miri) -> Result<()> {
         let Some(mut cargo) = cargo(workspace, &["miri"]) else { return Ok(()) };
         cargo.args(["miri", "test", "--package", package]).args(selected);
         cargo.arg("--target-dir").arg(workspace.target("miri"));
-        // Snapshots ask for the workspace's folder.
+        // Snapshots need the workspace's folder.
         call(cargo.env("MIRIFLAGS", "-Zmiri-disable-isolation").env("INSTA_WORKSPACE_ROOT", workspace.root()))?;
     }
     Ok(())

@@ -1,7 +1,8 @@
-//! `cargo xtask onnxruntime`: brings the ONNX Runtime library out of its Python wheel.
+//! `cargo xtask onnxruntime`: installs the ONNX Runtime library from its Python wheel.
 //!
-//! The library lands in `target/onnxruntime/VERSION/` (with CUDA: `VERSION-cuda/`), where the `cognate` command and the
-//! tests look for it. A folder is whole or absent: it is filled beside its place and renamed.
+//! The library is installed in `target/onnxruntime/VERSION/` (with CUDA: `VERSION-cuda/`), where
+//! `cognate` and the tests search for it. A folder is complete or absent: it is filled under a
+//! temporary name and renamed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,17 +12,17 @@ use anyhow::{Context, Result, bail};
 use crate::python::Python;
 use crate::workspace::{Workspace, capture};
 
-/// The release of ONNX Runtime on which the figures of this repository were measured.
+/// The version of ONNX Runtime with which this repository is tested and measured.
 pub const VERSION: &str = "1.31.1";
 
-/// Bring the ONNX Runtime library with pip, so that `cognate` and the tests find it
+/// Install the ONNX Runtime library with pip for `cognate` and the tests
 ///
-/// Downloads the wheel `onnxruntime` from PyPI with the pip of your Python 3 and keeps only the library, in
-/// `target/onnxruntime/`. `cognate --engine ort` finds it there; where it already is, nothing is downloaded.
-/// An own library is used instead when ORT_DYLIB_PATH names it.
+/// Downloads the wheel `onnxruntime` from PyPI with the pip of your Python 3 and keeps only the
+/// library, in `target/onnxruntime/`, where `cognate --engine ort` finds it. Downloads nothing if
+/// the library is already installed. Set ORT_DYLIB_PATH to use another library.
 #[derive(clap::Args)]
 pub struct Options {
-    /// The build for CUDA 13 and cuDNN 9, which must be installed (a download of 256 MB)
+    /// Install the build for CUDA 13 and cuDNN 9, which must be installed (downloads 256 MB)
     #[arg(long)]
     cuda: bool,
     /// Print only the library's path: ORT_DYLIB_PATH=$(cargo xtask onnxruntime --print)
@@ -29,10 +30,10 @@ pub struct Options {
     print: bool,
 }
 
-/// Which of the two builds.
+/// The builds of ONNX Runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Build {
-    /// For processors.
+    /// For CPUs.
     Cpu,
     /// For NVIDIA GPUs.
     Cuda,
@@ -49,7 +50,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The library's path; downloaded when it is not there yet.
+/// Returns the library's path; downloads it if it is missing.
 pub fn bring(workspace: &Workspace, build: Build) -> Result<PathBuf> {
     let (package, folder) = match build {
         Build::Cpu => ("onnxruntime", format!("onnxruntime/{VERSION}")),
@@ -60,7 +61,7 @@ pub fn bring(workspace: &Workspace, build: Build) -> Result<PathBuf> {
         return Ok(library);
     }
     if folder.exists() {
-        bail!("{}: holds no ONNX Runtime library; remove the folder and try again", folder.display());
+        bail!("{}: expected an ONNX Runtime library, found none; remove the folder and try again", folder.display());
     }
     let by_hand = || {
         format!(
@@ -76,7 +77,7 @@ pub fn bring(workspace: &Workspace, build: Build) -> Result<PathBuf> {
 /// Fills `folder` from the wheel of `package`.
 fn download(package: &str, build: Build, folder: &Path) -> Result<()> {
     let python = Python::find()?;
-    let parent = folder.parent().context("the folder lies under target")?;
+    let parent = folder.parent().context("the folder is below target")?;
     fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
     let work = tempfile::tempdir_in(parent)?;
     eprintln!("downloading {package} {VERSION} with pip");
@@ -85,14 +86,14 @@ fn download(package: &str, build: Build, folder: &Path) -> Result<()> {
     fs::create_dir(&filled)?;
     capture(python.command(["-c", EXTRACT]).arg(&wheel).arg(&filled).arg(pattern(build)))?;
     match fs::rename(&filled, folder) {
-        // Another process was quicker; its folder is as good.
+        // Another process was faster; its folder is equal.
         Err(_) if library_in(folder).is_some() => Ok(()),
-        result => result.with_context(|| format!("{}: cannot be written", folder.display())),
+        result => result.with_context(|| format!("{}: cannot write", folder.display())),
     }
 }
 
-/// The wheel for this machine. The library inside does not depend on Python's version: where none fits the Python that is
-/// there, one for another Python serves.
+/// Downloads the wheel for this machine. The library does not depend on Python's version: if no
+/// wheel matches the installed Python, one for another version is downloaded.
 fn download_wheel(python: &Python, package: &str, folder: &Path) -> Result<PathBuf> {
     let requirement = format!("{package}=={VERSION}");
     let platform = format!("manylinux_2_28_{}", std::env::consts::ARCH);
@@ -105,17 +106,17 @@ fn download_wheel(python: &Python, package: &str, folder: &Path) -> Result<PathB
         }
         let mut second = python.pip(fixed);
         second.arg(folder).args(["--python-version", "3.12", "--platform", &platform]);
-        // The first failure says more about this machine than the second.
+        // The first error is more specific than the second.
         if capture(second.arg(&requirement)).is_err() {
             return Err(error);
         }
     }
     let wheel = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "whl");
     let found = fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path())).find(wheel);
-    found.with_context(|| format!("pip download {requirement} left no wheel"))
+    found.with_context(|| format!("pip download {requirement}: expected a wheel, found none"))
 }
 
-/// The main library in a folder that was brought, on any system.
+/// The main library in an installed folder, on any system.
 fn library_in(folder: &Path) -> Option<PathBuf> {
     let mut names: Vec<_> = fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path())).collect();
     names.sort();
@@ -125,7 +126,8 @@ fn library_in(folder: &Path) -> Option<PathBuf> {
     })
 }
 
-/// `libonnxruntime.so.1.31.1`, `libonnxruntime.1.31.1.dylib` or `onnxruntime.dll`; not a provider, not Python's module.
+/// `libonnxruntime.so.1.31.1`, `libonnxruntime.1.31.1.dylib` or `onnxruntime.dll`; not a provider,
+/// not Python's module.
 fn is_main_library(name: &str) -> bool {
     let name = name.strip_prefix("lib").unwrap_or(name);
     let Some(rest) = name.strip_prefix("onnxruntime.") else {
@@ -134,7 +136,7 @@ fn is_main_library(name: &str) -> bool {
     rest.split('.').any(|part| matches!(part, "so" | "dylib" | "dll"))
 }
 
-/// Names of the wheel's files to keep, as a regular expression of Python.
+/// A regular expression of the wheel's files to keep.
 fn pattern(build: Build) -> &'static str {
     match build {
         Build::Cpu => r"(lib)?onnxruntime\.[0-9.]*(so|dylib|dll)[0-9.]*",

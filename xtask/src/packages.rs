@@ -1,5 +1,5 @@
-//! The packages as a registry would hold them: each library crate is packaged, and a crate outside of the workspace that depends
-//! on the unpacked packages translates.
+//! Packages each library crate, and builds a crate outside of the workspace that depends on the
+//! unpacked packages and translates.
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +25,7 @@ const MAIN: &str = r#"fn main() -> cognate::Result<()> {
 /// Packages the workspace and builds a crate outside of it.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let mut package = workspace.cargo();
-    // The outside crate builds what the packages hold.
+    // The outside crate verifies the packages.
     package.args(["package", "--workspace", "--no-verify", "--allow-dirty"]);
     for name in UNPUBLISHED {
         package.args(["--exclude", name]);
@@ -49,12 +49,13 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let mut run = workspace.cargo();
     run.args(["run", "--quiet", "--manifest-path"]).arg(outside.join("Cargo.toml")).env("CARGO_TARGET_DIR", workspace.target(""));
     let text = capture(&mut run)?;
-    ensure!(text == "Ein Mann fährt Fahrrad.\n", "the outside crate translated to {text:?}");
+    ensure!(text == "Ein Mann fährt Fahrrad.\n", "expected the translation \"Ein Mann fährt Fahrrad.\\n\", found {text:?}");
     println!("a crate outside of the workspace translates: {}", text.trim_end());
     Ok(())
 }
 
-/// Writes the outside crate. It has the profiles and the lock file of the workspace, so that dependencies are not built again.
+/// Writes the outside crate, with the workspace's profiles and lock file so that dependencies
+/// are not rebuilt.
 fn write_crate(root: &Path, outside: &Path, patches: &str) -> Result<()> {
     let read = |name: &str| fs::read_to_string(root.join(name)).with_context(|| name.to_owned());
     let workspace = read("Cargo.toml")?;

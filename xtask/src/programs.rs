@@ -1,4 +1,4 @@
-//! Commands that are programs of their own, in crates that may use the workspace's.
+//! Commands that run programs in other crates, which may use the workspace's crates.
 
 use std::ffi::OsString;
 
@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use xtask::workspace::{Workspace, call};
 
-/// Measure decoding, training and export beside other programs
+/// Measure decoding, training and export, compared with other programs
 ///
 /// Runs the program of `crates/bench`; `cargo xtask bench --help` lists its commands.
 #[derive(clap::Args)]
@@ -17,7 +17,7 @@ pub(crate) struct Bench {
     pub(crate) arguments: Vec<OsString>,
 }
 
-/// Give broken and hostile files to every command that reads files
+/// Pass broken and hostile files to every command that reads files
 ///
 /// Runs the program of `crates/hostile`; `cargo xtask hostile --help` lists its options.
 #[derive(clap::Args)]

@@ -1,7 +1,8 @@
-//! Python as a tool: it brings files from PyPI, and runs ONNX's own checker. Nothing of Cognate needs it.
+//! Python as a tool: it downloads packages from PyPI and runs ONNX's checker. Cognate itself
+//! does not need it.
 //!
-//! Environments are made without their own pip and filled by the pip that is there: that also works where Python was
-//! packaged without `ensurepip`.
+//! Environments are created without pip and filled by the system's pip, which also works where
+//! Python was packaged without `ensurepip`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,19 +11,19 @@ use anyhow::{Context, Result, bail};
 
 use crate::workspace::capture;
 
-/// What the tests need: ONNX's checker and its reference evaluator, which bring numpy; ONNX Runtime as programs in Python have it; and
-/// transformers for its tokenizers, which need no PyTorch.
+/// Packages for the tests: ONNX's checker and reference evaluator, numpy, ONNX Runtime for Python,
+/// and transformers for its tokenizers, which do not need PyTorch.
 pub const TESTS: &[&str] = &["onnx==1.23.2", "numpy", "onnxruntime==1.31.1", "transformers==4.57.6"];
 
 const NAMES: [&str; 2] = ["python3", "python"];
 
-/// The system's Python 3 with pip.
+/// A system Python 3 with pip.
 pub struct Python {
     program: &'static str,
 }
 
 impl Python {
-    /// The first of `python3` and `python` that is a Python 3 with pip.
+    /// Returns the first of `python3` and `python` that is a Python 3 with pip.
     pub fn find() -> Result<Python> {
         let mut found = None;
         for program in NAMES {
@@ -42,14 +43,14 @@ impl Python {
         }
     }
 
-    /// A call of this Python with the given arguments.
+    /// This Python with arguments.
     pub fn command<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Command {
         let mut command = Command::new(self.program);
         command.args(arguments).stdin(Stdio::null());
         command
     }
 
-    /// A call of pip that asks nothing; what it says is shown only where it fails.
+    /// pip with arguments, non-interactive; its output is shown only if it fails.
     pub fn pip<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Command {
         let mut command = self.command(["-m", "pip", "--disable-pip-version-check", "--no-input"]);
         command.args(arguments).env("PIP_USER", "0");
@@ -57,13 +58,14 @@ impl Python {
     }
 }
 
-/// The Python of a virtual environment in `folder` that holds `requirements`, made when it is not there yet.
+/// Returns the Python of a virtual environment in `folder` with `requirements`, and creates
+/// it if necessary.
 pub fn environment(folder: &Path, requirements: &[&str]) -> Result<PathBuf> {
     let program = match cfg!(windows) {
         true => folder.join("Scripts/python.exe"),
         false => folder.join("bin/python"),
     };
-    // Written last: an environment without it was interrupted.
+    // Written last: without it the environment is incomplete.
     let marker = folder.join("requirements.txt");
     let wanted = requirements.join("\n") + "\n";
     let ready = std::fs::read_to_string(&marker).is_ok_and(|present| present == wanted);
@@ -73,13 +75,13 @@ pub fn environment(folder: &Path, requirements: &[&str]) -> Result<PathBuf> {
     let python = Python::find()?;
     eprintln!("installing {} into {}", requirements.join(", "), folder.display());
     if folder.exists() {
-        std::fs::remove_dir_all(folder).with_context(|| format!("{}: cannot be replaced", folder.display()))?;
+        std::fs::remove_dir_all(folder).with_context(|| format!("{}: cannot replace", folder.display()))?;
     }
     capture(python.command(["-m", "venv", "--without-pip"]).arg(folder))?;
     let packages = "import sysconfig; print(sysconfig.get_path('purelib'))";
     let packages = capture(Command::new(&program).args(["-c", packages]))?;
     capture(python.pip(["install", "--quiet", "--target", packages.trim()]).args(requirements))
-        .with_context(|| format!("pip cannot install {}; is PyPI reached?", requirements.join(", ")))?;
+        .with_context(|| format!("pip cannot install {}; is PyPI reachable?", requirements.join(", ")))?;
     std::fs::write(&marker, wanted).with_context(|| marker.display().to_string())?;
     Ok(program)
 }

@@ -1,7 +1,8 @@
-//! What was not tested here, and why: the last lines of `cargo xtask test`.
+//! The summary of skipped tests at the end of `cargo xtask test`.
 //!
-//! Cargo shows what a test prints only where it fails. So tests that skip something (`cognate_testing::skip`) add a line to the file
-//! that `COGNATE_SKIPPED` names: package, test and reason, with tabs between.
+//! Cargo shows the output of failed tests only. So tests that skip something
+//! (`cognate_testing::skip`) append a line to the file `COGNATE_SKIPPED`: package, test and reason,
+//! separated by tabs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,17 +11,17 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// The variable that names the file.
+/// The environment variable with the file's path.
 pub(crate) const VARIABLE: &str = "COGNATE_SKIPPED";
 
-/// By reason, what is skipped for it.
+/// What was skipped, by reason.
 #[derive(Debug, Default)]
 pub(crate) struct Skipped {
     tests: BTreeMap<String, Vec<String>>,
 }
 
 impl Skipped {
-    /// Adds something that is no test of a crate.
+    /// Adds something other than a test.
     pub(crate) fn add(&mut self, what: &str, reason: impl Into<String>) {
         let tests = self.tests.entry(reason.into()).or_default();
         if !tests.iter().any(|known| known == what) {
@@ -28,7 +29,7 @@ impl Skipped {
         }
     }
 
-    /// Adds the lines of the file, which is not there if no test skipped anything.
+    /// Adds the lines of the file, which is missing if no test skipped anything.
     pub(crate) fn read(&mut self, file: &Path) -> Result<()> {
         let text = match fs::read_to_string(file) {
             Ok(text) => text,
@@ -45,7 +46,7 @@ impl Skipped {
         Ok(())
     }
 
-    /// A paragraph for each reason.
+    /// A paragraph per reason.
     pub(crate) fn text(&self) -> String {
         if self.tests.is_empty() {
             return "Nothing was skipped.\n".into();
@@ -55,7 +56,7 @@ impl Skipped {
             tests.sort();
             format!("- {reason}:\n{}", tests.iter().map(|test| format!("    {test}\n")).collect::<String>())
         };
-        format!("Skipped, all or a part of it:\n{}", self.tests.iter().map(paragraph).collect::<String>())
+        format!("Skipped in whole or in part:\n{}", self.tests.iter().map(paragraph).collect::<String>())
     }
 }
 
@@ -73,8 +74,8 @@ mod tests {
         fs::write(&file, "cognate-runtime\tcuda::placement\tno GPU\ncognate\tdecoding::cuda\tno GPU\ncognate\tdecoding::cuda\tno GPU\n")
             .unwrap();
         skipped.read(&file).unwrap();
-        skipped.add("the step \"dependencies\"", "cargo deny is not there");
-        let expected = "Skipped, all or a part of it:\n\
+        skipped.add("the step \"dependencies\"", "cargo deny is not installed");
+        let expected = "Skipped in whole or in part:\n\
                         - cargo deny is not there:\n    the step \"dependencies\"\n\
                         - no GPU:\n    cognate decoding::cuda\n    cognate-runtime cuda::placement\n";
         assert_eq!(skipped.text(), expected);

@@ -1,7 +1,8 @@
-//! Snapshots that nobody looks at: those pending a review, and those that no test compares with any more.
+//! Finds pending snapshots and snapshots that no test reads.
 //!
-//! insta appends the path of every snapshot file it compares with to the file that `INSTA_SNAPSHOT_REFERENCES_FILE`
-//! names. What lies in the repository and is not in that file after all tests ran is unreferenced.
+//! insta appends the path of every snapshot that it reads to the file
+//! `INSTA_SNAPSHOT_REFERENCES_FILE`. Snapshots that are missing there after all tests have run
+//! are unreferenced.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -10,11 +11,11 @@ use anyhow::Result;
 
 use xtask::workspace::{Workspace, files};
 
-/// Fails with the pending and unreferenced snapshots. `references` is the file that the tests' run left, or `None`
-/// where not all tests passed: then it is not known which snapshots are used.
+/// Fails with the pending and unreferenced snapshots. `references` is the file written by the
+/// tests, or `None` if not all tests passed: then the used snapshots are unknown.
 pub(crate) fn check(workspace: &Workspace, references: Option<&Path>) -> Result<()> {
     let present = files(workspace.root())?;
-    // Without the file no test compared with any.
+    // The file is missing if no test read a snapshot.
     let referenced = references.map(|path| paths_in(&std::fs::read_to_string(path).unwrap_or_default()));
     let idle = idle(&present, referenced.as_ref());
     let lines: Vec<_> = idle.iter().map(|(path, why)| format!("{}: {why}", workspace.readable(path))).collect();
@@ -22,7 +23,7 @@ pub(crate) fn check(workspace: &Workspace, references: Option<&Path>) -> Result<
     Ok(())
 }
 
-/// The files among `present` that are snapshots which nobody looks at, with what to do about each.
+/// The snapshots in `present` that are pending or unreferenced, with what to do about each.
 fn idle<'a>(present: &'a [PathBuf], referenced: Option<&BTreeSet<PathBuf>>) -> Vec<(&'a Path, &'static str)> {
     let why = |path: &'a PathBuf| {
         let name = path.file_name()?.to_str()?;
@@ -30,12 +31,12 @@ fn idle<'a>(present: &'a [PathBuf], referenced: Option<&BTreeSet<PathBuf>>) -> V
             return Some((path.as_path(), "is pending; review it, then accept or delete it"));
         }
         let unreferenced = name.ends_with(".snap") && referenced.is_some_and(|used| !used.contains(path));
-        unreferenced.then_some((path.as_path(), "no test compares with it; delete it"))
+        unreferenced.then_some((path.as_path(), "no test reads it; delete it"))
     };
     present.iter().filter_map(why).collect()
 }
 
-/// The paths that insta wrote, a line each, in the form in which [`files`] finds them.
+/// The paths written by insta, one per line, in the form of [`files`].
 fn paths_in(references: &str) -> BTreeSet<PathBuf> {
     references.lines().map(|line| Path::new(line).canonicalize().unwrap_or_else(|_| PathBuf::from(line))).collect()
 }

@@ -1,5 +1,5 @@
-//! Whether the workspace compiles for systems other than this one. Nothing is linked or run: a check needs no compiler and no library
-//! of the other system.
+//! Checks that the workspace compiles for other systems. Nothing is linked or run, so no compiler
+//! or library of these systems is needed.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,15 +8,16 @@ use anyhow::{Result, bail};
 
 use xtask::workspace::{Workspace, call, capture};
 
-/// Of each system one: Windows and macOS, and with it the processors of ARM.
+/// A target for Windows and one for macOS, which also covers ARM.
 const TARGETS: [&str; 2] = ["x86_64-pc-windows-gnu", "aarch64-apple-darwin"];
 
-/// Checks `packages` (arguments of cargo) for every target whose standard library is installed; gives the reasons of the others.
+/// Checks `packages` (arguments of cargo) for every installed target; returns why the
+/// others were skipped.
 pub(crate) fn check(workspace: &Workspace, packages: &[&str]) -> Result<Vec<String>> {
     let (mut skipped, mut failed) = (Vec::new(), Vec::new());
     for target in TARGETS {
         if !is_installed(target) {
-            let reason = format!("the target {target} is not installed; `rustup target add {target}` brings it");
+            let reason = format!("the target {target} is not installed; run `rustup target add {target}`");
             println!("skipped: {reason}");
             skipped.push(reason);
         } else if call(&mut command(workspace, packages, target)).is_ok() {
@@ -34,7 +35,8 @@ pub(crate) fn check(workspace: &Workspace, packages: &[&str]) -> Result<Vec<Stri
 fn command(workspace: &Workspace, packages: &[&str], target: &str) -> Command {
     let mut cargo = workspace.cargo();
     cargo.arg("check").args(packages).args(["--quiet", "--target", target]);
-    // Build scripts compile C for the target. A check links nothing, so that nothing needs to come of it.
+    // Build scripts compile C for the target. Nothing is linked, so the compilers need not
+    // produce anything.
     let name = target.replace('-', "_");
     ["CC", "CXX", "AR", "RANLIB"].iter().for_each(|tool| {
         cargo.env(format!("{tool}_{name}"), "true");
@@ -42,7 +44,7 @@ fn command(workspace: &Workspace, packages: &[&str], target: &str) -> Command {
     cargo
 }
 
-/// Whether Rust's own library is here for the target.
+/// Whether the standard library of the target is installed.
 fn is_installed(target: &str) -> bool {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let folder = capture(Command::new(rustc).args(["--print", "target-libdir", "--target", target]).stderr(Stdio::null()));

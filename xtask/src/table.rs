@@ -1,8 +1,8 @@
-//! Tables that read well both in a terminal and as Markdown.
+//! Tables that are readable in a terminal and as Markdown.
 
 use std::time::Duration;
 
-/// A Markdown table with its columns aligned: the first column to the left, the others to the right.
+/// A Markdown table with aligned columns: the first to the left, the others to the right.
 ///
 /// Every row has as many cells as the header.
 pub fn table<S: AsRef<str>>(header: &[S], rows: &[Vec<String>]) -> String {
@@ -26,7 +26,7 @@ pub fn table<S: AsRef<str>>(header: &[S], rows: &[Vec<String>]) -> String {
     text
 }
 
-/// `1234567` as `1,234,567`.
+/// Formats `1234567` as `1,234,567`.
 pub fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -39,7 +39,7 @@ pub fn thousands(number: u64) -> String {
     text
 }
 
-/// Bytes in units of a thousand, as disks and downloads are counted: `242.2 MB`.
+/// Formats bytes in decimal units: `242.2 MB`.
 pub fn bytes(count: u64) -> String {
     match count {
         0..1_000 => format!("{count} B"),
@@ -48,7 +48,7 @@ pub fn bytes(count: u64) -> String {
     }
 }
 
-/// A time as people read it: `0.312 s`, `1 min 5 s`.
+/// Formats a time: `0.312 s`, `1 min 5 s`.
 pub fn duration(time: Duration) -> String {
     match time.as_secs() {
         0..10 => format!("{:.3} s", time.as_secs_f64()),

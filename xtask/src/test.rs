@@ -13,18 +13,19 @@ use xtask::{explained, python, table};
 
 /// Run what CI runs: formatting, lints, layers, other systems, tests, snapshots, documentation
 ///
-/// First brings what the tests use beside Rust, into the target folder and with the pip of your Python 3: the ONNX
-/// Runtime library, ONNX's own checker, and transformers. Every step runs even when an earlier one failed; the last lines say which
-/// did, and what was skipped, and why.
+/// First installs what the tests need into the target folder, with the pip of your Python 3: the
+/// ONNX Runtime library, ONNX's checker, and transformers. Every step runs even if an earlier one
+/// failed; the last lines list failed steps, and what was skipped and why.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Also test on CUDA; needs a GPU, CUDA 13 and cuDNN 9 (LD_LIBRARY_PATH names their folders)
+    /// Also test CUDA; needs a GPU, CUDA 13 and cuDNN 9 (set LD_LIBRARY_PATH to their folders)
     #[arg(long)]
     cuda: bool,
-    /// Also build the packages, a crate outside of the workspace that uses them, and each feature alone
+    /// Also build the packages, a crate outside of the workspace that uses them, and
+    /// each feature alone
     #[arg(long)]
     full: bool,
-    /// Leave out training by several processes, which is tested where an MPI and libclang are installed
+    /// Skip distributed training, which is tested if an MPI and libclang are installed
     #[arg(long)]
     without_mpi: bool,
 }
@@ -36,9 +37,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     if features.is_empty() {
         let reason = match options.without_mpi {
             true => "--without-mpi",
-            false => "there is no MPI with its compiler, or no libclang",
+            false => "no MPI with its compiler, or no libclang",
         };
-        skipped.add("training by several processes", reason);
+        skipped.add("distributed training", reason);
     }
     let build = if options.cuda { Build::Cuda } else { Build::Cpu };
     let library = steps.step("ONNX Runtime", || {
@@ -79,29 +80,29 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         steps.step("packages", || packages::check(workspace));
         steps.step("features", || packages::check_features(workspace));
     } else {
-        skipped.add("packages and features", "they are checked with --full");
+        skipped.add("packages and features", "checked only with --full");
     }
     let finished = steps.finish();
     println!("{}", skipped.text());
     finished
 }
 
-/// What the earlier steps brought.
+/// The tools installed by earlier steps.
 struct Tools {
     library: Option<PathBuf>,
     python: Option<PathBuf>,
 }
 
-/// Files in which tests note what they did: the snapshots that they read, and what they skipped.
+/// Files written by tests: the snapshots that they read, and what they skipped.
 struct Notes {
     references: PathBuf,
     skipped: PathBuf,
 }
 
-/// `cargo test`, told where to find what the earlier steps brought.
+/// Runs `cargo test` with the paths of the installed tools.
 fn run_tests(workspace: &Workspace, options: &Options, features: &[&str], (tools, notes): (&Tools, &Notes)) -> Result<()> {
     for file in [&notes.references, &notes.skipped] {
-        let parent = file.parent().context("the file lies under target")?;
+        let parent = file.parent().context("the file is below target")?;
         std::fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
         if file.exists() {
             std::fs::remove_file(file).with_context(|| file.display().to_string())?;
@@ -109,7 +110,7 @@ fn run_tests(workspace: &Workspace, options: &Options, features: &[&str], (tools
     }
     let mut cargo = workspace.cargo();
     cargo.args(["test", "--workspace", "--no-fail-fast"]).args(features);
-    // A snapshot that differs fails its test; none is written.
+    // Tests must not write snapshots.
     cargo.env("INSTA_UPDATE", "no").env("INSTA_SNAPSHOT_REFERENCES_FILE", &notes.references).env(skipped::VARIABLE, &notes.skipped);
     if let Some(library) = &tools.library {
         cargo.env("ORT_DYLIB_PATH", library);
@@ -123,14 +124,14 @@ fn run_tests(workspace: &Workspace, options: &Options, features: &[&str], (tools
     call(&mut cargo)
 }
 
-/// The steps done so far.
+/// The steps run so far.
 #[derive(Default)]
 struct Steps {
     done: Vec<(&'static str, Duration, bool)>,
 }
 
 impl Steps {
-    /// Runs one step under its heading; its value, or `None` when it failed.
+    /// Runs a step under its heading. Returns its value, or `None` if it failed.
     fn step<T>(&mut self, name: &'static str, work: impl FnOnce() -> Result<T>) -> Option<T> {
         println!("\n== {name}");
         let start = Instant::now();
@@ -146,7 +147,7 @@ impl Steps {
         }
     }
 
-    /// Prints what came of every step; fails when one did.
+    /// Prints the result of every step; fails if one failed.
     fn finish(&self) -> Result<()> {
         let verdict = |passed: bool| if passed { "ok" } else { "FAILED" };
         let row =

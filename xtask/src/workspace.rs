@@ -1,4 +1,4 @@
-//! Where things are, and how other programs are called: the repository's folders, `cargo`, and `cognate` itself.
+//! The repository's folders, and calls of other programs: `cargo` and `cognate`.
 
 use std::env::consts::EXE_SUFFIX;
 use std::ffi::OsString;
@@ -8,19 +8,19 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use cargo_metadata::{Metadata, MetadataCommand};
 
-/// The repository, as `cargo metadata` sees it.
+/// The repository, from `cargo metadata`.
 pub struct Workspace {
     metadata: Metadata,
 }
 
 impl Workspace {
-    /// Asks Cargo, which knows of `CARGO_TARGET_DIR` and configuration files.
+    /// Reads the workspace from Cargo, which respects `CARGO_TARGET_DIR` and configuration files.
     pub fn find() -> Result<Workspace> {
         let metadata = MetadataCommand::new()
             .manifest_path(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
             .no_deps()
             .exec()
-            .context("cargo metadata: the workspace's manifests cannot be read")?;
+            .context("cargo metadata: cannot read the workspace's manifests")?;
         Ok(Workspace { metadata })
     }
 
@@ -29,22 +29,22 @@ impl Workspace {
         self.metadata.workspace_root.as_std_path()
     }
 
-    /// A path under Cargo's target folder, which need not exist yet.
+    /// A path in Cargo's target folder, which may not exist.
     pub fn target(&self, name: &str) -> PathBuf {
         self.metadata.target_directory.as_std_path().join(name)
     }
 
-    /// What Cargo says about the workspace.
+    /// The metadata of the workspace.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
 
-    /// `path` as people read it: from the top of the repository, where it lies inside.
+    /// `path` for display, relative to the repository's root if it is inside.
     pub fn readable<'a>(&self, path: &'a Path) -> std::path::Display<'a> {
         path.strip_prefix(self.root()).unwrap_or(path).display()
     }
 
-    /// `cargo`, the one that started this program, at the top of the repository.
+    /// The `cargo` that started this program, run in the repository's root.
     pub fn cargo(&self) -> Command {
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command.current_dir(self.root()).stdin(Stdio::null());
@@ -58,27 +58,28 @@ impl Workspace {
     }
 }
 
-/// Runs a command that speaks for itself; an unsuccessful end is an error that shows how it was called.
+/// Runs a command with inherited output. The error of a failure contains the command.
 pub fn call(command: &mut Command) -> Result<()> {
     let shown = shown(command);
-    let status = command.status().with_context(|| format!("{shown}: cannot be started"))?;
+    let status = command.status().with_context(|| format!("{shown}: cannot start"))?;
     if !status.success() {
         bail!("{shown}: {status}");
     }
     Ok(())
 }
 
-/// Runs a command for its standard output; where it fails, its standard error is in the message.
+/// Runs a command and returns its standard output. The error of a failure contains its
+/// standard error.
 pub fn capture(command: &mut Command) -> Result<String> {
     let shown = shown(command);
-    let output = command.stdin(Stdio::null()).output().with_context(|| format!("{shown}: cannot be started"))?;
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("{shown}: cannot start"))?;
     if !output.status.success() {
         bail!("{shown}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr).trim());
     }
-    String::from_utf8(output.stdout).with_context(|| format!("{shown}: its output is not UTF-8"))
+    String::from_utf8(output.stdout).with_context(|| format!("{shown}: expected output in UTF-8"))
 }
 
-/// The command as one would type it; of the program only its name, and of a long argument only its beginning.
+/// The command for display, with the program's name only and long arguments shortened.
 pub fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let program = program.file_name().unwrap_or(program.as_os_str());
@@ -95,7 +96,7 @@ pub fn shown(command: &Command) -> String {
         .join(" ")
 }
 
-/// Total size in bytes of the files under `folder` of which `wanted` approves the name.
+/// Total size in bytes of the files under `folder` whose names satisfy `wanted`.
 pub fn size(folder: &Path, wanted: &dyn Fn(&str) -> bool) -> Result<u64> {
     let mut bytes = 0;
     for path in files(folder)? {
@@ -107,12 +108,12 @@ pub fn size(folder: &Path, wanted: &dyn Fn(&str) -> bool) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Every file under `folder`, sorted; build output and hidden folders are passed over.
+/// All files under `folder`, sorted, without build output and hidden folders.
 pub fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut entries = std::fs::read_dir(folder)
         .and_then(|entries| entries.collect::<std::io::Result<Vec<_>>>())
-        .with_context(|| format!("{}: cannot be listed", folder.display()))?;
+        .with_context(|| format!("{}: cannot list", folder.display()))?;
     entries.sort_by_key(std::fs::DirEntry::file_name);
     for entry in entries {
         let path = entry.path();

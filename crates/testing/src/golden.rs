@@ -1,6 +1,7 @@
-//! PyTorch's answers for a golden model: `testdata/golden/FAMILY/golden.safetensors`, and those of its float64.
+//! Reads PyTorch's outputs for a golden model: `testdata/golden/FAMILY/golden.safetensors` in
+//! float32 and `golden.float64.safetensors`.
 //!
-//! Which tensors there are, and their shapes, is written in `testdata/golden/README.md`.
+//! `testdata/golden/README.md` lists the tensors and their shapes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,12 +9,12 @@ use std::path::PathBuf;
 
 use safetensors::{Dtype, SafeTensors};
 
-/// A tensor as other programs stored it: row-major values with their shape.
+/// A tensor stored by another program.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Array<T> {
-    /// Extents, outermost first; their product is the number of values.
+    /// The sizes of the axes; their product is the number of values.
     pub shape: Vec<usize>,
-    /// The values, the last axis running fastest.
+    /// The values in row-major order.
     pub data: Vec<T>,
 }
 
@@ -27,10 +28,10 @@ pub struct Golden {
 }
 
 impl Golden {
-    /// Reads the answers of `family`, such as `marian`.
+    /// Reads the tensors of `family`, such as `marian`.
     ///
     /// # Panics
-    /// When the file is missing, unreadable, or holds a type other than f32, f64 and i64.
+    /// If a file is missing or unreadable, or contains a type other than f32, f64 and i64.
     ///
     /// ```
     /// let golden = cognate_testing::Golden::open("marian");
@@ -41,7 +42,7 @@ impl Golden {
         Self::read(family, &["golden.safetensors", "golden.float64.safetensors"].map(|file| crate::golden(family).join(file)))
     }
 
-    /// Reads the answers for a model of `testdata/research`, such as `rotary`.
+    /// Reads the tensors of a model in `testdata/research`, such as `rotary`.
     ///
     /// # Panics
     /// As [`Golden::open`].
@@ -69,7 +70,7 @@ impl Golden {
                     Dtype::F32 => drop(golden.floats.insert(name, Array { shape, data: values(data, f32::from_le_bytes) })),
                     Dtype::F64 => drop(golden.doubles.insert(name, Array { shape, data: values(data, f64::from_le_bytes) })),
                     Dtype::I64 => drop(golden.ids.insert(name, Array { shape, data: values(data, i64::from_le_bytes) })),
-                    other => panic!("{}: {name} is {other:?}, expected F32, F64 or I64", path.display()),
+                    other => panic!("{}: {name}: expected F32, F64 or I64, found {other:?}", path.display()),
                 }
             }
         }
@@ -79,15 +80,15 @@ impl Golden {
     /// The f32 tensor `name`: hidden states, logits, attentions, scores.
     ///
     /// # Panics
-    /// When there is none.
+    /// If it does not exist.
     pub fn floats(&self, name: &str) -> &Array<f32> {
         self.find(&self.floats, "f32", name)
     }
 
-    /// The tensor `name` as PyTorch computes it in float64: hidden states, logits, attentions.
+    /// The f64 tensor `name`, computed by PyTorch in float64: hidden states, logits, attentions.
     ///
     /// # Panics
-    /// When there is none.
+    /// If it does not exist.
     pub fn doubles(&self, name: &str) -> &Array<f64> {
         self.find(&self.doubles, "f64", name)
     }
@@ -95,7 +96,7 @@ impl Golden {
     /// The i64 tensor `name`: token ids and masks.
     ///
     /// # Panics
-    /// When there is none.
+    /// If it does not exist.
     pub fn ids(&self, name: &str) -> &Array<i64> {
         self.find(&self.ids, "i64", name)
     }
@@ -103,7 +104,7 @@ impl Golden {
     fn find<'a, T>(&self, tensors: &'a BTreeMap<String, Array<T>>, kind: &str, name: &str) -> &'a Array<T> {
         tensors.get(name).unwrap_or_else(|| {
             let known: Vec<_> = tensors.keys().collect();
-            panic!("golden/{}: no {kind} tensor {name}, there are {known:?}", self.family)
+            panic!("golden/{}: expected an {kind} tensor {name}, found {known:?}", self.family)
         })
     }
 }
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "golden/marian: no f32 tensor greedy")]
+    #[should_panic(expected = "golden/marian: expected an f32 tensor greedy")]
     fn a_missing_tensor_names_those_there_are() {
         Golden::open("marian").floats("greedy");
     }

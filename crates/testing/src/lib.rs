@@ -1,9 +1,10 @@
-//! What the tests of every crate stand on: the files under `testdata/`, and the tools a test may find or do without.
+//! Test support for all crates: the files under `testdata/`, and optional tools and data sets.
 //!
-//! A file that belongs to the repository must be there: its absence panics. A tool or a data set that is not part of
-//! the repository may be missing: its function calls [`skip`], which says what is skipped and how to get it, and returns `None`.
+//! A file of the repository must exist: its absence panics. A tool or data set outside of the
+//! repository may be missing: its function calls [`skip`], which reports what is skipped and how to
+//! get it, and returns `None`.
 //!
-//! A dev-dependency only. This crate knows none of the other crates, no ONNX and no Transformer.
+//! A dev-dependency only. This crate uses no other crate of the workspace.
 
 mod golden;
 mod mutations;
@@ -19,31 +20,32 @@ pub use mutations::{FUZZ_SECONDS, never_panics};
 /// The folder or file `testdata/NAME`.
 ///
 /// # Panics
-/// When it does not exist.
+/// If it does not exist.
 ///
 /// ```
 /// assert!(cognate_testing::testdata("multi30k-en-de/config.json").is_file());
 /// ```
 pub fn testdata(name: &str) -> PathBuf {
     let path = root().join("testdata").join(name);
-    assert!(path.exists(), "{}: no such test data; is the checkout whole?", path.display());
+    assert!(path.exists(), "{}: missing test data; is the checkout complete?", path.display());
     path
 }
 
-/// The real English-German MarianMT checkpoint that comes with the repository.
+/// The trained English-German MarianMT checkpoint of the repository.
 pub fn bundled_checkpoint() -> PathBuf {
     testdata("multi30k-en-de")
 }
 
-/// The folder of a golden model: a Hugging Face checkpoint with PyTorch's answers, which [`Golden`] reads.
+/// The folder of a golden model: a Hugging Face checkpoint with PyTorch's outputs, read
+/// by [`Golden`].
 pub fn golden(family: &str) -> PathBuf {
     testdata("golden").join(family)
 }
 
-/// The names of all golden models, such as `marian`, in the order of the alphabet.
+/// The names of all golden models, such as `marian`, in alphabetical order.
 ///
 /// # Panics
-/// When the folder cannot be read.
+/// If the folder cannot be read.
 pub fn golden_models() -> Vec<String> {
     let top = testdata("golden");
     let mut names = Vec::new();
@@ -55,25 +57,25 @@ pub fn golden_models() -> Vec<String> {
         let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
         let paths = entries.map(|entry| entry.expect("testdata is readable").path());
         let models = paths.filter(|path| path.join("golden.safetensors").is_file());
-        names.extend(models.map(|path| path.strip_prefix(&top).expect("below it").to_string_lossy().into_owned()));
+        names.extend(models.map(|path| path.strip_prefix(&top).expect("the path is inside the folder").to_string_lossy().into_owned()));
     }
     names.sort();
     names
 }
 
-/// The Multi30k text (`test_2016_flickr.en` and so on), or `None` where it is not at hand.
+/// The folder with the Multi30k text (`test_2016_flickr.en` and so on); `None` if it is missing.
 ///
-/// It is for research use and not part of the repository: looked for in the folder that `COGNATE_MULTI30K` names, then in
-/// `shared/data/multi30k` beside the checkout.
+/// The text is for research use only and not part of the repository. It is searched in the folder
+/// `COGNATE_MULTI30K`, then in `shared/data/multi30k` next to the checkout.
 ///
 /// # Panics
-/// When `COGNATE_MULTI30K` is set and its folder does not hold the text.
+/// If `COGNATE_MULTI30K` is set to a folder without the text.
 pub fn shared_multi30k() -> Option<PathBuf> {
     const FILE: &str = "test_2016_flickr.en";
     if let Some(folder) = env::var_os("COGNATE_MULTI30K").map(PathBuf::from) {
         assert!(
             folder.join(FILE).is_file(),
-            "COGNATE_MULTI30K: {} holds no {FILE}; name a folder with `data/task1/raw` of multi30k/dataset, unpacked",
+            "COGNATE_MULTI30K: {} does not contain {FILE}; set it to a folder with the unpacked files of `data/task1/raw` of multi30k/dataset",
             folder.display()
         );
         return Some(folder);
@@ -82,59 +84,59 @@ pub fn shared_multi30k() -> Option<PathBuf> {
     if beside.join(FILE).is_file() {
         return Some(beside);
     }
-    skip("the Multi30k text is not at hand; set COGNATE_MULTI30K to a folder with `data/task1/raw` of multi30k/dataset, unpacked");
+    skip("the Multi30k text is missing; set COGNATE_MULTI30K to a folder with the unpacked files of `data/task1/raw` of multi30k/dataset");
     None
 }
 
-/// A Python that can import `onnx`, `onnxruntime`, `numpy` and `transformers`, or `None`: `cargo xtask test` sets one up and names it in `COGNATE_PYTHON`.
+/// A Python that can import `onnx`, `onnxruntime`, `numpy` and `transformers`, or `None`.
+/// `cargo xtask test` installs one and sets `COGNATE_PYTHON` to its path.
 ///
 /// # Panics
-/// When `COGNATE_PYTHON` is set and names no file.
+/// If `COGNATE_PYTHON` is set to a path that is not a file.
 pub fn python() -> Option<PathBuf> {
     let Some(path) = env::var_os("COGNATE_PYTHON").map(PathBuf::from) else {
-        skip("COGNATE_PYTHON names no Python with onnx and transformers; `cargo xtask test` sets one up");
+        skip("COGNATE_PYTHON is not set to a Python with onnx and transformers; `cargo xtask test` installs one");
         return None;
     };
     assert!(path.is_file(), "COGNATE_PYTHON: {} is not a file", path.display());
     Some(path)
 }
 
-/// Whether the tests of CUDA shall run: `cargo xtask test --cuda` sets `COGNATE_TEST_CUDA=1`.
+/// Whether CUDA is tested: `cargo xtask test --cuda` sets `COGNATE_TEST_CUDA=1`.
 pub fn cuda() -> bool {
     let wanted = env::var_os("COGNATE_TEST_CUDA").is_some_and(|value| value == "1");
     if !wanted {
-        skip("CUDA is tested by `cargo xtask test --cuda`, on a machine with a GPU");
+        skip("CUDA is tested by `cargo xtask test --cuda` on a machine with a GPU");
     }
     wanted
 }
 
-/// The top of the repository.
+/// The root of the repository.
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the crate lies in crates/testing")
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the crate is in crates/testing")
 }
 
-/// Says that (part of) the running test is skipped, by the name of its thread, which is the test's.
+/// Reports that the running test, or part of it, is skipped.
 ///
-/// Cargo shows what a test writes only where the test fails. So the reason is also added to the file that `COGNATE_SKIPPED` names,
-/// from which `cargo xtask test` makes its last lines.
+/// Cargo shows the output of failed tests only, so the reason is also appended to the file named by
+/// `COGNATE_SKIPPED`, which `cargo xtask test` summarises.
 ///
 /// # Panics
-/// When that file cannot be written.
+/// If that file cannot be written.
 pub fn skip(reason: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("test");
     eprintln!("{test}: skipped: {reason}");
     if let Some(list) = env::var_os("COGNATE_SKIPPED").map(PathBuf::from) {
-        // Cargo tells a test of which crate it is.
         let package = env::var("CARGO_PKG_NAME").unwrap_or_default();
         add_skipped(&list, [&package, test, reason]).unwrap_or_else(|error| panic!("COGNATE_SKIPPED: {}: {error}", list.display()));
     }
 }
 
-/// Adds a line of the package, the test and the reason, with tabs between.
+/// Appends a line of package, test and reason, separated by tabs.
 fn add_skipped(list: &Path, fields: [&str; 3]) -> std::io::Result<()> {
     let line = fields.map(|field| field.split_whitespace().collect::<Vec<_>>().join(" ")).join("\t") + "\n";
-    // In one call, which other tests that add to the file at the same time do not cut in two.
+    // A single write, so that lines of concurrent tests are not interleaved.
     fs::OpenOptions::new().create(true).append(true).open(list)?.write_all(line.as_bytes())
 }
 

@@ -1,11 +1,11 @@
-//! Good files changed at random, for readers that must never panic: the same changes in every run of the tests, others for as
-//! long as `cargo xtask fuzz` wants.
+//! Randomly mutated files for readers that must not panic. Tests use the same mutations in every
+//! run, `cargo xtask fuzz` new ones for a given time.
 
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
-/// Seconds for which each target goes on, in place of a number of times.
+/// Environment variable: seconds per target, instead of a fixed number of mutations.
 pub const FUZZ_SECONDS: &str = "COGNATE_FUZZ_SECONDS";
 
 /// Random numbers (SplitMix64; Steele et al. 2014).
@@ -26,15 +26,15 @@ impl Random {
     }
 }
 
-/// Calls `read` with changed copies of `seeds`: `times` of them, or for as long as `COGNATE_FUZZ_SECONDS` says. Says how many
-/// there were, as `fuzz TARGET: N executions`.
+/// Calls `read` with `times` mutated copies of `seeds`, or for `COGNATE_FUZZ_SECONDS`. Prints their
+/// number as `fuzz TARGET: N executions`.
 ///
 /// # Panics
-/// As `read` does, after it has said which bytes it was given.
+/// If `read` panics, after reporting the input.
 pub fn never_panics(target: &str, seeds: &[Vec<u8>], times: u64, mut read: impl FnMut(&[u8])) {
     assert!(!seeds.is_empty(), "{target}: no seeds");
     let seconds = env::var(FUZZ_SECONDS).ok().and_then(|text| text.parse().ok()).map(Duration::from_secs);
-    // A run of hours tries other changes than the tests, and tells which.
+    // A fuzzing run uses mutations other than those of the tests.
     let first = seconds.map_or(0, |_| u64::from(std::process::id()) << 32);
     let start = Instant::now();
     let mut number = 0;
@@ -42,9 +42,9 @@ pub fn never_panics(target: &str, seeds: &[Vec<u8>], times: u64, mut read: impl 
         let bytes = mutated(seeds, first + number);
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| read(&bytes))) {
             let file = env::temp_dir().join(format!("cognate-{target}-{}", first + number));
-            // Best effort: the number alone gives the bytes again.
+            // Best effort: the number is enough to reproduce the bytes.
             let _ = std::fs::write(&file, &bytes);
-            eprintln!("{target}: change {} of {} bytes panics; they are in {}", first + number, bytes.len(), file.display());
+            eprintln!("{target}: mutation {} of {} bytes panics; written to {}", first + number, bytes.len(), file.display());
             resume_unwind(panic);
         }
         number += 1;
@@ -52,7 +52,7 @@ pub fn never_panics(target: &str, seeds: &[Vec<u8>], times: u64, mut read: impl 
     eprintln!("fuzz {target}: {number} executions");
 }
 
-/// The copy of a seed that `number` stands for.
+/// The mutation with a number.
 fn mutated(seeds: &[Vec<u8>], number: u64) -> Vec<u8> {
     let mut random = Random(number);
     let mut bytes = seeds[random.below(seeds.len())].clone();
@@ -63,20 +63,20 @@ fn mutated(seeds: &[Vec<u8>], number: u64) -> Vec<u8> {
             0 => bytes.truncate(place),
             1 => bytes.extend_from_within(place..last),
             2 => drop(bytes.drain(place..last)),
-            // Of two files one.
+            // Splices two files.
             3 => {
                 let other = &seeds[random.below(seeds.len())];
                 let from = random.below(other.len());
                 let end = other.len().min(from + 1 + random.below(64));
                 bytes.splice(place..last, other[from..end].iter().copied());
             }
-            // Numbers at whose edges sums overflow.
+            // Numbers at which sums overflow.
             4 => {
                 let value = [0, 1, u64::MAX, u64::MAX / 2, 1 << 31, 1 << 32, 1 << 62, 0x8080_8080_8080_8080][random.below(8)];
                 let width = [1, 2, 4, 8][random.below(4)].min(bytes.len() - place);
                 bytes[place..place + width].copy_from_slice(&value.to_le_bytes()[..width]);
             }
-            // Brackets, quotes and digits of texts.
+            // Brackets, quotes and digits of JSON.
             5 if place < bytes.len() => bytes[place] = b"{}[]\",:0-9eE.\\"[random.below(14)],
             6 if place < bytes.len() => bytes[place] = random.next() as u8,
             _ if place < bytes.len() => bytes[place] ^= 1 << random.below(8),
@@ -96,7 +96,7 @@ mod tests {
         let all: Vec<_> = (0..200).map(|number| mutated(&seeds, number)).collect();
         assert_eq!(all, (0..200).map(|number| mutated(&seeds, number)).collect::<Vec<_>>());
         let changed = all.iter().filter(|bytes| !seeds.contains(bytes)).count();
-        assert!(changed > 90, "{changed} of 200 were changed");
+        assert!(changed > 90, "{changed} of 200 copies differ");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What several targets do: a folder that lives as long as the program, and a tokenizer that is tried on texts.
+//! Shared by several targets: a temporary folder, and a tokenizer applied to texts.
 
 use std::fs;
 use std::panic;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a temporary folder"));
 
-/// A file of `testdata`.
+/// The path of a file in `testdata`.
 pub fn testdata(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(name)
 }
@@ -31,19 +31,19 @@ pub fn write(folder: &Path, file: &str, bytes: &[u8]) {
     fs::write(folder.join(file), bytes).expect("a file in a temporary folder");
 }
 
-/// Lets panics of the library that reads `tokenizer.json` be errors, as cognate-text makes them: libFuzzer would end the program before they
-/// are caught. One that nobody catches still ends it.
+/// Allows panics of the `tokenizers` library to be caught, as cognate-text does: libFuzzer's hook
+/// would end the program first. A panic that is not caught still ends it.
 pub fn catch_panics() {
     drop(panic::take_hook());
 }
 
-/// Reads the folder's tokenizer, of which one file is any bytes, and cuts texts by it.
+/// Opens the folder's tokenizer with `bytes` as `file`, and tokenizes texts.
 pub fn tokenize(folder: &Path, file: &str, bytes: &[u8]) {
     write(folder, file, bytes);
     let Ok(tokenizer) = Tokenizer::from_folder(folder) else { return };
     for text in ["", "the baker opens 日本 ﬁne Ａ  x\t", "<sep>ab▁cd </s> ▁▁ e\u{301}\0"] {
         if let Ok(ids) = tokenizer.encode(text) {
-            // A model may write ids that it has no piece for.
+            // A model may return ids without a piece.
             let _ = tokenizer.decode(&ids);
         }
     }

@@ -1,4 +1,4 @@
-//! `config.json`, of any family.
+//! `config.json` of all families.
 #![no_main]
 
 use cognate_model::Config;

@@ -1,4 +1,4 @@
-//! The graph language: the reference, tract and ONNX Runtime agree on a graph, or all refuse it.
+//! The graph language: the reference, tract and ONNX Runtime agree on a graph, or all reject it.
 #![no_main]
 
 #[path = "../../../crates/verify/tests/it/random_graphs/examined.rs"]
@@ -7,7 +7,7 @@ mod examined;
 use examined::{Gene, examine};
 use libfuzzer_sys::fuzz_target;
 
-/// Operations of a graph.
+/// Maximum number of operations of a graph.
 const MOST: usize = 12;
 
 fuzz_target!(|genes: Vec<Gene>| {

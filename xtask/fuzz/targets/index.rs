@@ -1,4 +1,4 @@
-//! `model.safetensors.index.json`, which names the files of a checkpoint.
+//! `model.safetensors.index.json`, the index of a checkpoint's files.
 #![no_main]
 
 use cognate_fuzz::{folder, write};

@@ -1,4 +1,4 @@
-//! `merges.txt`, as BART has it.
+//! `merges.txt` in BART's format.
 #![no_main]
 
 use cognate_fuzz::{catch_panics, folder, tokenize};

@@ -1,4 +1,4 @@
-//! ONNX graphs: what engines are allowed to see, and what is listed.
+//! ONNX graphs: validation and listing.
 #![no_main]
 
 use cognate_export::{Limits, Listing, check_model};

@@ -1,4 +1,4 @@
-//! `model.safetensors`: a model that is read gives the values of all its weights.
+//! `model.safetensors`: if a model opens, all its weights can be read.
 #![no_main]
 
 use cognate_fuzz::{folder, write};

@@ -1,4 +1,4 @@
-//! SentencePiece models, as Marian has them.
+//! SentencePiece models in Marian's format.
 #![no_main]
 
 use cognate_fuzz::{catch_panics, folder, tokenize};

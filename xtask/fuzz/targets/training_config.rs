@@ -1,4 +1,4 @@
-//! The settings of a training run.
+//! The configuration of a training run.
 #![no_main]
 
 use cognate_train::config::TrainingConfig;

@@ -1,4 +1,4 @@
-//! `vocab.json`, as BART has it.
+//! `vocab.json` in BART's format.
 #![no_main]
 
 use cognate_fuzz::{catch_panics, folder, tokenize};

@@ -1,14 +1,14 @@
-// One cell of the matrix, as python/cell.py describes it: the question is a JSON file, its path the only argument; the
-// answer is a JSON object on the last line of the standard output.
+// A cell of the matrix, documented in python/cell.py: the question is a JSON file, whose path is the only argument; the
+// answer is a JSON object on the last line of standard output.
 
 import fs from 'node:fs';
 
-/** A tensor: `type` as ONNX Runtime's packages name it, `dims`, `data` a typed array (int64: BigInt64Array). */
+/** A tensor: ONNX Runtime's name of the `type`, `dims`, and `data`, a typed array (int64: BigInt64Array). */
 export const tensor = (type, dims, data) => ({ type, dims, data });
 
 const ARRAYS = { F32: ['float32', Float32Array], I64: ['int64', BigInt64Array] };
 
-/** Tensors by name. safetensors: eight bytes of length, a JSON header, then the values. */
+/** Tensors by name. A safetensors file has eight bytes of length, a JSON header, then the values. */
 function loadTensors(path) {
     const file = fs.readFileSync(path);
     const length = Number(file.readBigUInt64LE(0));
@@ -29,21 +29,21 @@ export function rows({ dims: [count, width], data }) {
     return Array.from({ length: count }, (_, row) => Array.from(data.slice(row * width, (row + 1) * width), Number));
 }
 
-/** The largest absolute difference, over the elements that `counts(index)` approves. */
+/** The maximum absolute difference of the elements for which `counts(index)` is true. */
 function difference(found, expected, counts = () => true) {
     if (String(found.dims) !== String(expected.dims)) {
-        throw new Error(`shape [${found.dims}], expected [${expected.dims}]`);
+        throw new Error(`expected shape [${expected.dims}], found [${found.dims}]`);
     }
     let largest = 0;
     expected.data.forEach((value, index) => {
         if (!counts(index)) return;
-        if (!Number.isFinite(found.data[index])) throw new Error('not finite');
+        if (!Number.isFinite(found.data[index])) throw new Error('expected finite values');
         largest = Math.max(largest, Math.abs(found.data[index] - value));
     });
     return largest;
 }
 
-/** Padded positions carry values too, which no one reads: only the unpadded ones are compared. */
+/** Compares unpadded positions only; the values at others are never read. */
 export function encoderError(cell, states) {
     const mask = cell.tensors.attention_mask.data;
     const width = states.dims[2];
@@ -54,13 +54,13 @@ export const logitsError = (cell, logits) => difference(logits, cell.tensors.log
 
 export const sameTokens = (found, cell) => JSON.stringify(found) === JSON.stringify(rows(cell.tensors.greedy));
 
-/** The version of an installed package, which may hide its package.json from import. */
+/** The version of an installed package, read from its package.json, which it may not export. */
 export function version(name) {
     const path = new URL(`./node_modules/${name}/package.json`, import.meta.url);
     return `${name} ${JSON.parse(fs.readFileSync(path, 'utf8')).version}`;
 }
 
-/** Runs `measure(cell)` and prints its object, or the error it ended with. */
+/** Runs `measure(cell)` and prints its object or its error. */
 export async function answer(version, measure) {
     let found;
     try {
@@ -68,7 +68,7 @@ export async function answer(version, measure) {
         cell.tensors = loadTensors(cell.golden);
         found = await measure(cell);
     } catch (error) {
-        // Whatever the other side throws is the answer; onnxruntime-web throws bare numbers too.
+        // Any error of the runtime is the answer; onnxruntime-web also throws numbers.
         console.error(error);
         found = { error: error instanceof Error ? `${error.name}: ${error.message}` : `threw ${String(error)}` };
     }

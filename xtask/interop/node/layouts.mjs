@@ -1,5 +1,5 @@
-// The two layouts as a caller sees them, over any engine: `load(path)` gives `{ inputs, run(feeds) }`, names to tensors.
-// The same steps as python/layouts.py.
+// The two layouts from a caller's view, on any engine: `load(path)` returns `{ inputs, run(feeds) }`. Feeds and results map
+// names to tensors. The same steps as python/layouts.py.
 
 import path from 'node:path';
 
@@ -25,7 +25,7 @@ class Cognate {
         return outputs.encoder_hidden_states;
     }
 
-    /** `ids` [batch, tgt] -> logits [batch, tgt, vocab]; the past grows by `tgt`. */
+    /** `ids` [batch, tgt] -> logits [batch, tgt, vocab]; appends `tgt` positions to the past. */
     async decode({ dims: [batch, tgt], data }) {
         const outputs = await this.decoder.run({ input_ids: tensor('int64', [batch, 1, tgt], data), ...this.fixed, ...this.past });
         for (const name in this.past) this.past[name] = outputs[name.replace('past', 'present')];
@@ -34,7 +34,7 @@ class Cognate {
     }
 }
 
-/** encoder_model.onnx and decoder_model_merged.onnx, ours and Optimum's own (which has `use_cache_branch`). */
+/** encoder_model.onnx and decoder_model_merged.onnx, of Cognate or Optimum (which has `use_cache_branch`). */
 class HuggingFace {
     static async load(engine, cell) {
         const graph = (name) => engine.load(path.join(cell.graphs, name));
@@ -53,7 +53,7 @@ class HuggingFace {
         return states;
     }
 
-    /** `ids` [batch, tgt] -> logits [batch, tgt, vocab]; the past grows by `tgt`. */
+    /** `ids` [batch, tgt] -> logits [batch, tgt, vocab]; appends `tgt` positions to the past. */
     async decode(ids) {
         const branches = this.decoder.inputs.includes('use_cache_branch');
         const all = { input_ids: ids, ...this.fixed, ...this.past };
@@ -61,7 +61,7 @@ class HuggingFace {
         const feeds = Object.fromEntries(Object.entries(all).filter(([name]) => this.decoder.inputs.includes(name)));
         const outputs = await this.decoder.run(feeds);
         for (const name in this.past) {
-            // The branch with a past computes no cross keys: those of step one stay.
+            // The branch with a past does not compute cross keys: those of the first step are kept.
             if (this.first || !branches || !name.includes('.encoder.')) {
                 this.past[name] = outputs[name.replace('past_key_values', 'present')];
             }
@@ -81,7 +81,7 @@ export async function measure(engine, cell) {
     return { encoder, logits, greedy: sameTokens(await greedy(model, cell, ids.dims[0]), cell) };
 }
 
-/** Rows of token ids, the start token included: what `generate(num_beams=1)` of transformers gives. */
+/** Rows of token ids, including the start token, as from transformers' `generate(num_beams=1)`. */
 async function greedy(model, cell, batch) {
     const tokens = Array.from({ length: batch }, () => [cell.start]);
     const running = tokens.map(() => true);

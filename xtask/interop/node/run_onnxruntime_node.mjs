@@ -1,4 +1,4 @@
-// ONNX Runtime's package for Node: the native library, CPU.
+// ONNX Runtime's package for Node: the native library on the CPU.
 
 import * as ort from 'onnxruntime-node';
 

@@ -1,4 +1,4 @@
-// ONNX Runtime compiled to WebAssembly, as browsers run it. It reads no files: graph and weights are handed over as bytes.
+// ONNX Runtime compiled to WebAssembly, as in browsers. It cannot read files: graph and weights are passed as bytes.
 
 import fs from 'node:fs';
 import path from 'node:path';

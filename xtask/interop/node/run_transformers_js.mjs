@@ -1,4 +1,4 @@
-// transformers.js as Node programs import it, from local files only.
+// transformers.js in Node, with local files only.
 
 import path from 'node:path';
 

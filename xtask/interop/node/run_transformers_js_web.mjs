@@ -1,6 +1,6 @@
-// transformers.js as browsers load it: WebAssembly, and every file fetched over HTTP, from a server on this machine.
+// transformers.js as in browsers: WebAssembly, and every file fetched over HTTP from a local server.
 //
-// What is fetched follows from config.json alone: which precision, and whether graphs have data files beside them.
+// config.json alone determines the fetched files: the precision, and whether graphs have data files.
 
 import fs from 'node:fs';
 import http from 'node:http';
@@ -15,7 +15,7 @@ async function serve(root) {
         const file = path.join(root, path.normalize(decodeURIComponent(request.url)));
         if (!fs.statSync(file, { throwIfNoEntry: false })?.isFile()) return response.writeHead(404).end();
         const bytes = fs.readFileSync(file);
-        // A kept connection would time out while WebAssembly computes in this thread.
+        // A persistent connection would time out while WebAssembly computes in this thread.
         response.writeHead(200, { 'content-length': bytes.length, connection: 'close' }).end(request.method === 'HEAD' ? undefined : bytes);
     });
     await new Promise((listening) => server.listen(0, '127.0.0.1', listening));
@@ -24,7 +24,7 @@ async function serve(root) {
 
 await answer(`${version('@huggingface/transformers')} (browser build)`, async (cell) => {
     const address = await serve(path.dirname(cell.folder));
-    // The package tells Node from a browser by this name, when it is imported.
+    // On import the package detects Node by this name.
     Object.defineProperty(process, 'release', { value: { name: 'browser' } });
     const library = await import(new URL('./node_modules/@huggingface/transformers/dist/transformers.web.js', import.meta.url));
     const { env } = library;
@@ -35,7 +35,7 @@ await answer(`${version('@huggingface/transformers')} (browser build)`, async (c
     try {
         return await measure(cell, library, path.basename(cell.folder));
     } catch (error) {
-        // The port is another one every time.
+        // The port differs between runs.
         throw new Error(error.message.replaceAll(address, ''));
     }
 });

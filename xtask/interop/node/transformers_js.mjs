@@ -1,11 +1,11 @@
-// transformers.js on a folder as it lies there: `generate` on the token ids, then the pipelines on text, which the
-// tokenizer of the folder turns into the same ids (`t5 t17` is 5, 17).
+// transformers.js on an unchanged folder: `generate` on token ids, then the pipelines on text, which the folder's tokenizer
+// converts to the same ids (`t5 t17` is 5, 17).
 
 import { encoderError, logitsError, rows } from './cell.mjs';
 
 const PIPELINES = { 'text2text-generation': 'generated_text', translation: 'translation_text' };
 
-/** `library` is the imported package, set so that it finds the model `name`. */
+/** `library` is the imported package, configured to find the model `name`. */
 export async function measure(cell, { AutoModelForSeq2SeqLM, pipeline, Tensor }, name) {
     const model = await AutoModelForSeq2SeqLM.from_pretrained(name);
     const tensor = ({ type, dims, data }) => new Tensor(type, data, dims);
@@ -33,7 +33,7 @@ export async function measure(cell, { AutoModelForSeq2SeqLM, pipeline, Tensor },
     return found;
 }
 
-/** Rows up to their eos: transformers.js decodes a finished row on, where transformers pads it. Some start with eos. */
+/** Rows up to their eos: transformers.js continues a finished row, transformers pads it. Some start with eos. */
 function ended(cell, tokens) {
     return tokens.map((row) => {
         const end = row.indexOf(cell.eos, 1);
@@ -49,7 +49,7 @@ function sources(cell) {
     return rows(cell.tensors.input_ids).map((ids, row) => text(ids.filter((_, column) => mask[row][column])));
 }
 
-/** The greedy tokens without the special ones, which pipelines leave out. */
+/** The greedy tokens without special tokens, as in pipelines. */
 function targets(cell) {
     const plain = (id) => id !== cell.pad && id !== cell.eos;
     return rows(cell.tensors.greedy).map((ids) => ids.filter(plain).map((id) => `t${id}`).join(' '));

@@ -1,14 +1,14 @@
-"""One cell of the matrix: what the program is asked, and how its answer is compared and reported.
+"""A cell of the matrix: the question, and the comparison and report of the answer.
 
-The question is a JSON file, its path the only argument:
+The question is a JSON file, whose path is the only argument:
 
-    layout    "cognate", or "hugging-face" for that layout and for Optimum's own folders
-    graphs    the folder of the graphs; folder: the one with config.json, as from_pretrained takes it
-    golden    golden.safetensors with PyTorch's answers
+    layout    "cognate", or "hugging-face" for that layout and for Optimum's folders
+    graphs    the folder of the graphs; folder: the one with config.json, for from_pretrained
+    golden    golden.safetensors with PyTorch's outputs
     layers, heads, head_size, start, eos, pad, forced_eos (or null), max_new_tokens
 
-The answer is the last line of the standard output, a JSON object: `version`, then either `error`, or any of `encoder`
-and `logits` (largest absolute difference from PyTorch), `greedy` and `beam` (tokens equal), `texts` (a pipeline's texts equal).
+The answer is a JSON object on the last line of standard output: `version`, and either `error` or any of `encoder` and
+`logits` (maximum absolute difference from PyTorch), `greedy` and `beam` (equal tokens), `texts` (equal texts of pipelines).
 """
 
 import json
@@ -31,7 +31,7 @@ class Cell:
         return self.tensors[name]
 
     def encoder_error(self, states):
-        """Padded positions carry values too, which no one reads: only the unpadded ones are compared."""
+        """Compares unpadded positions only; the values at others are never read."""
         mask = self["attention_mask"].astype(bool)
         return difference(states[mask], self["encoder_last_hidden_state"][mask])
 
@@ -41,18 +41,18 @@ class Cell:
 
 def difference(found, expected):
     if found.shape != expected.shape:
-        raise ValueError(f"shape {list(found.shape)}, expected {list(expected.shape)}")
+        raise ValueError(f"expected shape {list(expected.shape)}, found {list(found.shape)}")
     found = np.asarray(found, dtype=np.float64)
     if not np.isfinite(found).all():
-        raise ValueError("not finite")
+        raise ValueError("expected finite values")
     return float(np.abs(found - expected).max())
 
 
 def answer(version, measure):
-    """Runs `measure(cell)` and prints its dictionary, or the error it ended with."""
+    """Runs `measure(cell)` and prints its dictionary or its error."""
     try:
         found = measure(Cell(sys.argv[1]))
-    except Exception as error:  # whatever the other side throws is the answer
+    except Exception as error:  # any error of the runtime is the answer
         traceback.print_exc()
         found = {"error": f"{type(error).__name__}: {error}"}
     print()

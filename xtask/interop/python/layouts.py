@@ -1,6 +1,6 @@
-"""The two layouts as a caller sees them, over any engine: `load(path) -> run(inputs by name) -> outputs by name`.
+"""The two layouts from a caller's view, on any engine.
 
-An engine has `load(path)` whose result has `inputs` (names) and `run(feeds)`.
+An engine's `load(path)` returns an object with `inputs` (names) and `run(feeds)`, from inputs by name to outputs by name.
 """
 
 import os
@@ -25,14 +25,14 @@ class Cognate:
         return outputs["encoder_hidden_states"]
 
     def decode(self, ids):
-        """`ids` [batch, tgt] -> logits [batch, tgt, vocab]; the past grows by `tgt`."""
+        """`ids` [batch, tgt] -> logits [batch, tgt, vocab]; appends `tgt` positions to the past."""
         outputs = self.decoder.run({"input_ids": ids[:, None, :], **self.fixed, **self.past})
         self.past = {name: outputs[name.replace("past", "present")] for name in self.past}
         return outputs["logits"][:, 0]
 
 
 class HuggingFace:
-    """encoder_model.onnx and decoder_model_merged.onnx, ours and Optimum's own (which has `use_cache_branch`)."""
+    """encoder_model.onnx and decoder_model_merged.onnx, of Cognate or Optimum (which has `use_cache_branch`)."""
 
     def __init__(self, engine, cell):
         self.cell = cell
@@ -50,14 +50,14 @@ class HuggingFace:
         return states
 
     def decode(self, ids):
-        """`ids` [batch, tgt] -> logits [batch, tgt, vocab]; the past grows by `tgt`."""
+        """`ids` [batch, tgt] -> logits [batch, tgt, vocab]; appends `tgt` positions to the past."""
         feeds = {"input_ids": ids, **self.fixed, **self.past}
         if self.branches:
             feeds["use_cache_branch"] = np.array([not self.first])
         feeds = {name: value for name, value in feeds.items() if name in self.decoder.inputs}
         outputs = self.decoder.run(feeds)
         for name in self.past:
-            # The branch with a past computes no cross keys: those of step one stay.
+            # The branch with a past does not compute cross keys: those of the first step are kept.
             if self.first or not self.branches or ".encoder." not in name:
                 self.past[name] = outputs[name.replace("past_key_values", "present")]
         self.first = False
@@ -74,13 +74,13 @@ def measure(engine, cell):
     try:
         tokens = greedy(model, cell, len(ids))
     except Exception as error:
-        raise RuntimeError(f"teacher forcing runs, decoding does not: {error}") from error
+        raise RuntimeError(f"teacher forcing runs, decoding fails: {error}") from error
     found["greedy"] = tokens.shape == cell["greedy"].shape and bool((tokens == cell["greedy"]).all())
     return found
 
 
 def greedy(model, cell, batch):
-    """Token ids [batch, length], the start token included: what `generate(num_beams=1)` of transformers gives."""
+    """Token ids [batch, length], including the start token, as from transformers' `generate(num_beams=1)`."""
     tokens = np.full((batch, 1), cell.start, np.int64)
     running = np.ones(batch, bool)
     for step in range(1, cell.max_new_tokens + 1):

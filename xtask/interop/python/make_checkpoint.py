@@ -1,4 +1,4 @@
-"""A checkpoint of a well-known shape with seeded random weights, for `cargo xtask bench export --peers`.
+"""Writes a checkpoint of a published shape with seeded random weights, for `cargo xtask bench export --peers`.
 
     python make_checkpoint.py SHAPE FOLDER
 
@@ -49,7 +49,7 @@ def bart_base():
 
 
 def m2m100_small():
-    """M2M100's own vocabulary of 128,112 on the base model: 109.7 million parameters, 439 MB, most of it embeddings."""
+    """M2M100's vocabulary of 128,112 on the base model: 109.7 million parameters, 439 MB, most of it embeddings."""
     return M2M100ForConditionalGeneration(M2M100Config(vocab_size=128112, max_position_embeddings=1024, encoder_layerdrop=0.0, decoder_layerdrop=0.0, **BASE))
 
 
@@ -59,7 +59,7 @@ if __name__ == "__main__":
     shape, folder = sys.argv[1:]
     torch.manual_seed(1)
     model = SHAPES[shape]()
-    # Fresh biases are zeros, which a trained model's are not, and which some programs leave out.
+    # Initial biases are zeros, unlike those of trained models, and some programs omit zeros.
     for name, parameter in model.named_parameters():
         if name.endswith(".bias"):
             torch.nn.init.normal_(parameter, std=0.02)

@@ -1,6 +1,6 @@
-"""MNN: each graph converted by the package's own converter, then run by its Python API on the CPU.
+"""MNN on the CPU: each graph is converted by the package's converter and run by its Python API.
 
-The converter is called below `MNN.tools`, whose import installs a package for logging and reports each conversion to the vendor.
+The converter is not called through `MNN.tools`, whose import installs a logging package and reports conversions to the vendor.
 """
 
 import os
@@ -8,7 +8,7 @@ import sys
 import tempfile
 from importlib.metadata import version
 
-# MNN talks on the standard output, to the end of the process: there it must not follow the answer.
+# MNN prints to standard output until the process ends; redirected, so that the answer is the last line.
 sys.stdout = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
 
@@ -34,20 +34,20 @@ class Session:
             converted = os.path.join(folder, "graph.mnn")
             mnnconvert(["mnnconvert", "-f", "ONNX", "--modelFile", path, "--MNNModel", converted, "--bizCode", "interop"])
             if not os.path.exists(converted):
-                raise RuntimeError(f"the converter refuses {os.path.basename(path)}")
+                raise RuntimeError(f"the converter rejects {os.path.basename(path)}")
             self.module = nn.load_module_from_file(converted, self.inputs, self.outputs)
 
     def run(self, feeds):
         variables = []
         for name in self.inputs:
             value = feeds[name]
-            # MNN has no i64.
+            # MNN does not support i64.
             number = int if value.dtype != np.float32 else float
             variables.append(expr.const([number(x) for x in value.ravel()], list(value.shape), expr.NCHW, TYPES[value.dtype]))
         results = self.module.forward(variables)
-        # It says why on the standard error only.
+        # The reason is only on standard error.
         if len(results) < len(self.outputs):
-            raise RuntimeError(f"{len(results)} of {len(self.outputs)} outputs are given")
+            raise RuntimeError(f"expected {len(self.outputs)} outputs, found {len(results)}")
         return {name: result.read().copy() for name, result in zip(self.outputs, results)}
 
 

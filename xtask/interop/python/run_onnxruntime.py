@@ -1,4 +1,4 @@
-"""ONNX Runtime by its Python package, CPU, as it comes."""
+"""ONNX Runtime's Python package on the CPU, with default settings."""
 
 import onnxruntime
 

@@ -1,4 +1,4 @@
-"""OpenCV's `dnn` module on the CPU, with the engine that it chooses itself."""
+"""OpenCV's `dnn` module on the CPU, with its default engine."""
 
 import cv2
 import numpy as np
@@ -28,12 +28,12 @@ class Session:
             raise RuntimeError(said(error)) from None
         missing = [name for name, result in zip(self.outputs, results) if result is None]
         if missing:
-            raise RuntimeError(f"no {missing[0]}, nor {len(missing) - 1} other outputs")
+            raise RuntimeError(f"missing output {missing[0]} and {len(missing) - 1} others")
         return {name: result.copy() for name, result in zip(self.outputs, results)}
 
 
 def said(error):
-    """The first line of the message, without the place in OpenCV's sources."""
+    """The first line of the message, without the position in OpenCV's sources."""
     return f"{error.func.split('(')[0]}: {error.err.lstrip('> ').splitlines()[0]}".replace("virtual void ", "")
 
 

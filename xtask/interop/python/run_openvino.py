@@ -1,4 +1,4 @@
-"""OpenVINO on the CPU, told to compute in f32: where the processor has bf16 it would take that."""
+"""OpenVINO on the CPU, set to f32: it would use bf16 if the processor supports it."""
 
 import openvino
 
@@ -13,7 +13,7 @@ class Session:
         try:
             self.model = CORE.compile_model(path, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
         except RuntimeError as error:
-            # The lines before name places in OpenVINO's sources.
+            # Other lines contain positions in OpenVINO's sources.
             lines = [line for line in str(error).splitlines() if line and not line.startswith("Exception from")]
             raise RuntimeError(" ".join(lines)) from None
         self.inputs = [value.get_any_name() for value in self.model.inputs]

@@ -1,4 +1,4 @@
-"""Optimum's ORTModelForSeq2SeqLM on the folder as it lies there: `generate`, greedy and with 4 beams."""
+"""Optimum's ORTModelForSeq2SeqLM on an unchanged folder: `generate`, greedy and with 4 beams."""
 
 import os
 from importlib.metadata import version
@@ -17,7 +17,7 @@ def measure(cell):
     source = {"input_ids": tensor["input_ids"], "attention_mask": tensor["attention_mask"]}
     limits = {"max_new_tokens": cell.max_new_tokens}
     beams = {"num_beams": 4, "num_return_sequences": 4, "length_penalty": 1.0, "early_stopping": False}
-    # Decoding first: forward alone sets no zero-length past where the cache is off.
+    # Decoding comes first: forward alone sets no zero-length past if the cache is off.
     greedy = model.generate(**source, **limits, num_beams=1)
     beam = model.generate(**source, **limits, **beams)
     found = model(**source, decoder_input_ids=tensor["decoder_input_ids"])

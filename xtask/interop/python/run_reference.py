@@ -1,4 +1,4 @@
-"""ONNX's own reference evaluator: numpy, one function an operator. The checker looks at every graph first."""
+"""ONNX's reference evaluator in numpy, one function per operator. The checker runs on every graph first."""
 
 import onnx
 from onnx.reference import ReferenceEvaluator

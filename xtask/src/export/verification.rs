@@ -1,4 +1,4 @@
-//! The verification report in `cognate.json`, and the tables made of it.
+//! The verification report in `cognate.json`, and its tables.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use xtask::table::table;
 
-/// What `cognate export` found before it kept the graphs.
+/// The verification of `cognate export`.
 #[derive(Deserialize)]
 pub(super) struct Report {
     reference: String,
@@ -21,7 +21,7 @@ struct Runtime {
     decoding: Vec<Decoding>,
 }
 
-/// Errors that are not numbers are `null` in JSON.
+/// NaN and infinite errors are `null` in JSON.
 #[derive(Deserialize)]
 struct Output {
     graph: String,
@@ -38,7 +38,7 @@ struct Decoding {
     ties: u64,
 }
 
-/// Two tables over all models, given with their names: the numbers, and the decoded sentences.
+/// Two tables over all models: numeric errors, and decoded sentences.
 pub(super) fn tables(reports: &[(&str, &Report)]) -> String {
     let (mut numbers, mut sentences) = (Vec::new(), Vec::new());
     let error = |error: Option<f64>| error.map_or("not a number".to_owned(), |error| format!("{error:.1e}"));

@@ -1,4 +1,4 @@
-//! The targets of `xtask/fuzz`, which libFuzzer leads to code that no test has reached.
+//! Runs the targets of `xtask/fuzz` with libFuzzer, guided by coverage.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::nightly::{self, TARGET};
 use xtask::table::{table, thousands};
 use xtask::workspace::{Workspace, call, shown};
 
-/// Each target and the files of `testdata` that it begins with.
+/// Each target and the files of `testdata` that seed it.
 const TARGETS: [(&str, &[&str]); 11] = [
     ("config", &["golden/*/config.json"]),
     ("safetensors", &["golden/marian/model.safetensors", "golden/t5/model.safetensors"]),
@@ -25,14 +25,15 @@ const TARGETS: [(&str, &[&str]); 11] = [
     ("graphs", &[]),
 ];
 
-/// What libFuzzer wants to be told: which code ran, and what was compared with what.
+/// Compiler flags for libFuzzer: coverage, and tracing of comparisons.
 const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
                         -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares --cfg=fuzzing -Zsanitizer=address";
 
-/// Memory and time that one input may take: MB and seconds.
+/// Limits of memory (MB) and time (seconds) per input.
 const LIMITS: [&str; 3] = ["-rss_limit_mb=4096", "-malloc_limit_mb=2048", "-timeout=10"];
 
-/// Builds the targets and runs each for its share of `minutes`; `engines` brings those of the crates above the engines, too.
+/// Builds the targets and runs each for its share of `minutes`; `engines` includes those
+/// that need engines.
 pub(super) fn run(workspace: &Workspace, minutes: u64, engines: bool) -> Result<()> {
     let Some(mut cargo) = nightly::cargo(workspace, &[]) else { return Ok(()) };
     let folder = workspace.target("fuzz");
@@ -56,13 +57,13 @@ pub(super) fn run(workspace: &Workspace, minutes: u64, engines: bool) -> Result<
     Ok(())
 }
 
-/// The targets of the crates above the engines.
+/// The targets that need engines.
 const NEED_ENGINES: [&str; 3] = ["generation_config", "training_config", "graphs"];
 
-/// How a target ended.
+/// The result of a target.
 struct Ended {
     executions: u64,
-    /// Its last words, if it found something.
+    /// The end of its output, if it found something.
     finding: Option<String>,
 }
 
@@ -73,7 +74,7 @@ impl Ended {
 }
 
 fn run_one(workspace: &Workspace, folder: &Path, program: &Path, name: &str, seeds: &[&str], seconds: u64) -> Result<Ended> {
-    // What has reached new code stays from run to run; seeds stay where they are.
+    // Inputs that reached new code are kept between runs; seeds are read only.
     let corpus = folder.join("corpus").join(name);
     fs::create_dir_all(&corpus).with_context(|| corpus.display().to_string())?;
     let seeds = seed_files(workspace, seeds)?;
@@ -83,7 +84,7 @@ fn run_one(workspace: &Workspace, folder: &Path, program: &Path, name: &str, see
     if !seeds.is_empty() {
         command.arg(format!("-seed_inputs={}", seeds.join(",")));
     }
-    let output = command.stdin(Stdio::null()).output().with_context(|| format!("{}: cannot be started", shown(&command)))?;
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("{}: cannot start", shown(&command)))?;
     let said = String::from_utf8_lossy(&output.stderr);
     let Some(executions) = executions(&said) else { bail!("{name}: {}\n{}", output.status, said.trim()) };
     let last: Vec<&str> = said.lines().rev().take(60).collect();
@@ -91,7 +92,7 @@ fn run_one(workspace: &Workspace, folder: &Path, program: &Path, name: &str, see
     Ok(Ended { executions, finding })
 }
 
-/// The files that the patterns mean; `*` stands for every folder.
+/// The files that match the patterns; `*` stands for any folder.
 fn seed_files(workspace: &Workspace, patterns: &[&str]) -> Result<Vec<String>> {
     let testdata = workspace.root().join("testdata");
     let mut found: Vec<PathBuf> = Vec::new();
@@ -109,7 +110,7 @@ fn seed_files(workspace: &Workspace, patterns: &[&str]) -> Result<Vec<String>> {
     Ok(found.iter().map(|path| path.display().to_string()).collect())
 }
 
-/// How many inputs were tried, of a line such as `stat::number_of_executed_units: 1234`.
+/// The number of executions, from a line such as `stat::number_of_executed_units: 1234`.
 fn executions(said: &str) -> Option<u64> {
     let line = said.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"))?;
     line.trim().parse().ok()

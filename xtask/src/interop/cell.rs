@@ -1,6 +1,7 @@
-//! One cell of the matrix: a runtime asked about one exported model, as a process of its own.
+//! A cell of the matrix: a runtime on one exported model, in its own process.
 //!
-//! `interop/python/cell.py` says what is asked (a JSON file) and answered (a JSON object on the last line).
+//! `interop/python/cell.py` documents the question (a JSON file) and the answer (a JSON object on
+//! the last line).
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -15,18 +16,18 @@ use super::programs::shortened;
 use super::runtime::{Layout, Runtime};
 use xtask::workspace::shown;
 
-/// The slowest, Optimum, imports PyTorch and takes some seconds.
+/// Time limit. The slowest runtime, Optimum, imports PyTorch and takes some seconds.
 const LIMIT: Duration = Duration::from_secs(300);
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// Where in the matrix.
+/// The position in the matrix.
 pub(crate) struct Cell<'a> {
     pub(crate) family: &'a str,
     pub(crate) layout: Layout,
     pub(crate) runtime: Runtime,
 }
 
-/// What a driver answers.
+/// The answer of a driver.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Answer {
     version: String,
@@ -38,26 +39,26 @@ pub(crate) struct Answer {
     texts: Option<bool>,
 }
 
-/// What a cell says.
+/// The content of a cell.
 #[derive(Debug, Clone)]
 pub(crate) enum Outcome {
     Ran {
         version: String,
         /// Largest absolute difference.
         error: f64,
-        /// What is not PyTorch's: `TOKENS`, `BEAMS` or `TEXTS`.
+        /// What differs from PyTorch: `TOKENS`, `BEAMS` or `TEXTS`.
         differing: Option<&'static str>,
     },
-    /// In the other side's words, or ours where it was not reached.
+    /// The runtime's error, or ours if it did not start.
     CannotRun(String),
-    /// There was nothing to run.
+    /// The model was not exported.
     NotExported(String),
-    /// The program, or the language that it is driven in, is not installed here.
+    /// The program or its language is not installed.
     Absent(String),
 }
 
 impl Cell<'_> {
-    /// Asks the driver that `command` starts.
+    /// Runs the driver `command` on this cell.
     pub(crate) fn measure(&self, home: &Path, checkpoint: &Checkpoint, exported: &Path, mut command: Command) -> Result<Outcome> {
         let folder = home.join("cells");
         fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
@@ -81,10 +82,10 @@ impl Cell<'_> {
     }
 }
 
-/// Waits for the end of a program; one that takes too long is ended.
+/// Waits for a process, and ends it at the time limit.
 fn wait(command: &mut Command) -> Result<Result<ExitStatus, String>> {
     let shown = shown(command);
-    let mut child = command.spawn().with_context(|| format!("{shown}: cannot be started"))?;
+    let mut child = command.spawn().with_context(|| format!("{shown}: cannot start"))?;
     let start = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {
@@ -93,7 +94,7 @@ fn wait(command: &mut Command) -> Result<Result<ExitStatus, String>> {
         if start.elapsed() > LIMIT {
             child.kill()?;
             child.wait()?;
-            return Ok(Err(format!("ended after {} s without an answer", LIMIT.as_secs())));
+            return Ok(Err(format!("no answer within {} s", LIMIT.as_secs())));
         }
         std::thread::sleep(INTERVAL);
     }
@@ -107,13 +108,13 @@ impl From<Answer> for Outcome {
                 let differing = compared.into_iter().find(|(equal, _)| *equal == Some(false)).map(|(_, name)| name);
                 Outcome::Ran { version, error: encoder.max(logits), differing }
             }
-            Answer { error, .. } => Outcome::CannotRun(shortened(&error.unwrap_or_else(|| "the answer is not whole".into()))),
+            Answer { error, .. } => Outcome::CannotRun(shortened(&error.unwrap_or_else(|| "the answer is incomplete".into()))),
         }
     }
 }
 
 impl Outcome {
-    /// A few words.
+    /// The text of the cell.
     pub(crate) fn summary(&self) -> String {
         match self {
             Outcome::Ran { error, differing: None, .. } => format!("{error:.1e}, equal"),
@@ -122,7 +123,7 @@ impl Outcome {
         }
     }
 
-    /// Whether it ran and gave something else than PyTorch, or was never made.
+    /// Whether it ran with a result other than PyTorch's, or was not exported.
     pub(crate) fn is_wrong(&self, bound: f64) -> bool {
         match self {
             Outcome::Ran { error, differing, .. } => *error > bound || differing.is_some(),
@@ -131,7 +132,7 @@ impl Outcome {
         }
     }
 
-    /// Whether it ran and gave what PyTorch gives.
+    /// Whether it ran with PyTorch's result.
     pub(crate) fn runs_as_pytorch(&self, bound: f64) -> bool {
         matches!(self, Outcome::Ran { .. }) && !self.is_wrong(bound)
     }
@@ -156,7 +157,7 @@ mod tests {
             (r#"{"version": "a 1", "encoder": 0.2, "logits": 7.1e-5, "greedy": true}"#, "2.0e-1, equal", true),
             (r#"{"version": "a 1", "encoder": 0, "logits": 0, "greedy": false, "beam": true}"#, "0.0e0, TOKENS DIFFER", true),
             (r#"{"version": "a 1", "error": "no\nsuch op"}"#, "no such op", false),
-            (r#"{"version": "a 1", "encoder": 2e-5}"#, "the answer is not whole", false),
+            (r#"{"version": "a 1", "encoder": 2e-5}"#, "the answer is incomplete", false),
         ] {
             let outcome = outcome(json);
             assert_eq!((outcome.summary().as_str(), outcome.is_wrong(BOUND)), (summary, wrong), "{json}");

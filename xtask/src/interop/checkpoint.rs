@@ -1,7 +1,7 @@
 //! The golden models as checkpoints with a tokenizer, and their exports.
 //!
-//! The golden folders have no tokenizer, which pipelines need: one of words is added, `t5 t17` being 5, 17, and `<pad>`
-//! and `</s>` the special ones.
+//! Pipelines need a tokenizer, which the golden folders lack. A tokenizer of words is added:
+//! `t5 t17` is 5, 17, and `<pad>` and `</s>` are the special tokens.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use super::programs::{Programs, shortened};
 use super::runtime::Layout;
 use xtask::workspace::{files, shown};
 
-/// As the golden answers were generated.
+/// The limit with which the golden outputs were generated.
 const MAX_NEW_TOKENS: u32 = 24;
 
-/// A golden model with a tokenizer beside it.
+/// A golden model with a tokenizer.
 pub(crate) struct Checkpoint {
     folder: PathBuf,
     golden: PathBuf,
@@ -33,7 +33,7 @@ impl Checkpoint {
         for entry in fs::read_dir(golden).with_context(|| golden.display().to_string())? {
             let path = entry?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            // One file of weights, or several with an index; PyTorch's answers stay where they are.
+            // Copies configuration and weights without PyTorch's outputs.
             if (name.ends_with(".json") || name.starts_with("model")) && !name.starts_with("golden") {
                 fs::copy(&path, folder.join(name)).with_context(|| path.display().to_string())?;
             }
@@ -57,12 +57,12 @@ impl Checkpoint {
         Ok(checkpoint)
     }
 
-    /// What a driver is asked about the export in `folder`.
+    /// The question for a driver about the export in `folder`.
     pub(crate) fn question(&self, layout: Layout, folder: &Path) -> Result<Value> {
         let inside = folder.join("onnx");
         let d_model = self.number("d_model")?;
         let heads = self.number("decoder_attention_heads").or_else(|_| self.number("num_heads"))?;
-        ensure!(heads > 0, "config.json: no attention heads");
+        ensure!(heads > 0, "config.json: expected at least one attention head");
         Ok(json!({
             "layout": layout.calls(),
             "graphs": if inside.is_dir() { &inside } else { folder },
@@ -79,10 +79,10 @@ impl Checkpoint {
         }))
     }
 
-    /// A number of generation_config.json, or else of config.json.
+    /// A number of generation_config.json, or of config.json if it is absent there.
     fn number(&self, name: &str) -> Result<u64> {
         let found = self.generation.get(name).or_else(|| self.config.get(name)).and_then(Value::as_u64);
-        found.with_context(|| format!("{}: config.json has no number {name}", self.folder.display()))
+        found.with_context(|| format!("{}: config.json: expected a number {name}", self.folder.display()))
     }
 }
 
@@ -108,7 +108,7 @@ fn tokenizer(vocab: u64, pad: u64, eos: u64) -> Value {
         "pre_tokenizer": {"type": "WhitespaceSplit"},
         "post_processor": null,
         "decoder": null,
-        // Text of the harness has no unknown words.
+        // The texts contain no unknown words.
         "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": "<pad>"}
     })
 }
@@ -124,7 +124,7 @@ fn tokenizer_config() -> Value {
     })
 }
 
-/// Where exports come from and go.
+/// The programs and the folder for exports.
 pub(crate) struct Exports<'a> {
     pub(crate) home: &'a Path,
     pub(crate) cognate: &'a Path,
@@ -132,16 +132,17 @@ pub(crate) struct Exports<'a> {
 }
 
 impl Exports<'_> {
-    /// The folder of a fresh export; or why there is none, in the exporter's words.
+    /// Exports a checkpoint. Returns the folder, or the exporter's error.
     ///
     /// # Errors
-    /// Where the exporter cannot be started or files cannot be written.
+    /// If the exporter cannot be started or files cannot be written.
     pub(crate) fn export(&self, checkpoint: &Checkpoint, layout: Layout) -> Result<Result<PathBuf, String>> {
         let family = checkpoint.folder.file_name().context("the checkpoint's folder has a name")?;
-        // The same last name in every layout: transformers.js takes it for the model's.
+        // The last component is the same in every layout: transformers.js uses it as
+        // the model's name.
         let folder = self.home.join(layout.slug()).join(family);
         fresh(&folder)?;
-        let parent = folder.parent().context("the folder lies under target")?;
+        let parent = folder.parent().context("the folder is below target")?;
         fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
         let ours = |from: &Path| {
             let mut command = Command::new(self.cognate);
@@ -176,7 +177,7 @@ impl Exports<'_> {
         if layout != Layout::InPlace {
             command.arg(&folder);
         }
-        let output = command.stdin(Stdio::null()).output().with_context(|| format!("{}: cannot be started", shown(&command)))?;
+        let output = command.stdin(Stdio::null()).output().with_context(|| format!("{}: cannot start", shown(&command)))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
             return Ok(Err(shortened(said.trim_start().trim_start_matches("cognate: ").trim_start_matches("error: "))));
@@ -188,7 +189,7 @@ impl Exports<'_> {
     }
 }
 
-/// Moves the graphs to `onnx/`, where transformers.js looks for them.
+/// Moves the graphs to `onnx/`, where transformers.js expects them.
 fn into_subfolder(folder: &Path) -> Result<()> {
     let inside = folder.join("onnx");
     fs::create_dir(&inside).with_context(|| inside.display().to_string())?;

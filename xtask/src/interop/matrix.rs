@@ -1,4 +1,4 @@
-//! The cells as tables, one for each layout, with what cannot run explained below.
+//! The cells as tables, one per layout, with the reasons of failures below.
 
 use super::cell::{Cell, Outcome};
 use super::runtime::{Layout, Runtime};
@@ -11,7 +11,7 @@ pub(crate) struct Matrix {
     cells: Vec<Filled>,
 }
 
-/// A cell with what came of it.
+/// A cell and its outcome.
 pub(crate) struct Filled {
     pub(crate) family: String,
     pub(crate) layout: Layout,
@@ -33,7 +33,7 @@ impl Matrix {
         &self.cells
     }
 
-    /// A line for each cell that ran and gave something else than PyTorch; of Optimum's own exports we promise nothing.
+    /// A line for each cell whose result is not PyTorch's, except in Optimum's own exports.
     pub(crate) fn wrong(&self) -> Vec<String> {
         let wrong = self.cells.iter().filter(|cell| cell.layout != Layout::Optimum && cell.outcome.is_wrong(cell.runtime.bound()));
         let line = |cell: &Filled| {
@@ -42,7 +42,7 @@ impl Matrix {
         wrong.map(line).collect()
     }
 
-    /// A table for each layout, then the reasons of the cells that name one, then versions.
+    /// A table per layout, then numbered reasons, then versions.
     pub(crate) fn text(&self) -> String {
         let mut reasons = Vec::new();
         let mut text = String::new();
@@ -98,7 +98,7 @@ impl Matrix {
     }
 }
 
-/// The number of a reason, from 1; a new one is added.
+/// The number of a reason, from 1; a new one is appended.
 fn numbered(reasons: &mut Vec<String>, reason: &str) -> usize {
     let index = reasons.iter().position(|known| known == reason).unwrap_or_else(|| {
         reasons.push(reason.to_owned());
@@ -107,19 +107,17 @@ fn numbered(reasons: &mut Vec<String>, reason: &str) -> usize {
     index + 1
 }
 
-/// The page that is committed.
+/// The text of the committed page.
 pub(crate) fn record(tables: &str) -> String {
     format!(
         "# Interoperability\n\n\
-         Exported models in programs that are not ours. Each golden model of `testdata/golden` was exported and run on its three\n\
-         sources; PyTorch's own answers lie beside it. A number is the largest absolute difference from PyTorch's f32 in encoder\n\
-         states and teacher-forced logits (in `marian` PyTorch's own f32 and f64 differ by 1.5e-4). `equal`: decoding 24 tokens greedily,\n\
-         with a past that starts empty, gave PyTorch's tokens; in Optimum its `generate` did that, and the 4 beams are PyTorch's too; in\n\
-         transformers.js its `generate` did, up to each row's end, and the pipelines `translation` and `text2text-generation` gave their\n\
-         text; in its browser build all of that over HTTP in WebAssembly, as config.json tells it. MNN replaces GELU by its tanh form, which\n\
-         is 5e-4 off by itself.\n\n\
-         `cargo xtask interop` makes this page again, and fails where a cell gets worse than it says; the last digits differ from machine\n\
-         to machine.\n\n{tables}"
+         Exported models in other programs. Each golden model of `testdata/golden` is exported and run on its three sources. A\n\
+         number is the maximum absolute difference from PyTorch's f32 in encoder states and teacher-forced logits (in `marian`\n\
+         PyTorch's f32 and f64 differ by 1.5e-4). `equal`: greedy decoding of 24 tokens from an empty past gives PyTorch's\n\
+         tokens; in Optimum by its `generate`, also with 4 beams; in transformers.js by its `generate`, up to each row's end,\n\
+         and the pipelines `translation` and `text2text-generation` return the same text; in its browser build (web) in\n\
+         WebAssembly, with files fetched over HTTP. MNN replaces GELU by its tanh form, which differs by 5e-4.\n\n\
+         `cargo xtask interop` regenerates this page, and fails if a cell gets worse; the last digits differ between machines.\n\n{tables}"
     )
 }
 

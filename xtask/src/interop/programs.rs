@@ -1,4 +1,5 @@
-//! The languages and packages that the drivers need, brought under `target/interop` by each language's own client.
+//! Installs the languages and packages of the drivers under `target/interop` with each language's
+//! package manager.
 
 use std::env::consts::EXE_SUFFIX;
 use std::fs;
@@ -14,11 +15,11 @@ use xtask::workspace::{Workspace, capture, files};
 const REQUIREMENTS: &str = include_str!("../../interop/python/requirements.txt");
 const PACKAGES: &str = include_str!("../../interop/node/package.json");
 
-/// Where each language's drivers run; or why they cannot, for the cells to say.
+/// Where each language's drivers run, or why they cannot.
 pub(crate) struct Programs {
     /// A Python with the packages of requirements.txt.
     pub(crate) python: Result<PathBuf, String>,
-    /// The folder with the JavaScript drivers and `node_modules` beside them.
+    /// The folder with the JavaScript drivers and their `node_modules`.
     node: Result<PathBuf, String>,
     rten: Result<PathBuf, String>,
     /// The folder of the Python drivers.
@@ -26,7 +27,7 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    /// Installs what the chosen runtimes need; what is there already stays.
+    /// Installs what the chosen runtimes need, unless it is installed.
     pub(crate) fn bring(workspace: &Workspace, home: &Path, runtimes: &[Runtime], layouts: &[Layout]) -> Result<Programs> {
         let source = workspace.root().join("xtask/interop");
         fs::create_dir_all(home).with_context(|| home.display().to_string())?;
@@ -39,7 +40,7 @@ impl Programs {
                 eprintln!("{error:#}");
                 shortened(&format!("{error:#}"))
             }),
-            false => Err("not asked for".to_owned()),
+            false => Err("not requested".to_owned()),
         };
         Ok(Programs {
             python: bring(Language::Python, &|| bring_python(home)),
@@ -49,18 +50,18 @@ impl Programs {
         })
     }
 
-    /// Why one of the chosen runtimes' languages is not there.
+    /// The error of the first missing language of the chosen runtimes.
     pub(crate) fn missing(&self, runtimes: &[Runtime]) -> Option<String> {
         runtimes.iter().find_map(|runtime| self.command(*runtime).err())
     }
 
-    /// A call of the runtime's driver, its question still to be added; or why there is none.
+    /// The command of the runtime's driver, without its question.
     pub(crate) fn command(&self, runtime: Runtime) -> Result<Command, String> {
         let driver = runtime.driver();
         match runtime.language() {
             Language::Python => {
                 let mut command = Command::new(self.python.as_ref().map_err(Clone::clone)?);
-                // The drivers lie in the source tree, which is left as it is.
+                // Do not write into the source tree.
                 command.arg(self.drivers.join(format!("{driver}.py"))).env("PYTHONDONTWRITEBYTECODE", "1");
                 Ok(command)
             }
@@ -75,13 +76,14 @@ impl Programs {
     }
 }
 
-/// A Python with the packages of requirements.txt, in a folder of `home`.
+/// Installs a Python with the packages of requirements.txt in a folder of `home`.
 fn bring_python(home: &Path) -> Result<PathBuf> {
     let requirements: Vec<&str> = REQUIREMENTS.lines().collect();
     python::environment(&home.join("python"), &requirements)
 }
 
-/// Packages are found beside the program that imports them, so the drivers are copied to where npm installs.
+/// Node finds packages relative to the importing file, so the drivers are copied to the
+/// installation's folder.
 fn bring_node(source: &Path, folder: &Path) -> Result<PathBuf> {
     capture(Command::new("node").arg("--version")).context("Node.js is missing: install node (20 or newer) and npm")?;
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
@@ -89,13 +91,14 @@ fn bring_node(source: &Path, folder: &Path) -> Result<PathBuf> {
         let name = path.file_name().context("a file has a name")?;
         fs::copy(&path, folder.join(name)).with_context(|| path.display().to_string())?;
     }
-    // Written last: a folder without it was interrupted.
+    // Written last: without it the installation is incomplete.
     let marker = folder.join("installed.json");
     if !fs::read_to_string(&marker).is_ok_and(|present| present == PACKAGES) {
         eprintln!("installing npm packages into {}", folder.display());
-        // Their install scripts would download libraries for other devices; those for the CPU are in the packages.
+        // Install scripts would download libraries for other devices; those for the CPU are
+        // in the packages.
         let arguments = ["install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock"];
-        capture(Command::new("npm").current_dir(folder).args(arguments)).context("npm cannot install; is its registry reached?")?;
+        capture(Command::new("npm").current_dir(folder).args(arguments)).context("npm install failed; is the registry reachable?")?;
         fs::write(&marker, PACKAGES).with_context(|| marker.display().to_string())?;
     }
     Ok(folder.to_owned())
@@ -104,11 +107,11 @@ fn bring_node(source: &Path, folder: &Path) -> Result<PathBuf> {
 fn bring_rten(workspace: &Workspace, source: &Path, target: &Path) -> Result<PathBuf> {
     let mut build = workspace.cargo();
     build.current_dir(source).args(["build", "--release", "--locked", "--quiet", "--target-dir"]).arg(target);
-    capture(&mut build).context("rten is not built")?;
+    capture(&mut build).context("the build of rten failed")?;
     Ok(target.join("release").join(format!("{}{EXE_SUFFIX}", Runtime::Rten.driver())))
 }
 
-/// An error of another program in one line that fits into a page.
+/// An error of another program, shortened to one line.
 pub(crate) fn shortened(message: &str) -> String {
     const LENGTH: usize = 240;
     let words: Vec<&str> = message.split_whitespace().collect();

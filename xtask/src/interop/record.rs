@@ -1,6 +1,6 @@
-//! The committed page, and what a run found since: cells that ran and do not, and cells that did not run and do.
+//! Compares a run with the committed page: cells that ran and no longer do, and cells that run now.
 //!
-//! Of a cell that the page does not have, a run expects that it gives PyTorch's numbers, as of every other.
+//! A cell that is not on the page is expected to run with PyTorch's result.
 
 use std::collections::BTreeMap;
 
@@ -8,21 +8,21 @@ use super::cell::Outcome;
 use super::matrix::Filled;
 use super::runtime::Layout;
 
-/// What the page says of each cell.
+/// The cells of the page.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
-    /// Whether it ran and gave PyTorch's numbers, by the titles of layout, family and runtime.
+    /// Whether each cell ran with PyTorch's result, by the titles of layout, family and runtime.
     cells: BTreeMap<[String; 3], bool>,
 }
 
-/// What a run changes.
+/// Differences between a run and the page.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
-    /// A line for each cell that the page has as running and that does not run.
+    /// A line for each cell that runs on the page but not in this run.
     pub(crate) worse: Vec<String>,
-    /// A line for each that the page has as not running and that runs.
+    /// A line for each cell that runs in this run but not on the page.
     pub(crate) better: Vec<String>,
-    /// As `worse`, of what other programs exported, of which we promise nothing.
+    /// As `worse`, for graphs exported by other programs.
     pub(crate) of_others: Vec<String>,
 }
 
@@ -50,7 +50,7 @@ impl Record {
         record
     }
 
-    /// Compares what was found. Programs that are not installed here have found nothing.
+    /// Compares the cells of a run. Programs that are not installed are ignored.
     pub(crate) fn compare<'a>(&self, found: impl IntoIterator<Item = &'a Filled>) -> Changes {
         let mut changes = Changes::default();
         for Filled { family, layout, runtime, outcome } in found {
@@ -63,11 +63,11 @@ impl Record {
             let cell = format!("{family}, {} layout, {}", layout.title(), runtime.title());
             match (ran_before, runs) {
                 (true, true) | (false, false) => {}
-                (false, true) => changes.better.push(format!("{cell}: runs, which it did not: {}", outcome.summary())),
+                (false, true) => changes.better.push(format!("{cell}: did not run before: {}", outcome.summary())),
                 (true, false) => {
                     let line = match known {
                         Some(_) => format!("{cell}: ran before: {}", outcome.summary()),
-                        None => format!("{cell}: does not run, and is not in the record: {}", outcome.summary()),
+                        None => format!("{cell}: does not run and is not in the record: {}", outcome.summary()),
                     };
                     if *layout == Layout::Optimum { changes.of_others.push(line) } else { changes.worse.push(line) }
                 }
@@ -109,7 +109,7 @@ mod tests {
         let mut add = |family, layout, runtime, outcome| matrix.add(Cell { family, layout, runtime }, outcome);
         add("bart", Layout::Cognate, Runtime::Rten, refused());
         add("bart", Layout::Cognate, Runtime::Mnn, refused());
-        // More digits differ, and nothing else.
+        // Only the digits differ.
         add("t5", Layout::Cognate, Runtime::Rten, ran(2e-5));
         add("t5", Layout::Cognate, Runtime::Mnn, ran(1e-5));
         add("bart", Layout::Optimum, Runtime::Rten, refused());
@@ -119,9 +119,9 @@ mod tests {
         let expected = Changes {
             worse: vec![
                 "bart, Cognate layout, rten: ran before: no such op".into(),
-                "marian, Cognate layout, rten: does not run, and is not in the record: no such op".into(),
+                "marian, Cognate layout, rten: does not run and is not in the record: no such op".into(),
             ],
-            better: vec!["t5, Cognate layout, MNN: runs, which it did not: 1.0e-5, equal".into()],
+            better: vec!["t5, Cognate layout, MNN: did not run before: 1.0e-5, equal".into()],
             of_others: vec!["bart, Optimum's own layout, rten: ran before: no such op".into()],
         };
         assert_eq!(changes, expected);

@@ -1,23 +1,26 @@
-//! The columns of the matrix: which program, in which language, on which layouts.
+//! The columns of the matrix: the programs, their languages and layouts.
 
-/// Largest absolute difference from PyTorch in encoder states and logits, whose elements are between 1 and 20.
+/// Maximum absolute difference from PyTorch in encoder states and logits, whose elements are
+/// between 1 and 20.
 ///
-/// The first source of `marian` is so sensitive to rounding that PyTorch's own f32 and f64 differ by 1.5e-4; a wrong graph is
-/// off by more than 0.1.
+/// The first source of `marian` is so sensitive to rounding that PyTorch's own f32 and f64 differ
+/// by 1.5e-4; a wrong graph differs by more than 0.1.
 pub(crate) const BOUND: f64 = 1e-3;
-/// MNN's converter replaces GELU by its tanh form, 5e-4 off by itself, of which some layers make 1e-2.
+/// MNN's converter replaces GELU by its tanh form, which differs by 5e-4 and after some
+/// layers by 1e-2.
 const APPROXIMATE: f64 = 2e-2;
 
-/// How the exported files lie.
+/// The layout of the exported files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Layout {
     /// `cognate export`
     Cognate,
-    /// `cognate export --in-place`: the same graphs, pointing into the checkpoint's model.safetensors
+    /// `cognate export --in-place`: the same graphs with weights in the checkpoint's
+    /// model.safetensors
     InPlace,
     /// `cognate export --layout hf`
     Hf,
-    /// `optimum-cli export onnx`, for comparison: tells whose fault a failing cell is
+    /// `optimum-cli export onnx`, for comparison: shows whether the runtime or the export fails
     Optimum,
 }
 
@@ -33,7 +36,7 @@ impl Layout {
         }
     }
 
-    /// A name for folders and files.
+    /// The name of folders and files.
     pub(crate) fn slug(self) -> &'static str {
         match self {
             Layout::Cognate => "cognate",
@@ -43,7 +46,7 @@ impl Layout {
         }
     }
 
-    /// As the programs in `xtask/interop` know it: Optimum's folders are of the Hugging Face layout.
+    /// The layout's name in `xtask/interop`: Optimum's folders have the Hugging Face layout.
     pub(crate) fn calls(self) -> &'static str {
         match self {
             Layout::Cognate | Layout::InPlace => "cognate",
@@ -68,7 +71,7 @@ pub(crate) enum Runtime {
     TransformersJsWeb,
 }
 
-/// What a driver is written in.
+/// The language of a driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Language {
     Python,
@@ -103,7 +106,7 @@ impl Runtime {
             Runtime::Opencv => "OpenCV",
             Runtime::Optimum => "Optimum",
             Runtime::TransformersJs => "transformers.js",
-            Runtime::TransformersJsWeb => "the same in browsers",
+            Runtime::TransformersJsWeb => "transformers.js web",
         }
     }
 
@@ -117,7 +120,7 @@ impl Runtime {
         }
     }
 
-    /// The driver's file in `xtask/interop/python` or `xtask/interop/node`, without its ending.
+    /// The driver's file in `xtask/interop/python` or `xtask/interop/node`, without extension.
     pub(crate) fn driver(self) -> &'static str {
         match self {
             Runtime::Onnxruntime => "run_onnxruntime",
@@ -134,12 +137,13 @@ impl Runtime {
         }
     }
 
-    /// The largest difference from PyTorch that is taken for rounding.
+    /// The maximum difference from PyTorch that is attributed to rounding.
     pub(crate) fn bound(self) -> f64 {
         if self == Runtime::Mnn { APPROXIMATE } else { BOUND }
     }
 
-    /// Optimum and transformers.js know the Hugging Face layout only.
+    /// Whether the runtime supports the layout: Optimum and transformers.js run only
+    /// Hugging Face's.
     pub(crate) fn runs(self, layout: Layout) -> bool {
         layout.calls() != Layout::Cognate.calls()
             || !matches!(self, Runtime::Optimum | Runtime::TransformersJs | Runtime::TransformersJsWeb)

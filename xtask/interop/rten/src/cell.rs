@@ -1,4 +1,4 @@
-//! The question, and PyTorch's tensors that its answer is compared with.
+//! The question, and PyTorch's tensors to compare the answer with.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub struct Question {
     pub max_new_tokens: usize,
 }
 
-/// Token ids are i32, rten's only integer of that kind: it reads ONNX's i64 as i32.
+/// Token ids are i32: rten converts ONNX's i64 to i32.
 pub struct Cell {
     pub question: Question,
     /// `[batch, src]`
@@ -31,7 +31,7 @@ pub struct Cell {
     pub attention_mask: NdTensor<i32, 2>,
     /// `[batch, tgt]`
     pub decoder_input_ids: NdTensor<i32, 2>,
-    /// `[batch, length]`, the start token included
+    /// `[batch, length]`, including the start token
     greedy: NdTensor<i32, 2>,
     states: Tensor<f32>,
     logits: Tensor<f32>,
@@ -45,7 +45,7 @@ impl Cell {
         let tensors = SafeTensors::deserialize(&file)?;
         let ids = |name: &str| -> Result<NdTensor<i32, 2>> {
             let view = tensors.tensor(name)?;
-            let shape = view.shape().try_into().with_context(|| format!("{name}: not a matrix"))?;
+            let shape = view.shape().try_into().with_context(|| format!("{name}: expected a matrix"))?;
             let values = view.data().chunks_exact(8).map(|bytes| i64::from_le_bytes(bytes.try_into().expect("eight bytes")) as i32);
             Ok(NdTensor::from_data(shape, values.collect::<Vec<_>>()))
         };
@@ -65,7 +65,7 @@ impl Cell {
         })
     }
 
-    /// Padded positions carry values too, which no one reads: only the unpadded ones are compared.
+    /// Compares unpadded positions only; the values at others are never read.
     pub fn encoder_error(&self, states: &Tensor<f32>) -> Result<f32> {
         let width = states.size(states.ndim() - 1);
         let mask = self.attention_mask.to_vec();
@@ -81,12 +81,12 @@ impl Cell {
     }
 }
 
-/// The largest absolute difference, over the elements that `counts` approves.
+/// The largest absolute difference of the elements for which `counts` returns true.
 fn difference(found: &Tensor<f32>, expected: &Tensor<f32>, counts: impl Fn(usize) -> bool) -> Result<f32> {
-    ensure!(found.shape() == expected.shape(), "shape {:?}, expected {:?}", found.shape(), expected.shape());
+    ensure!(found.shape() == expected.shape(), "expected shape {:?}, found {:?}", expected.shape(), found.shape());
     let mut largest = 0.0f32;
     for (index, (found, expected)) in found.iter().zip(expected.iter()).enumerate().filter(|(index, _)| counts(*index)) {
-        ensure!(found.is_finite(), "not finite at {index}");
+        ensure!(found.is_finite(), "expected finite values, found another at {index}");
         largest = largest.max((found - expected).abs());
     }
     Ok(largest)

@@ -1,4 +1,4 @@
-//! The two layouts as a caller sees them.
+//! The two layouts from a caller's view.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ pub fn measure(cell: &Cell) -> Result<serde_json::Value> {
     Ok(json!({ "encoder": encoder, "logits": logits, "greedy": cell.same_tokens(&tokens) }))
 }
 
-/// Rows of token ids, the start token included: what `generate(num_beams=1)` of transformers gives.
+/// Rows of token ids, including the start token, as from transformers' `generate(num_beams=1)`.
 fn greedy(model: &mut Translator<'_>, cell: &Cell) -> Result<Vec<Vec<i32>>> {
     let question = &cell.question;
     let batch = cell.input_ids.size(0);
@@ -42,16 +42,18 @@ fn greedy(model: &mut Translator<'_>, cell: &Cell) -> Result<Vec<Vec<i32>>> {
     Ok(tokens)
 }
 
-/// The first of the largest.
+/// The index of the first maximum.
 fn largest(scores: &[f32]) -> i32 {
     let best = (0..scores.len()).reduce(|best, index| if scores[index] > scores[best] { index } else { best });
     best.unwrap_or_default() as i32
 }
 
 enum Layout {
-    /// encoder.onnx and decoder.onnx; `input_ids` of the decoder is `[batch, beams, tgt]`, one beam here.
+    /// encoder.onnx and decoder.onnx; `input_ids` of the decoder is `[batch, beams, tgt]`,
+    /// one beam here.
     Cognate,
-    /// encoder_model.onnx and decoder_model_merged.onnx, ours and Optimum's own (which has `use_cache_branch`).
+    /// encoder_model.onnx and decoder_model_merged.onnx, of Cognate or Optimum (which has
+    /// `use_cache_branch`).
     HuggingFace { branches: bool },
 }
 
@@ -60,7 +62,7 @@ struct Translator<'a> {
     layout: Layout,
     encoder: Graph,
     decoder: Graph,
-    /// The decoder's inputs that stay from step to step.
+    /// The decoder inputs that do not change between steps.
     fixed: HashMap<String, Value>,
     past: HashMap<String, Value>,
     first: bool,
@@ -76,12 +78,12 @@ impl<'a> Translator<'a> {
                 let branches = decoder.inputs.iter().any(|name| name == "use_cache_branch");
                 (Layout::HuggingFace { branches }, graph("encoder_model.onnx")?, decoder)
             }
-            other => bail!("{other}: no such layout"),
+            other => bail!("{other}: unknown layout"),
         };
         Ok(Translator { cell, layout, encoder, decoder, fixed: HashMap::new(), past: HashMap::new(), first: true })
     }
 
-    /// `[batch, src, d_model]`; the past becomes empty.
+    /// Returns `[batch, src, d_model]` and resets the past.
     fn encode(&mut self) -> Result<Tensor<f32>> {
         let Cell { question, input_ids, attention_mask, .. } = self.cell;
         let mask = || Value::from(attention_mask.clone());
@@ -107,7 +109,7 @@ impl<'a> Translator<'a> {
         Ok(states.try_into()?)
     }
 
-    /// `ids` `[batch, tgt]` -> logits `[batch, tgt, vocab]`; the past grows by `tgt`.
+    /// `ids` `[batch, tgt]` -> logits `[batch, tgt, vocab]`; appends `tgt` positions to the past.
     fn decode(&mut self, ids: &NdTensor<i32, 2>) -> Result<Tensor<f32>> {
         let [batch, tgt] = ids.shape();
         let mut feeds: HashMap<String, Value> = self.fixed.iter().chain(&self.past).map(|(name, value)| (name.clone(), value.clone())).collect();
@@ -126,7 +128,7 @@ impl<'a> Translator<'a> {
         let mut outputs = self.decoder.run(&feeds)?;
         for (name, value) in &mut self.past {
             let present = name.replace("past_key_values", "present").replace("past", "present");
-            // The branch with a past computes no cross keys: those of step one stay.
+            // The branch with a past does not compute cross keys: those of the first step are kept.
             if self.first || !branches || !name.contains(".encoder.") {
                 *value = outputs.remove(&present).with_context(|| format!("no output {present}"))?;
             }
@@ -138,7 +140,7 @@ impl<'a> Translator<'a> {
     }
 }
 
-/// A loaded graph with the names of its inputs and outputs.
+/// A loaded graph and the names of its inputs and outputs.
 struct Graph {
     model: Model,
     inputs: Vec<String>,

@@ -1,5 +1,5 @@
-//! One cell of the interoperability matrix on rten, a runtime in pure Rust; `../python/cell.py` says what is asked and
-//! answered, `../python/layouts.py` goes through the same steps in Python.
+//! A cell of the interoperability matrix on rten, a runtime in pure Rust. `../python/cell.py`
+//! documents question and answer, `../python/layouts.py` has the same steps in Python.
 
 mod cell;
 mod layouts;

@@ -1,9 +1,9 @@
-//! Numbers as people read them.
+//! Formatting and parsing of numbers.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-/// A number from 1 to `largest`.
+/// Parses a number from 1 to `largest`.
 pub(crate) fn at_most(largest: usize) -> impl Fn(&str) -> Result<NonZeroUsize, String> + Clone {
     move |text| {
         let number = text.parse::<NonZeroUsize>().ok().filter(|number| number.get() <= largest);
@@ -11,7 +11,7 @@ pub(crate) fn at_most(largest: usize) -> impl Fn(&str) -> Result<NonZeroUsize, S
     }
 }
 
-/// `1234567` is `1,234,567`.
+/// Formats `1234567` as `1,234,567`.
 pub(crate) fn thousands(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -24,7 +24,7 @@ pub(crate) fn thousands(number: usize) -> String {
     text
 }
 
-/// A size in bytes with three digits, in powers of 1000.
+/// Formats a size in bytes with three digits, in powers of 1000.
 pub(crate) fn bytes(number: u64) -> String {
     let mut size = number as f64;
     for unit in ["B", "kB", "MB"] {
@@ -37,7 +37,7 @@ pub(crate) fn bytes(number: u64) -> String {
     format!("{size:.1} GB")
 }
 
-/// `0.34 s`, `12.3 s`, `3 min 20 s`.
+/// Formats a duration: `0.34 s`, `12.3 s`, `3 min 20 s`.
 pub(crate) fn duration(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     match seconds {

@@ -1,4 +1,4 @@
-//! `cognate attend`: pictures of what a model attends to.
+//! `cognate attend`: pictures of a model's attention.
 
 use crate::amounts::at_most;
 use crate::messages;
@@ -12,25 +12,23 @@ use cognate_model::Config;
 use cognate_pictures::{Attention, Document, Figure, Head, Picture, html};
 use std::io::Write;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Draw the attention of a model
 ///
-/// A Transformer attends in three places: the encoder to the sentence itself, the decoder to what it has written so far, and the
-/// decoder to the sentence (cross-attention). In each layer there are several heads, and each head gives each word weights over the
-/// words it may look at, which sum to 1. The page of --out FILE.html shows them all: choose a layer and a head in the grid, and point
-/// at a word or a cell to read its weights. Below them is what `cognate explain` prints. The page is one file and loads nothing from
-/// the network.
+/// A Transformer has three attentions: self-attention of the encoder and of the decoder, and the decoder's cross-attention to the
+/// source. In each layer there are several heads, each of which gives each token weights over the tokens it attends to, which sum to
+/// 1. The page of --out FILE.html shows all of them: choose a layer and a head in the grid, and point at a token or a cell to read its
+/// weights. Below them is the output of `cognate explain`. The page is one file and loads nothing from the network.
 ///
-/// Words are shown as pieces of the vocabulary, where a ▁ or a Ġ is the space before a word. A row of the decoder is the word that
-/// it writes; the words before are what it has read.
+/// Tokens are pieces of the vocabulary, where ▁ or Ġ is the space before a word. A row of the decoder is the token that it predicts.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
     #[command(flatten)]
     sentence: SentenceOptions,
-    /// Show another sentence beside it; words that occur in both are marked
+    /// Show another sentence beside it; tokens that occur in both are marked
     #[arg(long, value_name = "SENTENCE")]
     compare: Option<String>,
     /// Translation of the other sentence [default: the model's]
@@ -48,13 +46,13 @@ pub(crate) struct Options {
     observe: ObserveOptions,
 }
 
-/// What an SVG or a PNG shows.
+/// The attention that an SVG or PNG shows.
 #[derive(clap::Args)]
 struct FigureOptions {
     /// Attention of an SVG or PNG [default: cross]
     #[arg(long, value_enum, value_name = "WHICH")]
     attention: Option<Which>,
-    /// Layer of an SVG or PNG, counted from 1 [default: the last but one, whose cross-attention aligns words best]
+    /// Layer of an SVG or PNG, counted from 1 [default: the last but one, whose cross-attention aligns best]
     #[arg(long, value_name = "N", value_parser = at_most(1024))]
     layer: Option<NonZeroUsize>,
     /// Head of an SVG or PNG, counted from 1 [default: the mean of all]
@@ -79,19 +77,19 @@ enum Format {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Which {
-    /// The encoder to the sentence itself
+    /// Self-attention of the encoder
     Encoder,
-    /// The decoder to what it has written
+    /// Self-attention of the decoder
     Decoder,
-    /// The decoder to the sentence
+    /// Cross-attention of the decoder
     Cross,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum How {
-    /// Words on two sides, with lines between them whose width is the weight
+    /// Tokens on two sides, with lines between them whose width is the weight
     Lines,
-    /// A cell for each pair of words
+    /// A cell for each pair of tokens
     HeatMap,
 }
 
@@ -105,7 +103,7 @@ Examples:
   cognate attend \"Two dogs.\" --out - --format json | python3 -m json.tool | less
   cognate export CHECKPOINT OUT --attentions && cognate attend --model OUT \"Two dogs.\" --out dogs.html";
 
-/// Likely next words that a page tells at each step.
+/// Number of likely next tokens on a page at each step.
 const LIKELIEST: usize = 5;
 
 /// Pixels of a PNG for each point of the drawing.
@@ -113,7 +111,7 @@ const PIXELS: f32 = 2.0;
 
 /// Runs the command.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
-    let format = options.format()?;
+    let format = whole_file::format(options.format, &options.out, Format::Html)?;
     options.figure.check(format)?;
     whole_file::check("--out", &options.out)?;
     let sentence = options.sentence.sentence()?;
@@ -143,7 +141,7 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
             if !lacking.is_empty() {
                 let lacking: Vec<_> = lacking.into_iter().map(String::from).collect();
                 messages::warning(format_args!(
-                    "the font of PNG files has no {}; an SVG shows them with the fonts of its reader",
+                    "the font of PNG files has no {}; an SVG is drawn with its viewer's fonts",
                     cognate_pipeline::listed(&lacking)
                 ));
             }
@@ -154,25 +152,9 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-impl Options {
-    fn format(&self) -> Result<Format> {
-        if let Some(format) = self.format {
-            return Ok(format);
-        }
-        if self.out == Path::new("-") {
-            return Ok(Format::Html);
-        }
-        let ending = self.out.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
-        let ending = if ending == "htm" { "html" } else { &ending };
-        Format::from_str(ending, false).ok().with_context(|| {
-            format!("--out: {}: its ending says no format; expected .html, .svg, .png or .json, or --format", self.out.display())
-        })
-    }
-}
-
 impl FigureOptions {
     /// # Errors
-    /// If something is chosen that this format does not choose among.
+    /// If an option does not apply to the format.
     fn check(&self, format: Format) -> Result<()> {
         let name = match format {
             Format::Svg | Format::Png => return Ok(()),
@@ -186,7 +168,7 @@ impl FigureOptions {
             ("--picture", self.picture.is_some()),
         ];
         match chosen.iter().find(|(_, is_given)| *is_given) {
-            Some((option, _)) => bail!("{option}: chooses what an SVG or a PNG shows, and {name} has everything; leave it out"),
+            Some((option, _)) => bail!("{option}: applies to SVG and PNG only; {name} contains all attentions"),
             None => Ok(()),
         }
     }

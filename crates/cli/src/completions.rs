@@ -1,4 +1,4 @@
-//! `cognate completions` and `cognate man`: what shells and `man` show of the command line.
+//! `cognate completions` and `cognate man`.
 
 use crate::Cli;
 use anyhow::{Context, Result};

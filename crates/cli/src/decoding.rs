@@ -1,4 +1,4 @@
-//! The decoding options of `cognate translate`, and the columns that it writes.
+//! The decoding options of `cognate translate`, and the columns of its output.
 
 use crate::amounts::at_most;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-/// How to decode.
+/// Decoding options.
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Decoding [default: the model's generation_config.json]")]
 pub(crate) struct Decoding {
@@ -22,31 +22,34 @@ pub(crate) struct Decoding {
     /// token, and the third with the second; needs an export with --attentions, or a checkpoint
     #[arg(long)]
     alignments: bool,
-    /// Exponent of the length by which beam search divides log-probabilities: above 0 favours long translations, below 0
-    /// short ones
+    /// Exponent of the length by which beam search divides log-probabilities; values above 0 favour long translations, values
+    /// below 0 short ones
     #[arg(long, value_name = "X", allow_negative_numbers = true, value_parser = finite)]
     length_penalty: Option<f32>,
     /// Stopping condition of beam search
     #[arg(long, value_name = "WHEN", value_parser = early_stopping())]
     early_stopping: Option<EarlyStopping>,
-    /// Penalty for tokens that the translation has already: above 1 makes them less likely
+    /// Penalty for repeated tokens; values above 1 make them less likely
     #[arg(long, value_name = "X", value_parser = positive)]
     repetition_penalty: Option<f32>,
-    /// Forbid that N tokens occur twice in a translation; 0 allows it
+    /// Size of n-grams that must not repeat in a translation; 0 for none
     #[arg(long, value_name = "N")]
     no_repeat_ngram_size: Option<usize>,
-    /// Forbid that N tokens of the sentence occur in its translation; 0 allows it
+    /// Size of n-grams of the sentence that must not occur in its translation; 0 for none
     #[arg(long, value_name = "N")]
     encoder_no_repeat_ngram_size: Option<usize>,
-    /// Forbid TEXT in translations; may be given several times
+    /// Forbid TEXT in translations; can be given several times
     #[arg(long, value_name = "TEXT")]
     bad_words: Vec<String>,
-    /// Forbid tokens with these ids, with commas between them
+    /// Forbid tokens with these ids, separated by commas
     #[arg(long, value_name = "IDS", value_delimiter = ',')]
     suppress_tokens: Vec<i64>,
     /// Forbid the unknown token
     #[arg(long)]
     disable_unk: bool,
+    /// Replace each unknown token by the source word that it attends to most; needs an export with --attentions, or a checkpoint
+    #[arg(long, visible_alias = "replace-unk", conflicts_with = "stream")]
+    replace_unknowns: bool,
     /// Minimum number of tokens of a translation
     #[arg(long, value_name = "N")]
     min_new_tokens: Option<usize>,
@@ -56,32 +59,31 @@ pub(crate) struct Decoding {
     /// Beginning of every translation
     #[arg(long, value_name = "TEXT")]
     target_prefix: Option<String>,
-    /// Read the beginning of each translation from FILE, one line for each sentence; an empty line forces nothing
+    /// Read the beginning of each translation from FILE, one line per sentence, which can be empty
     #[arg(long, value_name = "FILE", conflicts_with = "target_prefix")]
     target_prefixes: Option<PathBuf>,
-    /// Sample each token from its distribution instead of taking the likeliest; with --beams, sample the continuations of
-    /// beams
+    /// Sample each token instead of taking the most probable one; with --beams, sample the continuations of beams
     #[arg(long)]
     sample: bool,
-    /// Divisor of scores before sampling: below 1 likely tokens become likelier
+    /// Divisor of logits before sampling; values below 1 sharpen the distribution
     #[arg(long, value_name = "X", requires = "sample", value_parser = positive)]
     temperature: Option<f32>,
-    /// Sample from the N likeliest tokens; 0 samples from all [default: the model's, or 50]
+    /// Sample from the N most probable tokens; 0 for all [default: the model's, or 50]
     #[arg(long, value_name = "N", requires = "sample")]
     top_k: Option<usize>,
-    /// Sample from the likeliest tokens that together have this probability
+    /// Sample from the most probable tokens with this total probability (nucleus sampling)
     #[arg(long, value_name = "P", requires = "sample", value_parser = share)]
     top_p: Option<f32>,
-    /// Sample from tokens with at least this share of the likeliest one's probability
+    /// Sample from tokens with at least this share of the highest probability
     #[arg(long, value_name = "P", requires = "sample", value_parser = from_zero_to_one)]
     min_p: Option<f32>,
-    /// Sample from the tokens closest to the expected information that together have this probability
+    /// Sample from the tokens closest to the expected information with this total probability (typical sampling)
     #[arg(long, value_name = "P", requires = "sample", value_parser = share)]
     typical_p: Option<f32>,
-    /// Sample from tokens of at least this probability; 0 samples from all
+    /// Sample from tokens of at least this probability; 0 for all
     #[arg(long, value_name = "P", requires = "sample", value_parser = from_zero_to_one)]
     epsilon_cutoff: Option<f32>,
-    /// Sample from tokens above a probability that depends on the entropy; 0 samples from all
+    /// Sample from tokens above a probability that depends on the entropy (eta sampling); 0 for all
     #[arg(long, value_name = "P", requires = "sample", value_parser = from_zero_to_one)]
     eta_cutoff: Option<f32>,
     /// Random seed of sampling [default: 0]
@@ -123,7 +125,7 @@ fn early_stopping() -> impl TypedValueParser<Value = EarlyStopping> {
 }
 
 impl Decoding {
-    /// As the library takes it; `beams` and `max_new_tokens` are options of the command.
+    /// The library's options; `beams` and `max_new_tokens` are options of the command.
     pub(crate) fn options(&self, beams: Option<NonZeroUsize>, max_new_tokens: Option<NonZeroUsize>) -> DecodingOptions {
         DecodingOptions {
             beams,
@@ -141,6 +143,7 @@ impl Decoding {
             bad_words: self.bad_words.clone(),
             suppress_tokens: self.suppress_tokens.clone(),
             disable_unk: self.disable_unk,
+            replace_unknowns: self.replace_unknowns,
             target_prefix: self.target_prefix.clone(),
             sample: self.sample,
             temperature: self.temperature,
@@ -159,14 +162,14 @@ impl Decoding {
         self.target_prefixes.as_deref()
     }
 
-    /// The text of a translation as it is written in its line.
+    /// The column of a translation's text.
     pub(crate) fn text_column(&self, text: &str) -> String {
         let has_columns = self.n_best.is_some() || self.scores || self.alignments;
-        // Tabs divide the columns.
+        // Tabs separate columns.
         if has_columns { text.replace('\t', " ") } else { text.to_owned() }
     }
 
-    /// The lines of a sentence's translations, with the columns that are asked for.
+    /// The lines of a sentence's translations.
     pub(crate) fn lines(&self, number: usize, translation: &Translation) -> String {
         let line = |TranslatedText { text, hypothesis }: &TranslatedText| {
             let number = self.n_best.map_or(String::new(), |_| format!("{number}\t"));

@@ -1,4 +1,4 @@
-//! `cognate evaluate`: how good translations are, by references, and whether one system is better than another.
+//! `cognate evaluate`: BLEU and chrF with significance tests.
 
 mod report;
 mod systems;
@@ -20,19 +20,19 @@ use std::process::ExitCode;
 
 /// Score translations against references, as sacreBLEU does
 ///
-/// Translations are files, one sentence per line, or those that a model gives for --source. BLEU counts n-grams of words shared with
-/// the references, chrF2 n-grams of characters, chrF2++ also n-grams of words; all from 0 to 100. Scores, signatures and significance
-/// tests equal those of sacreBLEU 2.6.
+/// Translations are read from files, one sentence per line, or made by a model from --source. BLEU counts n-grams of words shared
+/// with the references, chrF2 n-grams of characters, chrF2++ also n-grams of words; all are from 0 to 100. Scores, signatures and
+/// significance tests equal those of sacreBLEU 2.6.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// Translations to score: a file for each system, one sentence per line; - is standard input
+    /// Translations to score: one file per system, one sentence per line; - is standard input
     #[arg(value_name = "FILE", required_unless_present = "source")]
     translations: Vec<PathBuf>,
-    /// Reference translations, one sentence per line; may be given several times
+    /// Reference translations, one sentence per line; can be given several times
     #[arg(short, long, value_name = "FILE", required = true)]
     reference: Vec<PathBuf>,
-    /// Metrics, with commas between them
+    /// Metrics, separated by commas
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "bleu,chrf")]
     metrics: Vec<Name>,
     /// Tokenization of BLEU
@@ -41,37 +41,37 @@ pub(crate) struct Options {
     /// Ignore case
     #[arg(long, visible_alias = "lc")]
     lowercase: bool,
-    /// Smoothing of BLEU for orders of n-grams without a match
+    /// Smoothing of BLEU for n-gram orders without a match
     #[arg(long, value_name = "WAY", default_value = "exp")]
     smooth: Smooth,
     /// Value of --smooth floor [default: 0.1] or add-k [default: 1]
     #[arg(long, value_name = "X", value_parser = smooth_value)]
     smooth_value: Option<f64>,
-    /// Let BLEU count only the orders of n-grams that the text is long enough for
+    /// Count only n-gram orders that the text is long enough for in BLEU
     #[arg(long)]
     effective_order: bool,
-    /// Write the scores of each sentence, one line per sentence with tabs between the metrics; BLEU with --effective-order
+    /// Write the scores of each sentence, one line per sentence, metrics separated by tabs; implies --effective-order
     #[arg(long, conflicts_with_all = ["confidence", "paired_bs", "json"])]
     sentence_level: bool,
     /// Print the 95% confidence interval, by bootstrap resampling
     #[arg(long, conflicts_with = "paired_bs")]
     confidence: bool,
-    /// Compare systems with the first by paired bootstrap resampling, with p-values
+    /// Compare systems with the first by paired bootstrap resampling
     #[arg(long)]
     paired_bs: bool,
-    /// Number of resamplings for --confidence and --paired-bs
+    /// Number of bootstrap samples for --confidence and --paired-bs
     #[arg(long, value_name = "N", default_value = "1000", value_parser = at_most(1_000_000))]
     samples: NonZeroUsize,
-    /// Random seed of the resampling
+    /// Random seed of bootstrap samples
     #[arg(long, value_name = "N", default_value = "12345")]
     seed: u64,
     /// Number of digits after the decimal point
     #[arg(long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u8).range(0..=15))]
     width: u8,
-    /// Write JSON, in full precision
+    /// Write JSON Lines in full precision: {"system": ..., "scores": {...}}
     #[arg(long)]
     json: bool,
-    /// Score a model's translations of FILE, one sentence per line; after those of the files, if there are any
+    /// Translate FILE with a model, one sentence per line, and score the translations as one more system
     #[arg(short, long, value_name = "FILE", help_heading = "Translating by a model")]
     source: Option<PathBuf>,
     #[command(flatten, next_help_heading = "Translating by a model")]
@@ -95,9 +95,9 @@ Examples:
   cognate translate --beams 5 --input text.en | cognate evaluate --reference text.de -
   cognate evaluate --reference text.zh --tokenize char output.zh
 
-Report the signature with a score: with it anyone can compute the same.";
+Report the signature with a score to make it reproducible.";
 
-/// A score's name in the command line.
+/// The name of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Name {
     Bleu,
@@ -106,13 +106,13 @@ enum Name {
     ChrfPlusPlus,
 }
 
-/// A way to find words.
+/// A tokenization.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Cut {
     /// mteval-v13a, for European languages
     #[value(name = "13a")]
     V13a,
-    /// mteval-v14, by Unicode's punctuation and symbols
+    /// mteval-v14, by Unicode punctuation and symbols
     Intl,
     /// Each character is a word
     Char,
@@ -122,7 +122,7 @@ enum Cut {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Smooth {
-    /// Half a match for the first, a quarter for the next, and so on
+    /// Half a match for the first such order, a quarter for the next, and so on
     Exp,
     /// --smooth-value matches
     Floor,
@@ -133,10 +133,10 @@ enum Smooth {
 }
 
 fn smooth_value(text: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|value: &f64| *value >= 0.0 && value.is_finite()).ok_or_else(|| "expected a number from 0 on".into())
+    text.parse().ok().filter(|value: &f64| *value >= 0.0 && value.is_finite()).ok_or_else(|| "expected a number of at least 0".into())
 }
 
-/// So many lines that end like tokenised ones are no accident.
+/// The number of lines ending as in tokenised text from which a warning is printed.
 const TOKENISED: usize = 100;
 
 /// Runs the command.
@@ -148,7 +148,7 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
         bail!("--sentence-level: expected one system, found {}; score them one after another", systems.len());
     }
     if options.paired_bs && systems.len() == 1 {
-        bail!("--paired-bs: expected two systems or more, found 1; --confidence tells how sure the score of one is");
+        bail!("--paired-bs: expected two systems or more, found 1; --confidence prints the confidence interval of one");
     }
     if options.confidence && systems.len() > 1 {
         bail!("--confidence: expected one system, found {}; --paired-bs compares several", systems.len());
@@ -176,7 +176,7 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Each system's score, and what resampling finds.
+/// The score of each system, with the results of resampling.
 fn rows(counted: &[Statistics], resampling: Option<Resampling>) -> Vec<Row> {
     let resampled = resampling.map_or_else(Vec::new, |resampling| paired_bootstrap(counted, resampling));
     let row = |(index, counted): (usize, &Statistics)| Row { score: counted.score(), resampled: resampled.get(index).copied() };
@@ -222,18 +222,18 @@ impl Options {
         }
         for (index, system) in systems.iter().enumerate() {
             if systems[..index].iter().any(|other| other.name == system.name) {
-                bail!("{}: is given twice; expected files of different names", system.name);
+                bail!("{}: occurs twice; expected files of different names", system.name);
             }
         }
         Ok(systems)
     }
 
-    /// What the model makes of the lines of `source`.
+    /// The model's translations of the lines of `source`.
     fn translate(&self, source: &Path, references: &[(String, Vec<String>)]) -> Result<System> {
         if source == Path::new("-") {
-            bail!("--source: expected a file, whose lines are counted before they are translated");
+            bail!("--source: expected a file, found standard input");
         }
-        // Counted before minutes go by.
+        // The number of lines is checked before translating.
         System::read(source).and_then(|lines| lines.check(references)).context("--source")?;
         let model = self.model.source()?;
         let name = model.to_string();
@@ -261,8 +261,8 @@ impl Options {
             let n_lines = system.lines.iter().filter(|line| line.ends_with(" .")).count();
             if n_lines >= TOKENISED {
                 messages::warning(format_args!(
-                    "{}: {n_lines} lines end in a period after a space, as in tokenised text, whose BLEU is not to be compared with \
-                     others; detokenise it, or count its words as they are with --tokenize none",
+                    "{}: {n_lines} lines end in a period after a space, as in tokenised text, whose BLEU is not comparable; \
+                     detokenise it, or pass --tokenize none",
                     system.name
                 ));
             }

@@ -1,4 +1,4 @@
-//! `cognate explain`: one sentence through the model, step by step, as text.
+//! `cognate explain`: a translation step by step, as text.
 
 mod beams;
 mod embeddings;
@@ -15,18 +15,18 @@ use std::process::ExitCode;
 
 /// Explain a translation step by step
 ///
-/// Prints the pieces and ids that the encoder reads, with the norms of their embeddings and positions; what the attention of each
-/// layer looks at; for each word of the translation the likeliest next words with their probabilities, and the source words that it
-/// looked at; and with --beams the tree of the search. The page of `cognate attend` has the same, with all attention weights.
+/// Prints the pieces and ids of the source with the norms of their embeddings and positions; a summary of the attention of each layer;
+/// for each step of decoding the most probable next tokens and the source tokens attended to; and with --beams the search tree. The
+/// page of `cognate attend` contains the same, with all attention weights.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
     #[command(flatten)]
     sentence: SentenceOptions,
-    /// Write JSON: the words, all attention weights and everything that is explained
+    /// Write one line of JSON: tokens, all attention weights and the explanation
     #[arg(long)]
     json: bool,
-    /// Number of likely next words to print at each step
+    /// Number of probable next tokens to print at each step
     #[arg(long, value_name = "N", default_value = "5", value_parser = at_most(100))]
     likeliest: NonZeroUsize,
     #[command(flatten)]
@@ -55,20 +55,20 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let explained = example.explained.as_ref().context("details were asked for")?;
     writeln!(out, "{sentence}\n→ {}\n{} on {}", example.target.text, model.source(), model.engine())?;
 
-    writeln!(out, "\n1. What the encoder reads")?;
-    embeddings::tell(&example, &explained.embeddings, out)?;
-    writeln!(out, "\n2. What the layers look at, on average over words and heads")?;
-    layers::tell(&explained.layers, out)?;
-    writeln!(out, "\n3. What comes next, step by step")?;
+    writeln!(out, "\n1. Input of the encoder")?;
+    embeddings::print(&example, &explained.embeddings, out)?;
+    writeln!(out, "\n2. Attention of the layers, mean over tokens and heads")?;
+    layers::print(&explained.layers, out)?;
+    writeln!(out, "\n3. Decoding step by step")?;
     steps(&example, explained, out)?;
     if let Some(beams) = &explained.beams {
         writeln!(out, "\n4. Beam search with {} beams", beams.width)?;
-        beams::tell(beams, out)?;
+        beams::print(beams, out)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The likeliest next words at each step, and what the step looked at.
+/// Prints the most probable next tokens at each step, and the source tokens attended to.
 fn steps(example: &Example, explained: &Explained, out: &mut dyn Write) -> Result<()> {
     let target = &example.target;
     let width = target.written.iter().map(|token| token.piece.chars().count()).max().unwrap_or(0);
@@ -80,14 +80,14 @@ fn steps(example: &Example, explained: &Explained, out: &mut dyn Write) -> Resul
             .map(|likely| format!("{} {:.3}", marked(&likely.token.piece, is_written(likely)), likely.probability))
             .collect();
         let own = step.written.filter(|_| !step.likeliest.iter().any(is_written));
-        let own = own.map(|probability| format!("; here {} {probability:.1e}", written.piece)).unwrap_or_default();
+        let own = own.map(|probability| format!("; chosen {} {probability:.1e}", written.piece)).unwrap_or_default();
         let looks = step.looks_at.iter().map(|&(place, weight)| format!("{} {weight:.2}", example.source.tokens[place].piece));
         writeln!(out, "  {:>3}  after {:<width$}  {}{own}", number + 1, read.piece, likely.join("  "))?;
-        writeln!(out, "       looks at  {}", looks.collect::<Vec<_>>().join("  "))?;
+        writeln!(out, "       attends to  {}", looks.collect::<Vec<_>>().join("  "))?;
     }
     writeln!(
         out,
-        "  Probabilities of the model alone; [ ] is what comes next. Looks: cross-attention, layer {}, mean of the heads.",
+        "  Probabilities are the model's; [ ] is the chosen token. Attention: cross-attention of layer {}, mean of the heads.",
         explained.alignment_layer + 1
     )?;
     Ok(())

@@ -1,4 +1,4 @@
-//! `cognate export`: a checkpoint becomes a folder of ONNX graphs.
+//! `cognate export`.
 
 use crate::model_options::{LanguageOptions, UnusedOption};
 use crate::translate::progress::Progress;
@@ -16,10 +16,9 @@ use std::time::Instant;
 
 /// Export a checkpoint to ONNX and verify it
 ///
-/// Writes a folder in the Cognate layout: encoder.onnx, decoder.onnx, their shared weights, configuration and tokenizer, and
-/// cognate.json, which records the source, the format and the result of the verification. The folder appears whole or not at
-/// all. With --in-place the graphs are written beside the checkpoint instead and point into its weights, which are neither copied
-/// nor read.
+/// Writes a folder with encoder.onnx, decoder.onnx, their shared weights, configuration and tokenizer, and cognate.json, which
+/// records the source, the format and the result of the verification. The folder appears complete or not at all. With --in-place the
+/// graphs are written into the checkpoint's folder and refer to its weights, which are neither copied nor read.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -30,40 +29,40 @@ pub(crate) struct Options {
     /// Folder to write
     #[arg(value_name = "OUT", required_unless_present = "in_place")]
     out: Option<PathBuf>,
-    /// Write encoder.onnx, decoder.onnx and cognate.json into the checkpoint's folder, without verification; its weights, which
-    /// must be f32, stay where they are
+    /// Write encoder.onnx, decoder.onnx and cognate.json into the checkpoint's folder, without verification; its weights must be
+    /// f32
     #[arg(long, conflicts_with = "out")]
     in_place: bool,
     /// Layout of the folder: cognate (encoder.onnx, decoder.onnx, one weights file), or hf (for Optimum and transformers.js:
     /// onnx/encoder_model.onnx, onnx/decoder_model_merged.onnx without an If)
     #[arg(long, value_name = "LAYOUT", value_parser = parse_layout, default_value = Layout::Cognate.name())]
     layout: Layout,
-    /// Engines that the graphs are for: portable (all), or ort (ONNX Runtime alone, the fastest there: joined layers, its own
-    /// attention, caches that a step writes into)
+    /// Engines of the graphs: portable (all), or ort (ONNX Runtime only, and fastest there: joined layers, its own attention,
+    /// caches written in place)
     #[arg(long, value_name = "TARGET", value_enum, default_value_t)]
     target: Target,
     /// Replace OUT, or the graphs in place, if it is an earlier export
     #[arg(long)]
     force: bool,
-    /// Skip the verification against the f64 reference, and the comparison of a lower precision with f32 unless --data is given
+    /// Skip the verification, and without --data the comparison of a lower precision with f32
     #[arg(long)]
     no_verify: bool,
     /// Export weights that are infinite or not numbers; with --in-place they are never checked
     #[arg(long)]
     allow_non_finite: bool,
-    /// Type of weights and values, and of keys and values between steps in the Cognate layout
+    /// Type of weights and activations; in the Cognate layout also of cached keys and values
     #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = precision())]
     precision: Precision,
-    /// Number of weights that share a scale in int8-block and int4: fewer are more precise, more are smaller and faster
-    /// [default: 32]
+    /// Number of weights that share a scale in int8-block and int4; smaller blocks are more precise, larger ones are smaller and
+    /// faster [default: 32]
     #[arg(long, value_name = "N", value_parser = parse_block_size)]
     block_size: Option<usize>,
-    /// Compare BLEU in f32 and in the lower precision: translate the lines of SOURCE and score them against REFERENCE
+    /// Report the BLEU lost relative to f32: translate the lines of SOURCE and score them against REFERENCE
     ///
     /// An export in a lower precision is compared with one in f32 on the same engine: ONNX Runtime if its library is found, else
-    /// tract. Without --data, the share of equal greedy choices is measured on Cognate's own sentences; with it, on the lines of
-    /// SOURCE, and BLEU of both, decoded as generation_config.json says, without sampling. A loss of more than 0.3 BLEU is a warning;
-    /// the exit status is still 0.
+    /// tract. Without --data, the share of equal greedy choices is measured on bundled sentences. With --data it is measured on the
+    /// lines of SOURCE, and BLEU is computed for both, with the decoding of generation_config.json, without sampling. A loss of more
+    /// than 0.3 BLEU is a warning; the exit status is still 0.
     #[arg(long, num_args = 2, value_names = ["SOURCE", "REFERENCE"])]
     data: Option<Vec<PathBuf>>,
     /// Add the outputs encoder_attentions.{layer}, decoder_attentions.{layer} (not with --target ort) and
@@ -96,7 +95,7 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let start = Instant::now();
     let source = ModelSource::find(&options.model)?.into_checkpoint();
     if options.data.is_some() && options.precision == Precision::F32 {
-        bail!("--data: compares a lower precision with f32, and this export is in f32; add --precision, or leave it out");
+        bail!("--data: expected a lower precision with it, found f32; add --precision");
     }
     let export = Export::open_with(&source, options.seed, options.unused.ignore_unused)?
         .layout(options.layout)
@@ -113,7 +112,7 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     }
 }
 
-/// Writes a folder with weights of its own, verifies it, and compares a lower precision with f32.
+/// Writes a folder, verifies it, and compares a lower precision with f32.
 fn write_folder(
     options: &Options,
     export: &Export,
@@ -130,7 +129,7 @@ fn write_folder(
         _ => (!options.no_verify).then(ComparisonText::own),
     };
     let mut events = Events::default();
-    let exported = export.write_with(folder, &mut |event| events.hear(event))?;
+    let exported = export.write_with(folder, &mut |event| events.print(event))?;
     messages::notices(&exported.notices);
     let elapsed = amounts::duration(start.elapsed());
     writeln!(out, "{source} to {} in {elapsed}\n{}", folder.display(), sizes(&exported))?;
@@ -140,7 +139,7 @@ fn write_folder(
     out.flush()?;
     let passed = options.no_verify || verify::verify(folder, Some(export.model()), Default::default(), Print::Text, out)?;
     if let Some(text) = text {
-        let (quality, notices) = export.compare(folder, &text, &mut |event| events.hear(event)).context(data(options))?;
+        let (quality, notices) = export.compare(folder, &text, &mut |event| events.print(event)).context(data(options))?;
         messages::notices(&notices);
         if let Some(quality) = quality {
             write!(out, "{quality}")?;
@@ -151,12 +150,12 @@ fn write_folder(
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What errors of a comparison are about.
+/// The context of a comparison's errors.
 fn data(options: &Options) -> &'static str {
     if options.data.is_some() { "--data" } else { "comparison with f32" }
 }
 
-/// Writes graphs beside the checkpoint, whose weights they read.
+/// Writes graphs into the checkpoint's folder.
 fn write_in_place(export: &Export, source: &ModelSource, start: Instant, out: &mut dyn Write) -> Result<ExitCode> {
     let exported = export.write_in_place()?;
     messages::notices(&exported.notices);
@@ -165,23 +164,19 @@ fn write_in_place(export: &Export, source: &ModelSource, start: Instant, out: &m
     let Origin::CheckpointInPlace { files, .. } = &exported.manifest.source else { return Ok(ExitCode::SUCCESS) };
     let names: Vec<_> = files.keys().map(String::as_str).collect();
     let bytes = amounts::bytes(files.values().map(|stamp| stamp.bytes).sum());
-    let (weights, stay) = match names.as_slice() {
-        [one] => ((*one).to_owned(), "stays"),
-        several => (format!("{} files", several.len()), "stay"),
-    };
-    writeln!(out, "{weights}, {bytes}, {stay} where the graphs find the weights; they were neither read nor verified:")?;
-    writeln!(out, "`cognate verify {source}` does both")?;
+    let weights = if let [one] = names.as_slice() { (*one).to_owned() } else { format!("{} files", names.len()) };
+    writeln!(out, "weights: {weights}, {bytes}; not read and not verified; run `cognate verify {source}`")?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// What long work reports, on a terminal.
+/// Prints the progress of an export on a terminal.
 #[derive(Default)]
 struct Events {
     progress: Option<Progress>,
 }
 
 impl Events {
-    fn hear(&mut self, event: ExportEvent<'_>) {
+    fn print(&mut self, event: ExportEvent<'_>) {
         let shows_progress = messages::shows_progress();
         match event {
             ExportEvent::Stage(stage) if shows_progress => messages::note(format_args!("measuring: {stage}")),
@@ -219,10 +214,10 @@ fn warn_of_loss(quality: &Quality, precision: Precision) {
     messages::warning(format_args!("{precision} loses {loss:.2} BLEU on {}, more than {limit}; {advice}", bleu.source));
 }
 
-/// Kinds of operations that are printed at once; `cognate show` prints all.
+/// Maximum number of printed kinds of operations; `cognate show` prints all.
 const SHOWN: usize = 6;
 
-/// Prints what stayed f32 in an export in f16, and what that is worth.
+/// Prints what stayed f32 in an export in f16, and its calibration.
 fn report_half(manifest: &Manifest, out: &mut dyn Write) -> Result<()> {
     let kept = &manifest.kept_in_f32;
     let places: usize = kept.iter().map(|kept| kept.places).sum();
@@ -241,20 +236,20 @@ fn report_half(manifest: &Manifest, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// What f16 does not reach, if so.
+/// The warning if f16 is not precise enough.
 fn calibration_warning(calibration: &Calibration) -> Option<String> {
     let steps = |what: &str, StepsReport { steps, equal, wanted }: StepsReport| {
-        format!("{equal} of {steps} greedy steps of {what} choose the token that f32 chooses, fewer than {wanted}")
+        format!("{equal} of {steps} greedy steps on {what} choose the same token as f32, expected at least {wanted}")
     };
     if calibration.gave_up() {
-        let found = steps("the sentences it was tuned on", calibration.tuned);
-        return Some(format!("f16 is not precise enough for this model: with both stacks in f32, {found}; f32 loses nothing"));
+        let found = steps("tuning sentences", calibration.tuned);
+        return Some(format!("f16 is not precise enough for this model: with both stacks in f32, {found}; export in f32"));
     }
     let found = Some(calibration.held_out).filter(|held_out| !held_out.passed());
-    found.map(|held_out| format!("f16: {}; measure it with --data on a text of your own", steps("sentences it was not tuned on", held_out)))
+    found.map(|held_out| format!("f16: {}; measure BLEU with --data", steps("held-out sentences", held_out)))
 }
 
-/// The engines that graphs are for.
+/// The engines of the graphs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum Target {
     /// All: standard operators only
@@ -277,20 +272,16 @@ fn precision() -> impl TypedValueParser<Value = Precision> {
     let values = Precision::ALL.map(|precision| {
         let help = match precision {
             Precision::F32 => "single precision",
-            Precision::F16 => "half precision where values fit, measured on translations and random batches; the rest is f32",
-            Precision::Int8 => {
-                "layers in 8-bit integers, activations rounded row by row: a translation does not depend on others in its batch"
-            }
+            Precision::F16 => "half precision where values are in range, measured on translations and random batches; the rest is f32",
+            Precision::Int8 => "linear layers in 8-bit integers, activations quantised per row: translations do not depend on their batch",
             Precision::Int8Tensor => {
-                "layers in 8-bit integers, activations rounded batch by batch: faster, and a translation depends on others in its batch"
+                "linear layers in 8-bit integers, activations quantised per tensor: faster, but translations depend on their batch"
             }
             Precision::Int8Block => {
-                "layers in 8-bit integers, weights and activations rounded block by block, for --target ort: closer to f32 than int8, \
-                 and slower on batches"
+                "linear layers in 8-bit integers, quantised per block, for --target ort: closer to f32 than int8, slower on batches"
             }
             Precision::Int4 => {
-                "as int8-block, with weights of 4 bits except those of the output: the smallest, and the fastest on single sentences; \
-                 slow on batches"
+                "like int8-block with 4-bit weights, except in the output layer: smallest, fastest on single sentences, slow on batches"
             }
         };
         PossibleValue::new(precision.name()).help(help)
@@ -311,7 +302,7 @@ fn parse_layout(text: &str) -> Result<Layout, String> {
 fn sizes(exported: &Exported) -> String {
     let written = &exported.files;
     let files = written.files.iter().map(|(name, bytes)| (name.as_str(), *bytes));
-    let lines = files.chain([("in all", written.bytes())]).map(|(name, bytes)| format!("  {name:<24} {:>8}", amounts::bytes(bytes)));
+    let lines = files.chain([("total", written.bytes())]).map(|(name, bytes)| format!("  {name:<24} {:>8}", amounts::bytes(bytes)));
     lines.collect::<Vec<_>>().join("\n")
 }
 
@@ -321,7 +312,7 @@ mod tests {
     use cognate_folder::Caution;
 
     #[test]
-    fn what_f16_does_not_reach_is_a_warning() {
+    fn an_imprecise_f16_is_a_warning() {
         let steps = |equal| StepsReport { steps: 100, equal, wanted: 99 };
         let printed = |tuned, held_out| {
             let calibration = Calibration { caution: Caution::Stacks, tuned: steps(tuned), held_out: steps(held_out) };
@@ -329,20 +320,19 @@ mod tests {
         };
         let stacks = "both stacks and the output in f32 for precision";
         for (tuned, held_out, shown, warned) in [
-            (99, 99, "99 of 100 greedy steps equal in the sentences it was tuned on, 99 of 100 in others", ""),
+            (99, 99, "99 of 100 greedy steps equal on tuning sentences, 99 of 100 on held-out ones", ""),
             (
                 99,
                 98,
-                "99 of 100 greedy steps equal in the sentences it was tuned on, 98 of 100 in others  LOW",
-                "f16: 98 of 100 greedy steps of sentences it was not tuned on choose the token that f32 chooses, fewer than 99; measure it with \
-                 --data on a text of your own",
+                "99 of 100 greedy steps equal on tuning sentences, 98 of 100 on held-out ones  LOW",
+                "f16: 98 of 100 greedy steps on held-out sentences choose the same token as f32, expected at least 99; measure BLEU with --data",
             ),
             (
                 90,
                 98,
-                "GAVE UP: 90 of 100 greedy steps equal in the sentences it was tuned on, 98 of 100 in others  LOW",
-                "f16 is not precise enough for this model: with both stacks in f32, 90 of 100 greedy steps of the sentences it was tuned on \
-                 choose the token that f32 chooses, fewer than 99; f32 loses nothing",
+                "NOT REACHED: 90 of 100 greedy steps equal on tuning sentences, 98 of 100 on held-out ones  LOW",
+                "f16 is not precise enough for this model: with both stacks in f32, 90 of 100 greedy steps on tuning sentences choose the same \
+                 token as f32, expected at least 99; export in f32",
             ),
         ] {
             assert_eq!(printed(tuned, held_out), (format!("{stacks}: {shown}"), warned.to_owned()));

@@ -1,4 +1,4 @@
-//! `cognate export-training`: the training step as one ONNX graph.
+//! `cognate export-training`.
 
 use crate::model_options::UnusedOption;
 use crate::{amounts, messages};
@@ -12,14 +12,13 @@ use std::process::ExitCode;
 /// Export the training step to ONNX
 ///
 /// Writes train_step.onnx: forward pass, loss, gradients and Adam's update in one graph of standard operators. Any program with ONNX
-/// Runtime can train with it: token ids, labels and state are the inputs; the loss and the next state are the outputs. README.md
-/// lists all inputs and outputs; train.py is an example of less than 60 lines; model.safetensors has the weights. After the learned
-/// weights are written there, OUT is a checkpoint for every other command. The folder appears whole or not at all. To train with
-/// Cognate itself, see `cognate train`.
+/// Runtime can train with it: inputs are token ids, labels and the state, outputs are the loss and the next state. README.md lists all
+/// inputs and outputs, train.py is an example of less than 60 lines, and model.safetensors has the weights. After training, OUT is a
+/// checkpoint for every other command. The folder appears complete or not at all. To train with Cognate itself, see `cognate train`.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// A checkpoint's folder (config.json, model.safetensors), as `cognate train` leaves one; or preset:tiny, preset:base,
+    /// A checkpoint's folder (config.json, model.safetensors), such as the output of `cognate train`; or preset:tiny, preset:base,
     /// preset:big with seeded initial weights
     #[arg(value_name = "MODEL")]
     model: PathBuf,
@@ -29,7 +28,7 @@ pub(crate) struct Options {
     /// Replace OUT if it is an earlier export
     #[arg(long)]
     force: bool,
-    /// Label smoothing; 0 for the plain loss
+    /// Label smoothing; 0 for none
     #[arg(long, value_name = "SHARE", default_value = "0.1", value_parser = below_one)]
     label_smoothing: f64,
     /// Dropout of embeddings and of the output of each sublayer; 0 for none
@@ -66,8 +65,12 @@ Examples:
   cognate export-training preset:base step --seed 7
   cognate export-training my-checkpoint step --dropout 0.3 --label-smoothing 0 --clip-norm 1
 
-Then, with onnxruntime and numpy:
-  python step/train.py pairs.txt --updates 100 && cognate export step out";
+Train with onnxruntime and numpy:
+  cognate tokenize --model step --ids --input train.en > source.ids
+  cognate tokenize --model step --ids --target --input train.de > target.ids
+  paste source.ids target.ids > pairs.ids
+  python step/train.py pairs.ids --updates 100
+  cognate export step out";
 
 /// Runs the command.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
@@ -79,8 +82,8 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let place = options.out.display();
     writeln!(
         out,
-        "{source} to {place}: train_step.onnx ({} nodes, {}), {} learned values\n{place}/README.md lists inputs and outputs, \
-         {place}/train.py trains",
+        "{source} to {place}: train_step.onnx ({} nodes, {}), {} parameters\n{place}/README.md lists inputs and outputs, \
+         {place}/train.py is an example",
         amounts::thousands(n_nodes),
         amounts::bytes(bytes),
         amounts::thousands(export.model().parameters()),

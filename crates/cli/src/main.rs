@@ -1,8 +1,8 @@
 //! The `cognate` command: translating, scoring, evaluating, exporting, verifying, training and explaining encoder-decoder
 //! Transformers.
 //!
-//! Each command is a module. Results go to standard output, messages to standard error. The exit status is 1 after an error
-//! and 2 after a wrong command line. A reader that closes standard output ends the program quietly.
+//! Each command is a module. Results go to standard output, messages to standard error. The exit status is 1 for an error and 2
+//! for an invalid command line. A closed standard output is not an error.
 
 mod amounts;
 mod attend;
@@ -15,6 +15,7 @@ mod export_training;
 mod messages;
 mod model_options;
 mod observe;
+mod parallel;
 mod plot;
 mod score;
 mod show;
@@ -30,7 +31,7 @@ use std::io::{self, BufWriter, ErrorKind, Write};
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 
-/// Encoder-decoder Transformers: one definition, exported to ONNX, with the same numbers on every runtime
+/// Encoder-decoder Transformers: translate, train, export to ONNX, and verify on every engine
 #[derive(Parser)]
 #[command(name = "cognate", version, arg_required_else_help = true, after_help = EXAMPLES)]
 struct Cli {
@@ -46,22 +47,22 @@ struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  cognate translate \"A man is riding a bicycle.\"  with the checkpoint of the repository
-  cognate export CHECKPOINT OUT                   a Hugging Face checkpoint becomes ONNX
-  cognate translate --model OUT --input text.en   a file, line by line
-  cognate score --input pairs.tsv                 probabilities of given translations
-  cognate evaluate --reference text.de output.de  BLEU and chrF
-  cognate train CONFIG.toml --out OUT             parallel text becomes a model
-  cognate plot OUT --out curves.svg               the curves of a training run
-  cognate export-training MODEL OUT               the training step as ONNX, for other programs
-  cognate show OUT                                the contents of a model's folder
-  cognate attend \"Two dogs.\" --out dogs.html      pictures of attention
-  cognate explain \"Two dogs.\"                     a translation, step by step
-  cognate tokenize \"Two dogs.\"                    the pieces of a sentence
-  cognate verify OUT                              every runtime against the f64 reference
+  cognate translate \"A man is riding a bicycle.\"  translate with the bundled checkpoint
+  cognate export CHECKPOINT OUT                   export a Hugging Face checkpoint to ONNX
+  cognate translate --model OUT --input text.en   translate a file
+  cognate score --input pairs.tsv                 compute probabilities of given translations
+  cognate evaluate --reference text.de output.de  compute BLEU and chrF
+  cognate train CONFIG.toml --out OUT             train a model on parallel text
+  cognate plot OUT --out curves.svg               draw the curves of a training run
+  cognate export-training MODEL OUT               export the training step to ONNX
+  cognate show OUT                                show the contents of a model's folder
+  cognate attend \"Two dogs.\" --out dogs.html      draw attention
+  cognate explain \"Two dogs.\"                     explain a translation step by step
+  cognate tokenize \"Two dogs.\"                    print the pieces of a sentence
+  cognate verify OUT                              compare every engine with the f64 reference
 
 Environment:
-  COGNATE_MODEL   model of commands without --model
+  COGNATE_MODEL   default of --model
   COGNATE_LIMITS  limits on ONNX files: parts=524288,depth=16,elements=67108864
   ORT_DYLIB_PATH  library of ONNX Runtime
 
@@ -89,7 +90,7 @@ enum Command {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     messages::set_volume(cli.quiet, cli.verbose);
-    // Engines and tokenizers panic on some files, which our crates turn into errors: the panic itself is not printed.
+    // Engines and tokenizers panic on some files. The library returns these panics as errors, so they are not printed.
     if std::env::var_os("RUST_BACKTRACE").is_none() {
         panic::set_hook(Box::new(|_| {}));
     }
@@ -137,7 +138,7 @@ fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Whether nobody reads our output any more, as after `| head`.
+/// Whether standard output was closed, as by `| head`.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe))
 }

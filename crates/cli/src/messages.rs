@@ -1,4 +1,4 @@
-//! Messages to people, on standard error. A closed standard error is no reason to fail.
+//! Messages on standard error. A closed standard error is not an error.
 
 use cognate::{Error, Notice};
 use std::any::Any;
@@ -6,20 +6,20 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// What a user should know about a model.
+/// Prints the notices about a model.
 pub(crate) fn notices<'n>(notices: impl IntoIterator<Item = &'n Notice>) {
     for notice in notices {
         if notice.is_warning() { warning(notice) } else { note(notice) }
     }
 }
 
-/// How much is printed beside warnings and errors.
+/// The amount of messages besides warnings and errors.
 static VOLUME: AtomicU8 = AtomicU8::new(NORMAL);
 const QUIET: u8 = 0;
 const NORMAL: u8 = 1;
 const VERBOSE: u8 = 2;
 
-/// Sets how much is printed.
+/// Sets the amount of messages.
 pub(crate) fn set_volume(quiet: bool, verbose: bool) {
     let volume = match (quiet, verbose) {
         (true, _) => QUIET,
@@ -39,33 +39,33 @@ pub(crate) fn shows_progress() -> bool {
     !is_quiet() && io::stderr().is_terminal()
 }
 
-/// Additional information.
+/// Prints additional information.
 pub(crate) fn note(message: impl Display) {
     if !is_quiet() {
         say(format_args!("cognate: {message}"));
     }
 }
 
-/// Which model runs on which engine: for a terminal, or if it is asked for.
+/// Prints the model and the engine, on a terminal or with --verbose.
 pub(crate) fn status(model: impl Display, engine: impl Display) {
     if io::stderr().is_terminal() || VOLUME.load(Ordering::Relaxed) == VERBOSE {
         note(format_args!("model {model} on {engine}"));
     }
 }
 
-/// Something that may not be as expected; the work goes on.
+/// Prints a warning.
 pub(crate) fn warning(message: impl Display) {
     say(format_args!("cognate: warning: {message}"));
 }
 
-/// Why the work ended, with the causes that the message does not contain.
+/// Prints an error with the causes that its message does not contain.
 pub(crate) fn error(error: &anyhow::Error) {
     let mut text = String::new();
     for cause in error.chain() {
         // Options of the library have the names of the command's.
         let option = cause.downcast_ref::<Error>().and_then(Error::option);
         let cause = option.map_or_else(|| cause.to_string(), |(name, message)| format!("--{}: {message}", name.replace('_', "-")));
-        // A cause may begin with the place that its context names.
+        // A cause can begin with the place that its context names.
         if cause.starts_with(&text) {
             text = cause;
         } else if !text.contains(&cause) {
@@ -75,7 +75,7 @@ pub(crate) fn error(error: &anyhow::Error) {
     say(format_args!("cognate: error: {text}"));
 }
 
-/// A panic.
+/// Prints a panic.
 pub(crate) fn bug(panic: &(dyn Any + Send)) {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
@@ -83,6 +83,6 @@ pub(crate) fn bug(panic: &(dyn Any + Send)) {
 }
 
 fn say(message: impl Display) {
-    // In one piece, so that lines of several programs do not mix.
+    // One write, so that lines of several programs do not mix.
     let _ = io::stderr().write_all(format!("{message}\n").as_bytes());
 }

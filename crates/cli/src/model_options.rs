@@ -1,4 +1,4 @@
-//! The model that a command uses, and how it is loaded.
+//! The options of a command's model.
 
 use anyhow::{Context, Result, bail};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -10,13 +10,13 @@ use std::env;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-/// Names the model of commands whose `--model` does not.
+/// The environment variable with the default of `--model`.
 const VARIABLE: &str = "COGNATE_MODEL";
 
-/// The checkpoint that comes with the repository.
+/// The bundled checkpoint.
 const BUNDLED: &str = "testdata/multi30k-en-de";
 
-/// Which model, and where it runs.
+/// The model and its engine.
 #[derive(Clone, clap::Args)]
 pub(crate) struct ModelOptions {
     #[command(flatten)]
@@ -34,8 +34,8 @@ pub(crate) struct ModelOptions {
 /// The folder of a model, and the languages of its tokenizer.
 #[derive(Clone, clap::Args)]
 pub(crate) struct ModelFolder {
-    /// Folder of an export or of a checkpoint, which is exported to a temporary folder [default: $COGNATE_MODEL, else the
-    /// checkpoint that comes with the repository]
+    /// Folder of an export or a checkpoint, which is exported to a temporary folder [default: $COGNATE_MODEL, else the bundled
+    /// checkpoint]
     #[arg(short, long, value_name = "DIR")]
     model: Option<PathBuf>,
     #[command(flatten)]
@@ -43,7 +43,7 @@ pub(crate) struct ModelFolder {
 }
 
 impl ModelFolder {
-    /// Where the model comes from.
+    /// The source of the model.
     fn source(&self) -> Result<ModelSource> {
         match &self.model {
             Some(path) => Ok(ModelSource::find(path)?),
@@ -79,7 +79,7 @@ impl LanguageOptions {
     }
 }
 
-/// What becomes of tensors that a model has no use for.
+/// The treatment of unused tensors.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct UnusedOption {
     /// Ignore tensors of a checkpoint that its model does not use, with a warning; by default such a checkpoint is rejected
@@ -93,15 +93,15 @@ impl ModelOptions {
         self.folder.model.is_some()
     }
 
-    /// Where the model comes from.
+    /// The source of the model.
     ///
     /// # Errors
-    /// If there is none at the place that is named.
+    /// If it does not exist.
     pub(crate) fn source(&self) -> Result<ModelSource> {
         self.folder.source()
     }
 
-    /// How the model is loaded.
+    /// The options that load the model.
     pub(crate) fn load(&self, workers: Option<NonZeroUsize>, threads: Option<NonZeroUsize>) -> LoadOptions {
         LoadOptions {
             engine: self.engine,
@@ -123,11 +123,11 @@ fn default_source() -> Result<ModelSource> {
     }
     match bundled() {
         Some(path) => Ok(ModelSource::find(&path)?),
-        None => bail!("no model: pass --model DIR, or set {VARIABLE} to the folder of a checkpoint or of an export"),
+        None => bail!("no model: pass --model DIR, or set {VARIABLE} to the folder of a checkpoint or an export"),
     }
 }
 
-/// The bundled checkpoint, if this program runs in a clone of the repository or was built in one.
+/// The folder of the bundled checkpoint, if the program runs in a clone of the repository or was built in one.
 fn bundled() -> Option<PathBuf> {
     let is_there = |path: &PathBuf| path.join(CONFIG).is_file();
     let above = |place: PathBuf| place.ancestors().map(|folder| folder.join(BUNDLED)).find(is_there);
@@ -138,18 +138,16 @@ fn bundled() -> Option<PathBuf> {
 fn engine() -> impl TypedValueParser<Value = Engine> {
     let values = [
         PossibleValue::new("auto").help("ONNX Runtime if its library is found, else tract"),
-        PossibleValue::new("reference").help("the reference evaluator, slow; needs a checkpoint"),
-        PossibleValue::new("tract").help("tract, in pure Rust, always present"),
+        PossibleValue::new("reference").help("reference evaluator, slow; needs a checkpoint"),
+        PossibleValue::new("tract").help("tract, in pure Rust, always available"),
         PossibleValue::new("ort").help("ONNX Runtime; `cargo xtask onnxruntime` installs its library"),
     ];
     PossibleValuesParser::new(values).try_map(|name| name.parse())
 }
 
 fn device() -> impl TypedValueParser<Value = Device> {
-    let values = [
-        PossibleValue::new("cpu").help("the processor"),
-        PossibleValue::new("cuda").help("an NVIDIA GPU, by ONNX Runtime; an error if there is none"),
-    ];
+    let values =
+        [PossibleValue::new("cpu").help("CPU"), PossibleValue::new("cuda").help("NVIDIA GPU by ONNX Runtime; an error if there is none")];
     PossibleValuesParser::new(values).try_map(|name| name.parse())
 }
 

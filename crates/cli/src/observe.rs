@@ -1,4 +1,4 @@
-//! The options of the commands that observe a model along a sentence: `attend` and `explain`.
+//! The options that `attend` and `explain` share.
 
 use crate::amounts::at_most;
 use crate::messages;
@@ -20,13 +20,13 @@ pub(crate) struct SentenceOptions {
 }
 
 impl SentenceOptions {
-    /// The sentence, read if it is not on the command line.
+    /// The sentence, from the command line or standard input.
     pub(crate) fn sentence(&self) -> Result<String> {
         self.sentence.clone().map_or_else(line, Ok)
     }
 }
 
-/// How the model is loaded and how it translates.
+/// The options of the model and of decoding.
 #[derive(clap::Args)]
 pub(crate) struct ObserveOptions {
     #[command(flatten)]
@@ -53,14 +53,14 @@ impl ObserveOptions {
     }
 }
 
-/// The one line on standard input.
+/// The single line on standard input.
 fn line() -> Result<String> {
     let mut text = String::new();
     io::stdin().read_to_string(&mut text).context("stdin: expected a sentence in UTF-8")?;
     let mut lines = text.lines().filter(|line| !line.trim().is_empty());
     match (lines.next(), lines.count()) {
         (Some(line), 0) => Ok(line.to_owned()),
-        (None, _) => bail!("stdin: expected a sentence, found none; give it as the argument, or by a pipe"),
+        (None, _) => bail!("stdin: expected a sentence, found none; pass it as the argument, or through a pipe"),
         (Some(_), more) => bail!("stdin: expected one sentence, found {} lines", more + 1),
     }
 }

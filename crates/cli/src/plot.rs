@@ -11,8 +11,8 @@ use std::process::ExitCode;
 
 /// Draw the curves of training runs
 ///
-/// Reads the logs that `cognate train` writes, also while it runs: the losses of training and validation, the learning rate, tokens
-/// per second, and BLEU if it was measured. Each run has its own colour and dashes in every panel.
+/// Reads the logs that `cognate train` writes, also during a run: the losses of training and validation, the learning rate, tokens
+/// per second, and BLEU if it was measured. Each run has one colour and dash pattern in all panels.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -60,7 +60,7 @@ const PIXELS: f32 = 2.0;
 
 /// Runs the command.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
-    let format = options.format()?;
+    let format = whole_file::format(options.format, &options.out, Format::Svg)?;
     whole_file::check("--out", &options.out)?;
     if !options.names.is_empty() && options.names.len() != options.logs.len() {
         bail!("--names: has {} names for {} logs; expected one for each", options.names.len(), options.logs.len());
@@ -68,7 +68,7 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let runs = options.logs.iter().map(|log| Ok(read_log(log)?)).collect::<Result<Vec<_>>>()?;
     for (log, run) in options.logs.iter().zip(&runs) {
         if run.is_empty() {
-            bail!("{}: has no line yet; a run writes the first after `schedule.log_every` updates", log.display());
+            bail!("{}: is empty; a run writes the first line after `schedule.log_every` updates", log.display());
         }
     }
     let names = match options.names.as_slice() {
@@ -84,24 +84,11 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-impl Options {
-    fn format(&self) -> Result<Format> {
-        let ending = self.out.extension().map(|ending| ending.to_ascii_lowercase());
-        match (self.format, ending.as_deref().and_then(|ending| ending.to_str())) {
-            (Some(format), _) => Ok(format),
-            (None, Some("png")) => Ok(Format::Png),
-            (None, Some("svg")) => Ok(Format::Svg),
-            (None, None) if self.out == Path::new("-") => Ok(Format::Svg),
-            (None, _) => bail!("--out: {}: expected a name that ends in .svg or .png, or --format", self.out.display()),
-        }
-    }
-}
-
-/// The folders of logs; where two have one name, their paths.
+/// The folders of logs, or their paths if two folders have the same name.
 fn names(logs: &[PathBuf]) -> Vec<String> {
     let names: Vec<String> = logs.iter().map(|log| name(log)).collect();
-    let is_alone = |name: &String| names.iter().filter(|other| *other == name).count() == 1;
-    if names.iter().all(is_alone) { names } else { logs.iter().map(|log| log.display().to_string()).collect() }
+    let is_unique = |name: &String| names.iter().filter(|other| *other == name).count() == 1;
+    if names.iter().all(is_unique) { names } else { logs.iter().map(|log| log.display().to_string()).collect() }
 }
 
 /// The folder of a log.
@@ -138,8 +125,8 @@ fn chart(names: Vec<String>, runs: &[Vec<LogLine>], by: By) -> Chart {
         },
         runs: names,
         panels: vec![
-            panel("Loss a token (nats), marked: held-out text", losses),
-            panel("BLEU of held-out text", validated(|validation| validation.bleu)),
+            panel("Loss per token (nats); marked: validation", losses),
+            panel("BLEU of validation", validated(|validation| validation.bleu)),
             panel("Learning rate", trained(|stretch| stretch.learning_rate)),
             panel("Target tokens per second", trained(|stretch| stretch.tokens_per_second)),
         ],

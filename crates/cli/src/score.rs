@@ -1,14 +1,13 @@
-//! `cognate score`: how likely given translations are under the model.
+//! `cognate score`: the probabilities of given translations.
 
 use crate::amounts::at_most;
 use crate::messages;
 use crate::model_options::ModelOptions;
-use anyhow::{Context, Result, bail};
+use crate::parallel::ParallelLines;
+use anyhow::{Result, bail};
 use cognate::{Pair, ScoredPair, Scorer};
-use cognate_text::Lines;
 use serde_json::json;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,7 +16,7 @@ use std::process::ExitCode;
 ///
 /// Each input line is a source and its translation, separated by a tab; or both are lines of two files. Each pair gives one line
 /// with three columns, separated by tabs: the log-probability of the translation, those of its tokens and its end token, and
-/// these tokens. Logarithms are natural. A language that must come first is not counted.
+/// these tokens. Logarithms are natural. A forced language token is not counted.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -53,7 +52,7 @@ Examples:
   cognate score --input pairs.tsv --target-prefixes beginnings.de
   cognate score --model nllb --source-language eng_Latn --target-language deu_Latn --input pairs.tsv";
 
-/// Lines of a window: memory does not grow with the input.
+/// Number of pairs that are read before they are scored.
 const WINDOW: usize = 2000;
 
 /// Runs the command.
@@ -86,50 +85,30 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     }
 }
 
-type Reading = Box<dyn Iterator<Item = cognate_text::Result<String>>>;
-
-/// Where pairs come from, and what their translations begin with.
+/// The pairs, from one text with tabs or from two, and the prefixes of their translations.
 struct Pairs {
-    texts: Texts,
-    /// With their file's name.
-    prefixes: Option<(Reading, String)>,
-}
-
-enum Texts {
-    Together { lines: Reading, name: String, number: usize },
-    Apart { sources: Reading, targets: Reading, names: [String; 2], number: usize },
+    lines: ParallelLines,
+    has_tabs: bool,
+    number: usize,
 }
 
 impl Pairs {
     fn open(options: &Options) -> Result<Self> {
-        let file = |option: &str, path: &Path| -> Result<(Reading, String)> {
-            let name = path.display().to_string();
-            let reader: Box<dyn BufRead> = match path == Path::new("-") {
-                true => Box::new(BufReader::new(io::stdin())),
-                false => Box::new(BufReader::new(File::open(path).with_context(|| format!("{option}: {name}: cannot be read"))?)),
-            };
-            let name = if path == Path::new("-") { "stdin".to_owned() } else { name };
-            Ok((Box::new(Lines::new(reader, name.clone())), name))
-        };
-        let prefixes = options.target_prefixes.as_deref().map(|path| file("--target-prefixes", path)).transpose()?;
-        let texts = match (&options.source, &options.target) {
+        let mut lines = ParallelLines::default();
+        match (&options.source, &options.target) {
             (Some(source), Some(target)) => {
-                let ((sources, first), (targets, second)) = (file("--source", source)?, file("--target", target)?);
-                Texts::Apart { sources, targets, names: [first, second], number: 0 }
+                lines.open("--source", source)?;
+                lines.open("--target", target)?;
             }
-            _ => {
-                let (lines, name) = file("--input", options.input.as_deref().unwrap_or(Path::new("-")))?;
-                Texts::Together { lines, name, number: 0 }
-            }
-        };
-        let n_standard = prefixes.iter().map(|(_, name)| name).chain(texts.names()).filter(|name| *name == "stdin").count();
-        if n_standard > 1 {
-            bail!("standard input cannot be several texts; give files for the others");
+            _ => drop(lines.open("--input", options.input.as_deref().unwrap_or(Path::new("-")))?),
         }
-        Ok(Self { texts, prefixes })
+        if let Some(prefixes) = &options.target_prefixes {
+            lines.open("--target-prefixes", prefixes)?;
+        }
+        Ok(Self { lines, has_tabs: options.source.is_none(), number: 0 })
     }
 
-    /// The next pairs, at most a window full, and what kept others from being read.
+    /// The next pairs, and the error that ends them.
     fn window(&mut self) -> (Vec<Pair>, Option<anyhow::Error>) {
         let mut window = Vec::new();
         while window.len() < WINDOW {
@@ -143,50 +122,19 @@ impl Pairs {
     }
 
     fn next(&mut self) -> Result<Option<Pair>> {
-        let pair = self.texts.next()?;
-        let Some((lines, name)) = &mut self.prefixes else { return Ok(pair) };
-        match (pair, lines.next().transpose()?) {
-            (None, None) => Ok(None),
-            (Some(pair), Some(prefix)) => Ok(Some(Pair { prefix, ..pair })),
-            (Some(pair), None) => bail!("{name}: has no line for {}; expected one for each pair", pair.place),
-            (None, Some(_)) => bail!("{name}: has more lines than there are pairs; expected one for each"),
-        }
-    }
-}
-
-impl Texts {
-    fn names(&self) -> impl Iterator<Item = &String> {
-        match self {
-            Self::Together { name, .. } => std::slice::from_ref(name).iter(),
-            Self::Apart { names, .. } => names.iter(),
-        }
-    }
-
-    fn next(&mut self) -> Result<Option<Pair>> {
-        match self {
-            Self::Together { lines, name, number } => {
-                let Some(line) = lines.next().transpose()? else { return Ok(None) };
-                *number += 1;
-                let place = format!("{name}: line {number}");
-                let Some((source, target)) = line.split_once('\t').filter(|(_, target)| !target.contains('\t')) else {
-                    bail!("{place}: expected a source, one tab and a translation, found {} tabs", line.matches('\t').count());
-                };
-                Ok(Some(Pair { source: source.into(), target: target.into(), prefix: String::new(), place }))
+        let Some(lines) = self.lines.next()? else { return Ok(None) };
+        self.number += 1;
+        let place = format!("{}: line {}", self.lines.name(0), self.number);
+        let mut lines = lines.into_iter();
+        let mut next = || lines.next().unwrap_or_default();
+        let first = next();
+        let (source, target) = match first.split_once('\t').filter(|(_, target)| !target.contains('\t')) {
+            Some((source, target)) if self.has_tabs => (source.to_owned(), target.to_owned()),
+            None if self.has_tabs => {
+                bail!("{place}: expected a source, one tab and a translation, found {} tabs", first.matches('\t').count())
             }
-            Self::Apart { sources, targets, names, number } => {
-                *number += 1;
-                match (sources.next().transpose()?, targets.next().transpose()?) {
-                    (None, None) => Ok(None),
-                    (Some(source), Some(target)) => {
-                        let place = format!("{}: line {number}", names[0]);
-                        Ok(Some(Pair { source, target, prefix: String::new(), place }))
-                    }
-                    (found, _) => {
-                        let short = if found.is_some() { &names[1] } else { &names[0] };
-                        bail!("{short}: ends before line {number}; expected as many lines in {} as in {}", names[0], names[1])
-                    }
-                }
-            }
-        }
+            _ => (first, next()),
+        };
+        Ok(Some(Pair { source, target, prefix: next(), place }))
     }
 }

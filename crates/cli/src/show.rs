@@ -2,6 +2,7 @@
 
 mod diagram;
 mod facts;
+mod json;
 mod parameters;
 
 use crate::model_options::UnusedOption;
@@ -11,16 +12,17 @@ use clap::ValueEnum;
 use cognate::{Export, Manifest, ModelSource, Origin};
 use cognate_export::Listing;
 use cognate_folder::{Stamp, WeightHashes, require_layout};
-use cognate_graph::{Class, Program, Type};
+use cognate_graph::{Class, Graph, Program, Type};
 use cognate_model::{Attentions, Model, without_layer};
+use cognate_text::Tokenizer;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Show the contents of a model, an exported folder or an ONNX file
 ///
-/// For a checkpoint or a preset: its configuration, its parameters with their shapes, and its graphs with inputs, outputs and number
-/// of nodes. For an exported folder: its source, its verification and its files. For any ONNX file: inputs, outputs, operators and
+/// For a checkpoint or a preset: its configuration, languages, parameters with shapes, and graphs with inputs, outputs and number of
+/// nodes. For an exported folder: its source, its verification and its files. For any ONNX file: inputs, outputs, operators and
 /// initializers.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -35,6 +37,9 @@ pub(crate) struct Options {
     /// [default graph: teacher-forced]
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     html: Option<PathBuf>,
+    /// Write one line of JSON: the same contents for programs
+    #[arg(long, conflicts_with_all = ["graph", "html", "format"])]
+    json: bool,
     /// Print the graph in the language of a drawing program [default graph: teacher-forced]
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<Format>,
@@ -58,11 +63,11 @@ Examples:
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum GraphName {
-    /// The encoder, with the decoder's cross keys and values
+    /// The encoder, with keys and values of cross-attention
     Encode,
-    /// The decoder, one step from any past
+    /// One step of the decoder from any past
     Step,
-    /// Both on given targets
+    /// Encoder and decoder on given targets
     TeacherForced,
 }
 
@@ -84,7 +89,7 @@ fn size(text: &str) -> Result<(String, usize), String> {
 /// Runs the command.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let found = ModelSource::find(&options.model)?;
-    // Beside graphs in place lies the checkpoint that has the graphs of the language.
+    // An export in place has its checkpoint in the same folder, whose graphs can be drawn.
     let is_drawn = options.html.is_some() || options.format.is_some();
     let wanted = options.graph.or(is_drawn.then_some(GraphName::TeacherForced));
     let source = if wanted.is_some() { found.into_checkpoint() } else { found };
@@ -93,10 +98,16 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
         (ModelSource::Checkpoint(_) | ModelSource::Preset(_), Some(name)) => {
             write!(out, "{}", program(options.open(&source)?.model(), name)?.graph())?
         }
-        (ModelSource::Checkpoint(_) | ModelSource::Preset(_), None) => model(&source, options.open(&source)?.model(), out)?,
+        (ModelSource::Checkpoint(_) | ModelSource::Preset(_), None) => {
+            let (export, languages) = (options.open(&source)?, languages(&source));
+            match options.json {
+                true => writeln!(out, "{}", json::model(&source, export.model(), &languages)?)?,
+                false => model(&source, export.model(), &languages, out)?,
+            }
+        }
         (ModelSource::Exported(_) | ModelSource::File(_), Some(_)) => {
             if let ModelSource::File(path) = &source {
-                // What is no ONNX file is called what it is.
+                // The error of a file that is not ONNX.
                 Listing::read(path)?;
             }
             let option = if options.html.is_some() {
@@ -106,11 +117,10 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
             } else {
                 "--graph"
             };
-            bail!(
-                "{option}: {source} holds ONNX, no graphs of Cognate's language; give the checkpoint that it was made from, or leave it out"
-            )
+            bail!("{option}: expected a checkpoint or a preset, found ONNX: {source}; pass the checkpoint that it was exported from")
         }
-        (ModelSource::Exported(folder), None) => exported(folder, out)?,
+        (ModelSource::Exported(folder), None) => exported(options, folder, out)?,
+        (ModelSource::File(path), None) if options.json => writeln!(out, "{}", json::listing(&Listing::read(path)?))?,
         (ModelSource::File(path), None) => write!(out, "{}", Listing::read(path)?)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -124,7 +134,7 @@ impl Options {
         Ok(export)
     }
 
-    /// Draws a graph, as a page or for another program.
+    /// Draws a graph, as a page or in the language of another program.
     fn draw(&self, source: &ModelSource, name: GraphName, out: &mut dyn Write) -> Result<()> {
         if let Some(file) = &self.html {
             whole_file::check("--html", file)?;
@@ -152,25 +162,38 @@ fn program(model: &Model, name: GraphName) -> Result<Program> {
     })
 }
 
-fn model(source: &ModelSource, model: &Model, out: &mut dyn Write) -> Result<()> {
+/// The languages of a model's tokenizer, if it has one.
+fn languages(source: &ModelSource) -> Vec<String> {
+    let tokenizer = source.folder().ok().and_then(|folder| Tokenizer::from_folder(folder).ok());
+    tokenizer.map(|tokenizer| tokenizer.languages()).unwrap_or_default()
+}
+
+fn model(source: &ModelSource, model: &Model, languages: &[String], out: &mut dyn Write) -> Result<()> {
     writeln!(out, "{source}")?;
     for (name, value) in facts::facts(model)? {
         writeln!(out, "  {name:<12} {value}")?;
+    }
+    if !languages.is_empty() {
+        writeln!(out, "  {:<12} {}: {}", "languages", languages.len(), languages.join(", "))?;
     }
     writeln!(out, "\nparameters")?;
     parameters::table(model, out)?;
     for name in [GraphName::Encode, GraphName::Step] {
         let program = program(model, name)?;
         let graph = program.graph();
-        let n_nodes = graph.nodes().iter().filter(|node| node.op.class() != Class::Declared).count();
-        writeln!(out, "\ngraph {}: {n_nodes} nodes", graph.name())?;
+        writeln!(out, "\ngraph {}: {} nodes", graph.name(), n_nodes(graph))?;
         ports("input", graph.inputs().map(|(_, node)| (node.name.as_str(), &node.ty)), out)?;
         ports("output", graph.outputs().iter().map(|output| (output.name.as_str(), &graph.node(output.node).ty)), out)?;
     }
     Ok(())
 }
 
-/// Prints inputs or outputs, those of all layers together.
+/// The number of operations of a graph.
+fn n_nodes(graph: &Graph) -> usize {
+    graph.nodes().iter().filter(|node| node.op.class() != Class::Declared).count()
+}
+
+/// Prints inputs or outputs, one line for all layers.
 fn ports<'g>(kind: &str, ports: impl Iterator<Item = (&'g str, &'g Type)>, out: &mut dyn Write) -> Result<()> {
     let mut folded: Vec<(String, &Type, usize)> = Vec::new();
     for (name, ty) in ports {
@@ -187,14 +210,18 @@ fn ports<'g>(kind: &str, ports: impl Iterator<Item = (&'g str, &'g Type)>, out: 
     Ok(())
 }
 
-fn exported(folder: &Path, out: &mut dyn Write) -> Result<()> {
+fn exported(options: &Options, folder: &Path, out: &mut dyn Write) -> Result<()> {
     let manifest = Manifest::read(folder)?;
     let layout = require_layout(folder)?;
     let listings = layout.files().map(|file| Ok((file, Listing::read(&folder.join(file))?)));
     let listings = listings.into_iter().collect::<Result<Vec<_>>>()?;
+    let languages = languages(&ModelSource::Exported(folder.into()));
+    if options.json {
+        return Ok(writeln!(out, "{}", json::exported(folder, manifest.as_ref(), &listings, &languages))?);
+    }
     writeln!(out, "{}", folder.display())?;
     match manifest {
-        None => writeln!(out, "  no cognate.json: not known where it comes from")?,
+        None => writeln!(out, "  no cognate.json: the source is unknown")?,
         Some(manifest) => {
             let (name, origin) = match &manifest.source {
                 Origin::Checkpoint { name, weights_blake3: WeightHashes::Single(hash) } => {
@@ -209,7 +236,7 @@ fn exported(folder: &Path, out: &mut dyn Write) -> Result<()> {
                         let state = if Stamp::of(&folder.join(file)).is_ok_and(|now| stamp.is_unchanged(&now)) {
                             ""
                         } else {
-                            ", which has changed since"
+                            ", changed since the export"
                         };
                         format!("\n    {file}, {}{state}", amounts::bytes(stamp.bytes))
                     });
@@ -231,8 +258,11 @@ fn exported(folder: &Path, out: &mut dyn Write) -> Result<()> {
                 writeln!(out, "    {kept}")?;
             }
             writeln!(out, "  parameters   {}", amounts::thousands(manifest.parameters))?;
+            if !languages.is_empty() {
+                writeln!(out, "  languages    {}: {}", languages.len(), languages.join(", "))?;
+            }
             match manifest.verification {
-                None => writeln!(out, "  verification none; `cognate verify {}` does it", folder.display())?,
+                None => writeln!(out, "  verification none; run `cognate verify {}`", folder.display())?,
                 Some(report) => {
                     writeln!(out, "  verification {}", if report.passed() { "passed" } else { "FAILED" })?;
                     for line in report.to_string().lines() {

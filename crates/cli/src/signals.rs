@@ -1,18 +1,18 @@
-//! Ctrl-C, and other signals to end.
+//! Ctrl-C and other termination signals.
 
 use anyhow::{Context, Result};
 use ctrlc::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// The status of a program that Ctrl-C has ended, as shells tell it.
+/// The exit status of a program that Ctrl-C has ended, as in shells.
 const INTERRUPTED: i32 = 130;
 
-/// From now on a signal to end removes what is not whole yet, and ends the process. A process that was told to ignore signals, as
-/// `nohup` does, goes on ignoring them.
+/// Installs a handler that removes partial files and ends the process. Signals that the process ignores, as under `nohup`, stay
+/// ignored.
 ///
 /// # Errors
-/// If the system refuses.
+/// If the system refuses the handler.
 pub(crate) fn end_cleanly() -> Result<()> {
     match ctrlc::try_set_handler(end) {
         Ok(()) | Err(Error::MultipleHandlers) => Ok(()),
@@ -23,14 +23,14 @@ pub(crate) fn end_cleanly() -> Result<()> {
 /// Whether the process is being ended by a signal.
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
-/// Waits for the end if a signal is ending the process: the work that it interrupts may fail first, with another status.
+/// Waits if a signal is ending the process: the interrupted work can fail earlier, with another status.
 pub(crate) fn wait_if_ending() {
     while IS_ENDING.load(Ordering::SeqCst) {
         thread::park();
     }
 }
 
-/// Removes what is not whole yet, and ends the process.
+/// Removes partial files and ends the process.
 pub(crate) fn end() {
     IS_ENDING.store(true, Ordering::SeqCst);
     cognate_export::abandon();

@@ -1,6 +1,5 @@
-//! `cognate tokenize` and `cognate detokenize`: text to pieces or ids of a model's tokenizer, and back.
+//! `cognate tokenize` and `cognate detokenize`.
 
-use crate::messages;
 use crate::model_options::ModelFolder;
 use crate::translate::Input;
 use anyhow::{Context, Result, bail};
@@ -12,8 +11,8 @@ use std::process::ExitCode;
 
 /// Split sentences into the pieces of a model's tokenizer
 ///
-/// Each sentence gives one line: its pieces, or with --ids their numbers, with spaces between them. Tokens that the model expects
-/// around a sentence, such as </s>, are included.
+/// Prints one line for each sentence: its pieces, or with --ids their ids, separated by spaces. Special tokens around a sentence,
+/// such as </s>, are included.
 #[derive(clap::Args)]
 #[command(after_help = TOKENIZE_EXAMPLES)]
 pub(crate) struct TokenizeOptions {
@@ -25,7 +24,7 @@ pub(crate) struct TokenizeOptions {
     /// Write ids instead of pieces
     #[arg(long)]
     ids: bool,
-    /// Tokenize as a translation, without the tokens that the model expects around a sentence
+    /// Tokenize translations: with the target vocabulary, without special tokens
     #[arg(long)]
     target: bool,
     /// Write JSON Lines: {"text": ..., "tokens": [...], "ids": [...]}
@@ -35,7 +34,7 @@ pub(crate) struct TokenizeOptions {
 
 /// Join pieces or ids of a model's tokenizer to sentences
 ///
-/// Each line of pieces or ids, with spaces between them, gives one sentence. Special tokens such as </s> are dropped.
+/// Each line has pieces or ids, separated by spaces, and becomes one sentence. Special tokens such as </s> are removed.
 #[derive(clap::Args)]
 #[command(after_help = DETOKENIZE_EXAMPLES)]
 pub(crate) struct DetokenizeOptions {
@@ -49,7 +48,7 @@ pub(crate) struct DetokenizeOptions {
     ids: bool,
 }
 
-/// What both commands read.
+/// The options of both commands.
 #[derive(clap::Args)]
 struct CommonOptions {
     /// Read lines from FILE; - is standard input [default: -]
@@ -109,10 +108,10 @@ pub(crate) fn detokenize(options: &DetokenizeOptions, out: &mut dyn Write) -> Re
 fn ids(line: &str, are_ids: bool, tokenizer: &Tokenizer) -> Result<Vec<i64>> {
     let id = |word: &str| match are_ids {
         true => {
-            let id = word.parse::<i64>().with_context(|| format!("expected ids with spaces between them, found {word:?}"))?;
+            let id = word.parse::<i64>().with_context(|| format!("expected ids separated by spaces, found {word:?}"))?;
             match tokenizer.piece(id) {
                 Some(_) => Ok(id),
-                None => bail!("the tokenizer has no token {id}"),
+                None => bail!("the tokenizer has no id {id}"),
             }
         }
         false => tokenizer.id(word).with_context(|| format!("the tokenizer has no piece {word:?}")),
@@ -121,12 +120,9 @@ fn ids(line: &str, are_ids: bool, tokenizer: &Tokenizer) -> Result<Vec<i64>> {
 }
 
 impl CommonOptions {
-    /// The lines, and what a line is called in messages.
+    /// The lines, and the name of a line in messages.
     fn open(&self, text: &[String]) -> Result<(Input, String)> {
         let input = Input::open(text.to_vec(), self.input.as_deref(), None)?;
-        if input.is_typed {
-            messages::note("type a sentence a line; Ctrl-D ends");
-        }
         let unit = input.unit.clone();
         Ok((input, unit))
     }

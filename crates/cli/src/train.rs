@@ -1,4 +1,4 @@
-//! `cognate train`: a model from parallel text.
+//! `cognate train`.
 
 mod grid;
 mod job;
@@ -23,30 +23,30 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Train a model on parallel text
 ///
-/// Settings come from a file (TOML), from options, or from both; options override the file. The tokenizer is trained first. OUT then
-/// holds the best model so far as a Hugging Face checkpoint for `cognate translate --model OUT`, `cognate export OUT ...` and, if its
-/// families have the settings, transformers; log.jsonl, a line of JSON every log_every updates and for each validation; and
-/// checkpoint-N, the state to resume from. Ctrl-C saves the state and ends the run; --resume continues it with the same losses as
-/// without the interruption.
+/// Settings are read from a TOML file, from options, or from both; options override the file. The tokenizer is trained first. OUT
+/// contains the best model as a Hugging Face checkpoint for `cognate translate --model OUT`, `cognate export OUT ...` and, if its
+/// families support the settings, transformers; log.jsonl, a line of JSON every log_every updates and for each validation; and
+/// checkpoint-N, the state to resume from. Ctrl-C saves the state and ends the run; --resume continues it with the same losses as an
+/// uninterrupted run.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// Settings file, with the sections `data`, `tokenizer`, `model`, `dropout`, `optimiser` and `schedule`; OUT/training.toml of a run
+    /// Settings file with the sections `data`, `tokenizer`, `model`, `dropout`, `optimiser` and `schedule`; OUT/training.toml of a run
     /// lists all settings
     #[arg(value_name = "CONFIG.toml")]
     config: Option<PathBuf>,
-    /// Folder to write; it must be new or empty, unless --resume is given
+    /// Folder to write; it must be new or empty without --resume
     #[arg(short, long, value_name = "DIR", required = true)]
     out: PathBuf,
-    /// Resume the run in OUT, with its own settings unless others are given
+    /// Resume the run in OUT with its settings and the given options
     #[arg(long)]
     resume: bool,
-    /// Train one model for each value of a setting, such as norm_placement=pre,post, and compare them; if given several times, one for
-    /// each combination
+    /// Train one model for each value of a setting, such as norm_placement=pre,post, and compare them; can be given several times, for
+    /// all combinations
     ///
     /// A name without a section belongs to `model`; others are written as optimiser.learning_rate. Each run has a folder in OUT. The
-    /// results of validation are written to OUT/grid.csv and OUT/grid.json, also after an interruption. The same command with --resume
-    /// continues runs that are not finished.
+    /// validation results are written to OUT/grid.csv and OUT/grid.json, also after an interruption. The same command with --resume
+    /// continues unfinished runs.
     #[arg(long, value_name = "FIELD=VALUE,...")]
     grid: Vec<GridOption>,
     /// Inference engine: auto (ONNX Runtime if its library is found, else tract), ort, tract or reference
@@ -62,25 +62,25 @@ pub(crate) struct Options {
 const EXAMPLES: &str = "\
 Examples:
   cognate train --data train.en train.de --valid val.en val.de --out OUT --max-updates 10000
-  cognate train CONFIG.toml --out OUT                    settings in a file
+  cognate train CONFIG.toml --out OUT                    with a settings file
   cognate train --resume --out OUT                       after an interruption
-  cognate train --resume --out OUT --max-updates 20000   further than at first
+  cognate train --resume --out OUT --max-updates 20000   extend a run
   cognate train CONFIG.toml --out OUT --grid positions=sinusoidal,rotary,alibi
   cognate train --init CHECKPOINT --data a.en a.de --out OUT --max-epochs 3 --learning-rate 1e-4
-  mpirun -n 4 cognate train CONFIG.toml --out OUT        each batch divided over 4 processes (built with `--features mpi`)
+  mpirun -n 4 cognate train CONFIG.toml --out OUT        data-parallel on 4 processes (built with `--features mpi`)
   cognate evaluate --reference val.de --source val.en --model OUT
 
-A settings file; everything except the text and the length may be left out:
+A settings file; everything except training text and length is optional:
   seed = 1
   [data]
   train = [{ source = \"train.en\", target = \"train.de\" }]   # or { tsv = \"train.tsv\" }
   valid = [{ source = \"val.en\", target = \"val.de\" }]
-  max_tokens = 4096                                        # of a batch, on each side
+  max_tokens = 4096                                        # per batch, on each side
   [tokenizer]
   vocab_size = 8000
   [model]
   preset = \"tiny\"                                          # tiny, base, big, additive or rotary
-  norm_placement = \"pre\"                                   # changes it; so do d_model, heads, d_ff
+  norm_placement = \"pre\"                                   # overrides the preset, as do d_model, heads, d_ff
   [optimiser]
   learning_rate = 1e-3
   warmup_updates = 2000
@@ -104,11 +104,11 @@ fn train(options: &Options, job: &Job, out: &mut dyn Write) -> Result<ExitCode> 
     let config = options.settings.config(options.config.as_deref(), &options.out, options.resume && !is_grid)?;
     let runtime = options.engine.open(options.device)?;
     if is_grid && ranks.size() > 1 {
-        bail!("--grid trains in one process; expected none of {} that `mpirun` began", ranks.size());
+        bail!("--grid: expected one process, found {} of `mpirun`", ranks.size());
     }
     if runtime.engine() != Engine::Ort && ranks.rank() == 0 {
-        let bring = "`cargo xtask onnxruntime` brings ONNX Runtime, which is several times as fast";
-        messages::warning(format_args!("training runs on {} here; {bring}", runtime.name()));
+        let install = "`cargo xtask onnxruntime` installs ONNX Runtime, which is several times as fast";
+        messages::warning(format_args!("training runs on {}; {install}", runtime.name()));
     }
     let interrupted = interrupted()?;
     let machine = Machine { runtime: &*runtime, device: options.device, ranks };
@@ -123,11 +123,11 @@ fn train(options: &Options, job: &Job, out: &mut dyn Write) -> Result<ExitCode> 
         }
         outcome.ending
     };
-    // As a shell reports a program that SIGINT ended.
+    // The status of a program that SIGINT has ended, as in shells.
     Ok(if ending == Ending::Stopped { ExitCode::from(130) } else { ExitCode::SUCCESS })
 }
 
-/// What all runs of a command have in common.
+/// The context of all runs of a command.
 struct Run<'a> {
     options: &'a Options,
     machine: Machine<'a>,
@@ -136,7 +136,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// One run to its end, and how many values it learned.
+    /// Trains one model. Returns the outcome and the number of parameters.
     fn train(&self, config: TrainingConfig, out: &Path, beginning: Beginning) -> Result<(Outcome, usize)> {
         let quiet = self.quiet;
         let mut trainer = Trainer::new(config, out, beginning, self.machine)?;
@@ -159,17 +159,20 @@ impl Run<'_> {
         bar.finish();
         let outcome = outcome?;
         if outcome.ending == Ending::Stopped && self.machine.ranks.rank() == 0 {
-            let goes_on = match self.options.grid.is_empty() {
-                true => format!("`cognate train --resume --out {}` goes on", out.display()),
-                false => "the same command with --resume goes on".into(),
+            let resume = match self.options.grid.is_empty() {
+                true => format!("`cognate train --resume --out {}`", out.display()),
+                false => "the same command with --resume".into(),
             };
-            messages::note(format_args!("stopped after update {}, and saved; {goes_on}", amounts::thousands(outcome.updates as usize)));
+            messages::note(format_args!(
+                "stopped and saved after update {}; continue with {resume}",
+                amounts::thousands(outcome.updates as usize)
+            ));
         }
         Ok((outcome, trainer.model().parameters()))
     }
 }
 
-/// Counts signals to end: the first lets the run save its state, the second ends at once.
+/// Counts termination signals: after the first the run saves its state, the second ends it at once.
 fn interrupted() -> Result<Arc<AtomicUsize>> {
     let count = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&count);
@@ -177,7 +180,7 @@ fn interrupted() -> Result<Arc<AtomicUsize>> {
         if seen.fetch_add(1, Ordering::Relaxed) > 0 {
             signals::end();
         }
-        messages::note("saving; once more to end without");
+        messages::note("saving; press Ctrl-C again to end without saving");
     };
     ctrlc::set_handler(handler).context("cannot watch for Ctrl-C")?;
     Ok(count)
@@ -194,7 +197,7 @@ fn introduce(trainer: &Trainer<'_>, n_ranks: usize) {
     let (vocab, rate) = (amounts::thousands(model.config().vocab), trainer.peak_learning_rate());
     messages::note(format_args!("vocabulary of {vocab}, peak learning rate {rate:.2e}"));
     if trainer.updates() > 0 {
-        messages::note(format_args!("resumes after update {}", amounts::thousands(trainer.updates() as usize)));
+        messages::note(format_args!("resuming after update {}", amounts::thousands(trainer.updates() as usize)));
     }
 }
 
@@ -207,29 +210,29 @@ fn described(validation: &Validation) -> String {
 
 fn conclude(outcome: &Outcome, out: &Path, metric: Metric) {
     let why = match outcome.ending {
-        Ending::Updates => "all updates made",
-        Ending::Epochs => "all epochs done",
-        Ending::Minutes => "the time is over",
-        Ending::Patience => "no better validation for as many as patience allows",
+        Ending::Updates => "maximum number of updates",
+        Ending::Epochs => "maximum number of epochs",
+        Ending::Minutes => "maximum time",
+        Ending::Patience => "no improvement within the patience",
         Ending::Stopped => "stopped",
     };
     let result = match (outcome.averaged, outcome.best) {
-        (Some(_), _) => "holds the mean of the last checkpoints".to_owned(),
+        (Some(_), _) => "contains the average of the last checkpoints".to_owned(),
         (None, Some((update, value))) => {
             let name = if metric == Metric::Bleu { "BLEU" } else { "validation loss" };
-            format!("holds the model of update {}, {name} {value:.4}", amounts::thousands(update as usize))
+            format!("contains the model of update {}, {name} {value:.4}", amounts::thousands(update as usize))
         }
-        (None, None) => "holds the last model".to_owned(),
+        (None, None) => "contains the last model".to_owned(),
     };
     let updates = amounts::thousands(outcome.updates as usize);
     messages::note(format_args!("{why}: update {updates}; {} {result}", out.display()));
 }
 
-/// Where the settings are, if a run is to go on that names none.
-fn former(out: &Path) -> Result<PathBuf> {
+/// The settings file of an earlier run in `out`.
+fn earlier_settings(out: &Path) -> Result<PathBuf> {
     let path = out.join("training.toml");
     if !path.is_file() {
-        bail!("{}: holds no run to go on with (no training.toml); start without --resume", out.display());
+        bail!("{}: has no run to resume (no training.toml); start without --resume", out.display());
     }
     Ok(path)
 }

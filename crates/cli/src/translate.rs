@@ -1,4 +1,4 @@
-//! `cognate translate`: lines in, lines out.
+//! `cognate translate`.
 
 mod input;
 mod json;
@@ -24,10 +24,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 
-/// Translate sentences: lines in, lines out
+/// Translate sentences
 ///
-/// Sentences are the arguments, the lines of a file, or the lines of standard input. Each gives one line in the same order, or with
-/// --n-best several. An empty line gives an empty line. Options override the model's generation_config.json.
+/// Sentences are the arguments, the lines of a file, or the lines of standard input. Each becomes one line in the same order, or
+/// several with --n-best. An empty line becomes an empty line. Options override the model's generation_config.json.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -37,10 +37,10 @@ pub(crate) struct Options {
     /// Read sentences from FILE, one per line; - is standard input [default: -]
     #[arg(short, long, visible_alias = "src", value_name = "FILE")]
     input: Option<PathBuf>,
-    /// Write translations to FILE, which appears when all are done; - is standard output [default: -]
+    /// Write translations to FILE, which appears when it is complete; - is standard output [default: -]
     ///
-    /// Until then they are in .FILE.cognate-partial beside it. Ctrl-C leaves FILE as it was; a run that is killed also leaves the
-    /// partial file, which the next run with the same FILE replaces. FILE may not be an input.
+    /// Until then they are in .FILE.cognate-partial in the same folder. Ctrl-C keeps the old FILE. A killed run also leaves the partial
+    /// file, which the next run with the same FILE replaces. FILE must not be an input.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -56,7 +56,7 @@ pub(crate) struct Options {
     /// Write each word as soon as it is decoded, one sentence at a time; not with beam search
     #[arg(long, conflicts_with_all = ["output", "workers", "batch_tokens", "batch_size", "window", "n_best"])]
     stream: bool,
-    /// Number of lines to read before they are translated; 1 answers each line at once [default: 2000, on a terminal 1]
+    /// Number of lines to read before translating them; 1 translates each line at once [default: 2000, on a terminal 1]
     #[arg(long, value_name = "N", value_parser = at_most(1 << 24))]
     window: Option<NonZeroUsize>,
     /// Write JSON Lines: {"line": ..., "text": ..., "hypotheses": [...]}, with tokens and alignments
@@ -84,7 +84,7 @@ Examples:
 /// Runs the command.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let source = options.model.source()?;
-    // Both fail before the model is loaded, which may take a while.
+    // These fail before the model is loaded, which can take a while.
     let window = if options.stream { Some(1) } else { options.window.map(NonZeroUsize::get) };
     let mut input = Input::open(options.text.clone(), options.input.as_deref(), window)?;
     input.is_long &= !options.stream;
@@ -94,12 +94,9 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let mut output = Output::open(options.output.as_deref(), &input.files, out)?;
     let Options { model, speed, beams, max_new_tokens, decoding, .. } = options;
     let translator = speed.translator(source, model, decoding.options(*beams, *max_new_tokens), input.is_long)?;
-    if input.is_typed {
-        messages::note("type a sentence a line; Ctrl-D ends");
-    }
     if options.stream {
         translator.check_stream()?;
-        // An output file is refused.
+        // --output conflicts with --stream.
         let Output::Standard(out) = output else { return Ok(ExitCode::SUCCESS) };
         stream::run(&translator, decoding, input, out)?;
         return Ok(ExitCode::SUCCESS);
@@ -119,8 +116,8 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
 /// Workers, threads and batches.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct SpeedOptions {
-    /// Number of batches to translate at the same time; they share the weights [default: the number of cores; 1 for TEXT, a
-    /// terminal, a file below 4 KiB, or a GPU]
+    /// Number of batches to translate in parallel; they share the weights [default: the number of cores; 1 for TEXT, a terminal, a
+    /// file below 4 KiB, or a GPU]
     #[arg(long, value_name = "N", value_parser = at_most(1024))]
     workers: Option<NonZeroUsize>,
     /// Number of threads of ONNX Runtime for each worker [default: 1; its own choice if there is one worker by default]
@@ -135,8 +132,8 @@ pub(crate) struct SpeedOptions {
 }
 
 impl SpeedOptions {
-    /// Loads a model to translate few sentences or many. By default each core translates a batch of its own if there are many:
-    /// two threads on one batch wait for each other.
+    /// Loads a model. By default each core translates its own batch if there are many sentences: several threads per batch are
+    /// slower.
     pub(crate) fn translator(
         &self,
         source: ModelSource,
@@ -157,8 +154,7 @@ impl SpeedOptions {
     }
 }
 
-/// Translates `input`, with a progress bar and warnings, and hands the translations over in order, with the number of the
-/// first.
+/// Translates `input` with a progress bar and warnings. `write` is called with translations in order and the number of the first.
 pub(crate) fn lines(translator: &Translator, input: Input, mut write: impl FnMut(usize, &[Translation]) -> Result<()>) -> Result<()> {
     let mut progress = Progress::new(input.bytes);
     let mut warnings = Warnings::new(input.unit.clone());

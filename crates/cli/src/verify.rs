@@ -1,4 +1,4 @@
-//! `cognate verify`: an exported folder against the reference evaluator in f64, on every engine that is present.
+//! `cognate verify`: compares an export with the f64 reference evaluator on every available engine.
 
 use crate::messages;
 use crate::model_options::{LanguageOptions, UnusedOption};
@@ -11,9 +11,9 @@ use std::process::ExitCode;
 
 /// Compare an exported folder with the f64 reference on every engine
 ///
-/// Compares the hashes of graphs and weights with those of the export, runs seeded random batches and sentences through the
-/// reference evaluator in f64 and through each engine that is present, prints the errors of each output and the number of equal
-/// translations, and stores the report in cognate.json. The exit status is 1 if an error is out of bounds or a file was changed.
+/// Checks the hashes of graphs and weights, runs seeded random batches and sentences through the f64 reference evaluator and each
+/// available engine, prints the errors of each output and the number of equal translations, and stores the report in cognate.json.
+/// The exit status is 1 if an error exceeds its bound or a file was changed.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Folder of an export
@@ -22,7 +22,7 @@ pub(crate) struct Options {
     /// Compare with this checkpoint instead of the weights in the folder
     #[arg(long, value_name = "DIR")]
     checkpoint: Option<PathBuf>,
-    /// Print the report as JSON
+    /// Write the report as one line of JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -44,15 +44,15 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// How a report is printed.
+/// The format of a report.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Print {
     Text,
     Json,
 }
 
-/// Verifies the exported `folder` against `model`, or against the weights in the folder, and prints the report. Returns whether
-/// every engine stayed within the bounds.
+/// Compares the export in `folder` with `model`, or with the weights in the folder, and prints the report. Returns whether every
+/// error is within its bound.
 pub(crate) fn verify(folder: &Path, model: Option<&Model>, languages: Languages, print: Print, out: &mut dyn Write) -> Result<bool> {
     let shows_progress = messages::shows_progress();
     let options = VerifyOptions { model, languages };
@@ -64,11 +64,11 @@ pub(crate) fn verify(folder: &Path, model: Option<&Model>, languages: Languages,
     messages::notices(&notices);
     match print {
         Print::Text => write!(out, "{report}")?,
-        Print::Json => writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?,
+        Print::Json => writeln!(out, "{}", serde_json::to_string(&report)?)?,
     }
     if !damaged.is_empty() {
         out.flush()?;
-        bail!("{}: changed since the export, which no other check can find; export again", damaged.join(", "));
+        bail!("{}: changed since the export; export again", damaged.join(", "));
     }
     Ok(report.passed())
 }

@@ -1,12 +1,34 @@
-//! A file that appears when it is whole, or not at all.
+//! Files that appear complete or not at all.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use clap::ValueEnum;
 use cognate_export::PartialFile;
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::Path;
 
-/// Refuses, before any work is done, a file that could not be written; `option` named it.
+/// The format of an output file: `given`, else that of its ending, or `standard` for standard output.
+///
+/// # Errors
+/// If the ending is not that of a format.
+pub(crate) fn format<F: ValueEnum>(given: Option<F>, out: &Path, standard: F) -> Result<F> {
+    let ending = out.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
+    let ending = if ending == "htm" { "html" } else { &ending };
+    match given {
+        Some(format) => Ok(format),
+        None if out == Path::new("-") => Ok(standard),
+        None => F::from_str(ending, false).map_err(|_| {
+            let values = F::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+            let endings: Vec<_> = values.map(|value| format!(".{}", value.get_name())).collect();
+            anyhow!("--out: {}: expected a name that ends in {}, or --format", out.display(), endings.join(", "))
+        }),
+    }
+}
+
+/// Checks, before any work, that a file can be written; `option` is the option that names it.
+///
+/// # Errors
+/// If it is a folder, or its folder does not exist.
 pub(crate) fn check(option: &str, path: &Path) -> Result<()> {
     if path == Path::new("-") {
         return Ok(());
@@ -15,14 +37,14 @@ pub(crate) fn check(option: &str, path: &Path) -> Result<()> {
     if path.is_dir() {
         bail!("{option}: {shown}: is a folder; expected a file");
     }
-    let parent = parent(path);
+    let parent = path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
     if !parent.is_dir() {
-        bail!("{option}: {shown}: there is no folder {}; make it first", parent.display());
+        bail!("{option}: {shown}: there is no folder {}; create it first", parent.display());
     }
     Ok(())
 }
 
-/// Writes the file, or `standard` if it is `-`. What was there before stays until the new one is whole.
+/// Writes the file, or `standard` if it is `-`. An existing file is kept until the new one is complete.
 pub(crate) fn write(option: &str, path: &Path, bytes: &[u8], standard: &mut dyn Write) -> Result<()> {
     if path == Path::new("-") {
         return standard.write_all(bytes).and_then(|()| standard.flush()).context("standard output: cannot be written");
@@ -30,20 +52,13 @@ pub(crate) fn write(option: &str, path: &Path, bytes: &[u8], standard: &mut dyn 
     // A link's target is replaced, not the link.
     let target = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     let is_device = fs::metadata(&target).is_ok_and(|metadata| !metadata.is_file());
-    let written = if is_device { into_device(&target, bytes) } else { replace(&target, bytes) };
-    written.with_context(|| format!("{option}: {}: cannot be written", path.display()))
-}
-
-fn into_device(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    OpenOptions::new().write(true).open(path)?.write_all(bytes)
-}
-
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = PartialFile::wait_for(path)?;
-    file.write_all(bytes)?;
-    file.commit()
-}
-
-fn parent(path: &Path) -> PathBuf {
-    path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new(".")).to_path_buf()
+    let write = || match is_device {
+        true => OpenOptions::new().write(true).open(&target)?.write_all(bytes),
+        false => {
+            let mut file = PartialFile::wait_for(&target)?;
+            file.write_all(bytes)?;
+            file.commit()
+        }
+    };
+    write().with_context(|| format!("{option}: {}: cannot be written", path.display()))
 }

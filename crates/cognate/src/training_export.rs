@@ -1,7 +1,6 @@
-//! Exporting the training step: forward pass, loss, gradients and Adam's update as one ONNX graph.
+//! Export of the training step: forward pass, loss, gradients and Adam's update as one ONNX graph.
 //!
-//! The folder is a checkpoint as well: a program that writes the weights it has learned into `model.safetensors` leaves a model
-//! that everything else in Cognate reads.
+//! The folder is also a checkpoint: with the trained weights in `model.safetensors` it is read by everything else in Cognate.
 
 mod readme;
 
@@ -22,14 +21,14 @@ const GRAPH: &str = "train_step.onnx";
 const WEIGHTS: &str = "model.safetensors";
 const EXAMPLE: (&str, &str) = ("train.py", include_str!("training_export/train.py"));
 
-/// A checkpoint or preset whose training step is to be exported.
+/// A checkpoint or preset whose training step is exported.
 pub struct TrainingExport {
     source: ModelSource,
     model: Model,
     notices: Vec<Notice>,
-    /// What is minimised.
+    /// The loss.
     pub loss: Loss,
-    /// How weights change.
+    /// The optimiser.
     pub adam: Adam,
     /// Whether an earlier export is replaced.
     pub force: bool,
@@ -47,10 +46,10 @@ pub struct ExportedStep {
 }
 
 impl TrainingExport {
-    /// Opens a checkpoint, of which unused tensors may be ignored, or a preset with a random seed.
+    /// Opens a checkpoint, whose unused tensors can be ignored, or a preset with a random seed.
     ///
     /// # Errors
-    /// If it cannot be read, or a checkpoint comes with a seed.
+    /// If it cannot be read, or a seed is given for a checkpoint.
     pub fn open(source: &ModelSource, seed: Option<u64>, ignore_unused: bool) -> Result<Self> {
         let (model, notices) = crate::export::open_model(source, seed, ignore_unused)?;
         Ok(Self { source: source.clone(), model, notices, loss: Loss::default(), adam: Adam::default(), force: false })
@@ -61,15 +60,15 @@ impl TrainingExport {
         &self.model
     }
 
-    /// What a user should know about the model.
+    /// Notices about the model.
     pub fn notices(&self) -> &[Notice] {
         &self.notices
     }
 
-    /// Writes the folder `out`, which appears whole or not at all.
+    /// Writes the folder `out`, which appears complete or not at all.
     ///
     /// # Errors
-    /// If the step has no graph, `out` exists and is not to be replaced, or the system refuses.
+    /// If the step has no graph, `out` exists and `force` is not set, or a file cannot be written.
     pub fn write(&self, out: &Path) -> Result<ExportedStep> {
         let model = &self.model;
         let mut folder = Folder::create(out, if self.force { Existing::Replace } else { Existing::Refuse })?;
@@ -83,10 +82,11 @@ impl TrainingExport {
         };
         let config = model.config();
         let metadata = Metadata {
-            doc: format!("One step of training of {name}: loss, gradients and Adam. README.md beside it names all inputs and outputs."),
+            doc: format!("One training step of {name}: loss, gradients and Adam. README.md lists all inputs and outputs."),
             properties: BTreeMap::from([
                 ("cognate.pad_token".into(), config.pad_token.to_string()),
                 ("cognate.start_token".into(), config.start_token.to_string()),
+                ("cognate.eos_token".into(), config.eos_token.to_string()),
             ]),
         };
         folder.write(GRAPH, &to_onnx_bytes(&step, &metadata)?)?;
@@ -106,7 +106,7 @@ impl TrainingExport {
         Ok(ExportedStep { files, n_nodes: step.graph().nodes().len(), bytes })
     }
 
-    /// The step, with weights called as the checkpoint calls them.
+    /// The step, with the checkpoint's names of weights.
     fn step(&self, stored: &[StoredTensor]) -> Result<Program> {
         let learned: Vec<&str> = self.model.learned().collect();
         let program = training_step(&self.model.loss(&self.loss)?, &learned, &self.adam).map_err(failed)?;
@@ -126,10 +126,10 @@ fn failed(error: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Engine, error)
 }
 
-/// Writes the weights as safetensors, in f32: a header that says where each is, then their numbers.
+/// Writes the weights as safetensors in f32: a header with their offsets, then their values.
 fn write_weights(model: &Model, stored: &[StoredTensor], folder: &mut Folder) -> Result<()> {
     let recipe = |tensor: &StoredTensor| model.weights().get(&tensor.path).expect("a model's tensors are weights").to(Element::F32);
-    // transformers wants to know who wrote it.
+    // transformers requires this field.
     let mut header = Map::from_iter([("__metadata__".to_owned(), json!({ "format": "pt" }))]);
     let mut begin = 0;
     for tensor in stored {

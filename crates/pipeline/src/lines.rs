@@ -79,6 +79,7 @@ const LINES_OF_A_WORKER: usize = 256;
 struct Open<E> {
     first: usize,
     translations: Vec<Translation>,
+    sentences: Vec<String>,
     /// Batches that are not translated yet.
     n_waiting: usize,
     /// The place of the first line that has no translation, and why.
@@ -134,6 +135,9 @@ fn run<E: From<Error> + Send + 'static>(
             if let Some((place, _)) = &window.failure {
                 window.translations.truncate(*place);
             }
+            for (translation, sentence) in window.translations.iter_mut().zip(&window.sentences) {
+                translator.replace_unknowns(translation, sentence)?;
+            }
             handle(LineEvent::Translated { first: window.first, translations: window.translations })?;
             match window.failure {
                 Some((_, error)) => return Err(error),
@@ -147,9 +151,9 @@ fn run<E: From<Error> + Send + 'static>(
 
 impl<E: From<Error>> Open<E> {
     fn new(window: Window<E>, n_waiting: usize) -> Self {
-        let Window { first, translations, failure, is_last, .. } = window;
+        let Window { first, translations, sentences, failure, is_last, .. } = window;
         let failure = failure.map(|error| (translations.len(), error));
-        Self { first, translations, n_waiting, failure, is_last }
+        Self { first, translations, sentences, n_waiting, failure, is_last }
     }
 
     /// Puts translations in their places.

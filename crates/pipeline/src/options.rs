@@ -57,10 +57,8 @@ impl LoadOptions {
     }
 }
 
-/// The token for words that the vocabulary lacks, if there is one.
-pub(crate) fn unknown_token(tokenizer: &Tokenizer) -> Option<i64> {
-    ["<unk>", "[UNK]"].into_iter().find_map(|piece| tokenizer.id(piece))
-}
+/// The names of tokens for unknown words.
+pub(crate) const UNKNOWN: [&str; 3] = ["<unk>", "[UNK]", "__unk__"];
 
 /// How a model decodes. What is not set is as in the model's `generation_config.json`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -95,6 +93,8 @@ pub struct DecodingOptions {
     pub suppress_tokens: Vec<i64>,
     /// No translation contains the unknown token.
     pub disable_unk: bool,
+    /// Replace each unknown token of a translation by the source word that it attends to most.
+    pub replace_unknowns: bool,
     /// The beginning of every translation.
     pub target_prefix: Option<String>,
     /// Sample each token from its distribution; with beams, sample their continuations.
@@ -181,10 +181,10 @@ impl DecodingOptions {
             let message = format!("expected ids from 0 to {}, those of the model, found {id}", config.vocab - 1);
             return Err(Error::wrong_option("suppress_tokens", message));
         }
-        let unknown = unknown_token(tokenizer).filter(|_| self.disable_unk);
+        let unknown = UNKNOWN.into_iter().find_map(|piece| tokenizer.target_id(piece)).filter(|_| self.disable_unk);
         settings.suppressed_tokens.extend(self.suppress_tokens.iter().copied().chain(unknown));
         settings.scores = self.scores;
-        settings.alignment_layer = self.alignments.then(|| alignment_layer(config));
+        settings.alignment_layer = (self.alignments || self.replace_unknowns).then(|| alignment_layer(config));
         settings.check()?;
         Ok(settings)
     }
@@ -214,6 +214,6 @@ impl DecodingOptions {
 
     /// What the graphs must give.
     pub(crate) fn attentions(&self) -> Attentions {
-        if self.alignments { Attentions::Cross } else { Attentions::Omit }
+        if self.alignments || self.replace_unknowns { Attentions::Cross } else { Attentions::Omit }
     }
 }

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::language::TargetNaming;
 use crate::loaded::LoadedModel;
 use crate::notice::Notice;
-use crate::options::{DecodingOptions, LoadOptions, unknown_token};
+use crate::options::{DecodingOptions, LoadOptions, UNKNOWN};
 use crate::source::{EncodedSource, SourceEncoder};
 use crate::translation::{Line, TranslatedText, Translation, Warning};
 use cognate_folder::ModelSource;
@@ -44,7 +44,9 @@ struct Shared {
     /// The beginning of every translation that has none of its own.
     prefix: Vec<i64>,
     batch_limit: BatchLimit,
+    /// The unknown token of sources.
     unknown: Option<i64>,
+    replaces_unknowns: bool,
 }
 
 /// The translations of a batch by index, and the index and the error of the sentence that failed.
@@ -81,8 +83,9 @@ impl Translator {
         let sources = SourceEncoder::new(model.tokenizer(), model.config(), model.settings());
         let tokens = batch_tokens.map_or(BATCH_TOKENS, NonZeroUsize::get) / model.settings().num_beams.max(1);
         let batch_limit = BatchLimit { tokens, sentences: batch_size.map_or(usize::MAX, NonZeroUsize::get) };
-        let unknown = unknown_token(model.tokenizer());
-        Ok(Self { shared: Arc::new(Shared { model, sources, prefix, batch_limit, unknown }) })
+        let unknown = UNKNOWN.into_iter().find_map(|piece| model.tokenizer().id(piece));
+        let replaces_unknowns = decoding.replace_unknowns;
+        Ok(Self { shared: Arc::new(Shared { model, sources, prefix, batch_limit, unknown, replaces_unknowns }) })
     }
 
     /// The loaded model.
@@ -137,6 +140,7 @@ impl Translator {
         let found = in_batches(self.model(), &lengths, self.shared.batch_limit, work, |_, _| {})?;
         for (place, mut found) in places.into_iter().zip(found) {
             found.begin_with(&mut translations[place]);
+            self.replace_unknowns(&mut found, sentences[place].as_ref())?;
             translations[place] = found;
         }
         Ok(translations)
@@ -180,15 +184,54 @@ impl Translator {
     /// Checks that translations can be streamed.
     ///
     /// # Errors
-    /// If the model searches with several beams, which know no word before the end.
+    /// With beam search, whose words are final only at the end, and with [`DecodingOptions::replace_unknowns`].
     pub fn check_stream(&self) -> Result<()> {
         match self.settings().num_beams {
+            _ if self.replaces_unknowns() => Err(Error::wrong_option("stream", "cannot be used with replace_unknowns")),
             0 | 1 => Ok(()),
             beams => {
-                let message = format!("a search with {beams} beams knows no word before its end; set beams to 1, or sample");
+                let message = format!("cannot be used with beam search, found {beams} beams; set beams to 1, or sample");
                 Err(Error::wrong_option("stream", message))
             }
         }
+    }
+
+    /// Whether [`DecodingOptions::replace_unknowns`] is set.
+    pub(crate) fn replaces_unknowns(&self) -> bool {
+        self.shared.replaces_unknowns
+    }
+
+    /// Replaces the unknown tokens of the translations of `sentence` by the source words that they attend to most.
+    pub(crate) fn replace_unknowns(&self, translation: &mut Translation, sentence: &str) -> Result<()> {
+        if !self.replaces_unknowns() {
+            return Ok(());
+        }
+        let tokenizer = self.model().tokenizer();
+        let is_unknown = |id: &i64| tokenizer.piece(*id).is_some_and(|piece| UNKNOWN.contains(&piece.as_str()));
+        for TranslatedText { text, hypothesis } in &mut translation.hypotheses {
+            let Hypothesis { tokens, alignment, .. } = hypothesis;
+            if !tokens.iter().any(is_unknown) {
+                continue;
+            }
+            let mut words = tokens.iter().zip(alignment).filter(|(token, _)| is_unknown(token)).map(|(_, position)| *position);
+            let mut replaced = String::new();
+            for (index, part) in tokens.split(is_unknown).enumerate() {
+                if index > 0
+                    && let Some(position) = words.next()
+                    && let Some(word) = tokenizer.source_word(sentence, position)?
+                {
+                    let bare = word.trim_matches(|c: char| c.is_ascii_punctuation());
+                    push_word(&mut replaced, if bare.is_empty() { word } else { bare });
+                }
+                let decoded = tokenizer.decode(part)?;
+                // Pieces that begin a word are marked.
+                let begins_word = part.first().and_then(|id| tokenizer.piece(*id)).is_some_and(|piece| piece.starts_with(['▁', 'Ġ']));
+                if begins_word { push_word(&mut replaced, decoded.trim_start()) } else { replaced.push_str(&decoded) }
+            }
+            *text = on_one_line(replaced);
+        }
+        translation.text = translation.hypotheses.first().map(|best| best.text.clone()).unwrap_or_default();
+        Ok(())
     }
 
     /// The largest batch, its beams not counted.
@@ -291,7 +334,15 @@ fn prefix(text: &str, tokenizer: &Tokenizer, settings: &Settings) -> Result<Vec<
     Ok(prefix)
 }
 
-/// A translation is one line, whatever its tokens spell.
+/// Appends a word, after a space if it is not the first.
+fn push_word(text: &mut String, word: &str) {
+    if !text.is_empty() && !word.is_empty() && !text.ends_with(char::is_whitespace) {
+        text.push(' ');
+    }
+    text.push_str(word);
+}
+
+/// The text on one line, whatever its tokens contain.
 fn on_one_line(text: String) -> String {
     if text.contains(['\n', '\r']) { text.replace(['\n', '\r'], " ") } else { text }
 }

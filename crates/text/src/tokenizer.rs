@@ -270,11 +270,34 @@ impl Tokenizer {
         self.token_id(piece).map(i64::from)
     }
 
-    pub(crate) fn token_id(&self, token: &str) -> Option<u32> {
-        match &self.engine {
-            Engine::Library(library) => library.token_to_id(token),
-            Engine::Classic(classic) => Some(classic.id(token)).filter(|id| classic.piece(*id) == Some(token)),
+    /// The id of a piece or special token in the target's vocabulary.
+    pub fn target_id(&self, piece: &str) -> Option<i64> {
+        self.target_engine().token_id(piece, true).map(i64::from)
+    }
+
+    /// The word of `text`, between white space, that the token at a position of [`Tokenizer::encode`] belongs to; `None` for special
+    /// tokens around the text.
+    ///
+    /// Fails like [`Tokenizer::encode`].
+    pub fn source_word<'t>(&self, text: &'t str, position: usize) -> Result<Option<&'t str>> {
+        let (ids, empty) = (self.encode(text)?, self.encode("").unwrap_or_default());
+        let n_around = |ids: &[i64]| ids.iter().zip(&empty).take_while(|(one, other)| one == other).count();
+        let n_after = ids.iter().rev().zip(empty.iter().rev()).take_while(|(one, other)| one == other).count();
+        if position < n_around(&ids) || position + n_after >= ids.len() {
+            return Ok(None);
         }
+        for (start, word) in text.split_whitespace().map(|word| (word.as_ptr() as usize - text.as_ptr() as usize, word)) {
+            // Pieces do not cross spaces: the text up to a word has the first tokens of the whole.
+            let part = self.encode(&text[..start + word.len()])?;
+            if ids.iter().zip(&part).take_while(|(one, other)| one == other).count() > position {
+                return Ok(Some(word));
+            }
+        }
+        Ok(None)
+    }
+
+    pub(crate) fn token_id(&self, token: &str) -> Option<u32> {
+        self.engine.token_id(token, false)
     }
 
     /// The results of `find` on the vocabulary's pieces, with the ids.
@@ -288,6 +311,14 @@ impl Tokenizer {
 }
 
 impl Engine {
+    /// The id of a token, in a vocabulary file of the source or the target language.
+    fn token_id(&self, token: &str, is_target: bool) -> Option<u32> {
+        match self {
+            Engine::Library(library) => library.token_to_id(token),
+            Engine::Classic(classic) => classic.known_id(token, is_target),
+        }
+    }
+
     /// The largest id plus one.
     fn required_vocab(&self) -> usize {
         match self {

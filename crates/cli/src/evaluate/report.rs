@@ -1,4 +1,4 @@
-//! What is written of scores: sacreBLEU's lines for one system, a table for several, JSON.
+//! The output of scores: sacreBLEU's lines for one system, a table for several, JSON Lines.
 
 use anyhow::Result;
 use cognate_text::{Resampled, Score, Statistics};
@@ -19,10 +19,10 @@ pub(super) struct Row {
     pub(super) resampled: Option<Resampled>,
 }
 
-/// Differences less likely than this are no accident.
+/// The significance level.
 const SIGNIFICANT: f64 = 0.05;
 
-/// A line a sentence, a column a metric.
+/// Writes one line per sentence and one column per metric.
 pub(super) fn sentences(counted: &[Vec<Statistics>], width: usize, out: &mut dyn Write) -> Result<()> {
     let mut columns: Vec<_> = counted.iter().flatten().map(Statistics::sentence_scores).collect();
     loop {
@@ -35,7 +35,7 @@ pub(super) fn sentences(counted: &[Vec<Statistics>], width: usize, out: &mut dyn
     }
 }
 
-/// sacreBLEU's lines for one system: `BLEU|SIGNATURE = 36.24 66.2/42.1/29.6/20.9 (BP = ...)`.
+/// Writes sacreBLEU's lines for one system: `BLEU|SIGNATURE = 36.24 66.2/42.1/29.6/20.9 (BP = ...)`.
 pub(super) fn single(scores: &[Scores], width: usize, out: &mut dyn Write) -> Result<()> {
     let heads: Vec<_> = scores.iter().map(|scores| format!("{}|{}", scores.name, scores.signature)).collect();
     let longest = heads.iter().map(String::len).max().unwrap_or(0);
@@ -50,7 +50,7 @@ pub(super) fn single(scores: &[Scores], width: usize, out: &mut dyn Write) -> Re
     Ok(())
 }
 
-/// A row a system, a column a metric; then the signatures.
+/// Writes one row per system and one column per metric, then the signatures.
 pub(super) fn table(names: &[String], scores: &[Scores], is_paired: bool, width: usize, out: &mut dyn Write) -> Result<()> {
     let header = |scores: &Scores| if is_paired { format!("{} (μ ± 95% CI)", scores.name) } else { scores.name.clone() };
     let mut rows = vec![std::iter::once("System".to_owned()).chain(scores.iter().map(header)).collect::<Vec<_>>()];
@@ -66,7 +66,7 @@ pub(super) fn table(names: &[String], scores: &[Scores], is_paired: bool, width:
     }
     writeln!(out)?;
     if is_paired {
-        writeln!(out, "p: how likely so large a difference from the baseline is by chance; * below {SIGNIFICANT}")?;
+        writeln!(out, "p: p-value of the difference from the baseline; *: p <= {SIGNIFICANT}")?;
     }
     let longest = scores.iter().map(|scores| scores.name.len()).max().unwrap_or(0);
     for Scores { name, signature, .. } in scores {
@@ -84,14 +84,12 @@ fn cell(row: &Row, width: usize) -> String {
     format!("{score} ({mean:.width$} ± {confidence:.width$}){p_value}")
 }
 
-/// An object a system, with its scores by name.
+/// Writes one line of JSON per system, with its scores by name.
 pub(super) fn json(names: &[String], scores: &[Scores], out: &mut dyn Write) -> Result<()> {
-    let system = |(index, name): (usize, &String)| {
+    for (index, name) in names.iter().enumerate() {
         let scores = scores.iter().map(|scores| (scores.name.clone(), score(&scores.rows[index], &scores.signature)));
-        json!({ "system": name, "scores": scores.collect::<serde_json::Map<_, _>>() })
-    };
-    let systems: Vec<_> = names.iter().enumerate().map(system).collect();
-    writeln!(out, "{}", serde_json::to_string_pretty(&systems)?)?;
+        writeln!(out, "{}", json!({ "system": name, "scores": scores.collect::<serde_json::Map<_, _>>() }))?;
+    }
     Ok(())
 }
 
@@ -104,7 +102,7 @@ fn score(row: &Row, signature: &str) -> Value {
     }
     if let Some(Resampled { mean, confidence, p_value }) = row.resampled {
         (value["mean"], value["ci"]) = (json!(mean), json!(confidence));
-        // The baseline is compared with nothing.
+        // The baseline has none.
         if let Some(p_value) = p_value {
             value["p_value"] = json!(p_value);
         }

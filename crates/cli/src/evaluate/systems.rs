@@ -1,4 +1,4 @@
-//! The translations of each system, and the references that go with them.
+//! The translations of each system, and the references.
 
 use anyhow::{Context, Result, bail};
 use cognate_text::{Lines, read_lines};
@@ -14,12 +14,11 @@ pub(super) struct System {
 /// The references, by file.
 ///
 /// # Errors
-/// If one cannot be read, is empty, or has not as many lines as the first.
+/// If one cannot be read, is empty, or has a different number of lines than the first.
 pub(super) fn references(paths: &[impl AsRef<Path>]) -> Result<Vec<(String, Vec<String>)>> {
     let mut references: Vec<(String, Vec<String>)> = Vec::new();
     for path in paths {
-        let System { name, lines } = System::read(path.as_ref()).context("--reference")?;
-        let system = System { name, lines };
+        let system = System::read(path.as_ref()).context("--reference")?;
         system.check(&references).context("--reference")?;
         references.push((system.name, system.lines));
     }
@@ -43,14 +42,12 @@ impl System {
         Ok(system)
     }
 
-    /// Whether there is a line for each of the references'.
-    ///
     /// # Errors
-    /// If there is not.
+    /// If the number of lines differs from the references'.
     pub(super) fn check(&self, references: &[(String, Vec<String>)]) -> Result<()> {
         match references.first() {
             Some((reference, lines)) if lines.len() != self.lines.len() => {
-                bail!("{}: has {} lines, expected {}, as many as {reference} has", self.name, self.lines.len(), lines.len())
+                bail!("{}: has {} lines, expected {} as in {reference}", self.name, self.lines.len(), lines.len())
             }
             Some(_) | None => Ok(()),
         }

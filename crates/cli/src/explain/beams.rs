@@ -1,11 +1,11 @@
-//! The tree of a beam search, as text.
+//! The tree of beam search, as text.
 
 use anyhow::Result;
 use cognate_pictures::Beams;
 use std::io::Write;
 
-/// Tells it, and the finished hypotheses.
-pub(super) fn tell(beams: &Beams, out: &mut dyn Write) -> Result<()> {
+/// Prints the tree and the finished hypotheses.
+pub(super) fn print(beams: &Beams, out: &mut dyn Write) -> Result<()> {
     for line in lines(beams) {
         writeln!(out, "  {line}")?;
     }
@@ -14,13 +14,13 @@ pub(super) fn tell(beams: &Beams, out: &mut dyn Write) -> Result<()> {
     }
     writeln!(
         out,
-        "  Numbers behind a word: the log-probability of all words up to it, under the model alone. # is a finished hypothesis, with the score\n  \
-         that it is ranked by; × is one that was left."
+        "  The number after a token is the model's log-probability of all tokens up to it. # is the rank of a finished hypothesis, with its\n  \
+         score; × is a hypothesis that was dropped."
     )?;
     Ok(())
 }
 
-/// A line for each place where hypotheses part, and for each of their ends.
+/// A line for each branch and each end.
 fn lines(beams: &Beams) -> Vec<String> {
     let mut lines = Vec::new();
     if !beams.nodes.is_empty() {
@@ -29,7 +29,7 @@ fn lines(beams: &Beams) -> Vec<String> {
     lines
 }
 
-/// The line of a node and of what follows it alone, then the branches below.
+/// The line of a node and its only successors, then the branches below.
 fn branch(beams: &Beams, node: usize, first: &str, rest: &str, lines: &mut Vec<String>) {
     let (mut line, mut at) = (first.to_owned(), node);
     let children = loop {

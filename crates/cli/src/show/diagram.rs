@@ -1,4 +1,4 @@
-//! Graphs as diagrams: modules as boxes, with what they compute, what they learned and how much they calculate.
+//! Graphs as diagrams: modules as boxes, with equations, parameters and FLOPs.
 
 mod equations;
 
@@ -7,13 +7,13 @@ use cognate_model::Config;
 use cognate_pictures::{Arrow, Block, Diagram, Kind};
 use std::collections::HashMap;
 
-/// Sizes for which arithmetic is counted, where none are given: of a step, one token after 31; else 32 tokens at once.
+/// The default number of tokens for which FLOPs are counted; a step decodes one token after 31.
 const TOKENS: usize = 32;
 
-/// The sizes of a graph's symbols: those of `given`, and defaults.
+/// The sizes of a graph's symbols: `given`, else defaults.
 ///
 /// # Errors
-/// Names the symbol that the graph does not have, and those that it has.
+/// If the graph does not have a symbol.
 pub(super) fn sizes(graph: &Graph, given: &[(String, usize)]) -> Result<Vec<(Symbol, usize)>, String> {
     let mut symbols: Vec<Symbol> = Vec::new();
     for (_, node) in graph.inputs() {
@@ -23,7 +23,7 @@ pub(super) fn sizes(graph: &Graph, given: &[(String, usize)]) -> Result<Vec<(Sym
     }
     let named = || symbols.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     if let Some((name, _)) = given.iter().find(|(name, _)| !symbols.iter().any(|symbol| symbol.to_string() == *name)) {
-        return Err(format!("--sizes: {} has no {name}; expected some of {}", graph.name(), named()));
+        return Err(format!("--sizes: {} has no {name}; expected one of {}", graph.name(), named()));
     }
     let has_past = symbols.iter().any(|symbol| symbol.to_string() == "past");
     let size = |symbol: &Symbol| {
@@ -38,12 +38,12 @@ pub(super) fn sizes(graph: &Graph, given: &[(String, usize)]) -> Result<Vec<(Sym
     Ok(symbols.iter().map(|symbol| (symbol.clone(), size(symbol))).collect())
 }
 
-/// The diagram of a program under sizes.
+/// The diagram of a program with sizes.
 pub(super) fn diagram(program: &Program, config: &Config, title: String, sizes: &[(Symbol, usize)]) -> Diagram {
     let graph = program.graph();
     let mut bindings = Bindings::default();
     for (symbol, size) in sizes {
-        // Each symbol is there once.
+        // Symbols are distinct.
         let _first = bindings.bind(symbol, *size);
     }
     let note: Vec<String> = sizes.iter().map(|(symbol, size)| format!("{symbol} {size}")).collect();
@@ -73,7 +73,7 @@ pub(super) fn diagram(program: &Program, config: &Config, title: String, sizes: 
     for (id, parameter) in graph.parameters() {
         let elements = program.weights().get(&parameter.name).map_or(0, |recipe| recipe.elements() as u64);
         let own = parameter.name.rsplit_once('.').and_then(|(module, _)| drawing.modules.get(module).copied());
-        // A table that several modules share belongs to the first that reads it.
+        // A shared table belongs to the first module that reads it.
         let first = || graph.iter().find(|(_, node)| node.inputs.contains(&id)).and_then(|(reader, _)| boxes.get(&reader).copied());
         let reader = || first().map(|index| drawing.diagram.boxes[index].parent.unwrap_or(index));
         if let Some(holder) = own.or_else(reader) {
@@ -90,14 +90,14 @@ pub(super) fn diagram(program: &Program, config: &Config, title: String, sizes: 
     drawing.in_order()
 }
 
-/// Written into the graph, and no part of a picture.
+/// Constants are not drawn.
 fn is_constant(op: &Op) -> bool {
     matches!(op, Op::Parameter | Op::Scalar(_) | Op::Integers(_))
 }
 
 struct Drawing {
     diagram: Diagram,
-    /// Boxes of modules by their paths.
+    /// Boxes of modules by path.
     modules: HashMap<String, usize>,
 }
 
@@ -107,7 +107,7 @@ impl Drawing {
         self.diagram.boxes.len() - 1
     }
 
-    /// The box of the module at a path, made with those around it if it is not there.
+    /// The box of the module at a path, created with its ancestors if it does not exist.
     fn module(&mut self, path: &str, config: &Config) -> Option<usize> {
         if path.is_empty() {
             return None;
@@ -115,14 +115,14 @@ impl Drawing {
         if let Some(&index) = self.modules.get(path) {
             return Some(index);
         }
-        let (around, name) = path.rsplit_once('.').unwrap_or(("", path));
-        let parent = self.module(around, config);
+        let (parent, name) = path.rsplit_once('.').unwrap_or(("", path));
+        let parent = self.module(parent, config);
         let index = self.add(name.to_owned(), parent, Kind::Module, equations::of_module(path, config));
         self.modules.insert(path.to_owned(), index);
         Some(index)
     }
 
-    /// Counts for a box and all around it.
+    /// Adds counts to a box and its ancestors.
     fn count(&mut self, index: usize, parameters: u64, operations: u64) {
         let mut at = Some(index);
         while let Some(index) = at {
@@ -133,13 +133,12 @@ impl Drawing {
         }
     }
 
-    /// The diagram with the boxes of one box in the order in which they end: what a stack needs early stands within it, and the stack
-    /// after what it reads.
+    /// The diagram with the boxes of each box ordered by their last operation, so that a box follows its inputs.
     fn in_order(self) -> Diagram {
         let Diagram { title, note, boxes, arrows } = self.diagram;
         let mut ends: Vec<usize> = (0..boxes.len()).collect();
         let mut within: HashMap<Option<usize>, Vec<usize>> = HashMap::new();
-        // Boxes stand after those that hold them.
+        // Boxes follow their parents.
         for index in (0..boxes.len()).rev() {
             if let Some(parent) = boxes[index].parent {
                 ends[parent] = ends[parent].max(ends[index]);

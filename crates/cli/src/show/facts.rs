@@ -1,13 +1,13 @@
-//! A configuration in words.
+//! A description of a configuration.
 
 use crate::amounts;
 use anyhow::Result;
 use cognate_model::{
-    Activation, AttentionScore, Config, EmbeddingNorm, Embeddings, Model, Norm, NormPlacement, OutputProjection, Positions, RelativeLayers,
-    Sinusoids, Stack,
+    AttentionScore, Config, EmbeddingNorm, Embeddings, Model, Norm, NormPlacement, OutputProjection, Positions, RelativeLayers, Sinusoids,
+    Stack,
 };
 
-/// What the configuration says, by name.
+/// The description, by name.
 pub(super) fn facts(model: &Model) -> Result<Vec<(&'static str, String)>> {
     let config = model.config();
     let fields: serde_json::Value = serde_json::from_str(model.config_json())?;
@@ -75,7 +75,7 @@ fn positions(config: &Config) -> String {
     config.max_positions.map_or(kind.clone(), |limit| format!("{limit}, {kind}"))
 }
 
-/// How queries and keys are compared, if not as in the paper.
+/// The attention score, if it is not the paper's.
 fn attention(config: &Config) -> Option<&'static str> {
     match config.score {
         AttentionScore::ScaledDot => None,
@@ -94,24 +94,5 @@ fn norm(config: &Config) -> String {
 fn feed_forward(config: &Config) -> String {
     let gate = if config.gated { ", gated" } else { "" };
     let biases = if config.biases { "" } else { "; no linear layer has a bias" };
-    format!("{}{gate}{biases}", activation(config.activation))
-}
-
-fn activation(activation: Activation) -> &'static str {
-    match activation {
-        Activation::Relu => "relu",
-        Activation::SquaredRelu => "relu, squared",
-        Activation::Relu6 => "relu up to 6",
-        Activation::LeakyRelu => "leaky relu",
-        Activation::Gelu => "gelu",
-        Activation::ClippedGelu => "gelu in [-10, 10]",
-        Activation::TanhGelu => "gelu by tanh",
-        Activation::QuickGelu => "gelu by a sigmoid",
-        Activation::Swish => "swish",
-        Activation::Mish => "mish",
-        Activation::Laplace => "laplace",
-        Activation::Sigmoid => "sigmoid",
-        Activation::Tanh => "tanh",
-        Activation::Identity => "none",
-    }
+    format!("{}{gate}{biases}", config.activation.name())
 }

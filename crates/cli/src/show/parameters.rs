@@ -1,21 +1,21 @@
-//! The table of a model's parameters: modules with their sizes, equal layers of a stack together.
+//! The table of a model's parameters, one row for equal layers of a stack.
 
 use crate::amounts::thousands;
 use anyhow::Result;
 use cognate_model::{Model, Positions, without_layer};
 use std::io::Write;
 
-/// The parameters of one place in a model, or of that place in every layer of a stack.
+/// A parameter, or the same parameter of every layer of a stack.
 struct Row {
     path: String,
     shape: Vec<usize>,
     /// 1, or the number of layers.
     places: usize,
-    /// What it is, if a formula gives it.
+    /// The kind of a computed tensor.
     computed: Option<&'static str>,
 }
 
-/// Prints the table, in the order in which the model uses its parameters; `{l}` stands for each layer.
+/// Prints the table in the order in which the model uses its parameters; `{l}` is the layer.
 pub(crate) fn table(model: &Model, out: &mut dyn Write) -> Result<()> {
     let mut rows: Vec<Row> = Vec::new();
     let formula = match model.config().positions {
@@ -45,7 +45,7 @@ pub(crate) fn table(model: &Model, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// How often something occurs that may stand in each layer.
+/// The number of layers that have something.
 pub(crate) fn times(path: &str, places: usize) -> String {
     if path.contains("{l}") { format!("x {places}") } else { String::new() }
 }

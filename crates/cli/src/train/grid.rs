@@ -1,7 +1,7 @@
-//! `cognate train --grid`: one run for each combination of some settings' values, and what validation found, side by side.
+//! `cognate train --grid`: one run for each combination of settings, and a table of the validation results.
 //!
-//! `OUT/positions=rotary,norm_placement=pre/` is a run as any other. The table is made of the runs' logs, so that runs of an earlier
-//! command count as those of this one.
+//! Each run has a folder such as `OUT/positions=rotary,norm_placement=pre/`. The table is made from the logs, so that it contains
+//! runs of earlier commands.
 
 use super::Run;
 use crate::messages;
@@ -25,14 +25,14 @@ impl FromStr for GridOption {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || "expected a field and its values, as norm_placement=pre,post".to_owned();
+        let wrong = || "expected a field and its values, such as norm_placement=pre,post".to_owned();
         let (field, values) = text.split_once('=').ok_or_else(wrong)?;
         let values: Vec<String> = values.split(',').map(|value| value.trim().to_owned()).collect();
         if field.is_empty() || values.iter().any(String::is_empty) {
             return Err(wrong());
         }
         if let Some(twice) = (1..values.len()).find(|&place| values[..place].contains(&values[place])) {
-            return Err(format!("{} stands there twice", values[twice]));
+            return Err(format!("{} occurs twice", values[twice]));
         }
         Ok(Self { field: field.trim().to_owned(), values })
     }
@@ -48,16 +48,16 @@ pub(super) struct Grid {
 
 /// A run.
 struct Cell {
-    /// By field.
+    /// In the order of fields.
     values: Vec<String>,
     config: TrainingConfig,
     folder: PathBuf,
     parameters: Option<usize>,
 }
 
-/// What a log tells of a run.
+/// The results of a run.
 #[derive(Default)]
-struct Found {
+struct Results {
     updates: u64,
     best: Option<Value>,
     tokens_per_second: f64,
@@ -68,12 +68,12 @@ impl Grid {
     /// Every combination of the values.
     ///
     /// # Errors
-    /// If a field has no such value, a combination does not go together, or there is no text to validate on.
+    /// If a field has no such value, a combination is invalid, or there is no validation text.
     pub(super) fn new(options: &[GridOption], config: &TrainingConfig, out: &Path) -> Result<Self> {
-        ensure!(!config.data.valid.is_empty(), "--grid: compares by held-out text, and there is none; pass --valid SOURCE TARGET");
+        ensure!(!config.data.valid.is_empty(), "--grid: expected validation text; pass --valid SOURCE TARGET");
         let fields: Vec<String> = options.iter().map(|option| option.field.clone()).collect();
         if let Some(twice) = (1..fields.len()).find(|&place| fields[..place].contains(&fields[place])) {
-            bail!("--grid: {} stands there twice; give all its values at once", fields[twice]);
+            bail!("--grid: {} occurs twice; pass all its values in one option", fields[twice]);
         }
         let mut combinations = vec![Vec::new()];
         for option in options {
@@ -96,10 +96,10 @@ impl Grid {
         Ok(Self { out: out.to_owned(), fields, cells, metric: config.schedule.metric })
     }
 
-    /// Runs what is not over yet, and tells what came of all.
+    /// Runs all unfinished cells and writes the table.
     pub(super) fn run(mut self, run: &Run<'_>, resume: bool, out: &mut dyn Write) -> Result<Ending> {
         let is_there = fs::read_dir(&self.out).is_ok_and(|mut entries| entries.next().is_some());
-        ensure!(resume || !is_there, "{}: expected an empty folder or none; go on by --resume, or name another", self.out.display());
+        ensure!(resume || !is_there, "{}: expected an empty or new folder; continue with --resume, or choose another", self.out.display());
         let (mut ending, count) = (Ending::Updates, self.cells.len());
         for (index, cell) in self.cells.iter_mut().enumerate() {
             let name = cell.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -113,17 +113,17 @@ impl Grid {
                 break;
             }
         }
-        self.tell(out)?;
+        self.write_table(out)?;
         Ok(ending)
     }
 
-    /// Writes the table of all runs that were begun: for people, and into two files.
-    fn tell(&self, out: &mut dyn Write) -> Result<()> {
-        let begun: Vec<(&Cell, Found)> = self
+    /// Prints the table of all started runs, and writes it into two files.
+    fn write_table(&self, out: &mut dyn Write) -> Result<()> {
+        let begun: Vec<(&Cell, Results)> = self
             .cells
             .iter()
             .filter(|cell| cell.parameters.is_some())
-            .map(|cell| Ok((cell, found(&cell.folder)?)))
+            .map(|cell| Ok((cell, results(&cell.folder)?)))
             .collect::<Result<_>>()?;
         let columns = ["parameters", "updates", "valid_loss", "perplexity", "bleu", "tokens_per_second", "minutes"];
         let header: Vec<String> = self.fields.iter().cloned().chain(columns.map(str::to_owned)).collect();
@@ -157,7 +157,7 @@ impl Grid {
         Ok(out.flush()?)
     }
 
-    /// The rows, the best first, with bars of what they are compared by.
+    /// The rows, the best first, with bars of the metric.
     fn drawn(&self, header: &[String], rows: &[Vec<String>]) -> String {
         let (column, name) = if self.metric == Metric::Bleu { (4, "bleu") } else { (2, "valid_loss") };
         let measure = |row: &Vec<String>| row[self.fields.len() + column].parse::<f64>().ok();
@@ -183,22 +183,22 @@ impl Grid {
     }
 }
 
-/// Whether a run goes on; one that was not saved yet begins anew.
+/// Resumes a run that was saved; another starts again.
 fn beginning(folder: &Path) -> Result<Beginning> {
     let Ok(entries) = fs::read_dir(folder) else { return Ok(Beginning::Fresh) };
     let is_saved = entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("checkpoint-"));
     if is_saved {
         return Ok(Beginning::Resume);
     }
-    fs::remove_dir_all(folder).with_context(|| format!("{}: cannot be begun anew", folder.display()))?;
+    fs::remove_dir_all(folder).with_context(|| format!("{}: cannot be removed", folder.display()))?;
     Ok(Beginning::Fresh)
 }
 
 /// Reads a run's log.
-fn found(folder: &Path) -> Result<Found> {
+fn results(folder: &Path) -> Result<Results> {
     let path = folder.join("log.jsonl");
     let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    let (mut found, mut speeds) = (Found::default(), Vec::new());
+    let (mut found, mut speeds) = (Results::default(), Vec::new());
     for line in text.lines() {
         let line: Value = serde_json::from_str(line).with_context(|| path.display().to_string())?;
         found.updates = found.updates.max(line["update"].as_u64().unwrap_or_default());
@@ -224,16 +224,16 @@ mod tests {
         let option = read("positions=rotary, alibi").unwrap();
         assert_eq!((option.field.as_str(), option.values), ("positions", vec!["rotary".to_owned(), "alibi".to_owned()]));
         for (text, expected) in [
-            ("positions", "expected a field and its values, as norm_placement=pre,post"),
-            ("positions=", "expected a field and its values, as norm_placement=pre,post"),
-            ("heads=2,4,2", "2 stands there twice"),
+            ("positions", "expected a field and its values, such as norm_placement=pre,post"),
+            ("positions=", "expected a field and its values, such as norm_placement=pre,post"),
+            ("heads=2,4,2", "2 occurs twice"),
         ] {
             assert_eq!(read(text), Err(expected.to_owned()), "{text}");
         }
     }
 
     #[test]
-    fn every_combination_is_a_run_and_the_best_stands_first() {
+    fn every_combination_is_a_run_and_the_best_is_first() {
         let mut config = TrainingConfig::default();
         let text = cognate_train::config::Text { source: Some("a".into()), target: Some("b".into()), ..Default::default() };
         (config.data.train, config.data.valid, config.schedule.max_updates) = (vec![text.clone()], vec![text], Some(9_000));
@@ -261,11 +261,11 @@ mod tests {
             let options: Vec<GridOption> = texts.iter().map(|text| text.parse().unwrap()).collect();
             Grid::new(&options, config, Path::new("out")).err().map(|error| format!("{error:#}")).unwrap()
         };
-        assert!(refused(&config, &["norm=rms"]).starts_with("--grid: compares by held-out text"));
+        assert!(refused(&config, &["norm=rms"]).starts_with("--grid: expected validation text"));
         let text = cognate_train::config::Text { source: Some("a".into()), target: Some("b".into()), ..Default::default() };
         (config.data.train, config.data.valid, config.schedule.max_updates) = (vec![text.clone()], vec![text], Some(9_000));
         for (texts, expected) in [
-            (&["norm=rms", "norm=layer"][..], "--grid: norm stands there twice; give all its values at once"),
+            (&["norm=rms", "norm=layer"][..], "--grid: norm occurs twice; pass all its values in one option"),
             (&["norm=rms,mean"], "--grid: model.norm: found `mean`, expected `layer` or `rms`"),
             (
                 &["heads=4,3"],

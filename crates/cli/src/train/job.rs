@@ -1,4 +1,4 @@
-//! The processes of `mpirun` that train together.
+//! Training in several processes of `mpirun`.
 
 use anyhow::{Error, Result};
 use cognate_train::Ranks;
@@ -8,8 +8,8 @@ pub(super) use with_mpi::Job;
 #[cfg(not(feature = "mpi"))]
 pub(super) use without_mpi::Job;
 
-/// How many processes `mpirun` began, if it began this one: Open MPI says so, and those with the process manager of MPICH.
-fn begun() -> Option<usize> {
+/// The number of processes of `mpirun`, if it started this one, by the variables of Open MPI and MPICH.
+fn n_processes() -> Option<usize> {
     ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"].iter().find_map(|name| std::env::var(name).ok()?.parse().ok())
 }
 
@@ -18,18 +18,18 @@ mod without_mpi {
     use anyhow::bail;
     use cognate_train::Alone;
 
-    use super::{Error, Ranks, Result, begun};
+    use super::{Error, Ranks, Result, n_processes};
 
-    /// This process by itself.
+    /// A single process.
     pub(in super::super) struct Job;
 
     impl Job {
-        /// Refuses to be one of several, who would all write the same files.
+        /// Refuses to be one of several processes, which would write the same files.
         pub(in super::super) fn join() -> Result<Self> {
-            match begun() {
+            match n_processes() {
                 Some(n) if n > 1 => bail!(
-                    "{n} processes were begun together, and this `cognate` knows no MPI; build it with `cargo build --release --features \
-                     mpi`, which needs MPI's compiler (Debian: libopenmpi-dev) and libclang (libclang-dev)"
+                    "{n} processes were started, but this `cognate` was built without MPI; build it with `cargo build --release \
+                     --features mpi`, which needs MPI's compiler (Debian: libopenmpi-dev) and libclang (libclang-dev)"
                 ),
                 _ => Ok(Self),
             }
@@ -57,22 +57,22 @@ mod with_mpi {
     use mpi::environment::Universe;
     use mpi::traits::{Communicator, CommunicatorCollectives, Root};
 
-    use super::{Error, Ranks, Result, begun};
+    use super::{Error, Ranks, Result, n_processes};
     use crate::messages;
 
-    /// Those whose fellows may be telling the same error leave them this time to do so.
-    const COURTESY: Duration = Duration::from_millis(500);
+    /// The time in which the first process can print the same error.
+    const DELAY: Duration = Duration::from_millis(500);
 
-    /// All processes of one `mpirun`, or this one by itself.
+    /// All processes of one `mpirun`, or a single process.
     pub(in super::super) struct Job(Option<Universe>);
 
     impl Job {
         pub(in super::super) fn join() -> Result<Self> {
-            if begun().is_none() {
+            if n_processes().is_none() {
                 return Ok(Self(None));
             }
-            // Text is read by another thread; MPI is called by this one.
-            let (universe, _) = mpi::initialize_with_threading(Threading::Funneled).context("MPI cannot be begun twice")?;
+            // Text is read by another thread; only this one calls MPI.
+            let (universe, _) = mpi::initialize_with_threading(Threading::Funneled).context("MPI is initialised already")?;
             Ok(Self(Some(universe)))
         }
 
@@ -80,12 +80,12 @@ mod with_mpi {
             if self.0.is_some() { self } else { &Alone }
         }
 
-        /// Tells the error and ends all processes: they would wait for this one.
+        /// Prints the error and ends all processes, which would wait for this one.
         pub(in super::super) fn fail<T>(&self, error: Error) -> Result<T> {
             let Some(universe) = self.0.as_ref().filter(|universe| universe.world().size() > 1) else { return Err(error) };
             let rank = universe.world().rank();
             if rank > 0 {
-                thread::sleep(COURTESY);
+                thread::sleep(DELAY);
             }
             messages::error(&error.context(format!("process {rank} of {}", universe.world().size())));
             universe.world().abort(1)

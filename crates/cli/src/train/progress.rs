@@ -1,11 +1,11 @@
-//! The progress of a training run: a bar on a terminal, else a line every `log_every` updates.
+//! The progress of a training run: a bar on a terminal, otherwise a line every `log_every` updates.
 
 use crate::{amounts, messages};
 use cognate_train::{Progress, Stretch};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::time::{Duration, Instant};
 
-/// What is shown of a run's progress.
+/// The progress of a run.
 pub(super) struct Bar {
     bar: Option<ProgressBar>,
     quiet: bool,
@@ -13,9 +13,9 @@ pub(super) struct Bar {
     tokens: u64,
     /// The loss of the last line of the log.
     loss: Option<f64>,
-    /// The shares of the run that were over when this part of it began, and that are now.
+    /// The completed share of the run at the start and now.
     shares: [f64; 2],
-    /// Updates made before this part of the run.
+    /// Updates before a resumption.
     first: u64,
 }
 
@@ -34,7 +34,7 @@ impl Bar {
         Self { bar, quiet, start: Instant::now(), tokens: 0, loss: None, shares: [0.0; 2], first }
     }
 
-    /// An update was made.
+    /// Shows an update.
     pub(super) fn update(&mut self, progress: &Progress) {
         self.tokens += progress.tokens;
         self.shares[1] = progress.share.unwrap_or_default();
@@ -49,7 +49,7 @@ impl Bar {
         bar.set_message(format!("update {update}, epoch {epoch}, loss {loss:.3}, {speed} tok/s{}", self.left()));
     }
 
-    /// A line was written into the log.
+    /// Shows a line of the log.
     pub(super) fn logged(&mut self, stretch: &Stretch) {
         self.loss = Some(stretch.loss);
         if self.quiet || self.bar.is_some() {
@@ -63,7 +63,7 @@ impl Bar {
         ));
     }
 
-    /// `, 3 min 20 s left`; nothing if it cannot be known yet.
+    /// `, 3 min 20 s left`; empty while it is unknown.
     fn left(&self) -> String {
         let [first, now] = self.shares;
         match now > first {
@@ -75,7 +75,7 @@ impl Bar {
         }
     }
 
-    /// Does what writes to the terminal while the bar is out of the way.
+    /// Runs `work`, which writes to the terminal, with the bar hidden.
     pub(super) fn suspend(&self, work: impl FnOnce()) {
         match &self.bar {
             Some(bar) => bar.suspend(work),

@@ -1,16 +1,16 @@
-//! The options of `cognate train` that stand for fields of a training file.
+//! The options of `cognate train` that override a settings file.
 
-use super::former;
+use super::earlier_settings;
 use crate::messages;
 use anyhow::{Result, bail};
 use cognate_train::config::{Text, TrainingConfig};
 use std::path::{Path, PathBuf};
 
-/// The fields that many runs change; a file has all.
+/// The most common fields; a file has all.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Settings, which override those of CONFIG.toml")]
 pub(super) struct Settings {
-    /// Training text: two files with parallel lines; may be given several times
+    /// Training text: two files with parallel lines; can be given several times
     #[arg(long, num_args = 2, value_names = ["SOURCE", "TARGET"])]
     data: Vec<PathBuf>,
     /// Validation text: two files with parallel lines
@@ -71,11 +71,11 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// The settings of the file, or those of the run in `out` if it is resumed without a file, changed by the options.
+    /// The settings of the file, or of the resumed run in `out`, overridden by the options.
     pub(super) fn config(&self, file: Option<&Path>, out: &Path, resume: bool) -> Result<TrainingConfig> {
         let config = match (file, resume) {
             (Some(file), _) => TrainingConfig::read_with(file, |config| self.apply(config))?,
-            (None, true) => TrainingConfig::read_with(former(out)?, |config| self.apply(config))?,
+            (None, true) => TrainingConfig::read_with(earlier_settings(out)?, |config| self.apply(config))?,
             (None, false) if self.data.is_empty() => bail!("no training text: pass CONFIG.toml, or --data SOURCE TARGET"),
             (None, false) => {
                 let mut config = TrainingConfig::default();
@@ -84,12 +84,12 @@ impl Settings {
             }
         };
         if let Some(rate) = config.optimiser.learning_rate.filter(|rate| *rate > HIGH_RATE) {
-            messages::warning(format_args!("learning_rate {rate} is far above usual ones, which are at most {HIGH_RATE}"));
+            messages::warning(format_args!("learning_rate {rate} is unusually high; usual ones are at most {HIGH_RATE}"));
         }
         Ok(config)
     }
 
-    /// Puts the options in place of settings. Returns the fields that were set, and the options that set them.
+    /// Overrides settings by options. Returns the fields and the options that set them.
     fn apply(&self, config: &mut TrainingConfig) -> Vec<(&'static str, &'static str)> {
         let texts = |paths: &[PathBuf]| -> Vec<Text> {
             let pairs = paths.chunks_exact(2);
@@ -131,10 +131,10 @@ impl Settings {
     }
 }
 
-/// Learning rates above this are hardly ever meant.
+/// Higher learning rates print a warning.
 const HIGH_RATE: f64 = 0.1;
 
-/// Sets a field if there is a value, and says whether there is one.
+/// Sets a field if there is a value. Returns whether there is one.
 fn put<T>(field: &mut T, value: Option<T>) -> bool {
     let is_set = value.is_some();
     if let Some(value) = value {

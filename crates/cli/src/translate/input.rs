@@ -1,48 +1,35 @@
-//! Where sentences come from: arguments, a file, standard input; and what stands before a sentence's number. Beside them may
-//! come what the translation of each begins with.
+//! The sentences to translate: arguments, a file or standard input, with optional prefixes of their translations.
 
-use anyhow::{Context, Result, bail};
+use crate::messages;
+use crate::parallel::ParallelLines;
+use anyhow::Result;
 use cognate::Line;
-use cognate_text::Lines;
-use std::fs::{File, Metadata};
-use std::io::{self, BufRead, BufReader, IsTerminal};
+use std::fs::Metadata;
+use std::io::{self, IsTerminal};
 use std::path::Path;
 
-const STDIN: &str = "stdin";
-
-/// Lines of a window, where nobody waits for each.
+/// Lines of a window by default.
 const WINDOW: usize = 2000;
 
-/// A file below this size has few lines: they are hardly worth more than one worker.
-const FEW_BYTES: u64 = 1 << 12;
+/// Smaller files are translated by one worker.
+const SMALL_FILE: u64 = 1 << 12;
 
-type Reading = Box<dyn Iterator<Item = cognate_text::Result<String>> + Send>;
-
-/// What translations begin with, line by line.
-struct Prefixes {
-    lines: Reading,
-    name: String,
-    /// Lines that were read.
-    number: usize,
-}
-
-/// Where sentences come from.
+/// The sentences to translate.
 pub(crate) struct Input {
-    lines: Reading,
-    /// What the sentences' text is called.
-    name: String,
-    prefixes: Option<Prefixes>,
-    /// What a sentence is called in messages.
+    lines: ParallelLines,
+    /// The name of the prefixes in messages.
+    prefixes: Option<String>,
+    /// The name of a sentence in messages, before its number.
     pub(crate) unit: String,
-    /// The regular files that are read, by the options that name them.
+    /// The files that are read, by the options that name them.
     pub(crate) files: Vec<(&'static str, Metadata)>,
     /// The size of a file.
     pub(crate) bytes: Option<u64>,
-    /// Whether somebody types.
+    /// Whether the sentences are typed on a terminal.
     pub(crate) is_typed: bool,
-    /// Whether there may be so many sentences that several workers have something to do.
+    /// Whether there can be enough sentences for several workers.
     pub(crate) is_long: bool,
-    /// The most lines of a window.
+    /// Maximum number of lines of a window.
     pub(crate) window_len: usize,
 }
 
@@ -52,88 +39,47 @@ impl Input {
     /// # Errors
     /// If the file cannot be opened.
     pub(crate) fn open(text: Vec<String>, input: Option<&Path>, window: Option<usize>) -> Result<Self> {
-        let mut opened = match input.filter(|path| *path != Path::new("-")) {
-            _ if !text.is_empty() => Self {
-                lines: Box::new(text.into_iter().map(Ok)),
-                name: "the arguments".into(),
-                prefixes: None,
-                unit: "sentence".into(),
-                files: Vec::new(),
-                bytes: None,
-                is_typed: false,
-                is_long: false,
-                window_len: WINDOW,
-            },
-            Some(path) => {
-                let place = path.display();
-                let file = File::open(path).with_context(|| format!("--input: {place}: cannot be read"))?;
-                let metadata = file.metadata().with_context(|| format!("--input: {place}: cannot be looked at"))?;
-                if metadata.is_dir() {
-                    bail!("--input: {place}: is a folder; expected a text file, one sentence a line");
-                }
-                let bytes = metadata.is_file().then_some(metadata.len());
-                let reading = Self::reading(BufReader::new(file), place.to_string(), bytes, false);
-                Self { files: vec![("--input", metadata)], ..reading }
-            }
-            None => {
-                let reading = Self::reading(BufReader::new(io::stdin()), STDIN.into(), None, io::stdin().is_terminal());
-                Self { files: standard_input().map(|metadata| ("standard input", metadata)).into_iter().collect(), ..reading }
-            }
-        };
-        opened.window_len = window.unwrap_or(opened.window_len);
-        Ok(opened)
-    }
-
-    fn reading(reader: impl BufRead + Send + 'static, name: String, bytes: Option<u64>, is_typed: bool) -> Self {
-        Self {
-            unit: format!("{name}: line"),
-            lines: Box::new(Lines::new(reader, name.clone())),
-            name,
+        let mut lines = ParallelLines::default();
+        let (mut files, mut bytes, is_given) = (Vec::new(), None, !text.is_empty());
+        let path = input.unwrap_or(Path::new("-"));
+        let is_typed = !is_given && path == Path::new("-") && io::stdin().is_terminal();
+        if is_given {
+            lines.add(text, "the arguments");
+        } else {
+            let option = if path == Path::new("-") { "standard input" } else { "--input" };
+            let metadata = lines.open(option, path)?;
+            bytes = metadata.as_ref().filter(|metadata| option == "--input" && metadata.is_file()).map(Metadata::len);
+            files.extend(metadata.map(|metadata| (option, metadata)));
+        }
+        if is_typed {
+            messages::note("type one sentence per line; Ctrl-D ends");
+        }
+        Ok(Self {
+            unit: if is_given { "sentence".into() } else { format!("{}: line", lines.name(0)) },
+            lines,
             prefixes: None,
-            files: Vec::new(),
+            files,
             bytes,
             is_typed,
-            is_long: !is_typed && bytes.is_none_or(|bytes| bytes >= FEW_BYTES),
-            window_len: if is_typed { 1 } else { WINDOW },
-        }
+            is_long: !is_given && !is_typed && bytes.is_none_or(|bytes| bytes >= SMALL_FILE),
+            window_len: window.unwrap_or(if is_typed { 1 } else { WINDOW }),
+        })
     }
 
-    /// The same with what the translation of each sentence begins with, from the lines of a file, or of standard input.
+    /// Adds the prefixes of the translations: the lines of a file, or of standard input.
     ///
     /// # Errors
     /// If the file cannot be opened, or standard input has the sentences.
     pub(crate) fn with_prefixes(mut self, path: &Path) -> Result<Self> {
-        let (reader, name): (Box<dyn BufRead + Send>, String) = if path == Path::new("-") {
-            if self.name == STDIN {
-                bail!("--target-prefixes: standard input has the sentences; give these by --input, or the prefixes in a file");
-            }
-            (Box::new(BufReader::new(io::stdin())), STDIN.into())
-        } else {
-            let name = path.display().to_string();
-            let file = File::open(path).with_context(|| format!("--target-prefixes: {name}: cannot be read"))?;
-            self.files.extend(file.metadata().map(|metadata| ("--target-prefixes", metadata)));
-            (Box::new(BufReader::new(file)), name)
-        };
-        self.prefixes = Some(Prefixes { lines: Box::new(Lines::new(reader, name.clone())), name, number: 0 });
+        const OPTION: &str = "--target-prefixes";
+        self.files.extend(self.lines.open(OPTION, path)?.map(|metadata| (OPTION, metadata)));
+        self.prefixes = Some(self.lines.name(1).to_owned());
         Ok(self)
     }
 
-    /// What the prefix of a sentence is called in messages.
+    /// The name of the prefix of a sentence in messages.
     pub(crate) fn prefix_unit(&self) -> String {
-        self.prefixes.as_ref().map_or("--target-prefix".into(), |prefixes| format!("{}: line", prefixes.name))
-    }
-
-    fn line(&mut self) -> Result<Option<Line>> {
-        let text = self.lines.next().transpose()?;
-        let Some(prefixes) = &mut self.prefixes else { return Ok(text.map(|text| Line { text, prefix: None })) };
-        prefixes.number += 1;
-        let (sentences, file, number) = (&self.name, &prefixes.name, prefixes.number);
-        match (text, prefixes.lines.next().transpose()?) {
-            (None, None) => Ok(None),
-            (Some(text), prefix @ Some(_)) => Ok(Some(Line { text, prefix })),
-            (Some(_), None) => bail!("{file}: ends before line {number}; expected a line for each sentence of {sentences}"),
-            (None, Some(_)) => bail!("{file}: line {number}: is one too many; expected a line for each sentence of {sentences}"),
-        }
+        self.prefixes.as_ref().map_or("--target-prefix".into(), |name| format!("{name}: line"))
     }
 }
 
@@ -141,18 +87,10 @@ impl Iterator for Input {
     type Item = Result<Line>;
 
     fn next(&mut self) -> Option<Result<Line>> {
-        self.line().transpose()
+        let line = |lines: Vec<String>| {
+            let mut lines = lines.into_iter();
+            Line { text: lines.next().unwrap_or_default(), prefix: lines.next() }
+        };
+        self.lines.next().transpose().map(|lines| lines.map(line))
     }
-}
-
-/// What standard input reads.
-#[cfg(unix)]
-fn standard_input() -> Option<Metadata> {
-    use std::os::fd::AsFd;
-    File::from(io::stdin().as_fd().try_clone_to_owned().ok()?).metadata().ok()
-}
-
-#[cfg(not(unix))]
-fn standard_input() -> Option<Metadata> {
-    None
 }

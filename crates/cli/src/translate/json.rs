@@ -1,10 +1,10 @@
-//! `cognate translate --json`: a translation as a line of JSON.
+//! `cognate translate --json`.
 
 use cognate::{TranslatedText, Translation, Warning};
 use cognate_text::Tokenizer;
 use serde_json::{Value, json};
 
-/// The line of sentence `number`.
+/// The line of JSON of sentence `number`.
 pub(super) fn line(number: usize, translation: &Translation, tokenizer: &Tokenizer) -> String {
     let hypotheses: Vec<_> = translation.hypotheses.iter().map(|found| hypothesis(found, tokenizer)).collect();
     let warnings: Vec<_> = translation.warnings.iter().map(|warning| name(*warning)).collect();

@@ -1,15 +1,16 @@
-//! Where translations go: standard output, or a file that appears when it is whole.
+//! The output of translations: standard output, or a file that appears when it is complete.
 
+use crate::whole_file;
 use anyhow::{Context, Result, bail};
 use cognate_export::PartialFile;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{BufWriter, IntoInnerError, Write};
 use std::path::{Path, PathBuf};
 
-/// Where translations go.
+/// The output of translations.
 pub(crate) enum Output<'o> {
     Standard(&'o mut dyn Write),
-    /// A regular file: what is there now stays until the new one is whole.
+    /// A regular file; an existing one is kept until the new one is complete.
     File {
         file: BufWriter<PartialFile>,
         path: PathBuf,
@@ -22,30 +23,26 @@ pub(crate) enum Output<'o> {
 }
 
 impl<'o> Output<'o> {
-    /// Prepares to write to `path`, or to `standard` if there is none or it is `-`; `read` are the files that are read meanwhile, by
-    /// the options that name them.
+    /// Prepares to write to `path`, or to `standard` if there is none or it is `-`. `inputs` are the input files, by the options that
+    /// name them.
     ///
     /// # Errors
-    /// If the file could not be written, or is one of those that are read.
-    pub(crate) fn open(path: Option<&Path>, read: &[(&str, Metadata)], standard: &'o mut dyn Write) -> Result<Self> {
+    /// If the file cannot be written, or is an input file.
+    pub(crate) fn open(path: Option<&Path>, inputs: &[(&str, Metadata)], standard: &'o mut dyn Write) -> Result<Self> {
         let Some(named) = path.filter(|path| *path != Path::new("-")) else { return Ok(Self::Standard(standard)) };
         let shown = named.display();
         let unwritable = || format!("--output: {shown}: cannot be written");
         // A link's target is replaced, not the link.
         let path = named.canonicalize().unwrap_or_else(|_| named.to_path_buf());
+        whole_file::check("--output", named)?;
         match fs::metadata(&path) {
-            Ok(metadata) if metadata.is_dir() => bail!("--output: {shown}: is a folder; expected a file"),
             Ok(metadata) if !metadata.is_file() => {
                 let file = BufWriter::new(OpenOptions::new().write(true).open(&path).with_context(unwritable)?);
                 Ok(Self::Stream { file, path })
             }
-            there => {
-                if let Some((option, _)) = there.ok().and_then(|there| read.iter().find(|(_, read)| is_same(read, &there))) {
+            existing => {
+                if let Some((option, _)) = existing.ok().and_then(|file| inputs.iter().find(|(_, input)| is_same(input, &file))) {
                     bail!("--output: {shown}: is the file of {option}; choose another file");
-                }
-                let parent = path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
-                if !parent.is_dir() {
-                    bail!("--output: {shown}: there is no folder {}; make it first", parent.display());
                 }
                 let Some(file) = PartialFile::create(&path).with_context(unwritable)? else {
                     bail!("--output: {shown}: another run is writing it; wait until it ends, or choose another file");
@@ -55,7 +52,7 @@ impl<'o> Output<'o> {
         }
     }
 
-    /// Writes lines and hands them on at once.
+    /// Writes and flushes lines.
     pub(crate) fn write(&mut self, lines: &[String]) -> Result<()> {
         let (writer, path): (&mut dyn Write, Option<&Path>) = match self {
             Self::Standard(writer) => (writer, None),
@@ -66,7 +63,7 @@ impl<'o> Output<'o> {
         written.with_context(|| place(path))
     }
 
-    /// Lets the file appear.
+    /// Moves the complete file to its name.
     pub(crate) fn finish(self) -> Result<()> {
         match self {
             Self::Standard(_) | Self::Stream { .. } => Ok(()),
@@ -78,20 +75,20 @@ impl<'o> Output<'o> {
     }
 }
 
-/// Whether both are of one file, under whatever names.
+/// Whether both are the metadata of one file.
 #[cfg(unix)]
 fn is_same(one: &Metadata, other: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// Other systems do not tell which file a name stands for.
+/// Other systems do not identify files.
 #[cfg(not(unix))]
 fn is_same(_: &Metadata, _: &Metadata) -> bool {
     false
 }
 
-/// What cannot be written.
+/// The context of an error.
 fn place(path: Option<&Path>) -> String {
     match path {
         Some(path) => format!("--output: {}: cannot be written", path.display()),

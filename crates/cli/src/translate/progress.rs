@@ -1,13 +1,13 @@
-//! A bar on a terminal: how far, how fast.
+//! The progress bar of a translation.
 
 use crate::{amounts, messages};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::time::{Duration, Instant};
 
-/// How far a run is; seen only where standard error is a terminal.
+/// The progress of a run, shown if standard error is a terminal.
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
-    /// The size of the input, where it is known.
+    /// The size of the input, if it is known.
     total: Option<u64>,
     bytes: u64,
     sentences: usize,
@@ -18,12 +18,12 @@ pub(crate) struct Progress {
 const REDRAWN: Duration = Duration::from_millis(200);
 
 impl Progress {
-    /// Nothing is done and nothing shown yet; `total` is the size of the input in bytes.
+    /// Starts without a bar; `total` is the size of the input in bytes.
     pub(crate) fn new(total: Option<u64>) -> Self {
         Self { bar: None, total, bytes: 0, sentences: 0, tokens: 0, start: Instant::now() }
     }
 
-    /// Shows the bar from now on.
+    /// Shows the bar.
     pub(crate) fn show(&mut self) {
         if self.bar.is_some() || !messages::shows_progress() {
             return;
@@ -40,19 +40,19 @@ impl Progress {
         self.bar = Some(bar);
     }
 
-    /// Counts sentences that are done, the tokens of their translations, and the bytes of their lines with line ends.
+    /// Counts translated sentences, tokens of their translations, and bytes of their lines with line ends.
     pub(crate) fn add(&mut self, sentences: usize, tokens: usize, bytes: usize) {
         self.sentences += sentences;
         self.tokens += tokens;
         self.bytes += bytes as u64;
         if let Some(bar) = &self.bar {
-            // The last line may lack its end.
+            // The last line can lack its end.
             bar.set_position(self.total.map_or(self.bytes, |total| total.min(self.bytes)));
             bar.set_message(self.speed() + &self.left());
         }
     }
 
-    /// Does what writes to the terminal while the bar is out of the way.
+    /// Runs `work`, which writes to the terminal, with the bar hidden.
     pub(crate) fn suspend<T>(&self, work: impl FnOnce() -> T) -> T {
         match &self.bar {
             Some(bar) => bar.suspend(work),
@@ -60,7 +60,7 @@ impl Progress {
         }
     }
 
-    /// Puts a sum in the bar's place.
+    /// Replaces the bar by a summary.
     pub(crate) fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -68,7 +68,7 @@ impl Progress {
         }
     }
 
-    /// `, 3 min 20 s left`; nothing if it cannot be known yet.
+    /// `, 3 min 20 s left`; empty while it is unknown.
     fn left(&self) -> String {
         match self.total {
             Some(total) if self.bytes > 0 => {

@@ -1,4 +1,4 @@
-//! `--stream`: one sentence at a time, its words as soon as they are certain.
+//! `--stream`: one sentence at a time, each word as soon as it is final.
 
 use super::input::Input;
 use super::warnings::Warnings;
@@ -7,13 +7,13 @@ use anyhow::{Context, Error, Result, anyhow};
 use cognate::Translator;
 use std::io::Write;
 
-/// Translates `input` line by line and writes words to `out` as they come.
+/// Translates `input` line by line and writes words to `out` as they are decoded.
 pub(super) fn run(translator: &Translator, decoding: &Decoding, input: Input, out: &mut dyn Write) -> Result<()> {
     let (unit, prefix_unit) = (input.unit.clone(), input.prefix_unit());
     let mut warnings = Warnings::new(unit.clone());
     for (line, number) in input.zip(1..) {
         let mut write = |words: &str| write!(out, "{}", decoding.text_column(words)).and_then(|()| out.flush()).context(UNWRITTEN);
-        // What a line's translation begins with has a place of its own.
+        // The error of a prefix names the prefix's line.
         let place = |error: Error| match error.downcast_ref::<cognate::Error>().and_then(cognate::Error::option) {
             Some(("target_prefix", message)) => anyhow!("{prefix_unit} {number}: {message}"),
             _ => error.context(format!("{unit} {number}")),

@@ -3,17 +3,17 @@
 use crate::messages;
 use cognate::{Translation, Warning};
 
-/// Warnings that are printed.
+/// Maximum number of printed warnings.
 const PRINTED: usize = 10;
 
 /// The warnings of one run.
 #[derive(Debug)]
 pub(crate) struct Warnings {
-    /// What stands before a sentence's number: `sentence`, or `stdin: line`.
+    /// The name of a sentence before its number: `sentence`, or `stdin: line`.
     pub(crate) unit: String,
     printed: usize,
     counted: [usize; 5],
-    /// Words that are not in the vocabulary.
+    /// Number of words that are not in the vocabulary.
     n_unknown: usize,
 }
 
@@ -31,11 +31,11 @@ impl Warnings {
     /// Prints a warning about sentence `number`, or counts it.
     fn add(&mut self, number: usize, warning: Warning) {
         let (kind, what) = match warning {
-            Warning::Empty => (0, "empty, and so is its translation".into()),
-            Warning::TooLong { tokens, limit } => (1, format!("{tokens} tokens, but the model has {limit} positions; the rest is cut")),
-            Warning::Unfinished { limit } => (2, format!("its translation has no end within {limit} tokens (--max-new-tokens) and is cut")),
+            Warning::Empty => (0, "empty; its translation is empty".into()),
+            Warning::TooLong { tokens, limit } => (1, format!("truncated: {tokens} tokens, but the model has {limit} positions")),
+            Warning::Unfinished { limit } => (2, format!("its translation is truncated after {limit} tokens (--max-new-tokens)")),
             Warning::NoLanguage => {
-                (3, "names no language to translate into; pass --target-language, or begin it with a code such as >>deu<<".into())
+                (3, "no target language; pass --target-language, or begin the sentence with a code such as >>deu<<".into())
             }
             other => (4, format!("{other:?}")),
         };
@@ -47,16 +47,17 @@ impl Warnings {
         messages::warning(format_args!("{} {number}: {what}", self.unit));
     }
 
-    /// Prints how many were only counted.
+    /// Prints the counts of warnings that were not printed.
     pub(crate) fn finish(&self) {
         if self.n_unknown > 0 {
             let (n, are) = (self.n_unknown, if self.n_unknown == 1 { "word is" } else { "words are" });
             messages::warning(format_args!("{n} {are} not in the model's vocabulary"));
         }
-        let kinds = ["empty", "too long", "cut", "without a language", "others"].iter().zip(self.counted).filter(|(_, count)| *count > 0);
+        let kinds =
+            ["empty", "too long", "truncated", "without a language", "others"].iter().zip(self.counted).filter(|(_, count)| *count > 0);
         let kinds: Vec<_> = kinds.map(|(kind, count)| format!("{count} {kind}")).collect();
         if !kinds.is_empty() {
-            messages::warning(format_args!("more of the same: {}", kinds.join(", ")));
+            messages::warning(format_args!("more warnings: {}", kinds.join(", ")));
         }
     }
 }

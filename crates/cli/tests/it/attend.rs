@@ -203,15 +203,15 @@ fn what_cannot_be_drawn_is_refused() {
         with_dir(ended.failed(1).lines().last().unwrap(), folder.path())
     };
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    assert_snapshot!(refused(&["A dog.", "--out", &at("a.pdf")]), @"cognate: error: --out: DIR/a.pdf: its ending says no format; expected .html, .svg, .png or .json, or --format");
-    assert_snapshot!(refused(&["A dog.", "--out", &at("no/a.svg")]), @"cognate: error: --out: DIR/no/a.svg: there is no folder DIR/no; make it first");
+    assert_snapshot!(refused(&["A dog.", "--out", &at("a.pdf")]), @"cognate: error: --out: DIR/a.pdf: expected a name that ends in .html, .svg, .png, .json, or --format");
+    assert_snapshot!(refused(&["A dog.", "--out", &at("no/a.svg")]), @"cognate: error: --out: DIR/no/a.svg: there is no folder DIR/no; create it first");
     assert_snapshot!(refused(&["A dog.", "--out", &at(""), "--format", "svg"]), @"cognate: error: --out: DIR/: is a folder; expected a file");
-    assert_snapshot!(refused(&["A dog.", "--out", &at("a.html"), "--layer", "2"]), @"cognate: error: --layer: chooses what an SVG or a PNG shows, and a page has everything; leave it out");
+    assert_snapshot!(refused(&["A dog.", "--out", &at("a.html"), "--layer", "2"]), @"cognate: error: --layer: applies to SVG and PNG only; a page contains all attentions");
     assert_snapshot!(refused(&["A dog.", "--out", &at("a.svg"), "--layer", "5"]), @"cognate: error: layer 5: expected 1 to 4, those of the model");
     assert_snapshot!(refused(&["A dog.", "--out", &at("a.svg"), "--head", "9"]), @"cognate: error: head 9: expected 1 to 4, those of the model");
     assert_snapshot!(refused(&[" ", "--out", &at("a.svg")]), @"cognate: error: the source is empty; expected a sentence");
     assert_snapshot!(refused(&["A dog.", "--compare", "", "--out", &at("a.svg")]), @"cognate: error: --compare: the source is empty; expected a sentence");
-    assert_snapshot!(refused(&["--out", &at("a.svg")]), @"cognate: error: stdin: expected a sentence, found none; give it as the argument, or by a pipe");
+    assert_snapshot!(refused(&["--out", &at("a.svg")]), @"cognate: error: stdin: expected a sentence, found none; pass it as the argument, or through a pipe");
     assert_snapshot!(refused(&[&"dog ".repeat(300), "--out", &at("a.svg")]), @"cognate: error: the source takes 301 positions; expected at most 256, those of the model");
     assert_snapshot!(refused(&["A dog.", "--model", "preset:tiny", "--out", &at("a.svg")]), @"cognate: error: preset:tiny: has random weights and no tokenizer; expected a checkpoint or an export");
     let lines = run_with(&["attend", "--out", &at("a.svg")], "A dog.\nA cat.\n").failed(1);

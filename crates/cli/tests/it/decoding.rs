@@ -75,14 +75,14 @@ fn each_line_has_a_prefix_of_its_own() {
         assert_eq!(ended.status, Some(1));
         crate::with_dir(ended.err.lines().last().unwrap(), folder.path())
     };
-    assert_snapshot!(last("Der", &SENTENCES), @"cognate: error: DIR/prefixes: ends before line 2; expected a line for each sentence of the arguments");
-    assert_snapshot!(last("Der\nDer\nDer", &SENTENCES), @"cognate: error: DIR/prefixes: line 3: is one too many; expected a line for each sentence of the arguments");
+    assert_snapshot!(last("Der", &SENTENCES), @"cognate: error: DIR/prefixes: line 2 is missing; expected as many lines as in the arguments");
+    assert_snapshot!(last("Der\nDer\nDer", &SENTENCES), @"cognate: error: the arguments: line 3 is missing; expected as many lines as in DIR/prefixes");
     assert_snapshot!(last("Der\nDer Hund spielt", &[&["--max-new-tokens", "3"], &SENTENCES[..]].concat()), @"cognate: error: DIR/prefixes: line 2: has 3 tokens; expected at most 2, for which the model has room");
     assert_snapshot!(last("Der\nDer Hund spielt", &[&["--stream", "--max-new-tokens", "3"], &SENTENCES[..]].concat()), @"cognate: error: DIR/prefixes: line 2: has 3 tokens; expected at most 2, for which the model has room");
     fs::remove_file(&file).unwrap();
     assert_snapshot!(crate::with_dir(&run(&[&given[..], &SENTENCES].concat()).failed(1), folder.path()), @"cognate: error: --target-prefixes: DIR/prefixes: cannot be read: No such file or directory (os error 2)");
     let both = run(&["translate", "--target-prefixes", "-"]).failed(1);
-    assert_snapshot!(both, @"cognate: error: --target-prefixes: standard input has the sentences; give these by --input, or the prefixes in a file");
+    assert_snapshot!(both, @"cognate: error: --target-prefixes: standard input is another text already; pass a file");
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn targets_have_the_log_probabilities_of_pytorch() {
     let ended = run(&["score", "--engine", "tract", "--source", &source, "--target", &target]);
     assert_eq!((ended.status, ended.out.lines().count()), (Some(1), 1));
     let said = ended.err.lines().last().unwrap().replace(folder.path().to_str().unwrap(), "DIR");
-    assert_snapshot!(said, @"cognate: error: DIR/de: ends before line 2; expected as many lines in DIR/en as in DIR/de");
+    assert_snapshot!(said, @"cognate: error: DIR/de: line 2 is missing; expected as many lines as in DIR/en");
 }
 
 /// What is given counts for nothing; the others count as they did.
@@ -194,10 +194,10 @@ fn targets_may_begin_with_what_is_given() {
         crate::with_dir(ended.err.lines().last().unwrap(), folder.path())
     };
     assert_snapshot!(refused("Ein\nZwei Katzen\n\n"), @r#"cognate: error: stdin: line 2: the translation does not begin with the tokens of its prefix "Zwei Katzen"; expected a prefix of whole words"#);
-    assert_snapshot!(refused("Ein\n"), @"cognate: error: DIR/prefixes: has no line for stdin: line 2; expected one for each pair");
-    assert_snapshot!(refused("\n\n\n\n"), @"cognate: error: DIR/prefixes: has more lines than there are pairs; expected one for each");
+    assert_snapshot!(refused("Ein\n"), @"cognate: error: DIR/prefixes: line 2 is missing; expected as many lines as in stdin");
+    assert_snapshot!(refused("\n\n\n\n"), @"cognate: error: stdin: line 4 is missing; expected as many lines as in DIR/prefixes");
     let both = run(&["score", "--target-prefixes", "-"]).failed(1);
-    assert_snapshot!(both, @"cognate: error: standard input cannot be several texts; give files for the others");
+    assert_snapshot!(both, @"cognate: error: --target-prefixes: standard input is another text already; pass a file");
 }
 
 #[test]

@@ -166,7 +166,7 @@ fn a_wrong_input() {
 
 #[test]
 fn a_wrong_output() {
-    assert_snapshot!(run(&["translate", "--output", "no/such/text.de", "Hello."]).failed(1), @"cognate: error: --output: no/such/text.de: there is no folder no/such; make it first");
+    assert_snapshot!(run(&["translate", "--output", "no/such/text.de", "Hello."]).failed(1), @"cognate: error: --output: no/such/text.de: there is no folder no/such; create it first");
     assert_snapshot!(run(&["translate", "--output", "testdata", "Hello."]).failed(1), @"cognate: error: --output: testdata: is a folder; expected a file");
 }
 
@@ -196,7 +196,7 @@ fn a_wrong_exported_folder() {
     run(&["export", "preset:tiny", out, "--force", "--no-verify"]).ok();
     assert_snapshot!(error_of(&folder), @"cognate: error: DIR/tokenizer.json: no such file; expected Hugging Face's tokenizer.json beside the checkpoint's config.json, or else source.spm, sentencepiece.bpe.model, spiece.model, or vocab.json with merges.txt");
     assert_snapshot!(error(&["export", out, "other"]), @"cognate: error: DIR: is an exported folder; expected a checkpoint: config.json, model.safetensors, tokenizer files");
-    assert_snapshot!(error(&["show", out, "--graph", "step"]), @"cognate: error: --graph: DIR holds ONNX, no graphs of Cognate's language; give the checkpoint that it was made from, or leave it out");
+    assert_snapshot!(error(&["show", out, "--graph", "step"]), @"cognate: error: --graph: expected a checkpoint or a preset, found ONNX: DIR; pass the checkpoint that it was exported from");
     assert_snapshot!(error(&["verify", "testdata/multi30k-en-de"]), @"cognate: error: testdata/multi30k-en-de: expected the folder of an export; `cognate export` makes one and verifies it");
     assert_snapshot!(error(&["show", "Cargo.lock"]), @r#"cognate: error: Cargo.lock: not an ONNX model: decoding stops at "7""#);
 

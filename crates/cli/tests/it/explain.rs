@@ -41,7 +41,7 @@ fn probabilities_are_those_of_score() {
         assert!(text.contains(&expected), "{expected}\n{text}");
     }
     let rare = run(&["explain", "--engine", "tract", source, "--target", "Zwei Hunde Fahrrad."]).ok();
-    assert!(rare.contains("; here ▁Fahrrad "), "{rare}");
+    assert!(rare.contains("; chosen ▁Fahrrad "), "{rare}");
 }
 
 #[test]
@@ -59,9 +59,9 @@ fn the_tree_ends_in_the_hypotheses_of_translate() {
     }
 }
 
-/// The page of `cognate attend` has the numbers that this command tells.
+/// The page of `cognate attend` has the numbers that this command prints.
 #[test]
-fn the_page_tells_the_same() {
+fn the_page_has_the_same_numbers() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("page.html");
     let beams = [SENTENCES[0], "--engine", "tract", "--beams", "4"];
@@ -70,10 +70,10 @@ fn the_page_tells_the_same() {
     let document = read_html(&fs::read_to_string(&page).unwrap()).unwrap();
     let explained = document.examples[0].explained.as_ref().unwrap();
     let Embeddings::Known { d_model: 128, is_scaled: true, source, .. } = &explained.embeddings else { panic!("{explained:?}") };
-    let mut expected: Vec<String> = source.iter().map(|norms| format!("{:.3}       8.000  {:>27.3}\n", norms.token, norms.sum)).collect();
+    let mut expected: Vec<String> = source.iter().map(|norms| format!("{:.3}       8.000  {:>26.3}\n", norms.token, norms.sum)).collect();
     for Summary { own, first, last, words, .. } in explained.layers.iter().flatten() {
         let shares = own.iter().flatten().chain([first, last]).map(|share| format!("{:>6.1}%", 100.0 * share));
-        expected.push(format!("{}  {words:>5.1}", shares.collect::<Vec<_>>().join("  ")));
+        expected.push(format!("{}  {words:>6.1}", shares.collect::<Vec<_>>().join("  ")));
     }
     for (step, written) in explained.steps.iter().zip(&document.examples[0].target.written) {
         assert_eq!(step.likeliest.len(), 5);
@@ -89,7 +89,7 @@ fn the_page_tells_the_same() {
 }
 
 #[test]
-fn exports_tell_norms_if_their_weights_are_whole() {
+fn exports_have_norms_if_their_weights_are_whole() {
     let folder = tempfile::tempdir().unwrap();
     let explained = |name: &str, args: &[&str]| {
         let out = folder.path().join(name).to_str().unwrap().to_owned();
@@ -99,5 +99,5 @@ fn exports_tell_norms_if_their_weights_are_whole() {
     assert_eq!(field(&explained("f32", &[]), "1  ▁A", 4), "8.000");
     let rounded = with_dir(&explained("int8", &["--precision", "int8"]), folder.path());
     let line = rounded.lines().find(|line| line.contains("Norms")).unwrap();
-    assert_snapshot!(line, @"   Norms are told of a checkpoint, and of an export in f32: DIR/int8: its weights are rounded to integers");
+    assert_snapshot!(line, @"   Norms are available for checkpoints and exports in f32: DIR/int8: its weights are rounded to integers");
 }

@@ -103,6 +103,27 @@ fn steps_of_families_begin_with_the_losses_of_pytorch() {
     }
 }
 
+/// The commands of the README of a step; text instead of ids is an error that names them.
+#[test]
+fn python_trains_on_text_through_tokenize() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    run(&["export-training", "testdata/multi30k-en-de", &path("step")]).ok();
+    let side = |options: &[&str], text| run(&[&["tokenize", "--model", &path("step"), "--ids"], options, &[text]].concat()).ok();
+    let (source, target) = (side(&[], "Two dogs."), side(&["--target"], "Zwei Hunde."));
+    fs::write(path("pairs.ids"), format!("{}\t{target}", source.trim_end())).unwrap();
+    let exported = Exported { folder, python };
+    // Of one pair: the target's tokens and its end.
+    let n_tokens = target.split_whitespace().count() + 1;
+    let found = exported.python(&["step/train.py", "pairs.ids", "--updates", "1", "--batch", "1"]);
+    assert!(found.trim_end().ends_with(&format!("tokens {n_tokens}")), "{found}");
+    fs::write(exported.folder.path().join("pairs.ids"), "Two dogs.\tZwei Hunde.\n").unwrap();
+    let output = Command::new(&exported.python).args(["step/train.py", "pairs.ids"]).current_dir(exported.folder.path()).output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && err.contains("expected token ids, found 'Two dogs.'; make them with `cognate tokenize"), "{err}");
+}
+
 /// With dropout a loss depends on the seed alone.
 #[test]
 fn dropout_follows_its_seed() {
@@ -124,14 +145,14 @@ fn the_page_names_all_that_goes_in_and_comes_out() {
     let folder = tempfile::tempdir().unwrap();
     let step = folder.path().join("step");
     let model = golden("t5-gated");
-    let told = run(&["export-training", model.to_str().unwrap(), step.to_str().unwrap()]).ok();
+    let printed = run(&["export-training", model.to_str().unwrap(), step.to_str().unwrap()]).ok();
     assert!(
-        told.ends_with(
-            "DIR/step/README.md lists inputs and outputs, DIR/step/train.py trains\n"
+        printed.ends_with(
+            "DIR/step/README.md lists inputs and outputs, DIR/step/train.py is an example\n"
                 .replace("DIR", folder.path().to_str().unwrap())
                 .as_str()
         ),
-        "{told}"
+        "{printed}"
     );
     let page = fs::read_to_string(step.join("README.md")).unwrap();
     let section = |title: &str| page.split("\n## ").find_map(|section| section.strip_prefix(title)).unwrap();

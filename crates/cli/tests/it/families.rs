@@ -304,7 +304,7 @@ fn a_target_language_may_be_named_elsewhere() {
     assert_eq!(written.ok(), reference(folder.path(), &case, &expected));
     let without = run(&[&args, &SENTENCES[1..]].concat());
     let lines: Vec<_> = without.err.lines().filter(|line| line.contains("language")).collect();
-    assert_snapshot!(lines.join("\n"), @"cognate: warning: sentence 1: names no language to translate into; pass --target-language, or begin it with a code such as >>deu<<");
+    assert_snapshot!(lines.join("\n"), @"cognate: warning: sentence 1: no target language; pass --target-language, or begin the sentence with a code such as >>deu<<");
 }
 
 #[test]

@@ -58,8 +58,8 @@ fn a_checkpoint_is_exported_in_place_and_translates_as_before() {
     let (first, rest) = said.split_once('\n').unwrap();
     assert!(first.contains(" in place in "), "{first}");
     assert_snapshot!(with_dir(rest, single.path()).lines().rev().take(2).collect::<Vec<_>>().join("\n"), @"
-    `cognate verify DIR` does both
-    model.safetensors, 9.4 MB, stays where the graphs find the weights; they were neither read nor verified:
+    weights: model.safetensors, 9.4 MB; not read and not verified; run `cognate verify DIR`
+      total                      240 kB
     ");
     let after = files(single.path());
     assert!(before.iter().all(|(name, bytes)| after[name] == *bytes));
@@ -143,7 +143,7 @@ fn an_export_in_place_is_made_again_and_noticed_when_stale() {
     let views: Vec<_> = SafeTensors::deserialize(&bytes).unwrap().tensors();
     let note = std::collections::HashMap::from([("format".to_owned(), "pt, and a longer header".to_owned())]);
     fs::write(&weights, safetensors::serialize(views, Some(note)).unwrap()).unwrap();
-    assert!(run(&["show", path]).ok().contains("model.safetensors, 9.4 MB, which has changed since\n"));
+    assert!(run(&["show", path]).ok().contains("model.safetensors, 9.4 MB, changed since the export\n"));
     let message = error(&["translate", "--engine", "tract", "--model", path, "Hello."]);
     assert_snapshot!(message, @"cognate: error: DIR/model.safetensors: is not the file any more for which the graphs were made; run `cognate export DIR --in-place --force`");
     assert_eq!(error(&["verify", path]), message);

@@ -79,8 +79,8 @@ fn zero_bytes_and_a_line_of_100_000_characters_do_no_harm() {
     let text = format!("{}\n\0\0\n{long}\n{}\n\0A dog.\0\n", SENTENCES[0], SENTENCES[1]);
     let ended = run_with(&tract(&["--max-new-tokens", "20", "--workers", "2"]), &text);
     assert_snapshot!(ended.err, @"
-    cognate: warning: stdin: line 2: empty, and so is its translation
-    cognate: warning: stdin: line 3: 37501 tokens, but the model has 256 positions; the rest is cut
+    cognate: warning: stdin: line 2: empty; its translation is empty
+    cognate: warning: stdin: line 3: truncated: 37501 tokens, but the model has 256 positions
     cognate: warning: 2 words are not in the model's vocabulary
     ");
     let (out, expected) = (ended.ok(), run(&tract(&SENTENCES)).ok());

@@ -36,7 +36,7 @@ fn runs_are_drawn_beside_one_another() {
     let file = folder.path().join("curves.svg");
     run(&["plot", post, pre, "--out", file.to_str().unwrap()]).ok();
     let svg = fs::read_to_string(&file).unwrap();
-    for words in [">post<", ">pre&lt;1&gt;<", "Learning rate", "BLEU of held-out text", ">updates<", ">500<"] {
+    for words in [">post<", ">pre&lt;1&gt;<", "Learning rate", "BLEU of validation", ">updates<", ">500<"] {
         assert!(svg.contains(words), "{words}: {svg}");
     }
     // Two validations of each run are marked in two panels.
@@ -69,10 +69,10 @@ fn what_cannot_be_drawn_is_refused() {
     for (logs, out, expected) in [
         (&[strange.as_str()][..], out.to_str().unwrap(), "line 13 is none of a training log"),
         (&[&endless], out.to_str().unwrap(), "line 1 is none of a training log"),
-        (&[&empty], out.to_str().unwrap(), "has no line yet"),
+        (&[&empty], out.to_str().unwrap(), "is empty"),
         (&["no/such/run"], out.to_str().unwrap(), "no/such/run"),
         (&[good, "--names", "a,b"], out.to_str().unwrap(), "2 names for 1 logs"),
-        (&[good], "curves.gif", "ends in .svg or .png"),
+        (&[good], "curves.gif", "ends in .svg, .png"),
         (&[good], "no/such/folder/curves.svg", "no folder"),
     ] {
         let args: Vec<&str> = ["plot", "--out", out].into_iter().chain(logs.iter().copied()).collect();

@@ -223,7 +223,7 @@ fn what_is_wrong_with_a_text_is_found_before_anything_is_written() {
     cognate: error: --data: DIR/blank.en: has no text; expected one sentence a line
     cognate: error: --data: DIR/latin.de: line 1: not UTF-8 at byte 3; convert the file to UTF-8
     cognate: error: --data: DIR/.: is a folder; expected a text file, one sentence a line
-    cognate: error: --data: compares a lower precision with f32, and this export is in f32; add --precision, or leave it out
+    cognate: error: --data: expected a lower precision with it, found f32; add --precision
     cognate: error: --data: preset:tiny: has no tokenizer to translate a text with; leave it out
     ");
 }

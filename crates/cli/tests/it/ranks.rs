@@ -9,7 +9,10 @@ fn several_processes_need_mpi() {
     let folder = folder();
     let (settings, out) = (path(folder.path(), "small.toml"), path(folder.path(), "out"));
     let told = ended(cognate(&["train", &settings, "--out", &out]).env("OMPI_COMM_WORLD_SIZE", "2")).failed(1);
-    assert!(told.starts_with("cognate: error: 2 processes were begun together, and this `cognate` knows no MPI; build it with"), "{told}");
+    assert!(
+        told.starts_with("cognate: error: 2 processes were started, but this `cognate` was built without MPI; build it with"),
+        "{told}"
+    );
     assert!(!folder.path().join("out").exists());
 }
 

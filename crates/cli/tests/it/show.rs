@@ -54,7 +54,7 @@ fn an_exported_folder_and_its_files() {
     let shown = with_dir(&run(&["show", out]).ok(), &path);
     assert_snapshot!(shown.lines().take(2).collect::<Vec<_>>().join("\n"), @"
     DIR
-      no cognate.json: not known where it comes from
+      no cognate.json: the source is unknown
     ");
 }
 
@@ -97,7 +97,7 @@ fn graphs_for_programs_that_draw() {
     assert_eq!(dot.matches('{').count(), dot.matches('}').count());
     assert!(dot.contains("label=\"layers\"") && dot.contains("f32 [batch, beams, tgt, 128]"), "{dot}");
     let refused = run(&["show", "testdata/multi30k-en-de", "--format", "dot", "--sizes", "src=24,past=3"]).failed(1);
-    assert_eq!(refused, "cognate: error: --sizes: teacher_forced has no past; expected some of batch, src, tgt");
+    assert_eq!(refused, "cognate: error: --sizes: teacher_forced has no past; expected one of batch, src, tgt");
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn a_line_that_is_not_utf_8_ends_it_after_those_before() {
 #[test]
 fn what_cannot_be_streamed_is_refused() {
     let beams = run(&translate(&["--stream", "--beams", "4", "Hello."])).failed(1);
-    assert_snapshot!(beams, @"cognate: error: --stream: a search with 4 beams knows no word before its end; set beams to 1, or sample");
+    assert_snapshot!(beams, @"cognate: error: --stream: cannot be used with beam search, found 4 beams; set beams to 1, or sample");
     for (args, expected) in [
         (&["--output", "out.txt"], "'--output <FILE>'"),
         (&["--n-best", "2"], "'--n-best <N>'"),

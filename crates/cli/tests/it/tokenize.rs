@@ -16,7 +16,7 @@ fn pieces_and_ids_go_both_ways() {
     let target = run(&["tokenize", "--target", "Ein Hund."]).ok();
     assert!(!target.contains("</s>") && pieces.contains("</s>"), "{target}");
     assert_snapshot!(run(&["detokenize", "no-such-piece"]).failed(1), @r#"cognate: error: sentence 1: the tokenizer has no piece "no-such-piece""#);
-    assert_snapshot!(run(&["detokenize", "--ids", "8001"]).failed(1), @"cognate: error: sentence 1: the tokenizer has no token 8001");
+    assert_snapshot!(run(&["detokenize", "--ids", "8001"]).failed(1), @"cognate: error: sentence 1: the tokenizer has no id 8001");
 }
 
 #[test]
@@ -27,6 +27,13 @@ fn commands_write_json() {
     assert_eq!((found["hypotheses"].as_array().unwrap().len(), &found["hypotheses"][0]["text"]), (2, &found["text"]));
     let explained = line(&["explain", "--engine", "tract", "--json", "Hello!"]);
     assert!(explained["explained"].is_object(), "{explained}");
+    let shown = line(&["show", "--json", "testdata/multi30k-en-de"]);
+    let shape = |name: &str| shown["parameters"].as_array().unwrap().iter().find(|found| found["name"] == name).unwrap()["shape"].clone();
+    assert_eq!(
+        (&shown["config"]["model_type"], shape("decoder.embed_positions.weight")),
+        (&"marian".into(), serde_json::json!([256, 128]))
+    );
+    assert_eq!((shown["graphs"].as_array().unwrap().len(), &shown["graphs"][0]["inputs"][0]["name"]), (2, &"input_ids".into()));
     let scored: Value = serde_json::from_str(&run_with(&["score", "--engine", "tract", "--json"], "A dog.\tEin Hund.\n").ok()).unwrap();
     assert_eq!(scored["tokens"].as_array().unwrap().len(), scored["log_probabilities"].as_array().unwrap().len());
 }

@@ -47,7 +47,7 @@ fn text_becomes_a_model_that_translates() {
     let told = ended.err.clone();
     assert_eq!(ended.ok(), "");
     assert!(
-        told.contains(" parameters, 750 pairs of 750 lines, on ONNX Runtime") && told.contains("all updates made: update 400; "),
+        told.contains(" parameters, 750 pairs of 750 lines, on ONNX Runtime") && told.contains("maximum number of updates: update 400; "),
         "{told}"
     );
     assert_eq!(run(&["translate", "--engine", "tract", "--model", &out, "a b c", "e d c b"]).ok(), "A B C\nE D C B\n");
@@ -97,7 +97,7 @@ fn choices_are_compared() {
     let json: serde_json::Value = serde_json::from_str(&fs::read_to_string(path(folder.path(), "out/grid.json")).unwrap()).unwrap();
     assert_eq!((json["metric"].as_str(), json["runs"][3]["biases"].as_bool()), (Some("loss"), Some(false)));
     let again = run(&[&common[..], &grid].concat()).failed(1);
-    assert_snapshot!(with_dir(&again, folder.path()), @"cognate: error: DIR/out: expected an empty folder or none; go on by --resume, or name another");
+    assert_snapshot!(with_dir(&again, folder.path()), @"cognate: error: DIR/out: expected an empty or new folder; continue with --resume, or choose another");
     // As if one had been interrupted before it was saved.
     let unsaved = folder.path().join("out/norm_placement=post,biases=false");
     fs::remove_dir_all(unsaved.join("checkpoint-110")).unwrap();
@@ -129,7 +129,8 @@ fn an_interrupted_run_is_saved() {
     let told = with_dir(&String::from_utf8(ended.stderr).unwrap(), folder.path());
     assert_eq!(ended.status.code(), Some(130), "{told}");
     assert!(
-        told.contains("cognate: stopped after update ") && told.ends_with("and saved; `cognate train --resume --out DIR/out` goes on\n"),
+        told.contains("cognate: stopped and saved after update ")
+            && told.ends_with("; continue with `cognate train --resume --out DIR/out`\n"),
         "{told}"
     );
 }
@@ -151,7 +152,7 @@ fn what_cannot_be_trained_on_is_refused() {
     assert_snapshot!(refused(&["--data", &empty, &empty]), @"cognate: error: DIR/empty: is empty; expected one sentence a line");
     assert_snapshot!(refused(&["--data", &missing, &target]), @"cognate: error: DIR/missing: cannot read: No such file or directory (os error 2)");
     assert_snapshot!(refused(&["--data", &source, &latin]), @"cognate: error: DIR/latin: line 1: not UTF-8 at byte 2; convert the file to UTF-8");
-    assert_snapshot!(refused(&["--resume"]), @"cognate: error: DIR/out: holds no run to go on with (no training.toml); start without --resume");
+    assert_snapshot!(refused(&["--resume"]), @"cognate: error: DIR/out: has no run to resume (no training.toml); start without --resume");
     let wrong = file("wrong.toml", "[model]\nlayers = 6\nheads = 3\n[optimiser]\nlearning_rate = \"high\"\n");
     assert_snapshot!(refused(&[&wrong]), @r#"
     cognate: error: DIR/wrong.toml: data.train is empty, expected at least one corpus: { source = "train.en", target = "train.de" }

@@ -58,11 +58,11 @@ fn empty_long_and_unfinished_lines_are_told_and_the_others_go_on() {
     let text = format!("\nA dog runs through deep snow.\n \u{200b}\t\n{}\n", "A man ".repeat(200));
     let ended = run_with(&translate(&["--max-new-tokens", "6"]), &text);
     assert_snapshot!(ended.err, @"
-    cognate: warning: stdin: line 1: empty, and so is its translation
-    cognate: warning: stdin: line 2: its translation has no end within 6 tokens (--max-new-tokens) and is cut
-    cognate: warning: stdin: line 3: empty, and so is its translation
-    cognate: warning: stdin: line 4: 401 tokens, but the model has 256 positions; the rest is cut
-    cognate: warning: stdin: line 4: its translation has no end within 6 tokens (--max-new-tokens) and is cut
+    cognate: warning: stdin: line 1: empty; its translation is empty
+    cognate: warning: stdin: line 2: its translation is truncated after 6 tokens (--max-new-tokens)
+    cognate: warning: stdin: line 3: empty; its translation is empty
+    cognate: warning: stdin: line 4: truncated: 401 tokens, but the model has 256 positions
+    cognate: warning: stdin: line 4: its translation is truncated after 6 tokens (--max-new-tokens)
     ");
     let lines: Vec<_> = ended.out.lines().map(str::is_empty).collect();
     assert_eq!(lines, [true, false, true, false]);
@@ -71,8 +71,8 @@ fn empty_long_and_unfinished_lines_are_told_and_the_others_go_on() {
 #[test]
 fn warnings_are_bounded() {
     let ended = run_with(&translate(&[]), "\n".repeat(25));
-    assert_eq!(ended.err.matches("empty, and so is its translation").count(), 10);
-    assert_snapshot!(ended.err.lines().last().unwrap(), @"cognate: warning: more of the same: 15 empty");
+    assert_eq!(ended.err.matches("empty; its translation is empty").count(), 10);
+    assert_snapshot!(ended.err.lines().last().unwrap(), @"cognate: warning: more warnings: 15 empty");
     assert_eq!(ended.ok(), "\n".repeat(25));
 }
 
@@ -101,4 +101,25 @@ fn a_reader_that_goes_away_ends_it_quietly() {
     let ended = child.wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(0));
     assert_snapshot!(String::from_utf8(ended.stderr).unwrap(), @"");
+}
+
+/// The unknown token of a prefix is replaced by the source word that it attends to.
+#[test]
+fn unknown_words_are_replaced_by_their_source() {
+    let sentence = "A man named \u{6f22}\u{5b57}, is riding a bicycle.";
+    let prefix = ["--target-prefix", "Ein \u{6f22} f\u{e4}hrt", "--engine", "tract"];
+    let json = |options: &[&str]| -> serde_json::Value {
+        serde_json::from_str(&run(&[&["translate", "--json"], &prefix[..], options, &[sentence]].concat()).ok()).unwrap()
+    };
+    let (plain, replaced) = (json(&["--alignments"]), json(&["--replace-unk"]));
+    let best = &plain["hypotheses"][0];
+    assert_eq!(best["tokens"], replaced["hypotheses"][0]["tokens"]);
+    let unknown = best["tokens"].as_array().unwrap().iter().position(|piece| piece == "<unk>").unwrap();
+    let source = best["alignment"][unknown][0].as_u64().unwrap() as usize;
+    // The words by the first of their pieces.
+    let pieces = run(&["tokenize", sentence]).ok();
+    let n_words = pieces.split_whitespace().take(source + 1).filter(|piece| piece.starts_with('\u{2581}')).count();
+    let word = sentence.split_whitespace().nth(n_words - 1).unwrap().trim_matches(|c: char| c.is_ascii_punctuation());
+    let text = replaced["text"].as_str().unwrap();
+    assert!(text.starts_with(&format!("Ein {word} f\u{e4}hrt")) && !plain["text"].as_str().unwrap().contains(word), "{text} {plain}");
 }

@@ -31,9 +31,9 @@ impl fmt::Display for Calibration {
             Caution::Encoder => "the encoder",
             Caution::Stacks => "both stacks and the output",
         };
-        write!(f, "{caution} in f32 for precision: {}", if self.gave_up() { "GAVE UP: " } else { "" })?;
-        write!(f, "{} of {} greedy steps equal in the sentences it was tuned on, ", tuned.equal, tuned.steps)?;
-        write!(f, "{} of {} in others{}", held_out.equal, held_out.steps, if held_out.passed() { "" } else { "  LOW" })
+        write!(f, "{caution} in f32 for precision: {}", if self.gave_up() { "NOT REACHED: " } else { "" })?;
+        write!(f, "{} of {} greedy steps equal on tuning sentences, ", tuned.equal, tuned.steps)?;
+        write!(f, "{} of {} on held-out ones{}", held_out.equal, held_out.steps, if held_out.passed() { "" } else { "  LOW" })
     }
 }
 

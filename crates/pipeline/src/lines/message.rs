@@ -20,6 +20,8 @@ pub(super) struct Window<E> {
     pub(super) first: usize,
     /// One for each line, with the warnings about it.
     pub(super) translations: Vec<Translation>,
+    /// The sentences, if unknown tokens are replaced by their words.
+    pub(super) sentences: Vec<String>,
     /// The sentences, the longest first.
     pub(super) batches: Vec<Batch>,
     /// The number of lines that are in no batch, and their bytes with line ends.

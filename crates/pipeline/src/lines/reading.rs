@@ -72,7 +72,8 @@ fn encode<E: From<Error>>(
     options: &LineOptions,
 ) -> Window<E> {
     let is_last = lines.is_empty() || failure.is_some();
-    let mut window = Window { first, translations: Vec::new(), batches: Vec::new(), empty: (0, 0), failure, is_last };
+    let sentences = lines.iter().filter(|_| translator.replaces_unknowns()).map(|line| line.text.clone()).collect();
+    let mut window = Window { first, translations: Vec::new(), sentences, batches: Vec::new(), empty: (0, 0), failure, is_last };
     let bytes = |line: &Line| line.text.len() + 1;
     let (mut places, mut sources, mut prefixes) = (Vec::new(), Vec::new(), Vec::new());
     for (place, line) in lines.iter().enumerate() {

@@ -153,6 +153,12 @@ impl Classic {
         self.added.id(token).unwrap_or_else(|| self.subwords.id(token))
     }
 
+    /// The id of a token of the source or the target language.
+    pub(crate) fn known_id(&self, token: &str, is_target: bool) -> Option<u32> {
+        let id = if is_target { self.added.id(token).unwrap_or_else(|| self.subwords.target_id(token)) } else { self.id(token) };
+        Some(id).filter(|id| self.piece(*id) == Some(token))
+    }
+
     /// The token of an id.
     pub(crate) fn piece(&self, id: u32) -> Option<&str> {
         self.added.token(id).map(|token| token.content.as_str()).or_else(|| self.subwords.piece(id))

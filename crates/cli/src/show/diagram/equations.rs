@@ -1,8 +1,8 @@
-//! What modules and operations compute, as formulas (Vaswani et al. 2017, and the papers of what is chosen otherwise).
+//! Equations of modules and operations (Vaswani et al. 2017, and the papers of the other choices).
 
 use cognate_model::{Activation, AttentionScore, Config, Norm, NormPlacement, Positions};
 
-/// What the module at a path computes; empty where its boxes say it.
+/// The equation of the module at a path; empty if its boxes show it.
 pub(super) fn of_module(path: &str, config: &Config) -> String {
     let name = path.rsplit('.').next().unwrap_or(path);
     let norm = |of: &str| match config.norm {
@@ -25,16 +25,16 @@ pub(super) fn of_module(path: &str, config: &Config) -> String {
     let linear = |product: &str, bias: &str| if config.biases { format!("{product} + {bias}") } else { product.to_owned() };
     match name {
         "self_attn" | "encoder_attn" => attention(),
-        "q_proj" => format!("Q = {}, one part for each head", linear("x Wᵀ", "b")),
-        "k_proj" => format!("K = {}, one part for each head", linear("x Wᵀ", "b")),
-        "v_proj" => format!("V = {}, one part for each head", linear("x Wᵀ", "b")),
-        "out_proj" => format!("heads side by side, {}", linear("x Wᵀ", "b")),
+        "q_proj" => format!("Q = {}, divided into heads", linear("x Wᵀ", "b")),
+        "k_proj" => format!("K = {}, divided into heads", linear("x Wᵀ", "b")),
+        "v_proj" => format!("V = {}, divided into heads", linear("x Wᵀ", "b")),
+        "out_proj" => format!("concatenated heads, {}", linear("x Wᵀ", "b")),
         "fc1" => linear("x W₁ᵀ", "b₁"),
         "fc_gate" => linear("x Vᵀ", "c"),
         "activation_fn" if config.gated => format!("h = {}, times the gate", activation(config.activation)),
         "activation_fn" => format!("h = {}", activation(config.activation)),
         "fc2" => linear("h W₂ᵀ", "b₂"),
-        "layers" => "x ← layer(x), one after the other".to_owned(),
+        "layers" => "x ← layer(x) for each layer".to_owned(),
         "embed_tokens" | "shared" if config.scale_embedding => "E[ids] · √d_model".to_owned(),
         "embed_tokens" | "shared" => "E[ids]".to_owned(),
         "embed_positions" => match config.positions {
@@ -46,12 +46,12 @@ pub(super) fn of_module(path: &str, config: &Config) -> String {
             Norm::Layer => "(x - μ) / √(σ² + ε) · γ + β".to_owned(),
             Norm::Rms => "x / √(mean(x²) + ε) · γ".to_owned(),
         },
-        "padding_mask" => "0 for words, -10⁹ for padding".to_owned(),
-        "causal_mask" => "0 up to the own position, -10⁹ after it".to_owned(),
+        "padding_mask" => "0 for tokens, -10⁹ for padding".to_owned(),
+        "causal_mask" => "0 up to the position, -10⁹ after it".to_owned(),
         "lm_head" if config.output_bias => "logits = x Wᵀ + b".to_owned(),
         "lm_head" => "logits = x Wᵀ".to_owned(),
-        "encoder" => "the source as states".to_owned(),
-        "decoder" => "the next word from the words so far and the source's states".to_owned(),
+        "encoder" => "hidden states of the source".to_owned(),
+        "decoder" => "logits of the next token from the previous tokens and the source's hidden states".to_owned(),
         _ if name.bytes().all(|byte| byte.is_ascii_digit()) => {
             let cross = if path.starts_with("decoder") { format!(", {}", sublayer("CrossAttention")) } else { String::new() };
             format!("{}{cross}, {}", sublayer("SelfAttention"), sublayer("FFN"))

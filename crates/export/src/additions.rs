@@ -1,4 +1,4 @@
-//! Files that appear in a folder that is there already, beside files that are not ours.
+//! Files added to an existing folder, which may contain other files.
 
 use crate::destination::Destination;
 use crate::error::{Context, Problem};
@@ -10,23 +10,25 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Files being written for a folder, which nobody sees until [`Additions::commit`]; dropped without that, they are removed.
+/// Files being written to a folder. They become visible with [`Additions::commit`] and are removed
+/// if dropped before.
 ///
-/// Write what says what the others are last: files appear in the opposite order, and old ones go in the order of writing.
-/// So at every moment that file is there if any of the others is. What a process was killed in the midst of is brought to an end
-/// when the next one prepares to write into the folder: all of its files take their names, or all old ones are back.
+/// Write the file that describes the others last: new files are renamed in the opposite order, old
+/// ones removed in the order of writing, so that at every moment this file exists if any of the
+/// others does. If a process is killed while it commits, the next one that prepares to write to the
+/// folder completes or reverts it: all new files are in place, or all old ones.
 #[derive(Debug)]
 pub struct Additions {
     destination: PathBuf,
     existing: Existing,
-    /// On the same file system, so that renaming is one step: inside the folder.
+    /// Inside the folder, on the same file system, so that renaming is atomic.
     staged: Staged,
     report: Report,
-    /// Files of an earlier export that are not written now.
+    /// Files of an earlier export that are not written again.
     former: Vec<String>,
 }
 
-/// A name that was moved, to be moved back should a later step fail.
+/// Source and target of a rename, to be undone if a later step fails.
 type Moved = (PathBuf, PathBuf);
 
 impl Destination for Additions {
@@ -44,21 +46,21 @@ impl Destination for Additions {
 }
 
 impl Additions {
-    /// Prepares to write into `destination`.
+    /// Prepares to write to `destination`.
     ///
     /// # Errors
-    /// If the destination is no folder, or the system refuses.
+    /// If the destination is not a folder, or on errors of the system.
     pub fn create(destination: &Path, existing: Existing) -> Result<Self, Error> {
         let staged = Staged::create(destination, "cognate").context("write into the folder", destination)?;
         Ok(Self { destination: destination.into(), existing, staged, report: Report::default(), former: Vec::new() })
     }
 
-    /// Where the files lie until they are committed: to look at, not to write.
+    /// The folder of the files until they are committed, for reading only.
     pub fn path(&self) -> &Path {
         self.staged.path()
     }
 
-    /// The folder for which they are.
+    /// The destination.
     pub fn destination(&self) -> &Path {
         &self.destination
     }
@@ -68,7 +70,8 @@ impl Additions {
         &self.report.hashes
     }
 
-    /// Names that an earlier export may have written and this one may not: [`Existing::Replace`] lets them go too.
+    /// Names of earlier exports that this one may not write: [`Existing::Replace`]
+    /// removes them too.
     pub fn replaces(&mut self, names: &[&str]) {
         self.former.extend(names.iter().map(|&name| name.to_owned()));
     }
@@ -76,25 +79,26 @@ impl Additions {
     /// Writes a file.
     ///
     /// # Errors
-    /// If `name` is taken or has a path, if it is in the folder and may not be replaced, or if the system refuses.
+    /// If `name` is used or contains a path, if it exists in the folder and may not be replaced, or
+    /// on errors of the system.
     pub fn write(&mut self, name: &str, bytes: &[u8]) -> Result<(), Error> {
         self.write_with(name, |file, path| file.write_all(bytes).context("write", path))?;
         read_back(&self.staged.path().join(name), &self.destination.join(name), bytes)
     }
 
-    /// Writes a file as `fill` does, which is told the path under which the file will be known.
+    /// Writes a file with `fill`, which receives the final path.
     pub(crate) fn write_with(&mut self, name: &str, fill: impl FnOnce(&mut File, &Path) -> Result<(), Error>) -> Result<(), Error> {
         self.is_taken(name)?;
         write_file(self.staged.path(), &self.destination, name, &mut self.report, fill)
     }
 
-    /// Gives the files their names.
+    /// Renames the files to their final names.
     ///
     /// # Errors
-    /// If a file may not be replaced, or if the system refuses; the folder is then as it was.
+    /// If a file may not be replaced, or on errors of the system; the folder is then unchanged.
     pub fn commit(self) -> Result<Report, Error> {
         let mut moved = Vec::new();
-        // A program that is ended meanwhile ends when all files have their names, or none.
+        // A process ended by a signal in this block ends when all files are renamed, or none.
         let (mut exchanged, mut stuck) = (Ok(()), None);
         let done = self.staged.rename(|_| {
             exchanged = self.exchange(&mut moved);
@@ -103,7 +107,7 @@ impl Additions {
             }
             Ok(())
         });
-        done.and_then(|()| sync_folder(&self.destination)).context("bring to the disk", &self.destination)?;
+        done.and_then(|()| sync_folder(&self.destination)).context("sync", &self.destination)?;
         if let Some((error, path)) = stuck {
             self.staged.keep();
             return Err(error).context("move back", &path);
@@ -132,12 +136,12 @@ impl Additions {
         written.iter().rev().try_for_each(|name| rename(self.staged.path().join(name), self.destination.join(name)))
     }
 
-    /// Whether the folder has this name already, for a file that may be replaced.
+    /// Whether the folder contains this name, for a file that may be replaced.
     fn is_taken(&self, name: &str) -> Result<bool, Error> {
         let path = self.destination.join(name);
         match (fs::symlink_metadata(&path), self.existing) {
             (Err(error), _) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-            (Err(error), _) => Err(error).context("look at", &path),
+            (Err(error), _) => Err(error).context("read", &path),
             (Ok(_), Existing::Refuse) => Err(Problem::Exists { path }.into()),
             (Ok(metadata), Existing::Replace) if metadata.is_file() => Ok(true),
             (Ok(_), Existing::Replace) => Err(Problem::NoFile { path }.into()),

@@ -1,17 +1,20 @@
-//! Is an ONNX file what it says, before an engine sees it?
+//! Validates ONNX files before an engine reads them.
 //!
-//! Engines are made for well-meant files. From others come paths that leave the model's folder, sizes that overflow or ask for
-//! more memory than there is, graphs nested until the stack ends, names that two things have. [`check_model`] walks the file
-//! where it lies, mapped and without unpacking it, and stops such a file; what it lets pass
+//! Engines trust their input. Untrusted files may contain paths outside of the model's folder,
+//! sizes that overflow or exceed the memory, graphs nested until the stack overflows, or duplicate
+//! names. [`check_model`] reads the mapped file without unpacking it and rejects such files. A
+//! file that passes
 //!
-//! - is protobuf through and through, each field of the kind that ONNX gives it, names in UTF-8;
-//! - has constants with as many values as their shapes say, in the file or in regular files of its folder, behind no link;
-//! - gives every name once and reads none that is not given before, so that there is no cycle;
-//! - keeps to [`Limits`], and has none of what Cognate's engines could not bound: functions of its own, sparse constants,
-//!   loops without a fixed number of rounds.
+//! - is valid protobuf, with ONNX's type for each field and names in UTF-8;
+//! - has constants with as many values as their shapes require, in the file or in regular files of
+//!   its folder, not behind links;
+//! - defines every name once and before use, so that there are no cycles;
+//! - respects [`Limits`], and contains nothing that Cognate's engines cannot bound: functions,
+//!   sparse constants, loops without
+//!   a constant number of iterations.
 //!
-//! Source: `onnx.proto` and ONNX's IR specification. How much memory a run takes is decided by the graph, and not checked but
-//! where constants alone decide it.
+//! Source: `onnx.proto` and ONNX's IR specification. The memory of a run depends on the graph, and
+//! is only checked where constants determine it.
 
 mod files;
 mod sizes;
@@ -29,21 +32,22 @@ use std::fs::{self, File, Metadata};
 use std::path::{Path, PathBuf};
 use wire::{Fields, Kind, Value};
 
-/// The environment variable that gives engines and commands other [`Limits`], as `parts=2000000,elements=268435456`.
+/// Environment variable with [`Limits`] for engines and commands, such as
+/// `parts=2000000,elements=268435456`.
 pub const LIMITS: &str = "COGNATE_LIMITS";
 
-/// Deeper graphs would end the walk's own stack.
+/// Maximum of `depth`: deeper graphs could overflow this module's stack.
 const DEEPEST: usize = 64;
 
-/// What a graph may ask for.
+/// Limits of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Nodes, attributes, names, constants, types and what else unpacks to more memory than it has bytes; the largest exports
-    /// have some 100,000.
+    /// Nodes, attributes, names, constants, types and other parts that need more memory than bytes
+    /// in the file; the largest exports have some 100,000.
     pub parts: usize,
-    /// Graphs inside of graphs, as the branches of `If`.
+    /// Nesting of graphs, such as the branches of `If`.
     pub depth: usize,
-    /// Elements of a tensor whose size is given by constants alone.
+    /// Elements of a tensor whose size is constant.
     pub elements: u64,
 }
 
@@ -54,10 +58,10 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The default, but for what the variable [`LIMITS`] says.
+    /// The default limits, changed by the variable [`LIMITS`].
     ///
     /// # Errors
-    /// If it says what cannot be understood.
+    /// If the variable cannot be parsed.
     pub fn from_environment() -> Result<Self, Error> {
         match std::env::var_os(LIMITS) {
             None => Ok(Self::default()),
@@ -65,10 +69,11 @@ impl Limits {
         }
     }
 
-    /// The default, but for what `text` says: names and numbers, as `depth=32,elements=268435456`.
+    /// The default limits, changed by `text`: names and numbers, such as
+    /// `depth=32,elements=268435456`.
     ///
     /// # Errors
-    /// If a name is unknown, or a number is none, 0, or for the depth above 64.
+    /// If a name is unknown, or a number is invalid, 0, or above 64 for the depth.
     pub fn from_text(text: &str) -> Result<Self, Error> {
         let mut limits = Self::default();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -84,22 +89,23 @@ impl Limits {
     }
 }
 
-/// What to do about a limit that a good file passes.
+/// How to raise a limit that a valid file exceeds.
 fn to_allow(name: &str) -> String {
     format!("; to allow more, set {LIMITS}={name}=N")
 }
 
-/// A file that was checked, and those to which it points.
+/// A validated file and the files that it refers to.
 #[derive(Debug)]
 pub struct Checked {
     files: Files,
 }
 
 impl Checked {
-    /// Whether the files are still those that were checked: to be asked once the engine has read them.
+    /// Checks that the files have not changed since their validation; to be called after the engine
+    /// has read them.
     ///
     /// # Errors
-    /// If one was written, removed or exchanged since.
+    /// If one was written, removed or replaced.
     pub fn unchanged(&self) -> Result<(), Error> {
         match self.files.changed() {
             None => Ok(()),
@@ -108,14 +114,14 @@ impl Checked {
     }
 }
 
-/// Checks the ONNX file at `path` and the files to which it points.
+/// Validates the ONNX file at `path` and the files that it refers to.
 ///
 /// # Errors
-/// If the file cannot be read, or is not what an engine may see; the message says what is wrong, and where.
+/// If the file cannot be read, or is rejected; the message says why and where.
 pub fn check_model(path: &Path, limits: &Limits) -> Result<Checked, Error> {
     let (file, metadata) = open(path)?;
-    // SAFETY: the mapping is read-only and private. A program that truncates the file meanwhile makes later reads
-    // fail with a signal; that is the stated exception of mapped files.
+    // SAFETY: the mapping is read-only and private. A program that truncates the file makes later
+    // reads fail with a signal, the documented exception of mapped files.
     let bytes = unsafe { Mmap::map(&file) }.context("map", path)?;
     let folder = path.parent().unwrap_or(Path::new("")).to_owned();
     let mut walk = Walk {
@@ -133,21 +139,21 @@ pub fn check_model(path: &Path, limits: &Limits) -> Result<Checked, Error> {
     Ok(Checked { files: walk.files })
 }
 
-/// Whether the message at `path` unpacks to a bounded amount of memory.
+/// Checks that the message at `path` unpacks to a bounded amount of memory.
 pub(crate) fn check_amount(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     sizes::amount(bytes, &Limits::from_environment()?).map_err(|message| Problem::Unsound { path: path.into(), message }.into())
 }
 
-/// Opens the file at `path`, if it is a regular one and no larger than an ONNX file may be.
+/// Opens the file at `path` if it is regular and not larger than an ONNX file may be.
 pub(crate) fn open(path: &Path) -> Result<(File, Metadata), Error> {
-    // A pipe would be waited for: what is there is looked at before it is opened.
+    // The type is checked before opening: opening a pipe would block.
     let metadata = fs::metadata(path).context("open", path)?;
     if !metadata.is_file() {
-        let found = if metadata.is_dir() { "a folder" } else { "no regular file" };
-        return Err(Problem::NoModel { path: path.into(), message: format!("it is {found}") }.into());
+        let found = if metadata.is_dir() { "a folder" } else { "a pipe or device" };
+        return Err(Problem::NoModel { path: path.into(), message: format!("expected a file, found {found}") }.into());
     }
     let file = File::open(path).context("open", path)?;
-    let metadata = file.metadata().context("look at", path)?;
+    let metadata = file.metadata().context("read", path)?;
     if metadata.len() > FILE_LIMIT {
         return Err(Problem::TooLong { path: path.into(), limit: FILE_LIMIT }.into());
     }
@@ -165,24 +171,24 @@ const TENSOR_TYPE: Kind = Kind { name: "tensor type", once: &[1, 2] };
 const SHAPE: Kind = Kind { name: "shape", once: &[] };
 const DIMENSION: Kind = Kind { name: "dimension", once: &[1, 2, 3] };
 
-/// The last version of ONNX's own operators that this program knows of.
+/// The last supported version of ONNX's operator set.
 const LATEST_OPSET: i64 = 28;
 
-/// More axes than any operator has a use for.
+/// Maximum number of axes; no operator needs more.
 const MOST_AXES: usize = 64;
 
-/// A walk through a file, and what is known so far.
+/// The state of a validation.
 struct Walk<'a> {
     limits: &'a Limits,
     folder: PathBuf,
     files: Files,
     parts: usize,
     depth: usize,
-    /// Domains of the operators that the model imports.
+    /// Domains of the imported operator sets.
     domains: HashSet<&'a str>,
-    /// Names that are given so far, those of the innermost graph last.
+    /// The names defined so far; the innermost graph's are last.
     scopes: Vec<HashSet<&'a str>>,
-    /// Small tensors of whole numbers that are known now: sizes of others.
+    /// Known small tensors of integers, which may be sizes of others.
     constants: HashMap<&'a str, Vec<i64>>,
 }
 
@@ -195,13 +201,13 @@ impl<'a> Walk<'a> {
             match field {
                 7 => graph = Some(value.bytes()?),
                 8 => self.opset(value.bytes()?)?,
-                25 => return Err("has functions of its own, which are not supported; export it with them written out".into()),
+                25 => return Err("functions are not supported; export the model with functions inlined".into()),
                 _ => {}
             }
         }
-        let graph = graph.ok_or("not an ONNX model: it has no graph")?;
+        let graph = graph.ok_or("not an ONNX model: missing graph")?;
         if self.domains.is_empty() {
-            return Err("names no operator set".into());
+            return Err("no operator set".into());
         }
         self.graph(graph)
     }
@@ -217,22 +223,22 @@ impl<'a> Walk<'a> {
         }
         let domain = standard(domain);
         if !self.domains.insert(domain) {
-            return Err(format!("names the operator set {domain:?} twice"));
+            return Err(format!("duplicate operator set {domain:?}"));
         }
         if version < 1 || (domain.is_empty() && version > LATEST_OPSET) {
-            return Err(format!("wants version {version} of the operator set {domain:?}; expected 1 to {LATEST_OPSET}"));
+            return Err(format!("operator set {domain:?}: expected version 1 to {LATEST_OPSET}, found {version}"));
         }
         Ok(())
     }
 
     fn graph(&mut self, bytes: &'a [u8]) -> Result<(), String> {
         if self.depth == self.limits.depth {
-            return Err(format!("graphs are nested deeper than {}{}", self.limits.depth, to_allow("depth")));
+            return Err(format!("expected at most {} nested graphs{}", self.limits.depth, to_allow("depth")));
         }
         self.depth += 1;
         let (mut names, mut initializers, mut inputs) = (HashSet::new(), HashSet::new(), HashSet::new());
         let (mut nodes, mut outputs) = (Vec::new(), Vec::new());
-        // Fields may come in any order.
+        // Fields may be in any order.
         for field in Fields::of(&GRAPH, bytes) {
             let (field, value) = field?;
             self.spend(1)?;
@@ -241,29 +247,29 @@ impl<'a> Walk<'a> {
                 5 => {
                     let tensor = self.tensor(value.bytes()?)?;
                     if tensor.name.is_empty() || !initializers.insert(tensor.name) {
-                        return Err(format!("the name {:?} is given to two initializers, or to none", tensor.name));
+                        return Err(format!("duplicate or empty name {:?} of an initializer", tensor.name));
                     }
                     self.know(tensor.name, tensor.values);
                 }
                 11 => {
                     let name = self.value_info(value.bytes()?)?;
                     if name.is_empty() || !inputs.insert(name) {
-                        return Err(format!("the name {name:?} is given to two inputs, or to none"));
+                        return Err(format!("duplicate or empty name {name:?} of an input"));
                     }
                 }
                 12 => outputs.push(self.value_info(value.bytes()?)?),
                 13 => drop(self.value_info(value.bytes()?)?),
-                15 => return Err("has sparse initializers, which are not supported; export it with dense ones".into()),
+                15 => return Err("sparse initializers are not supported; export the model with dense ones".into()),
                 _ => {}
             }
         }
         names.extend(initializers);
-        // An input may have an initializer for its default.
+        // An input may have an initializer as its default.
         names.extend(inputs);
         self.scopes.push(names);
         nodes.into_iter().try_for_each(|node| self.node(node))?;
         if let Some(missing) = outputs.iter().find(|name| !self.is_given(name)) {
-            return Err(format!("output {missing}: no node gives it"));
+            return Err(format!("output {missing}: no node computes it"));
         }
         self.scopes.pop();
         self.depth -= 1;
@@ -290,28 +296,30 @@ impl<'a> Walk<'a> {
             format!("node {:?} ({operator}): {reason}", if name.is_empty() { outputs.first().unwrap_or(&"") } else { &name })
         };
         if operator.is_empty() {
-            return Err(named("has no operator".into()));
+            return Err(named("missing operator".into()));
         }
         if !self.domains.contains(domain) {
-            return Err(named(format!("is of the operator set {domain:?}, which the model does not name")));
+            return Err(named(format!("operator set {domain:?} is not imported by the model")));
         }
         if let Some(missing) = inputs.iter().find(|input| !input.is_empty() && !self.is_given(input)) {
-            return Err(named(format!("reads {missing:?}, which nothing before it gives: it is missing, given later, or part of a cycle")));
+            return Err(named(format!(
+                "input {missing:?} is not computed before the node: it is missing, computed later, or part of a cycle"
+            )));
         }
         let mut node = sizes::Node::new(if domain.is_empty() { operator } else { "" }, inputs);
         let mut known = HashSet::new();
         for attribute in attributes {
             let name = self.attribute(attribute, &mut node).map_err(&named)?;
             if name.is_empty() || !known.insert(name) {
-                return Err(named(format!("the name {name:?} is given to two attributes, or to none")));
+                return Err(named(format!("duplicate or empty name {name:?} of an attribute")));
             }
         }
         let value = sizes::value(&node, &self.constants, self.limits).map_err(&named)?;
         for output in outputs.iter().filter(|output| !output.is_empty()) {
             self.constants.remove(output);
-            let scope = self.scopes.last_mut().ok_or("a node stands outside of every graph")?;
+            let scope = self.scopes.last_mut().ok_or("a node is outside of every graph")?;
             if !scope.insert(output) {
-                return Err(named(format!("gives {output:?}, which is given already")));
+                return Err(named(format!("duplicate output {output:?}")));
             }
         }
         if let Some(output) = outputs.first() {
@@ -320,7 +328,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Checks an attribute and gives its name; what sizes depend on is told to `node`.
+    /// Checks an attribute and returns its name; stores what sizes depend on in `node`.
     fn attribute(&mut self, bytes: &'a [u8], node: &mut sizes::Node<'a>) -> Result<&'a str, String> {
         let (mut name, mut values) = ("", None);
         for field in Fields::of(&ATTRIBUTE, bytes) {
@@ -333,14 +341,14 @@ impl<'a> Walk<'a> {
                 6 | 11 => self.graph(value.bytes()?)?,
                 7 => drop(value.count(Some(4))?),
                 8 => match (value, &mut values) {
-                    // One at a time, or all together.
+                    // Packed or one at a time.
                     (Value::Varint(number), Some(values)) => values.push(number as i64),
                     (value, _) => values = Some(value.numbers()?),
                 },
                 10 => drop(self.tensor(value.bytes()?)?),
-                14 | 15 => return Err("an attribute is a type, which is not supported".into()),
-                21 => return Err("an attribute refers to that of a function, and the model has none".into()),
-                22 | 23 => return Err("an attribute is a sparse tensor, which is not supported".into()),
+                14 | 15 => return Err("attributes of types are not supported".into()),
+                21 => return Err("references to attributes of functions are not supported".into()),
+                22 | 23 => return Err("attributes of sparse tensors are not supported".into()),
                 _ => {}
             }
         }
@@ -348,7 +356,7 @@ impl<'a> Walk<'a> {
         Ok(name)
     }
 
-    /// Checks the type of a value and gives its name.
+    /// Checks the type of a value and returns its name.
     fn value_info(&mut self, bytes: &'a [u8]) -> Result<&'a str, String> {
         let (mut name, mut found) = ("", None);
         for field in Fields::of(&VALUE_INFO, bytes) {
@@ -364,7 +372,7 @@ impl<'a> Walk<'a> {
         for field in found.into_iter().flat_map(|bytes| Fields::of(&TYPE, bytes)) {
             match field.map_err(named)? {
                 (1, value) => self.tensor_type(value.bytes()?).map_err(named)?,
-                (4 | 5 | 8 | 9, _) => return Err(named("is no dense tensor".into())),
+                (4 | 5 | 8 | 9, _) => return Err(named("expected a dense tensor".into())),
                 _ => {}
             }
         }
@@ -390,12 +398,12 @@ impl<'a> Walk<'a> {
             }
         }
         if dims.len() > MOST_AXES {
-            return Err(format!("has {} axes, more than {MOST_AXES}", dims.len()));
+            return Err(format!("expected at most {MOST_AXES} axes, found {}", dims.len()));
         }
         tensor::elements(&dims).map(drop)
     }
 
-    /// Takes `parts` off what the file may have.
+    /// Subtracts `parts` from the remaining limit.
     fn spend(&mut self, parts: usize) -> Result<(), String> {
         self.parts += parts;
         if self.parts > self.limits.parts { Err(sizes::too_many_parts(self.limits)) } else { Ok(()) }
@@ -413,7 +421,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// ONNX's own operators go by two names.
+/// ONNX's standard operator set has two names.
 fn standard(domain: &str) -> &str {
     if domain == "ai.onnx" { "" } else { domain }
 }

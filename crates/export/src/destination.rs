@@ -1,17 +1,17 @@
-//! What a new folder and the folder of a checkpoint have in common for who writes an export.
+//! The interface shared by new folders and checkpoint folders for writing exports.
 
 use crate::Error;
 use std::fs::File;
 use std::path::Path;
 
-/// Where an export is written: a new folder, or the folder of its checkpoint.
+/// The destination of an export: a new folder, or the folder of its checkpoint.
 pub(crate) trait Destination {
     /// Writes a file.
     fn write(&mut self, name: &str, bytes: &[u8]) -> Result<(), Error>;
 
-    /// Writes a file as `fill` does, which is told the path under which the file will be known.
+    /// Writes a file with `fill`, which receives the final path.
     fn write_with(&mut self, name: &str, fill: impl FnOnce(&mut File, &Path) -> Result<(), Error>) -> Result<(), Error>;
 
-    /// Keeps the hash of the file that was written last.
+    /// Records the hash of the last file written.
     fn hashed(&mut self, hash: blake3::Hash);
 }

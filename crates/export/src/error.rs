@@ -1,31 +1,31 @@
-//! What can go wrong between a graph and a folder of ONNX files.
+//! Errors of writing and reading ONNX files.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// An export or a reading that failed; the message says where, and what was expected.
+/// A failed export or read; the message says where, and what was expected.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct Error(#[from] Problem);
 
-/// What an [`Error`] is about.
+/// The cause of an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A graph that is not legal, or that ONNX cannot say.
+    /// An invalid graph, or one that ONNX cannot represent.
     Graph,
-    /// Weights that contradict one another or are too large.
+    /// Weights that conflict or are too large.
     Weights,
-    /// A folder that cannot be written as asked: it exists, or holds other things.
+    /// A folder that cannot be written: it exists, or contains other files.
     Destination,
-    /// The system refused to read or write.
+    /// A read or write failed.
     Io,
-    /// A file that is no ONNX model, too large to be one, or not fit for an engine.
+    /// A file that is not an ONNX model, too large, or rejected.
     Format,
 }
 
 impl Error {
-    /// What the error is about.
+    /// The kind of the error.
     pub fn kind(&self) -> ErrorKind {
         match &self.0 {
             Problem::Graph(_)
@@ -56,25 +56,25 @@ pub(crate) enum Problem {
     // Lowering.
     #[error(transparent)]
     Graph(#[from] cognate_graph::Error),
-    #[error("{graph}: {name} names both {first} and {second}; ONNX wants a name for each")]
+    #[error("{graph}: {name} is the name of {first} and of {second}; ONNX requires different names")]
     SameName { graph: String, name: String, first: &'static str, second: &'static str },
-    #[error("{graph}: {kind} has an empty name, which ONNX keeps for inputs left out")]
+    #[error("{graph}: {kind} has an empty name, which ONNX reserves for omitted inputs")]
     NoName { graph: String, kind: &'static str },
-    #[error("{place}: ONNX reshapes to positive sizes only, found {shape}")]
+    #[error("{place}: expected a Reshape to positive sizes, found {shape}")]
     EmptyAxis { place: String, shape: cognate_graph::Shape },
 
-    #[error("{place}: no standard operator of ONNX does what {operation} does; write the graph for ONNX Runtime alone")]
+    #[error("{place}: {operation} has no standard ONNX operator; set the target to ONNX Runtime")]
     Contrib { place: String, operation: &'static str },
-    #[error("{place}: a cache is written by the attention that reads it at the same place, and there is none")]
+    #[error("{place}: expected an attention that reads the cache where it is written, found none")]
     LonelyCache { place: String },
 
     // Weights.
-    #[error("{name}: {first} and {second} share a weights file, but want different weights of this name")]
+    #[error("{name}: {first} and {second} share a weights file, but have different weights with this name")]
     Conflict { name: String, first: String, second: String },
-    #[error("{graph}: {bytes} bytes of weights, more than the {limit} that one ONNX file may hold; write them to a file of their own")]
+    #[error("{graph}: expected at most {limit} bytes of weights in an ONNX file, found {bytes}; write them to a separate file")]
     TooLargeInline { graph: String, bytes: u64, limit: u64 },
 
-    #[error("{}: graphs cannot point at its weights; export to a folder of its own, without --in-place\n  {}", folder.display(), problems.join("\n  "))]
+    #[error("{}: graphs cannot point at its weights; export to a new folder without --in-place\n  {}", folder.display(), problems.join("\n  "))]
     NotInPlace { folder: PathBuf, problems: Vec<String> },
 
     // Folders.
@@ -82,35 +82,35 @@ pub(crate) enum Problem {
     Exists { path: PathBuf },
     #[error("{}: {message}", path.display())]
     NoFolder { path: PathBuf, message: &'static str },
-    #[error("{}: holds {}, which this export does not write; only an earlier export is replaced", path.display(), some_of(names))]
+    #[error("{}: contains {}, which this export does not write; only earlier exports are replaced", path.display(), some_of(names))]
     Foreign { path: PathBuf, names: Vec<String> },
-    #[error("{}: is no regular file, and is not replaced", path.display())]
+    #[error("{}: is not a regular file and is not replaced", path.display())]
     NoFile { path: PathBuf },
-    #[error("{name:?}: a file of the folder wants a plain name")]
+    #[error("{name:?}: expected a file name without folders")]
     FileName { name: String },
-    #[error("{name}: two files of the folder have this name")]
+    #[error("{name}: duplicate file name")]
     SameFile { name: String },
 
     #[error("{}: cannot {action}: {source}", path.display())]
     Io { action: &'static str, path: PathBuf, source: io::Error },
 
-    #[error("{}: does not read back as it was written; is the disk damaged?", path.display())]
+    #[error("{}: differs from what was written; is the disk damaged?", path.display())]
     ReadBack { path: PathBuf },
 
     // Reading.
-    #[error("{}: more than the {limit} bytes that an ONNX file may have", path.display())]
+    #[error("{}: expected an ONNX file of at most {limit} bytes, found more", path.display())]
     TooLong { path: PathBuf, limit: u64 },
     #[error("{}: not an ONNX model: {message}", path.display())]
     NoModel { path: PathBuf, message: String },
     #[error("{}: {message}", path.display())]
     Unsound { path: PathBuf, message: String },
-    #[error("COGNATE_LIMITS: expected parts=N, depth=N (at most 64) or elements=N, with commas between, found {found:?}")]
+    #[error("COGNATE_LIMITS: expected parts=N, depth=N (at most 64) or elements=N, separated by commas, found {found:?}")]
     Limits { found: String },
-    #[error("{}: changed while it was read; read it again when nothing writes there", path.display())]
+    #[error("{}: changed while it was read; try again when no program writes to it", path.display())]
     Changed { path: PathBuf },
 }
 
-/// The first names, and how many more there are.
+/// The first names, and the number of others.
 pub(crate) fn some_of(names: &[String]) -> String {
     const SHOWN: usize = 3;
     match names.len().checked_sub(SHOWN) {
@@ -119,7 +119,7 @@ pub(crate) fn some_of(names: &[String]) -> String {
     }
 }
 
-/// Says what was tried, and on which path, when the system refuses.
+/// Adds the attempted action and its path to errors of the system.
 pub(crate) trait Context<T> {
     fn context(self, action: &'static str, path: &Path) -> Result<T, Error>;
 }

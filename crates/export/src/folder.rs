@@ -1,8 +1,8 @@
-//! Folders that appear whole or not at all.
+//! Folders that are complete or absent.
 //!
-//! Files are written into a hidden folder beside the destination, each brought to the disk, and the folder takes its
-//! name at the end, in one step. What interrupts the work before that leaves no trace under the destination's name; what it
-//! leaves beside it, the next write to the same destination removes.
+//! Files are written to a hidden folder next to the destination, each synced to disk, and the
+//! folder is renamed at the end, in one step. An interruption before that leaves nothing at the
+//! destination; the next write to the same destination removes the hidden folder.
 
 use crate::Error;
 use crate::destination::Destination;
@@ -13,53 +13,54 @@ use std::fs::{self, DirEntry, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// What happens to a folder that is already at the destination.
+/// What to do if the destination exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
-    /// It is left alone, and that is an error.
+    /// Fail, and keep it.
     Refuse,
-    /// It is replaced if it is empty or holds only files of the names now written, of [`Folder::replaces`], and other
-    /// `.onnx`, `.onnx_data` ones.
+    /// Replace it if it is empty or contains only files with the names now written, those of
+    /// [`Folder::replaces`], and other `.onnx` and `.onnx_data` files.
     Replace,
 }
 
-/// A folder being written, which nobody sees until [`Folder::commit`]; dropped without that, it is removed.
+/// A folder being written. It becomes visible with [`Folder::commit`] and is removed if
+/// dropped before.
 #[derive(Debug)]
 pub struct Folder {
     destination: PathBuf,
     existing: Existing,
     staged: Staged,
     report: Report,
-    /// Files of an earlier export that are not written now.
+    /// Files of an earlier export that are not written again.
     former: BTreeSet<String>,
 }
 
-/// What was written.
+/// The files written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Names and sizes in bytes, in the order of writing.
     pub files: Vec<(String, u64)>,
-    /// Graphs and their weights, by name.
+    /// Graphs and weights, by name.
     pub hashes: BTreeMap<String, Hashed>,
 }
 
-/// What a file is known by.
+/// Size and hash of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hashed {
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
     /// Its BLAKE3 hash, as `b3sum` prints it.
     pub blake3: String,
 }
 
 impl Report {
-    /// Keeps the hash of the file that was written last.
+    /// Records the hash of the last file written.
     pub(crate) fn hashed(&mut self, hash: blake3::Hash) {
         let hashed = self.files.last().map(|(name, bytes)| (name.clone(), Hashed { bytes: *bytes, blake3: hash.to_string() }));
         self.hashes.extend(hashed);
     }
 
-    /// All sizes together.
+    /// The sum of all sizes.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|(_, bytes)| bytes).sum()
     }
@@ -80,14 +81,15 @@ impl Destination for Folder {
 }
 
 impl Folder {
-    /// Prepares to write `destination`; parents that do not exist are made.
+    /// Prepares to write `destination`; creates missing parents.
     ///
     /// # Errors
-    /// If the destination exists and may not be replaced, if it is no folder, or if the system refuses.
+    /// If the destination exists and may not be replaced, if it is not a folder, or on errors
+    /// of the system.
     pub fn create(destination: &Path, existing: Existing) -> Result<Self, Error> {
         let destination = resolve(destination)?;
         let (parent, name) = (parent(&destination), name(&destination));
-        // A process that was killed may have left the old folder under another name.
+        // A killed process may have left the old folder under another name.
         remove_leftovers(parent, Some(name.as_ref()));
         if destination.exists() && existing == Existing::Refuse {
             return Err(Problem::Exists { path: destination }.into());
@@ -97,7 +99,7 @@ impl Folder {
         Ok(Self { destination, existing, staged, report: Report::default(), former: BTreeSet::new() })
     }
 
-    /// Where the files lie until the folder is committed: to look at, not to write.
+    /// The temporary path of the folder until it is committed, for reading only.
     pub fn path(&self) -> &Path {
         self.staged.path()
     }
@@ -107,21 +109,22 @@ impl Folder {
         &self.report.hashes
     }
 
-    /// Names that an earlier export may have written and this one may not: [`Existing::Replace`] lets them go too.
+    /// Names of earlier exports that this one may not write: [`Existing::Replace`]
+    /// removes them too.
     pub fn replaces(&mut self, names: &[&str]) {
         self.former.extend(names.iter().map(|&name| name.to_owned()));
     }
 
-    /// Writes a file, in the folder or in one of the subfolders that a folder may have: `onnx/encoder_model.onnx`.
+    /// Writes a file in the folder or in an allowed subfolder: `onnx/encoder_model.onnx`.
     ///
     /// # Errors
-    /// If `name` is taken or has a path, or if the system refuses.
+    /// If `name` is used or contains another path, or on errors of the system.
     pub fn write(&mut self, name: &str, bytes: &[u8]) -> Result<(), Error> {
         self.write_with(name, |file, path| file.write_all(bytes).context("write", path))?;
         read_back(&self.staged.path().join(name), &self.destination.join(name), bytes)
     }
 
-    /// Writes a file with the contents of another, which are not held in memory.
+    /// Copies a file without loading it into memory.
     ///
     /// # Errors
     /// If `from` cannot be read, and as [`Folder::write`].
@@ -130,7 +133,7 @@ impl Folder {
         self.write_with(name, |file, path| io::copy(&mut source, file).map(drop).context("write", path))
     }
 
-    /// Writes a file as `fill` does, piece by piece: for contents that are not held in memory.
+    /// Writes a file with `fill`, piece by piece, for contents that are not in memory.
     ///
     /// # Errors
     /// As [`Folder::write`].
@@ -138,29 +141,30 @@ impl Folder {
         self.write_with(name, |file, path| fill(file).context("write", path))
     }
 
-    /// Writes a file as `fill` does, which is told the path under which the file will be known.
+    /// Writes a file with `fill`, which receives the final path.
     pub(crate) fn write_with(&mut self, name: &str, fill: impl FnOnce(&mut File, &Path) -> Result<(), Error>) -> Result<(), Error> {
         write_file(self.staged.path(), &self.destination, name, &mut self.report, fill)
     }
 
-    /// Gives the folder its name.
+    /// Renames the folder to its final name.
     ///
-    /// An old folder and the new one change names in one step and the old one is removed afterwards. Where the system cannot do
-    /// that, the old one is moved aside first, so at every moment one of the two is whole.
+    /// An old folder and the new one are exchanged in one step, and the old one is removed. If
+    /// the system does not support this, the old one is moved aside first. At every moment one of
+    /// them is complete.
     ///
     /// # Errors
-    /// If a folder is at the destination and may not be replaced, or if the system refuses; the old folder is then as it
-    /// was.
+    /// If the destination is a folder that may not be replaced, or on errors of the system; the old
+    /// folder is then unchanged.
     pub fn commit(self) -> Result<Report, Error> {
         self.commit_by(exchange)
     }
 
-    /// As [`Folder::commit`]; `exchange` gives two paths each other's names, or says that the system cannot.
+    /// As [`Folder::commit`]; `exchange` swaps two paths, or returns `false` if the system cannot.
     fn commit_by(self, exchange: impl FnOnce(&Path, &Path) -> io::Result<bool>) -> Result<Report, Error> {
         for folder in SUBFOLDERS.map(|name| self.staged.path().join(name)).iter().filter(|folder| folder.is_dir()) {
-            sync_folder(folder).context("bring to the disk", &self.destination)?;
+            sync_folder(folder).context("sync", &self.destination)?;
         }
-        sync_folder(self.staged.path()).context("bring to the disk", &self.destination)?;
+        sync_folder(self.staged.path()).context("sync", &self.destination)?;
         let replaces = fs::symlink_metadata(&self.destination).is_ok();
         if replaces {
             self.may_replace()?;
@@ -177,7 +181,7 @@ impl Folder {
                 .context("write", &destination)?;
         }
         let old = match (replaces, is_exchanged) {
-            // The old folder has the staged one's name.
+            // The staged path now contains the old folder.
             (_, true) => Some(staged),
             (true, false) => Some(move_aside(staged, &destination)?),
             (false, false) => {
@@ -186,7 +190,7 @@ impl Folder {
                 None
             }
         };
-        sync_folder(folder).context("bring to the disk", folder)?;
+        sync_folder(folder).context("sync", folder)?;
         if let Some(old) = old {
             let path = old.path().to_owned();
             old.remove().context("remove the replaced folder", &path)?;
@@ -194,7 +198,7 @@ impl Folder {
         Ok(report)
     }
 
-    /// Whether the folder at the destination may go: replacing must not remove what no export wrote.
+    /// Checks that the folder at the destination contains only files of an export.
     fn may_replace(&self) -> Result<(), Error> {
         let path = &self.destination;
         if self.existing == Existing::Refuse {
@@ -215,15 +219,15 @@ impl Folder {
         if foreign.is_empty() { Ok(()) } else { Err(Problem::Foreign { path: path.clone(), names: foreign.into_iter().collect() }.into()) }
     }
 
-    /// Whether an export wrote what is called `name` at the destination.
+    /// Whether `name` at the destination is a file of an export.
     fn is_ours(&self, entry: &DirEntry, name: &str) -> Result<bool, Error> {
-        let is_file = entry.file_type().context("look at", &entry.path())?.is_file();
+        let is_file = entry.file_type().context("read", &entry.path())?.is_file();
         let is_written = self.report.files.iter().any(|(written, _)| written == name);
         Ok(is_file && (is_written || self.former.contains(name) || name.ends_with(".onnx") || name.ends_with(".onnx_data")))
     }
 }
 
-/// The folders that a folder may have: where transformers.js looks for graphs.
+/// Allowed subfolders: where transformers.js searches for graphs.
 const SUBFOLDERS: [&str; 1] = ["onnx"];
 
 fn entries(folder: &Path) -> Result<Vec<DirEntry>, Error> {
@@ -231,7 +235,8 @@ fn entries(folder: &Path) -> Result<Vec<DirEntry>, Error> {
     entries.context("read the folder", folder)
 }
 
-/// Writes a file into the folder `staged` as `fill` does, which is told its path in `destination`; reports it.
+/// Writes a file to the folder `staged` with `fill`, which receives its path in `destination`; adds
+/// it to the report.
 pub(crate) fn write_file(
     staged: &Path,
     destination: &Path,
@@ -256,29 +261,29 @@ pub(crate) fn write_file(
     }
     let mut file = File::create_new(staged.join(name)).context("create", &path)?;
     fill(&mut file, &path)?;
-    file.sync_all().context("bring to the disk", &path)?;
-    let bytes = file.metadata().context("look at", &path)?.len();
+    file.sync_all().context("sync", &path)?;
+    let bytes = file.metadata().context("read", &path)?.len();
     report.files.push((name.into(), bytes));
     Ok(())
 }
 
-/// Whether the file that was written as `staged` holds what it was given; errors call it `path`.
+/// Checks that the file at `staged` contains `bytes`; errors name it `path`.
 pub(crate) fn read_back(staged: &Path, path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let found = fs::read(staged).context("read back", path)?;
     if found == bytes { Ok(()) } else { Err(Problem::ReadBack { path: path.into() }.into()) }
 }
 
-/// The destination with links followed, so that a link's target is replaced and not the link.
+/// The destination with links resolved, so that a link's target is replaced and not the link.
 fn resolve(destination: &Path) -> Result<PathBuf, Error> {
     let no_folder = |message| Error::from(Problem::NoFolder { path: destination.into(), message });
     match fs::symlink_metadata(destination) {
         Ok(_) => {
             let resolved = fs::canonicalize(destination).context("follow the link", destination)?;
-            if resolved.is_dir() { Ok(resolved) } else { Err(no_folder("is a file; a folder is wanted")) }
+            if resolved.is_dir() { Ok(resolved) } else { Err(no_folder("expected a folder, found a file")) }
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound && destination.file_name().is_some() => Ok(destination.into()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(no_folder("names no folder")),
-        Err(error) => Err(error).context("look at", destination),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(no_folder("expected the path of a folder")),
+        Err(error) => Err(error).context("read", destination),
     }
 }
 
@@ -289,7 +294,7 @@ fn parent(destination: &Path) -> &Path {
     }
 }
 
-/// Lets two folders change names in one step; `false` where the system cannot.
+/// Swaps two folders in one step; returns `false` if the system cannot.
 #[cfg(target_os = "linux")]
 fn exchange(one: &Path, other: &Path) -> io::Result<bool> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -306,7 +311,8 @@ fn exchange(_: &Path, _: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Gives `staged` the name `destination`, in two steps; returns the folder in which the old one is now.
+/// Renames `staged` to `destination` in two steps; returns the folder that now
+/// contains the old one.
 fn move_aside(staged: Staged, destination: &Path) -> Result<Staged, Error> {
     let folder = parent(destination);
     let aside = Staged::with_suffix(folder, &name(destination), REPLACED).context("write into the folder", folder)?;
@@ -331,24 +337,24 @@ fn move_aside(staged: Staged, destination: &Path) -> Result<Staged, Error> {
     }
 }
 
-/// The destination's own name, as hidden folders beside it have it.
+/// The last component of the destination, used in the names of hidden folders.
 fn name(destination: &Path) -> String {
     destination.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Brings the names in a folder to the disk, where the system lets a folder be opened.
+/// Syncs the entries of a folder, if the system can open folders.
 pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(path)?.sync_all() } else { Ok(()) }
 }
 
-// Miri knows no locks of files, and no exchange of names.
+// Miri does not support file locks and exchanging names.
 #[cfg(all(test, not(miri)))]
 #[allow(clippy::unwrap_used, reason = "as in the folders of tests")]
 mod tests {
     use super::*;
     use crate::staged::tests::names;
 
-    /// In one step, and where the system knows no such step.
+    /// In one step, and on systems without that.
     #[test]
     fn a_folder_is_replaced_and_nothing_is_left() {
         let ways: [fn(&Path, &Path) -> io::Result<bool>; 2] = [exchange, |_, _| Ok(false)];
@@ -364,7 +370,7 @@ mod tests {
         }
     }
 
-    /// What cannot be exchanged for another reason stays as it was.
+    /// After other errors of the exchange the folder is unchanged.
     #[test]
     fn a_refused_exchange_leaves_the_old_folder() {
         let parent = tempfile::tempdir().unwrap();

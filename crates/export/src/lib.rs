@@ -1,11 +1,13 @@
-//! From graphs to ONNX: standard operators, readable names, weights stored once.
+//! Writes graphs as ONNX: standard operators, readable names, weights stored once.
 //!
-//! [`Export`] writes graphs that share one weights file into a [`Folder`], which appears whole or not at all, or graphs alone,
-//! as [`Additions`] to a folder whose files hold the weights; [`to_onnx_bytes`] makes a single self-contained file; [`Listing`] tells what an ONNX file holds, ours or not, and
-//! [`check_model`] whether an engine may see it. Whatever is written appears whole or not at all, single files too ([`PartialFile`]);
-//! what a killed process leaves, the next one removes ([`Staged`]).
+//! [`Export`] writes graphs that share a weights file to a [`Folder`], or graphs alone as
+//! [`Additions`] to a folder that contains the weights; [`to_onnx_bytes`] returns a single
+//! self-contained file. [`Listing`] describes the content of any ONNX file, and [`check_model`]
+//! validates it for engines. All outputs are complete or absent, also single files
+//! ([`PartialFile`]); the next process removes what a killed one left ([`Staged`]).
 //!
-//! This crate knows no Transformer: it lowers any graph. It computes nothing and changes no weight.
+//! This crate contains no Transformer: it lowers any graph. It computes nothing and
+//! changes no weight.
 //!
 //! ```
 //! use cognate_export::{Listing, Metadata, to_onnx_bytes};

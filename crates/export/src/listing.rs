@@ -1,4 +1,4 @@
-//! A readable, stable account of an ONNX model: what `cognate show` prints and snapshots hold.
+//! A readable, stable listing of an ONNX model, printed by `cognate show` and used in snapshots.
 //!
 //! ```text
 //! graph mlp by cognate 0.1.0, ai.onnx 18, format 9
@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-/// What is in a model.
+/// The content of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
     /// The graph's name.
@@ -34,19 +34,19 @@ pub struct Listing {
     pub producer: String,
     /// The version of the file format.
     pub ir_version: i64,
-    /// Operator sets with their versions; ONNX's own is called `ai.onnx`.
+    /// Versions of operator sets; the standard set is called `ai.onnx`.
     pub opsets: BTreeMap<String, i64>,
-    /// What the model says of itself to people.
+    /// The model's description.
     pub doc: String,
-    /// Facts for programs.
+    /// The model's metadata.
     pub metadata: BTreeMap<String, String>,
-    /// Names with types.
+    /// Names and types.
     pub inputs: Vec<(String, String)>,
-    /// Names with types.
+    /// Names and types.
     pub outputs: Vec<(String, String)>,
-    /// How often each operator occurs, branches of `If` and bodies of loops included.
+    /// The number of uses of each operator, including those in branches and loops.
     pub operators: BTreeMap<String, usize>,
-    /// Constants, in the order of the file.
+    /// Constants, in the file's order.
     pub initializers: Vec<Initializer>,
 }
 
@@ -55,16 +55,16 @@ pub struct Listing {
 pub struct Initializer {
     /// The name.
     pub name: String,
-    /// Element type and shape, as `f32 [16, 8]`.
+    /// Element type and shape, such as `f32 [16, 8]`.
     pub ty: String,
-    /// The size of its elements.
+    /// The size of its elements in bytes.
     pub bytes: u64,
-    /// The file that holds it and the place there, unless it is the model's own.
+    /// File and offset of its elements, if they are in another file.
     pub external: Option<(String, u64)>,
 }
 
 impl Listing {
-    /// The account of `model`.
+    /// The listing of `model`.
     pub fn of(model: &ModelProto) -> Self {
         let empty = GraphProto::default();
         let graph = model.graph.as_ref().unwrap_or(&empty);
@@ -86,7 +86,7 @@ impl Listing {
         listing
     }
 
-    /// The account of the file at `path`.
+    /// The listing of the file at `path`.
     ///
     /// # Errors
     /// As [`read_model`].
@@ -94,7 +94,7 @@ impl Listing {
         Ok(Self::of(&read_model(path)?))
     }
 
-    /// The bytes of the initializers in each file, those of the model itself under the empty name.
+    /// The bytes of initializers in each file; the empty name is the model itself.
     pub fn bytes_by_file(&self) -> BTreeMap<&str, u64> {
         let mut files = BTreeMap::new();
         for initializer in &self.initializers {
@@ -111,7 +111,7 @@ impl Listing {
             let operator = if domain.is_empty() { op_type.clone() } else { format!("{domain}.{op_type}") };
             *self.operators.entry(operator).or_default() += 1;
             for AttributeProto { g, .. } in attribute {
-                // The decoder bounds how deep graphs nest.
+                // The decoder limits the nesting of graphs.
                 g.iter().for_each(|branch| self.visit(branch));
             }
         }
@@ -159,7 +159,7 @@ impl fmt::Display for Listing {
     }
 }
 
-/// Text of a file, which may hold anything, so that it stays on its line and moves no cursor.
+/// Escapes text of a file, so that it stays on its line and contains no control sequences.
 fn plain(text: &str) -> String {
     if text.chars().any(char::is_control) { text.escape_debug().to_string() } else { text.to_owned() }
 }
@@ -232,7 +232,7 @@ fn element_type(number: i32) -> String {
     }
 }
 
-/// The bits of one element; 0 where an element has no fixed size.
+/// The bits of an element; 0 if elements have no fixed size.
 pub(crate) fn element_bits(number: i32) -> u64 {
     let Ok(data_type) = DataType::try_from(number) else { return 0 };
     match data_type {

@@ -1,8 +1,9 @@
-//! Inputs that may be declared wrongly while they hold nothing.
+//! Inputs whose declared shape may be wrong while they are empty.
 //!
-//! Optimum takes the width of an attention head for `d_model / heads`, which it is not in every T5: it then feeds an empty
-//! past of another width, and an engine that checks shapes refuses it. A loose axis has a name in place of its size, and
-//! the input is reshaped to its true size first: a step that moves nothing, and makes nothing of nothing.
+//! Optimum computes the width of an attention head as `d_model / heads`, which is wrong for some T5
+//! models: it then passes an empty past of another width, and an engine that checks shapes rejects
+//! it. A loose axis has a name instead of its size, and the input is reshaped to its true size
+//! first, which moves nothing.
 
 use crate::model::entry;
 use crate::proto::{AttributeProto, AttributeType, DataType, DimensionProto, ModelProto, NodeProto, TensorProto};
@@ -10,13 +11,13 @@ use crate::proto::{AttributeProto, AttributeType, DataType, DimensionProto, Mode
 /// The last axis of all inputs whose names begin with `inputs`.
 #[derive(Clone, Copy, Debug)]
 pub struct LooseAxis<'a> {
-    /// How the inputs' names begin.
+    /// Prefix of the inputs' names.
     pub inputs: &'a str,
-    /// What the axis is called instead of its size.
+    /// Name of the axis, instead of its size.
     pub name: &'a str,
 }
 
-/// Makes the axis loose; the property `cognate.axis.NAME` tells its true size.
+/// Makes the axis loose; the property `cognate.axis.NAME` contains its true size.
 pub(crate) fn loosen(model: &mut ModelProto, loose: LooseAxis<'_>) {
     let Some(graph) = &mut model.graph else { return };
     let mut nodes = Vec::new();
@@ -44,7 +45,7 @@ pub(crate) fn loosen(model: &mut ModelProto, loose: LooseAxis<'_>) {
         nodes.extend([
             node("Shape", &[&input.name], &leading, &[("start", 0), ("end", others)]),
             node("Concat", &[&leading, &width], &target, &[("axis", 0)]),
-            // A size of zero means zero.
+            // A size of zero is zero.
             node("Reshape", &[&input.name, &target], &sized, &[("allowzero", 1)]),
         ]);
     }

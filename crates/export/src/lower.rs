@@ -1,11 +1,11 @@
-//! Lowering: from a graph of the language to an ONNX graph of standard operators.
+//! Lowers a graph to an ONNX graph of standard operators.
 //!
-//! One match over [`Op`] says what each operation becomes. Two parts serve it: `forms` keeps the tensors that hold each
-//! value's elements, so that a layer's rows stay flat from one `Gemm` to the next, and `sizes` computes symbolic sizes
-//! from the inputs' shapes.
+//! A match over [`Op`] lowers each operation. `forms` tracks the tensors that contain each value's
+//! elements, so that rows stay flat from one `Gemm` to the next, and `sizes` computes symbolic
+//! sizes from the inputs' shapes.
 //!
-//! A tensor called as a node of the graph holds that node's value in the graph's shape; `NAME.flat` holds the same
-//! elements as `[rows, width]`, `NAME.read` in the shape in which they are read.
+//! A tensor with the name of a node has that node's value in the graph's shape; `NAME.flat` has the
+//! same elements as `[rows, width]`, `NAME.read` in the shape in which they are read.
 
 mod contrib;
 mod emit;
@@ -23,24 +23,25 @@ use forms::{Form, RowsOf};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use sums::Statistics;
 
-/// The version of ONNX's operator set that lowering speaks.
+/// The version of ONNX's operator set that lowering uses.
 pub const OPSET: i64 = 18;
 
 /// The engines that a graph is written for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Target {
-    /// All: standard operators only.
+    /// All engines: standard operators only.
     #[default]
     Portable,
-    /// ONNX Runtime alone: its own operators (`com.microsoft`) where they are faster, or where there is no other.
+    /// Only ONNX Runtime: its contrib operators (`com.microsoft`) if they are faster or have no
+    /// standard equivalent.
     Ort,
 }
 
-/// The domain of ONNX Runtime's own operators.
+/// The domain of ONNX Runtime's contrib operators.
 pub(crate) const CONTRIB: &str = "com.microsoft";
 
-/// The ONNX graph; its initializers lack the parameters, whose place is the writer's choice. Every graph has been verified
-/// when it was finished.
+/// Returns the ONNX graph without parameters, which the writer adds. The graph is valid, since it
+/// is verified when built.
 pub(crate) fn lower(graph: &Graph, target: Target) -> Result<GraphProto, Error> {
     let mut lowering = Lowering::new(graph, target)?;
     for (id, node) in graph.iter() {
@@ -50,7 +51,7 @@ pub(crate) fn lower(graph: &Graph, target: Target) -> Result<GraphProto, Error> 
     Ok(lowering.made)
 }
 
-/// ONNX's number for an element type.
+/// ONNX's number of an element type.
 pub(crate) fn data_type(dtype: DType) -> DataType {
     match dtype {
         DType::F32 => DataType::Float,
@@ -66,28 +67,29 @@ struct Lowering<'g> {
     graph: &'g Graph,
     target: Target,
     symbols: BTreeMap<Symbol, (NodeId, usize)>,
-    /// The output that takes a node's elements under a shape, where the tensor can be called so at once; by the node before all
-    /// reshapes.
+    /// The name of the output that can directly be given to a node's elements under a shape, by the
+    /// node before all reshapes.
     titles: HashMap<(NodeId, &'g Shape), &'g str>,
     titled: HashSet<&'g str>,
-    /// By node: the index in `elements`.
+    /// The index in `elements` of each node.
     elements_of: Vec<usize>,
-    /// Tensors that hold the same elements, row by row, under different shapes.
+    /// Tensors with the same elements, row by row, under different shapes.
     elements: Vec<Vec<Form>>,
-    /// Tensors already made, by what they hold.
+    /// Tensors created so far, by content.
     sizes: HashMap<Dim, String>,
     scalars: HashMap<Dim, String>,
     shapes: HashMap<Shape, String>,
     integers: HashMap<Vec<i64>, String>,
-    /// The largest magnitude of each row, by the rows, and whether zero is made a little larger.
+    /// The maximum magnitude of each row, by the rows, and whether zero is replaced by
+    /// a small number.
     magnitudes: HashMap<(RowsOf, bool), String>,
-    /// What normalisations find out beside their results.
+    /// Results of normalisations that other nodes use.
     statistics: Statistics,
     /// `exp(x - max(x))`, its shape and `max(x)`, by the rows.
     exponentials: HashMap<RowsOf, (String, Shape, String)>,
-    /// What caches become, and what attention to them reads beside.
+    /// Caches that attention writes, and its other inputs.
     caches: Pending,
-    /// By bits.
+    /// Constants, by their bits.
     numbers: HashMap<u32, String>,
     node_names: Names,
     tensor_names: Names,
@@ -157,7 +159,7 @@ impl<'g> Lowering<'g> {
                 let inputs = vec![self.scalar(start), self.scalar(end), self.scalar(&Dim::from(1))];
                 self.define(id, &node.ty.shape, "Range", inputs, &[]);
             }
-            // tract 0.23.9 makes a square of it, which it has for floats only.
+            // tract 0.23.9 replaces it by a square, which it supports for floats only.
             Op::Binary(Binary::Mul) if node.ty.dtype == DType::I64 && is_same(self.graph, node.inputs[0], node.inputs[1]) => {
                 let x = self.value(node.inputs[0])?;
                 let negative = self.emit_between("Neg", &format!("{}.negative", node.name), vec![x.clone()], &[], &node.ty);
@@ -206,14 +208,15 @@ impl<'g> Lowering<'g> {
             }
             Op::Concat { axis: along } => self.whole(id, &[axis(*along as i64)])?,
             Op::Linear => {
-                // MatMul would want the weight transposed: Gemm reads it as the checkpoint has it.
+                // Gemm reads the weight as stored; MatMul would need it transposed.
                 let x = node.inputs[0];
                 let mut inputs = vec![self.form(x, &rows(&self.graph.node(x).ty.shape))?];
                 for &parameter in &node.inputs[1..] {
                     inputs.push(self.value(parameter)?);
                 }
                 let (shape, transposed) = (rows(&node.ty.shape), [Attribute::Int("transB", 1)]);
-                // tract 0.23.9 makes an f32 of an f16 Gemm's bias, and then refuses the node: the sum is a node of its own.
+                // tract 0.23.9 converts the bias of an f16 Gemm to f32 and then rejects the node,
+                // so the sum is a separate node.
                 match (node.ty.dtype, inputs.as_slice()) {
                     (DType::F16, [x, weight, bias]) => {
                         let (factors, bias, full) = (vec![x.clone(), weight.clone()], bias.clone(), Type::new(DType::F16, shape.clone()));
@@ -233,7 +236,7 @@ impl<'g> Lowering<'g> {
         Ok(())
     }
 
-    /// An operation on tensors in the graph's shapes.
+    /// Lowers an operation on tensors in the graph's shapes.
     fn whole(&mut self, id: NodeId, attributes: &[Attribute]) -> Result<(), Error> {
         let node = self.graph.node(id);
         let inputs = node.inputs.iter().map(|&input| self.value(input)).collect::<Result<_, _>>()?;
@@ -241,14 +244,14 @@ impl<'g> Lowering<'g> {
         Ok(())
     }
 
-    /// An operation that treats each row by itself: it also works on flat tensors, and does so if a flat one is at hand.
+    /// Lowers an operation that acts on each row, on flat tensors if one is available.
     fn by_rows(&mut self, id: NodeId, attributes: &[Attribute]) -> Result<(), Error> {
         let (shape, inputs) = self.rows_of_inputs(id)?;
         self.define(id, &shape, self.graph.node(id).op.name(), inputs, attributes);
         Ok(())
     }
 
-    /// The shape in which an operation on rows is best done, and its inputs under it.
+    /// Returns the best shape for an operation on rows, and its inputs in that shape.
     fn rows_of_inputs(&mut self, id: NodeId) -> Result<(Shape, Vec<String>), Error> {
         let graph = self.graph;
         let node = graph.node(id);
@@ -268,8 +271,8 @@ impl<'g> Lowering<'g> {
         Ok((shape.clone(), inputs))
     }
 
-    /// The shapes in which a slice is best taken, before and after. Columns are sliced in the one shape in which they are read, or of
-    /// flat rows.
+    /// Returns the best shapes for a slice, before and after. Columns are sliced in the only shape
+    /// in which they are read, or in flat rows.
     fn shapes_of_slice(&self, id: NodeId, axis: usize) -> (Shape, Shape) {
         let node = self.graph.node(id);
         let (own, x) = (&node.ty.shape, node.inputs[0]);
@@ -294,8 +297,9 @@ impl<'g> Lowering<'g> {
         }
     }
 
-    /// `x / sqrt(mean(x²) + epsilon) · scale`, spelt out: RMSNormalization is of opset 23, which few engines know. ONNX
-    /// Runtime recognises this form and computes it as one. Squares and epsilon leave the range of f16: between are f32.
+    /// `x / sqrt(mean(x²) + epsilon) · scale`, in basic operators: RMSNormalization is in opset 23,
+    /// which few engines support. ONNX Runtime fuses this form. Squares and epsilon exceed the
+    /// range of f16, so intermediate values are f32.
     fn rms_norm(&mut self, id: NodeId, node: &Node, epsilon: f32) -> Result<(), Error> {
         let (shape, inputs) = self.rows_of_inputs(id)?;
         let [x, scale] = inputs.as_slice() else { unreachable!("verified: x and scale") };
@@ -327,13 +331,13 @@ impl<'g> Lowering<'g> {
         Ok(())
     }
 
-    /// Gives every output the tensor of its name.
+    /// Names the tensor of every output.
     fn outputs(&mut self) -> Result<(), Error> {
         self.no_cache_is_left()?;
         for output in self.graph.outputs() {
             let tensor = self.value(output.node)?;
             if tensor != output.name {
-                // An input, a weight, or a value that is already called by another output's name.
+                // An input, a weight, or a value that already has another output's name.
                 let node = self.node_names.fresh(&output.name);
                 self.emit("Identity", node, output.name.clone(), vec![tensor], &[]);
             }
@@ -352,7 +356,7 @@ fn before_reshapes(graph: &Graph, mut id: NodeId) -> NodeId {
     id
 }
 
-/// The shape of the same elements as a matrix of rows: `[rows, width]`.
+/// The shape of the elements as a matrix: `[rows, width]`.
 fn rows(shape: &Shape) -> Shape {
     match shape.dims() {
         [] => [1, 1].into(),
@@ -360,7 +364,7 @@ fn rows(shape: &Shape) -> Shape {
     }
 }
 
-/// Whether each row of `full` meets one value: `[..., 1]`.
+/// Whether each row of `full` is combined with one value: `[..., 1]`.
 fn is_column_of(shape: &Shape, full: &Shape) -> bool {
     match (shape.dims(), full.dims()) {
         ([leading @ .., last], [full_leading @ .., _]) => leading == full_leading && *last == Dim::from(1),
@@ -368,7 +372,7 @@ fn is_column_of(shape: &Shape, full: &Shape) -> bool {
     }
 }
 
-/// Whether every row meets the same values: `[]`, `[width]` or `[1, width]`.
+/// Whether every row is combined with the same values: `[]`, `[width]` or `[1, width]`.
 fn is_row(shape: &Shape) -> bool {
     match shape.dims() {
         [] | [_] => true,
@@ -377,7 +381,7 @@ fn is_row(shape: &Shape) -> bool {
     }
 }
 
-/// Whether two nodes compute the same: engines that merge such nodes take them for one.
+/// Whether two nodes compute the same value: engines that merge such nodes treat them as one.
 fn is_same(graph: &Graph, one: NodeId, other: NodeId) -> bool {
     let (left, right) = (graph.node(one), graph.node(other));
     let computed = left.op.class() != Class::Declared && left.op == right.op && left.inputs.len() == right.inputs.len();

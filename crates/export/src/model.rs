@@ -1,4 +1,4 @@
-//! Whole models: a lowered graph with its weights, and facts for people.
+//! ONNX models: a lowered graph with weights and metadata.
 
 use crate::Error;
 use crate::error::Problem;
@@ -9,28 +9,29 @@ use prost::Message;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
-/// The file format that opset 18 with every runtime of today goes with.
+/// The file format of opset 18, supported by all current runtimes.
 const IR_VERSION: i64 = 9;
 
-/// What protobuf allows in one message, and so in one ONNX file.
+/// Maximum size of a protobuf message, and so of an ONNX file.
 pub(crate) const FILE_LIMIT: u64 = (1 << 31) - 1;
 
-/// The property that names the layout to which a graph belongs.
+/// The metadata key of a graph's layout.
 pub const LAYOUT_KEY: &str = "cognate.layout";
 
-/// What a model says about itself.
+/// A model's description and metadata.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
-    /// A sentence for people.
+    /// A description.
     pub doc: String,
-    /// Facts for programs (`metadata_props`).
+    /// Key-value pairs (`metadata_props`).
     pub properties: BTreeMap<String, String>,
 }
 
-/// The bytes of an ONNX file that holds `program` with its weights inside: for tests and small models.
+/// The bytes of an ONNX file that contains `program` and its weights; for tests and small models.
 ///
 /// # Errors
-/// If the graph is not legal or ONNX cannot say it, or if the weights exceed the 2 GiB of one file.
+/// If the graph is invalid or ONNX cannot represent it, or if the weights exceed the 2
+/// GiB of a file.
 pub fn to_onnx_bytes(program: &Program, metadata: &Metadata) -> Result<Vec<u8>, Error> {
     let graph = program.graph();
     let recipes = || parameters(program).map(|(_, recipe)| recipe);
@@ -41,7 +42,7 @@ pub fn to_onnx_bytes(program: &Program, metadata: &Metadata) -> Result<Vec<u8>, 
     Ok(model(graph, Target::Portable, metadata, parameters(program).map(|(name, recipe)| inline(name, recipe)).collect())?.encode_to_vec())
 }
 
-/// The model of `graph` with the given tensors as its parameters.
+/// The model of `graph` with the given tensors as parameters.
 pub(crate) fn model(graph: &Graph, target: Target, metadata: &Metadata, parameters: Vec<TensorProto>) -> Result<ModelProto, Error> {
     let mut lowered = lower(graph, target)?;
     lowered.initializer.splice(0..0, parameters);
@@ -58,7 +59,7 @@ pub(crate) fn model(graph: &Graph, target: Target, metadata: &Metadata, paramete
     })
 }
 
-/// The parameters of a program with their recipes, in the order of first use.
+/// The parameters of a program and their recipes, in the order of first use.
 pub(crate) fn parameters(program: &Program) -> impl Iterator<Item = (&str, &Recipe)> {
     program.graph().parameters().map(|(_, node)| {
         let recipe = program.weights().get(&node.name).expect("Program::new found a weight for every parameter");
@@ -66,7 +67,7 @@ pub(crate) fn parameters(program: &Program) -> impl Iterator<Item = (&str, &Reci
     })
 }
 
-/// A parameter with its values in the message.
+/// A parameter with its values.
 pub(crate) fn inline(name: &str, recipe: &Recipe) -> TensorProto {
     let mut bytes = Vec::with_capacity(recipe.byte_len() as usize);
     let Ok(()) = recipe.stream(|piece| {
@@ -76,7 +77,7 @@ pub(crate) fn inline(name: &str, recipe: &Recipe) -> TensorProto {
     TensorProto { raw_data: Some(bytes.into()), ..parameter(name, recipe) }
 }
 
-/// A parameter without its values.
+/// A parameter without values.
 pub(crate) fn parameter(name: &str, recipe: &Recipe) -> TensorProto {
     TensorProto {
         dims: recipe.shape().iter().map(|&size| size as i64).collect(),

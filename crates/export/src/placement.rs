@@ -1,6 +1,7 @@
-//! Where each weight of some graphs lies: in one weights file that is to be written, or in files that are there.
+//! The location of each weight: a weights file to be written, or existing files.
 //!
-//! Every distinct weight has one place, however many graphs and names use it (tied embeddings).
+//! Every distinct weight has one location, even if several graphs and names use it
+//! (tied embeddings).
 
 use crate::Error;
 use crate::check::names;
@@ -13,41 +14,43 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Where each weight lies.
+/// The location of each weight.
 pub(crate) struct Placement<'a> {
     slots: Vec<Slot<'a>>,
-    /// By parameter name: the index in `slots`.
+    /// The index in `slots` of each parameter.
     by_name: HashMap<&'a str, usize>,
 }
 
 struct Slot<'a> {
     recipe: &'a Recipe,
-    /// The graph that used it first.
+    /// The first graph that uses it.
     graph: &'a str,
-    /// The file that holds it already; `None` for the weights file.
+    /// The existing file; `None` for the weights file.
     file: Option<&'a str>,
     offset: u64,
 }
 
-/// Weights from this size on begin on a page, so that engines can map them.
+/// Weights from this size on are aligned to pages, so that engines can map them.
 const LARGE: u64 = 64 << 10;
 const PAGE: u64 = 4096;
-/// Smaller ones begin on a cache line.
+/// Alignment of smaller weights, a cache line.
 const LINE: u64 = 64;
 
 impl<'a> Placement<'a> {
-    /// All weights in the weights file.
+    /// Places all weights in the weights file.
     ///
     /// # Errors
-    /// If two graphs want different weights of one name.
+    /// If two graphs have different weights with one name.
     pub(crate) fn packed(graphs: &[(&str, &'a Program)]) -> Result<Self, Error> {
         Self::new(graphs, |_, _| None)
     }
 
-    /// Stored weights where they are, which must be in files of `folder`; generated ones in the weights file.
+    /// Leaves stored weights in place, which must be files of `folder`, and places generated ones
+    /// in the weights file.
     ///
     /// # Errors
-    /// If two graphs want different weights of one name, or if weights cannot stay where they are; these are told together.
+    /// If two graphs have different weights with one name, or if weights cannot stay in place; all
+    /// are reported together.
     pub(crate) fn in_place(graphs: &[(&str, &'a Program)], folder: &Path) -> Result<Self, Error> {
         let mut misplaced = Misplaced::default();
         let layout = Self::new(graphs, |name, recipe| {
@@ -97,22 +100,22 @@ impl<'a> Placement<'a> {
         Ok(Self { slots, by_name })
     }
 
-    /// The parameter `name`, pointing to its place; one without elements has nothing to point at.
+    /// The parameter `name`, pointing to its location unless it is empty.
     pub(crate) fn tensor(&self, name: &str, recipe: &Recipe, weights_file: &str) -> TensorProto {
         let Some(&slot) = self.by_name.get(name) else { return inline(name, recipe) };
         let Slot { file, offset, .. } = &self.slots[slot];
-        // Seen from the graph's folder, which is the weights file's too.
+        // Relative to the graph's folder, which is also that of the weights file.
         let written = weights_file.rsplit('/').next().unwrap_or(weights_file);
         let external_data = vec![entry("location", file.unwrap_or(written)), entry("offset", offset), entry("length", recipe.byte_len())];
         TensorProto { external_data, data_location: DataLocation::External.into(), ..parameter(name, recipe) }
     }
 
-    /// The files that hold weights already.
+    /// The existing files with weights.
     pub(crate) fn files(&self) -> impl Iterator<Item = &str> {
         self.slots.iter().filter_map(|slot| slot.file)
     }
 
-    /// Whether there is anything to write into the weights file.
+    /// Whether a weights file is needed.
     pub(crate) fn has_weights_file(&self) -> bool {
         self.written().next().is_some()
     }
@@ -134,12 +137,12 @@ impl<'a> Placement<'a> {
     }
 }
 
-/// What keeps weights from staying where they are.
+/// Why weights cannot stay in place.
 #[derive(Default)]
 struct Misplaced {
-    /// By the type in which they are stored and the one wanted, the names of weights.
+    /// Names of weights, by stored and required type.
     elements: BTreeMap<(String, String), Vec<String>>,
-    /// By file, what is wrong with it, or nothing.
+    /// The problem of each file, if any.
     files: BTreeMap<String, Option<&'static str>>,
 }
 
@@ -148,26 +151,24 @@ impl Misplaced {
         self.files.entry(file.display().to_string()).or_insert_with(|| {
             let is_plain = file.file_name().is_some_and(|name| name.to_str().is_some());
             match fs::symlink_metadata(file) {
-                _ if file.parent() != Some(folder) => Some("lies in another folder"),
+                _ if file.parent() != Some(folder) => Some("is in another folder"),
                 _ if !is_plain => Some("its name is not Unicode"),
-                // The check of what is loaded refuses it, as ONNX's does.
+                // `check_model` rejects it, as ONNX's checker does.
                 Ok(metadata) if metadata.is_file() && names(&metadata) > 1 => {
-                    Some("has several names (hard links), which ONNX does not allow for weights; put a copy there")
+                    Some("has several hard links, which ONNX does not allow for weights; copy the file there")
                 }
                 Ok(metadata) if metadata.is_file() => None,
-                // ONNX's checker and some runtimes refuse links.
-                Ok(_) => Some("is a link, which ONNX does not allow for weights; put the file itself there"),
-                Err(_) => Some("is not there any more"),
+                // ONNX's checker and some runtimes reject links.
+                Ok(_) => Some("is a link, which ONNX does not allow for weights; copy the file there"),
+                Err(_) => Some("is missing"),
             }
         });
     }
 
     fn problems(&self) -> Vec<String> {
         let files = self.files.iter().filter_map(|(file, problem)| Some(format!("{file}: {}", (*problem)?)));
-        let elements = self
-            .elements
-            .iter()
-            .map(|((stored, wanted), names)| format!("{}: stored as {stored}, and the graphs want {wanted}", some_of(names)));
+        let elements =
+            self.elements.iter().map(|((stored, wanted), names)| format!("{}: expected {wanted}, stored as {stored}", some_of(names)));
         files.chain(elements).collect()
     }
 }

@@ -1,14 +1,14 @@
-//! The messages of an ONNX file, written out by hand: the parts of [onnx.proto] that we write or show.
+//! The messages of an ONNX file: the parts of [onnx.proto] that this crate writes or shows.
 //!
-//! Field numbers are those of `onnx.proto`; fields that are not listed here are skipped when a file is read. Where the
-//! format asks whether a field is present (an attribute's value, raw data), the field is an `Option`.
+//! Field numbers are those of `onnx.proto`; other fields are skipped. If the format distinguishes
+//! absent fields (an attribute's value, raw data), the field is an `Option`.
 //!
 //! [onnx.proto]: https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
 
 use prost::Message;
 use prost::bytes::Bytes;
 
-/// A whole file.
+/// An ONNX file.
 #[derive(Clone, PartialEq, Message)]
 pub struct ModelProto {
     /// Version of the file format.
@@ -23,13 +23,13 @@ pub struct ModelProto {
     /// Its version.
     #[prost(string, tag = "3")]
     pub producer_version: String,
-    /// For people.
+    /// Description.
     #[prost(string, tag = "6")]
     pub doc_string: String,
     /// The graph.
     #[prost(message, optional, tag = "7")]
     pub graph: Option<GraphProto>,
-    /// Facts about the model, each key once.
+    /// Metadata; keys are unique.
     #[prost(message, repeated, tag = "14")]
     pub metadata_props: Vec<StringStringEntryProto>,
 }
@@ -37,7 +37,7 @@ pub struct ModelProto {
 /// A version of an operator set.
 #[derive(Clone, PartialEq, Message)]
 pub struct OperatorSetIdProto {
-    /// Empty for ONNX's own operators.
+    /// Empty for the standard set.
     #[prost(string, tag = "1")]
     pub domain: String,
     /// The version.
@@ -45,7 +45,7 @@ pub struct OperatorSetIdProto {
     pub version: i64,
 }
 
-/// A key with its value.
+/// A key and its value.
 #[derive(Clone, PartialEq, Message)]
 pub struct StringStringEntryProto {
     /// The key.
@@ -56,7 +56,7 @@ pub struct StringStringEntryProto {
     pub value: String,
 }
 
-/// Nodes in the order of evaluation, with the tensors that they read and give.
+/// Nodes in the order of evaluation, with their input and output tensors.
 #[derive(Clone, PartialEq, Message)]
 pub struct GraphProto {
     /// The nodes.
@@ -68,16 +68,16 @@ pub struct GraphProto {
     /// Constants: weights and small numbers.
     #[prost(message, repeated, tag = "5")]
     pub initializer: Vec<TensorProto>,
-    /// For people.
+    /// Description.
     #[prost(string, tag = "10")]
     pub doc_string: String,
-    /// What every run is given.
+    /// Inputs.
     #[prost(message, repeated, tag = "11")]
     pub input: Vec<ValueInfoProto>,
-    /// What every run gives.
+    /// Outputs.
     #[prost(message, repeated, tag = "12")]
     pub output: Vec<ValueInfoProto>,
-    /// Types of the tensors between.
+    /// Types of intermediate tensors.
     #[prost(message, repeated, tag = "13")]
     pub value_info: Vec<ValueInfoProto>,
 }
@@ -85,22 +85,22 @@ pub struct GraphProto {
 /// One operation.
 #[derive(Clone, PartialEq, Message)]
 pub struct NodeProto {
-    /// Names of the tensors that it reads; empty for an optional input left out.
+    /// Names of the input tensors; empty for an omitted optional input.
     #[prost(string, repeated, tag = "1")]
     pub input: Vec<String>,
-    /// Names of the tensors that it gives.
+    /// Names of the output tensors.
     #[prost(string, repeated, tag = "2")]
     pub output: Vec<String>,
-    /// The node's own name.
+    /// The node's name.
     #[prost(string, tag = "3")]
     pub name: String,
-    /// The operator, as `Gemm`.
+    /// The operator, such as `Gemm`.
     #[prost(string, tag = "4")]
     pub op_type: String,
-    /// Constants of the operation.
+    /// Attributes.
     #[prost(message, repeated, tag = "5")]
     pub attribute: Vec<AttributeProto>,
-    /// The operator's set; empty for ONNX's own.
+    /// The operator's set; empty for the standard set.
     #[prost(string, tag = "7")]
     pub domain: String,
 }
@@ -108,10 +108,10 @@ pub struct NodeProto {
 /// A named constant of a node.
 #[derive(Clone, PartialEq, Message)]
 pub struct AttributeProto {
-    /// The name, as `axis`.
+    /// The name, such as `axis`.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// Which field holds the value: one of [`AttributeType`].
+    /// The field of the value: one of [`AttributeType`].
     #[prost(enumeration = "AttributeType", tag = "20")]
     pub r#type: i32,
     /// A number.
@@ -120,13 +120,13 @@ pub struct AttributeProto {
     /// An integer.
     #[prost(int64, optional, tag = "3")]
     pub i: Option<i64>,
-    /// A text.
+    /// A string.
     #[prost(bytes = "bytes", optional, tag = "4")]
     pub s: Option<Bytes>,
     /// A tensor.
     #[prost(message, optional, tag = "5")]
     pub t: Option<TensorProto>,
-    /// A graph, as a branch of `If`.
+    /// A graph, such as a branch of `If`.
     #[prost(message, optional, tag = "6")]
     pub g: Option<GraphProto>,
     /// Numbers.
@@ -137,11 +137,11 @@ pub struct AttributeProto {
     pub ints: Vec<i64>,
 }
 
-/// The kinds of [`AttributeProto`] that we write or show.
+/// The kinds of [`AttributeProto`] that this crate writes or shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum AttributeType {
-    /// Not said.
+    /// Not given.
     Undefined = 0,
     /// `f`
     Float = 1,
@@ -159,7 +159,7 @@ pub enum AttributeType {
     Ints = 7,
 }
 
-/// A constant: its values are inside the file, or in another one beside it.
+/// A constant, with values in this file or in another.
 #[derive(Clone, PartialEq, Message)]
 pub struct TensorProto {
     /// The sizes.
@@ -174,15 +174,15 @@ pub struct TensorProto {
     /// The elements, little-endian and row-major.
     #[prost(bytes = "bytes", optional, tag = "9")]
     pub raw_data: Option<Bytes>,
-    /// Where the elements lie: keys `location` (a file name), `offset` and `length` (bytes).
+    /// The location of the elements: keys `location` (a file name), `offset` and `length` (bytes).
     #[prost(message, repeated, tag = "13")]
     pub external_data: Vec<StringStringEntryProto>,
-    /// Whether `external_data` holds: one of [`DataLocation`].
+    /// Whether `external_data` is used: one of [`DataLocation`].
     #[prost(enumeration = "DataLocation", tag = "14")]
     pub data_location: i32,
 }
 
-/// Where a tensor's elements are.
+/// The location of a tensor's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum DataLocation {
@@ -192,7 +192,8 @@ pub enum DataLocation {
     External = 1,
 }
 
-/// ONNX's element types, as [`TensorProto::data_type`] and [`TensorTypeProto::elem_type`] number them.
+/// ONNX's element types, numbered as in [`TensorProto::data_type`] and
+/// [`TensorTypeProto::elem_type`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 #[allow(missing_docs, reason = "the names are the types'")]
@@ -232,12 +233,12 @@ pub struct ValueInfoProto {
     /// Its type.
     #[prost(message, optional, tag = "2")]
     pub r#type: Option<TypeProto>,
-    /// For people.
+    /// Description.
     #[prost(string, tag = "3")]
     pub doc_string: String,
 }
 
-/// A type; sequences, maps and optional values are not read.
+/// A type; sequences, maps and optional values are ignored.
 #[derive(Clone, PartialEq, Message)]
 pub struct TypeProto {
     /// A dense tensor's type.

@@ -1,4 +1,4 @@
-//! Reading ONNX files, ours and other people's.
+//! Reads ONNX files of any program.
 
 use crate::Error;
 use crate::check;
@@ -10,15 +10,15 @@ use prost::bytes::Bytes;
 use std::io::Read;
 use std::path::Path;
 
-/// The model in the file at `path`, without the weights that lie in other files.
+/// Reads the model at `path`, without weights in other files.
 ///
 /// # Errors
-/// If the file cannot be read, is larger than the 2 GiB that one ONNX file may have, is no ONNX model, or unpacks to far more
-/// memory than it has bytes.
+/// If the file cannot be read, exceeds the 2 GiB of an ONNX file, is not an ONNX model, or unpacks
+/// to far more memory than it has bytes.
 pub fn read_model(path: &Path) -> Result<ModelProto, Error> {
     let (file, expected) = check::open(path)?;
     let mut bytes = Vec::with_capacity(expected.len() as usize);
-    // A file that grows may hold more than it said.
+    // The file may grow after its size was read.
     file.take(FILE_LIMIT + 1).read_to_end(&mut bytes).context("read", path)?;
     if bytes.len() as u64 > FILE_LIMIT {
         return Err(Problem::TooLong { path: path.into(), limit: FILE_LIMIT }.into());
@@ -26,12 +26,13 @@ pub fn read_model(path: &Path) -> Result<ModelProto, Error> {
     check::check_amount(path, &bytes)?;
     let no_model = |message: String| Problem::NoModel { path: path.into(), message };
     let model = ModelProto::decode(Bytes::from(bytes)).map_err(|error| {
-        // Before the cause stands a field for each level of nesting: a hundred of them say nothing.
+        // The error lists a field per level of nesting before the cause: a hundred of
+        // them are useless.
         let text = error.to_string();
-        no_model(format!("decoding stops at \"{}\"", text.rsplit(": ").next().unwrap_or(&text)))
+        no_model(format!("decoding failed at \"{}\"", text.rsplit(": ").next().unwrap_or(&text)))
     })?;
     if model.graph.is_none() {
-        return Err(no_model("it has no graph".into()).into());
+        return Err(no_model("missing graph".into()).into());
     }
     Ok(model)
 }

@@ -1,8 +1,9 @@
-//! Files and folders under temporary names, until they are whole.
+//! Files and folders under temporary names until they are complete.
 //!
-//! A process that is killed leaves what it staged. The next one that writes there removes it, and must not touch what another still
-//! writes. So everything staged is locked (`flock`) by the process that writes it: the system lets go of a lock when its process
-//! ends, in whatever way. A process id would not do: another process may have it by then.
+//! A killed process leaves its temporary files. The next one that writes there removes them, but
+//! must not touch those that another process still writes. So the writing process locks them
+//! (`flock`): the system releases a lock when its process ends in any way. A process id would not
+//! suffice, since another process may have it by then.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -12,33 +13,35 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use tempfile::TempDir;
 
-/// What a folder is called that is not whole yet: `.NAME.` and six letters or digits before it.
+/// Suffix of an incomplete folder, `.NAME.` and six letters or digits before it.
 pub(crate) const PARTIAL: &str = ".partial";
-/// The same of a folder that holds what is being replaced, as `old`, where the system cannot exchange two folders.
+/// Suffix of a folder that contains the replaced one as `old`, if the system cannot
+/// exchange two folders.
 pub(crate) const REPLACED: &str = ".replaced";
-/// What [`Additions`](crate::Additions) calls the folder in which it keeps the files that it replaces.
+/// The folder in which [`Additions`](crate::Additions) keeps replaced files.
 pub(crate) const ASIDE: &str = "replaced";
 const RANDOM: usize = 6;
 
-/// What this process has staged and not yet given its name.
+/// The temporary paths of this process.
 static HELD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// Removes all that this process has staged: for a program that a signal ends at once.
+/// Removes all temporary files of this process, for a program that a signal ends at once.
 ///
-/// Nothing is staged or takes its name afterwards; a thread that tries waits for the end of the process.
+/// Nothing is created or renamed afterwards; a thread that tries waits for the end of the process.
 pub fn abandon() {
     let held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
     for path in held.iter() {
         let is_folder = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir());
-        // What stays is removed by the next process that writes there.
+        // The next process that writes there removes what is left.
         let _ = if is_folder { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     }
     std::mem::forget(held);
 }
 
-/// Removes what dead processes left in `folder`; with `name`, only what was to become `folder/name`.
+/// Removes what ended processes left in `folder`; with `name`, only what was to become
+/// `folder/name`.
 ///
-/// What a living process writes stays, and so does everything where the system has no locks.
+/// Files of running processes are kept; on systems without locks nothing is removed.
 pub fn remove_leftovers(folder: &Path, name: Option<&OsStr>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -52,7 +55,7 @@ pub fn remove_leftovers(folder: &Path, name: Option<&OsStr>) {
     }
 }
 
-/// `out` for `.out.a1B2c3.partial` and `.out.a1B2c3.replaced`.
+/// Returns `out` for `.out.a1B2c3.partial` and `.out.a1B2c3.replaced`.
 fn destination(name: &OsStr) -> Option<OsString> {
     let name = name.to_str()?.strip_prefix('.')?;
     let name = name.strip_suffix(PARTIAL).or_else(|| name.strip_suffix(REPLACED))?;
@@ -60,11 +63,11 @@ fn destination(name: &OsStr) -> Option<OsString> {
     (random.len() == RANDOM && random.bytes().all(|byte| byte.is_ascii_alphanumeric())).then(|| name.into())
 }
 
-/// Brings to an end what a process was killed in the midst of: a moment at which a name stood for nothing.
+/// Completes or reverts a commit that was interrupted while a name was missing.
 fn restore(left: &Path, destination: &Path) {
     let is_missing = |path: &Path| fs::symlink_metadata(path).is_err();
     if is_missing(destination) {
-        // There is one where the system could not exchange two folders.
+        // It exists if the system could not exchange two folders.
         let _ = fs::rename(left.join("old"), destination);
     }
     let aside = left.join(ASIDE);
@@ -72,7 +75,8 @@ fn restore(left: &Path, destination: &Path) {
         let names = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name()).collect::<Vec<_>>();
         let folder = left.parent().unwrap_or(Path::new("."));
         let new: Vec<_> = names(left).into_iter().filter(|name| name != ASIDE).collect();
-        // Old files were still being moved aside if one is there for a new one: they come back. Else the new ones take their names.
+        // If an old file is still where a new one belongs, old files were being moved aside: move
+        // them back. Otherwise complete the renames.
         let goes_back = new.iter().any(|name| !is_missing(&folder.join(name)));
         let (from, names) = if goes_back { (aside.as_path(), names(&aside)) } else { (left, new) };
         for name in names.iter().filter(|name| is_missing(&folder.join(name))) {
@@ -81,26 +85,27 @@ fn restore(left: &Path, destination: &Path) {
     }
 }
 
-/// A folder under a temporary name, which is removed when it is dropped.
+/// A folder under a temporary name, removed when dropped.
 #[derive(Debug)]
 pub struct Staged {
     folder: Option<TempDir>,
     path: PathBuf,
-    /// Of the folder itself, which keeps the lock under its later name; nothing where folders cannot be locked.
+    /// The lock of the folder, kept after renaming; `None` if folders cannot be locked.
     _lock: Option<File>,
 }
 
 impl Staged {
-    /// A folder that shall become `parent/name`. What dead processes left of it is removed.
+    /// Creates a folder that will become `parent/name`, and removes what ended
+    /// processes left of it.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// On errors of the system.
     pub fn create(parent: &Path, name: &str) -> io::Result<Self> {
         remove_leftovers(parent, Some(name.as_ref()));
         Self::with_suffix(parent, name, PARTIAL)
     }
 
-    /// A folder for what this process needs as long as it runs, where the system keeps such.
+    /// Creates a folder in the system's temporary folder for the lifetime of this value.
     ///
     /// # Errors
     /// As [`Staged::create`].
@@ -113,7 +118,7 @@ impl Staged {
             let folder = tempfile::Builder::new().prefix(&format!(".{name}.")).suffix(suffix).rand_bytes(RANDOM).tempdir_in(parent)?;
             let path = folder.path().to_owned();
             hold(&path);
-            // Before it was locked, another process may have taken the folder for one that was left.
+            // Before it was locked, another process may have removed the folder as a leftover.
             match lock(&path) {
                 Some(Err(Taken)) => release(&path),
                 Some(Ok(lock)) => return Ok(Self { folder: Some(folder), path, _lock: Some(lock) }),
@@ -122,18 +127,19 @@ impl Staged {
         }
     }
 
-    /// Where it lies.
+    /// The temporary path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Does what gives it its name, or leaves something else under the temporary one; a program that is ended meanwhile waits.
+    /// Runs `rename`, which renames or replaces the temporary path; a process ended by a
+    /// signal waits for it.
     pub(crate) fn rename(&self, rename: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
         let _held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
         rename(&self.path)
     }
 
-    /// Leaves what is under the temporary name there.
+    /// Keeps the temporary path.
     pub(crate) fn keep(mut self) {
         release(&self.path);
         if let Some(folder) = self.folder.take() {
@@ -141,7 +147,7 @@ impl Staged {
         }
     }
 
-    /// Removes what is under the temporary name, which may be nothing.
+    /// Removes the temporary path, which may be missing.
     pub(crate) fn remove(mut self) -> io::Result<()> {
         release(&self.path);
         match self.folder.take().map_or(Ok(()), TempDir::close) {
@@ -165,10 +171,10 @@ fn release(path: &Path) {
     HELD.lock().unwrap_or_else(PoisonError::into_inner).remove(path);
 }
 
-/// Another process holds it, or has moved or removed it.
+/// Another process has locked, moved or removed it.
 struct Taken;
 
-/// The lock of a folder that is at `path`; `None` where the system has no locks for folders.
+/// Locks the folder at `path`; `None` if the system has no locks for folders.
 fn lock(path: &Path) -> Option<Result<File, Taken>> {
     if !cfg!(unix) {
         return None;
@@ -185,9 +191,10 @@ fn lock(path: &Path) -> Option<Result<File, Taken>> {
     }
 }
 
-/// A file under a temporary name beside its later one, which is removed when it is dropped.
+/// A file under a temporary name next to its final path, removed when dropped.
 ///
-/// Each file has one such name, `.NAME.cognate-partial`: what a killed process left is written over by the next.
+/// Each file has one temporary name, `.NAME.cognate-partial`: the next process overwrites what a
+/// killed one left.
 #[derive(Debug)]
 pub struct PartialFile {
     file: File,
@@ -196,46 +203,47 @@ pub struct PartialFile {
 }
 
 impl PartialFile {
-    /// The empty file that shall become the one at `path`; `None` if another process writes it.
+    /// Creates an empty file that will become `path`; `None` if another process writes it.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// On errors of the system.
     pub fn create(path: &Path) -> io::Result<Option<Self>> {
         Self::open(path, |file| match file.try_lock() {
             Err(TryLockError::WouldBlock) => false,
-            // Some file systems have no locks: then processes that write one file are not kept apart.
+            // Some file systems have no locks: processes that write the same file are not
+            // separated there.
             Ok(()) | Err(TryLockError::Error(_)) => true,
         })
     }
 
-    /// As [`PartialFile::create`]; waits for a process that writes the same file.
+    /// As [`PartialFile::create`], but waits for a process that writes the same file.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// On errors of the system.
     pub fn wait_for(path: &Path) -> io::Result<Self> {
         let file = Self::open(path, |file| {
-            // As above.
             let _ = file.lock();
             true
         })?;
-        file.ok_or_else(|| io::Error::other("another process writes it"))
+        file.ok_or_else(|| io::Error::other("another process writes to it"))
     }
 
     fn open(path: &Path, lock: impl Fn(&File) -> bool) -> io::Result<Option<Self>> {
         let mut name = OsString::from(".");
-        name.push(path.file_name().ok_or_else(|| io::Error::other("it has no name"))?);
+        name.push(path.file_name().ok_or_else(|| io::Error::other("expected a path with a file name"))?);
         name.push(".cognate-partial");
         let partial = path.with_file_name(name);
         loop {
-            // What others may have put there is not written through.
+            // Never write through a link that others may have created.
             if fs::symlink_metadata(&partial).is_ok_and(|metadata| !metadata.is_file()) {
-                return Err(io::Error::other(format!("{} is no regular file; remove it", partial.display())));
+                return Err(io::Error::other(format!("{} is not a regular file; remove it", partial.display())));
             }
             let file = OpenOptions::new().write(true).create(true).truncate(false).open(&partial)?;
             if !lock(&file) {
                 return Ok(None);
             }
-            // The process that held it may have given it its name, or removed it, before the lock was ours.
+            // The process that held the lock may have renamed or removed the file before
+            // it was acquired.
             if is_at(&file, &partial) {
                 hold(&partial);
                 file.set_len(0)?;
@@ -244,10 +252,10 @@ impl PartialFile {
         }
     }
 
-    /// Brings the file to the disk and gives it its name, in place of what was there.
+    /// Syncs the file to disk and renames it to its final path, replacing an existing file.
     ///
     /// # Errors
-    /// If the system refuses; what was there is there still.
+    /// On errors of the system; an existing file is then unchanged.
     pub fn commit(self) -> io::Result<()> {
         self.file.sync_all()?;
         let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
@@ -268,7 +276,8 @@ impl Write for PartialFile {
 }
 
 impl Drop for PartialFile {
-    /// The name goes before the lock: another process may take it as soon as the lock is gone.
+    /// Removes the file before releasing the lock: another process may use the path as soon as the
+    /// lock is released.
     fn drop(&mut self) {
         let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
         if held.remove(&self.partial) {
@@ -277,7 +286,7 @@ impl Drop for PartialFile {
     }
 }
 
-/// Whether `file` is what `path` names.
+/// Whether `file` is the file at `path`.
 #[cfg(unix)]
 fn is_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -285,19 +294,19 @@ fn is_at(file: &File, path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|there| file.metadata().is_ok_and(|here| place(here) == place(there)))
 }
 
-/// Other systems do not tell which file a name stands for.
+/// Other systems cannot identify a file.
 #[cfg(not(unix))]
 fn is_at(_file: &File, path: &Path) -> bool {
     path.exists()
 }
 
-// Miri knows no locks of files, and no exchange of names.
+// Miri does not support file locks and exchanging names.
 #[cfg(all(test, not(miri)))]
 #[allow(clippy::unwrap_used, reason = "as in the folders of tests")]
 pub(crate) mod tests {
     use super::*;
 
-    /// What is in a folder, hidden files too, in order.
+    /// Sorted names of a folder's files, including hidden ones.
     pub(crate) fn names(folder: &Path) -> Vec<String> {
         let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
@@ -348,7 +357,8 @@ pub(crate) mod tests {
         assert_eq!((names(folder.path()), names(&folder.path().join("out"))), (vec!["out".into()], vec!["whole".into()]));
     }
 
-    /// The files of an addition, `a` and `b`, after so many of its moves: old ones aside, then new ones in their places.
+    /// The files of an addition, `a` and `b`, after a number of its renames: old ones aside, then
+    /// new ones into place.
     #[cfg(unix)]
     #[test]
     fn additions_that_were_cut_short_are_all_new_or_all_old() {

@@ -1,7 +1,7 @@
-//! Graphs that share their weights, as ONNX external data.
+//! Writes graphs that share their weights as ONNX external data.
 //!
-//! Weights go from their recipes to the weights file piece by piece, or stay in the files where they are: memory stays
-//! small however large the model.
+//! Weights are written to the weights file piece by piece, or stay in their files, so memory use is
+//! small for models of any size.
 
 use crate::destination::Destination;
 use crate::error::{Context, Problem};
@@ -16,16 +16,17 @@ use prost::Message;
 use std::path::Path;
 use std::thread;
 
-/// Graphs to be written side by side.
+/// Graphs to be written together.
 #[derive(Clone, Copy, Debug)]
 pub struct Export<'a> {
-    /// File names, as `encoder.onnx`, with what they hold.
+    /// File names, such as `encoder.onnx`, and their graphs.
     pub graphs: &'a [(&'a str, &'a Program)],
-    /// The name of the weights file, as `weights.onnx_data`. Some engines want this ending.
+    /// The name of the weights file, such as `weights.onnx_data`. Some engines require
+    /// this extension.
     pub weights_file: &'a str,
-    /// What each model says about itself.
+    /// Description and metadata of each model.
     pub metadata: &'a Metadata,
-    /// Inputs that callers may size wrongly while they are empty.
+    /// Inputs whose declared shape may be wrong while they are empty.
     pub loose: Option<LooseAxis<'a>>,
     /// The engines that the graphs are written for.
     pub target: Target,
@@ -37,25 +38,25 @@ impl<'a> Export<'a> {
         Self { graphs, weights_file, metadata, loose: None, target: Target::Portable }
     }
 
-    /// Writes graphs and weights into `folder`. Without parameters there is no weights file.
+    /// Writes graphs and weights to `folder`. Without parameters there is no weights file.
     ///
     /// # Errors
-    /// If a graph is not legal or ONNX cannot say it, if two graphs want different weights of one name, if a file name
-    /// is taken or is not one, or if the system refuses.
+    /// If a graph is invalid or ONNX cannot represent it, if two graphs have different weights with
+    /// one name, if a file name is used or invalid, or on errors of the system.
     pub fn write(&self, folder: &mut Folder) -> Result<(), Error> {
         let placement = Placement::packed(self.graphs)?;
         self.write_files(&placement, folder)?;
-        // What no engine would be given is not written either.
+        // Graphs that engines would reject are not written.
         let limits = Limits::from_environment()?;
         self.graphs.iter().try_for_each(|(name, _)| check_model(&folder.path().join(name), &limits).map(drop))
     }
 
-    /// Writes graphs beside the files that hold their weights, to which they point; only weights that a formula gives go to
-    /// the weights file. Reads no stored weight.
+    /// Writes graphs that point to existing files of weights; only computed weights are written to
+    /// the weights file. Reads no stored weights.
     ///
     /// # Errors
-    /// As [`Export::write`]; or if weights are stored in another type than the graphs want, in another folder, or behind a
-    /// link: these are told together.
+    /// As [`Export::write`]; also if weights have another type than in the graphs, or are in
+    /// another folder or behind a link; these are reported together.
     pub fn write_in_place(&self, folder: &mut Additions) -> Result<(), Error> {
         let placement = Placement::in_place(self.graphs, folder.destination())?;
         let names = || self.graphs.iter().map(|(name, _)| *name).chain([self.weights_file]);
@@ -65,7 +66,7 @@ impl<'a> Export<'a> {
         self.write_files(&placement, folder)
     }
 
-    /// Writes the graphs and, if there is one, the weights file, and keeps their hashes.
+    /// Writes the graphs and the weights file, if needed, and records their hashes.
     fn write_files(&self, placement: &Placement<'_>, folder: &mut impl Destination) -> Result<(), Error> {
         for (name, bytes) in self.files(placement)? {
             folder.write(&name, &bytes)?;
@@ -82,15 +83,16 @@ impl<'a> Export<'a> {
         Ok(())
     }
 
-    /// The graphs as [`Export::write`] would write them, without the weights file to which they point: names and bytes.
+    /// Names and bytes of the graphs that [`Export::write`] would write, without the weights file.
     ///
     /// # Errors
-    /// As [`Export::write`], save for the system's.
+    /// As [`Export::write`], except for errors of the system.
     pub fn graph_files(&self) -> Result<Vec<(String, Vec<u8>)>, Error> {
         self.files(&Placement::packed(self.graphs)?)
     }
 
-    /// A thread for each graph: of a large model they take tens of milliseconds, which exports in place consist of.
+    /// A thread per graph: graphs of a large model take tens of milliseconds, most of the time of
+    /// an in-place export.
     fn files(&self, placement: &Placement<'_>) -> Result<Vec<(String, Vec<u8>)>, Error> {
         thread::scope(|scope| {
             let threads: Vec<_> =
@@ -113,7 +115,7 @@ impl<'a> Export<'a> {
     }
 }
 
-/// Writes `export` and small `files` (names and bytes) beside it into a folder that appears whole or not at all.
+/// Writes `export` and small `files` (names and bytes) to a folder that is complete or absent.
 ///
 /// # Errors
 /// As [`Folder::create`], [`Export::write`] and [`Folder::commit`].

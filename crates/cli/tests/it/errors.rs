@@ -180,7 +180,7 @@ fn a_wrong_export() {
     let error = |args: &[&str]| with_dir(&run(args).failed(1), &path);
     assert_snapshot!(error(&["export", "preset:tiny", out]), @"cognate: error: DIR: exists already; pass --force to replace it");
     fs::write(path.join("letter.txt"), "dear").unwrap();
-    assert_snapshot!(error(&["export", "preset:tiny", out, "--force"]), @"cognate: error: DIR: holds letter.txt, which this export does not write; only an earlier export is replaced");
+    assert_snapshot!(error(&["export", "preset:tiny", out, "--force"]), @"cognate: error: DIR: contains letter.txt, which this export does not write; only earlier exports are replaced");
     assert_eq!(fs::read_to_string(path.join("letter.txt")).unwrap(), "dear");
     fs::remove_file(path.join("letter.txt")).unwrap();
 
@@ -198,7 +198,7 @@ fn a_wrong_exported_folder() {
     assert_snapshot!(error(&["export", out, "other"]), @"cognate: error: DIR: is an exported folder; expected a checkpoint: config.json, model.safetensors, tokenizer files");
     assert_snapshot!(error(&["show", out, "--graph", "step"]), @"cognate: error: --graph: expected a checkpoint or a preset, found ONNX: DIR; pass the checkpoint that it was exported from");
     assert_snapshot!(error(&["verify", "testdata/multi30k-en-de"]), @"cognate: error: testdata/multi30k-en-de: expected the folder of an export; `cognate export` makes one and verifies it");
-    assert_snapshot!(error(&["show", "Cargo.lock"]), @r#"cognate: error: Cargo.lock: not an ONNX model: decoding stops at "7""#);
+    assert_snapshot!(error(&["show", "Cargo.lock"]), @r#"cognate: error: Cargo.lock: not an ONNX model: decoding failed at "7""#);
 
     fs::copy(bundled_checkpoint().join("tokenizer.json"), path.join("tokenizer.json")).unwrap();
     assert_snapshot!(error_with(&folder, "reference"), @"cognate: error: DIR: --engine reference evaluates the graphs of a checkpoint, and this is an export; give the checkpoint that it was made from, or choose tract or ort");

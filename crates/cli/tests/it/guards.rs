@@ -52,8 +52,8 @@ fn limits_are_taken_from_the_environment() {
     let graph = out.join("encoder.onnx");
     let show = |limits: &str| ended(cognate(&["show", graph.to_str().unwrap()]).env("COGNATE_LIMITS", limits));
     let said = |limits: &str| with_dir(&show(limits).failed(1), folder.path());
-    assert_snapshot!(said("parts=5"), @"cognate: error: DIR/out/encoder.onnx: has more than 5 parts; to allow more, set COGNATE_LIMITS=parts=N");
-    assert_snapshot!(said("size=5"), @r#"cognate: error: COGNATE_LIMITS: expected parts=N, depth=N (at most 64) or elements=N, with commas between, found "size=5""#);
+    assert_snapshot!(said("parts=5"), @"cognate: error: DIR/out/encoder.onnx: expected at most 5 parts; to allow more, set COGNATE_LIMITS=parts=N");
+    assert_snapshot!(said("size=5"), @r#"cognate: error: COGNATE_LIMITS: expected parts=N, depth=N (at most 64) or elements=N, separated by commas, found "size=5""#);
     show("parts=100000").ok();
 }
 

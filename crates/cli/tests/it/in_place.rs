@@ -187,8 +187,8 @@ fn what_cannot_be_in_place_is_refused() {
     fs::write(&weights, mixed).unwrap();
     let before = files(folder.path());
     assert_snapshot!(error(&["export", path, "--in-place"]), @"
-    cognate: error: DIR: graphs cannot point at its weights; export to a folder of its own, without --in-place
-      encoder.layers.0.fc1.bias: stored as bf16, and the graphs want f32
+    cognate: error: DIR: graphs cannot point at its weights; export to a new folder without --in-place
+      encoder.layers.0.fc1.bias: expected f32, stored as bf16
     ");
     assert!(files(folder.path()) == before);
     // It is converted where the weights are copied.

@@ -51,7 +51,7 @@ fn the_layout_of_hugging_face_is_a_folder_that_is_complete() {
 
     // A file that is not ours stays, wherever it is.
     fs::write(path.join("onnx/notes.txt"), "mine").unwrap();
-    assert_snapshot!(with_dir(&exported().failed(1), folder.path()), @"cognate: error: DIR/out: holds onnx/notes.txt, which this export does not write; only an earlier export is replaced");
+    assert_snapshot!(with_dir(&exported().failed(1), folder.path()), @"cognate: error: DIR/out: contains onnx/notes.txt, which this export does not write; only earlier exports are replaced");
 }
 
 #[test]

@@ -172,7 +172,7 @@ fn an_output_whose_other_name_is_no_file_is_refused() {
     let path = folder.path().join("text.de");
     fs::create_dir(folder.path().join(".text.de.cognate-partial")).unwrap();
     let error = run(&tract(&["--output", path.to_str().unwrap(), SENTENCES[0]])).failed(1);
-    assert_snapshot!(with_dir(&error, folder.path()), @"cognate: error: --output: DIR/text.de: cannot be written: DIR/.text.de.cognate-partial is no regular file; remove it");
+    assert_snapshot!(with_dir(&error, folder.path()), @"cognate: error: --output: DIR/text.de: cannot be written: DIR/.text.de.cognate-partial is not a regular file; remove it");
 }
 
 #[test]

@@ -129,6 +129,6 @@ fn what_has_no_graph_is_called_what_it_is() {
     let page = folder.path().join("graph.html");
     let refused = |model: &str| with_dir(&run(&["show", model, "--html", page.to_str().unwrap()]).failed(1), folder.path());
     assert_snapshot!(refused("/dev/zero"), @"cognate: error: /dev/zero: not a regular file; expected the folder of a checkpoint (config.json, model.safetensors, tokenizer files) or of an export (encoder.onnx, decoder.onnx, config.json, tokenizer files)");
-    assert_snapshot!(refused("README.md"), @r#"cognate: error: README.md: not an ONNX model: decoding stops at "7""#);
+    assert_snapshot!(refused("README.md"), @r#"cognate: error: README.md: not an ONNX model: decoding failed at "7""#);
     assert!(!page.exists());
 }

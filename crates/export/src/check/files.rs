@@ -1,17 +1,17 @@
-//! The files to which a graph points: inside its folder, regular, behind no link, and the same after the engine has read them
-//! as before.
+//! The files that a graph refers to: regular, inside its folder, not behind links, and unchanged
+//! after the engine has read them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata};
 use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 
-/// What tells that a file was written, or exchanged for another.
+/// Identifies a version of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stamp {
     bytes: u64,
     modified: Option<SystemTime>,
-    /// Device and number of the file, where the system has them.
+    /// Device and inode, if the system has them.
     place: (u64, u64),
 }
 
@@ -32,7 +32,7 @@ fn place(_metadata: &Metadata) -> (u64, u64) {
     (0, 0)
 }
 
-/// How many names a file has; more than one are hard links.
+/// The number of hard links to a file.
 #[cfg(unix)]
 pub(crate) fn names(metadata: &Metadata) -> u64 {
     std::os::unix::fs::MetadataExt::nlink(metadata)
@@ -43,22 +43,22 @@ pub(crate) fn names(_metadata: &Metadata) -> u64 {
     1
 }
 
-/// Files that were looked at, with what they were then.
+/// Files that were opened, with their state at that time.
 #[derive(Debug, Default)]
 pub(super) struct Files {
-    /// By path.
+    /// The state of each path.
     stamps: BTreeMap<PathBuf, Stamp>,
     /// Opened weights files, by `location`.
     opened: BTreeMap<String, (File, u64)>,
 }
 
 impl Files {
-    /// Remembers what the graph's own file is.
+    /// Records the state of the graph's file.
     pub(super) fn remember(&mut self, path: &Path, metadata: &Metadata) {
         self.stamps.insert(path.to_owned(), Stamp::of(metadata));
     }
 
-    /// The weights file that a tensor's `location` names in `folder`, with its size.
+    /// Opens the weights file at a tensor's `location` in `folder`; returns it with its size.
     pub(super) fn open(&mut self, folder: &Path, location: &str) -> Result<&(File, u64), String> {
         if !self.opened.contains_key(location) {
             let (path, file, metadata) = open(folder, location)?;
@@ -69,7 +69,7 @@ impl Files {
         Ok(&self.opened[location])
     }
 
-    /// The first file that is another now.
+    /// The first file that has changed.
     pub(super) fn changed(&self) -> Option<&Path> {
         let is_same = |(path, stamp): &(&PathBuf, &Stamp)| fs::metadata(path).is_ok_and(|now| Stamp::of(&now) == **stamp);
         self.stamps.iter().find(|entry| !is_same(entry)).map(|(path, _)| path.as_path())
@@ -80,7 +80,8 @@ fn open(folder: &Path, location: &str) -> Result<(PathBuf, File, Metadata), Stri
     let wrong = |reason: &str| format!("location {location:?}: {reason}");
     let relative = Path::new(location);
     let is_inside = !location.is_empty() && relative.components().all(|component| matches!(component, Component::Normal(_)));
-    // A star is in no file name of an exporter, and in ONNX Runtime's marks of weights that lie in memory.
+    // No exporter writes a star in a file name; ONNX Runtime's marks of weights in
+    // memory contain one.
     if !is_inside || location.contains(['\\', ':', '*']) || location.chars().any(char::is_control) {
         return Err(wrong("expected the name of a file in the graph's folder"));
     }
@@ -88,20 +89,20 @@ fn open(folder: &Path, location: &str) -> Result<(PathBuf, File, Metadata), Stri
     let mut seen = None;
     for component in relative.components() {
         path.push(component);
-        let metadata = fs::symlink_metadata(&path).map_err(|error| wrong(&format!("cannot be looked at: {error}")))?;
+        let metadata = fs::symlink_metadata(&path).map_err(|error| wrong(&format!("cannot be read: {error}")))?;
         if metadata.is_symlink() {
-            return Err(wrong("is behind a link, which ONNX does not allow for weights; put the file itself there"));
+            return Err(wrong("is behind a link, which ONNX does not allow for weights; copy the file there"));
         }
         seen = Some(metadata);
     }
-    let seen = seen.filter(Metadata::is_file).ok_or_else(|| wrong("is no regular file"))?;
+    let seen = seen.filter(Metadata::is_file).ok_or_else(|| wrong("is not a regular file"))?;
     if names(&seen) > 1 {
-        return Err(wrong("has several names (hard links), which ONNX does not allow for weights; put a copy there"));
+        return Err(wrong("has several hard links, which ONNX does not allow for weights; copy the file there"));
     }
     let file = File::open(&path).map_err(|error| wrong(&format!("cannot be opened: {error}")))?;
-    let opened = file.metadata().map_err(|error| wrong(&format!("cannot be looked at: {error}")))?;
+    let opened = file.metadata().map_err(|error| wrong(&format!("cannot be read: {error}")))?;
     if Stamp::of(&opened) != Stamp::of(&seen) {
-        return Err(wrong("changed while it was looked at"));
+        return Err(wrong("changed while it was opened"));
     }
     Ok((path, file, opened))
 }

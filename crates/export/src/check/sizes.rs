@@ -1,20 +1,21 @@
-//! Amounts that a small file claims: tensors whose sizes are constants, rounds of a loop, messages that unpack to many times
-//! their bytes.
+//! Amounts that a small file can request: tensors of constant size, iterations of a loop, messages
+//! that unpack to many times their bytes.
 //!
-//! Shapes in exported graphs are often computed from constants by other nodes; those few operators are followed here.
+//! Exported graphs often compute shapes from constants by a few operators, which are
+//! evaluated here.
 
 use super::tensor::elements;
 use super::wire::{Fields, Kind, Value};
 use super::{Limits, to_allow};
 use std::collections::HashMap;
 
-/// What of a node its result's size depends on.
+/// The properties of a node that determine the size of its result.
 #[derive(Default)]
 pub(super) struct Node<'a> {
-    /// Of ONNX's own set; empty for others.
+    /// The standard operator; empty for others.
     operator: &'a str,
     inputs: Vec<&'a str>,
-    /// `shape` of random numbers.
+    /// The attribute `shape` of random numbers.
     shape: Option<Vec<i64>>,
     /// The value of `Constant`.
     constant: Option<Vec<i64>>,
@@ -34,49 +35,49 @@ impl<'a> Node<'a> {
     }
 }
 
-/// The whole numbers that a node gives, where they follow from constants and are few.
+/// Returns the integers that a node computes, if they are constant and few.
 ///
 /// # Errors
-/// If constants make its result too large, or it repeats without end.
+/// If constants make the result too large, or a loop may not end.
 pub(super) fn value(node: &Node<'_>, constants: &HashMap<&str, Vec<i64>>, limits: &Limits) -> Result<Option<Vec<i64>>, String> {
     let input = |index: usize| node.inputs.get(index).and_then(|name| constants.get(name));
     let bounded = |shape: &[i64], what: &str| match elements(shape) {
         Ok(elements) if elements <= limits.elements => Ok(()),
-        Ok(elements) => Err(format!("{what} {elements} elements, more than {}{}", limits.elements, to_allow("elements"))),
+        Ok(elements) => Err(format!("{what} {elements} elements; expected at most {}{}", limits.elements, to_allow("elements"))),
         Err(reason) => Err(reason),
     };
     match node.operator {
-        "ConstantOfShape" => input(0).map_or(Ok(()), |shape| bounded(shape, "makes a tensor of"))?,
+        "ConstantOfShape" => input(0).map_or(Ok(()), |shape| bounded(shape, "creates a tensor of"))?,
         "Expand" => {
-            // A size of 1 leaves that of the input; others may not be negative.
+            // A size of 1 keeps that of the input; others must not be negative.
             input(1).map_or(Ok(()), |shape| bounded(shape, "expands to"))?;
         }
         "Tile" => input(1).map_or(Ok(()), |repeats| bounded(repeats, "repeats its input to"))?,
         "OneHot" => input(1).map_or(Ok(()), |depth| bounded(depth, "has a depth of"))?,
         "Pad" => {
             let widths = input(1).map(|pads| pads.iter().map(|pad| pad.saturating_abs()).collect::<Vec<_>>());
-            // The larger of the additions is less than the result.
+            // The larger padding is less than the result.
             widths.map_or(Ok(()), |pads| bounded(&[pads.into_iter().max().unwrap_or(0)], "adds"))?;
         }
         "Range" => {
             if let (Some([start]), Some([limit]), Some([step])) =
                 (input(0).map(Vec::as_slice), input(1).map(Vec::as_slice), input(2).map(Vec::as_slice))
             {
-                let steps = (i128::from(*limit) - i128::from(*start)).checked_div(i128::from(*step)).ok_or("counts in steps of zero")?;
+                let steps = (i128::from(*limit) - i128::from(*start)).checked_div(i128::from(*step)).ok_or("has a step of zero")?;
                 bounded(&[i64::try_from(steps).unwrap_or(i64::MAX).max(0)], "counts")?;
             }
         }
-        "RandomNormal" | "RandomUniform" => node.shape.as_deref().map_or(Ok(()), |shape| bounded(shape, "makes a tensor of"))?,
+        "RandomNormal" | "RandomUniform" => node.shape.as_deref().map_or(Ok(()), |shape| bounded(shape, "creates a tensor of"))?,
         "Loop" => match input(0).map(Vec::as_slice) {
-            Some(&[rounds]) => bounded(&[rounds.max(0)], "goes round for")?,
-            _ => return Err("may go round without end; only a constant number of rounds is supported".into()),
+            Some(&[rounds]) => bounded(&[rounds.max(0)], "iterates for")?,
+            _ => return Err("may not end; only a constant number of iterations is supported".into()),
         },
         _ => {}
     }
     Ok(computed(node, &input))
 }
 
-/// The result of the operators that shapes are made with.
+/// The result of operators that compute shapes.
 fn computed<'c>(node: &Node<'_>, input: &impl Fn(usize) -> Option<&'c Vec<i64>>) -> Option<Vec<i64>> {
     const MOST: usize = 64;
     let pairs = |combine: fn(i64, i64) -> Option<i64>| -> Option<Vec<i64>> {
@@ -87,7 +88,7 @@ fn computed<'c>(node: &Node<'_>, input: &impl Fn(usize) -> Option<&'c Vec<i64>>)
             _ => return None,
         };
         let at = |values: &[i64], index: usize| values[if values.len() == 1 { 0 } else { index }];
-        // What overflows is as large as can be, so that a limit stops it.
+        // Overflow becomes the maximum, which the limits reject.
         Some((0..n_values).map(|index| combine(at(one, index), at(other, index)).unwrap_or(i64::MAX)).collect())
     };
     match node.operator {
@@ -105,7 +106,7 @@ fn computed<'c>(node: &Node<'_>, input: &impl Fn(usize) -> Option<&'c Vec<i64>>)
     }
 }
 
-/// Messages of an ONNX file that hold others.
+/// Messages of an ONNX file that contain others.
 #[derive(Clone, Copy)]
 enum Part {
     Model,
@@ -117,12 +118,12 @@ enum Part {
     Type,
     TensorType,
     Shape,
-    /// Any other, or a text.
+    /// Any other message, or a string.
     Leaf,
 }
 
 impl Part {
-    /// What `field` holds, if that is unpacked to a part of its own.
+    /// The content of `field`, if it unpacks to its own part.
     fn of(self, field: u32) -> Option<Part> {
         Some(match (self, field) {
             (Part::Model, 7) | (Part::Attribute, 6) => Part::Graph,
@@ -139,8 +140,8 @@ impl Part {
     }
 }
 
-/// Bounds what a file unpacks to: two of its bytes may ask for some hundred bytes of memory. Where its encoding is broken,
-/// counting ends, and so does unpacking.
+/// Limits the memory of a file's unpacked parts: two bytes of it may need some hundred. Counting
+/// stops at invalid encoding, as unpacking does.
 pub(super) fn amount(bytes: &[u8], limits: &Limits) -> Result<(), String> {
     const ANY: Kind = Kind { name: "message", once: &[] };
     let mut waiting = vec![(Part::Model, bytes)];
@@ -163,5 +164,5 @@ pub(super) fn amount(bytes: &[u8], limits: &Limits) -> Result<(), String> {
 }
 
 pub(super) fn too_many_parts(limits: &Limits) -> String {
-    format!("has more than {} parts{}", limits.parts, to_allow("parts"))
+    format!("expected at most {} parts{}", limits.parts, to_allow("parts"))
 }

@@ -1,11 +1,12 @@
-//! The fields of a protobuf message, read where they lie: nothing is copied and nothing is allocated.
+//! Reads the fields of a protobuf message in place, without copies or allocations.
 //!
 //! Source: the protobuf encoding, <https://protobuf.dev/programming-guides/encoding>.
 //!
-//! Stricter than a parser has to be: a field that a message has once may stand once. Parsers take the last of two numbers and
-//! put two messages together, not all alike, so that a file could be one thing to a check and another to an engine.
+//! Stricter than a parser: a field that is not repeated must not occur twice. Parsers use the last
+//! of two numbers and merge two messages, but not all alike, so that a validator and an engine
+//! could read different things.
 
-/// What a message has once; every other field is a list, or not known and passed over.
+/// The fields of a message that are not repeated; other fields are lists, or unknown and skipped.
 pub(super) struct Kind {
     pub(super) name: &'static str,
     pub(super) once: &'static [u32],
@@ -15,9 +16,9 @@ pub(super) struct Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value<'a> {
     Varint(u64),
-    /// Four or eight bytes of a number.
+    /// A number of four or eight bytes.
     Fixed(&'a [u8]),
-    /// A text, a message, or numbers one after the other.
+    /// A string, a message, or packed numbers.
     Bytes(&'a [u8]),
 }
 
@@ -25,28 +26,29 @@ impl<'a> Value<'a> {
     pub(super) fn bytes(self) -> Result<&'a [u8], String> {
         match self {
             Value::Bytes(bytes) => Ok(bytes),
-            Value::Varint(_) | Value::Fixed(_) => Err("a number where a text or a message is wanted".into()),
+            Value::Varint(_) | Value::Fixed(_) => Err("expected a string or a message, found a number".into()),
         }
     }
 
     pub(super) fn text(self) -> Result<&'a str, String> {
         let bytes = self.bytes()?;
-        std::str::from_utf8(bytes).map_err(|error| format!("a name that is not UTF-8 at its byte {}", error.valid_up_to() + 1))
+        std::str::from_utf8(bytes)
+            .map_err(|error| format!("expected a name in UTF-8, found another encoding at byte {}", error.valid_up_to() + 1))
     }
 
     pub(super) fn number(self) -> Result<i64, String> {
         match self {
-            // Negative numbers are stored as if they were large ones.
+            // Negative numbers are stored as large unsigned ones.
             Value::Varint(number) => Ok(number as i64),
-            Value::Fixed(_) | Value::Bytes(_) => Err("something else where a whole number is wanted".into()),
+            Value::Fixed(_) | Value::Bytes(_) => Err("expected an integer, found another type".into()),
         }
     }
 
-    /// Whole numbers: one, or many packed.
+    /// Integers, single or packed.
     pub(super) fn numbers(self) -> Result<Vec<i64>, String> {
         match self {
             Value::Varint(number) => Ok(vec![number as i64]),
-            Value::Fixed(_) => Err("a number of fixed size where a whole number is wanted".into()),
+            Value::Fixed(_) => Err("expected an integer, found a number of fixed size".into()),
             Value::Bytes(mut packed) => {
                 let mut numbers = Vec::new();
                 while !packed.is_empty() {
@@ -57,7 +59,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// How many numbers there are, of `size` bytes each or, without a size, in varints; without reading more than is needed.
+    /// The number of packed values, of `size` bytes each or varints, without decoding them.
     pub(super) fn count(self, size: Option<usize>) -> Result<u64, String> {
         match (self, size) {
             (Value::Varint(_), None) => Ok(1),
@@ -65,7 +67,7 @@ impl<'a> Value<'a> {
             (Value::Bytes(packed), Some(size)) if packed.len().is_multiple_of(size) => Ok((packed.len() / size) as u64),
             // The last byte of a varint has its highest bit clear.
             (Value::Bytes(packed), None) => Ok(packed.iter().filter(|byte| **byte < 0x80).count() as u64),
-            (Value::Varint(_) | Value::Fixed(_) | Value::Bytes(_), _) => Err("numbers of another size than their field has".into()),
+            (Value::Varint(_) | Value::Fixed(_) | Value::Bytes(_), _) => Err("expected numbers of the field's size, found another".into()),
         }
     }
 }
@@ -74,7 +76,7 @@ impl<'a> Value<'a> {
 pub(super) struct Fields<'a> {
     kind: &'static Kind,
     rest: &'a [u8],
-    /// Bits of the fields met so far.
+    /// A bit for each field seen.
     met: u64,
 }
 
@@ -85,11 +87,11 @@ impl<'a> Fields<'a> {
 
     fn next_field(&mut self) -> Result<(u32, Value<'a>), String> {
         let tag = varint(&mut self.rest)?;
-        let field = u32::try_from(tag >> 3).map_err(|_| "a field's number is too large".to_owned())?;
+        let field = u32::try_from(tag >> 3).map_err(|_| "a field number is too large".to_owned())?;
         if self.kind.once.contains(&field) {
             let bit = 1 << field;
             if self.met & bit != 0 {
-                return Err(format!("field {field} stands twice"));
+                return Err(format!("duplicate field {field}"));
             }
             self.met |= bit;
         }
@@ -101,9 +103,9 @@ impl<'a> Fields<'a> {
                 Value::Bytes(take(&mut self.rest, usize::try_from(length).unwrap_or(usize::MAX))?)
             }
             5 => Value::Fixed(take(&mut self.rest, 4)?),
-            other => return Err(format!("field {field} has the wire type {other}")),
+            other => return Err(format!("field {field}: unsupported wire type {other}")),
         };
-        if field == 0 { Err("a field has the number 0".into()) } else { Ok((field, value)) }
+        if field == 0 { Err("invalid field number 0".into()) } else { Ok((field, value)) }
     }
 }
 
@@ -116,7 +118,7 @@ impl<'a> Iterator for Fields<'a> {
         }
         let field = self.next_field().map_err(|reason| format!("{}: {reason}", self.kind.name));
         if field.is_err() {
-            // Nothing after an error can be relied on.
+            // The rest is unreliable after an error.
             self.rest = &[];
         }
         Some(field)
@@ -124,8 +126,7 @@ impl<'a> Iterator for Fields<'a> {
 }
 
 fn take<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], String> {
-    let (taken, left) =
-        rest.split_at_checked(length).ok_or_else(|| format!("a field of {length} bytes, of which {} are there", rest.len()))?;
+    let (taken, left) = rest.split_at_checked(length).ok_or_else(|| format!("expected a field of {length} bytes, found {}", rest.len()))?;
     *rest = left;
     Ok(taken)
 }
@@ -139,7 +140,7 @@ fn varint(rest: &mut &[u8]) -> Result<u64, String> {
             return Ok(number);
         }
     }
-    Err("a number does not end".into())
+    Err("a number is incomplete".into())
 }
 
 #[cfg(test)]
@@ -159,16 +160,16 @@ mod tests {
             Ok(vec![(1, Value::Varint(150)), (2, Value::Bytes(b"hi")), (3, Value::Fixed(&[1, 2, 3, 4]))])
         );
         let cases: [(&[u8], &str); 7] = [
-            (&[8], "message: a number does not end"),
-            (&[8, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1], "message: a number does not end"),
-            (&[8, 1, 8, 1], "message: field 1 stands twice"),
-            (&[0x12, 3, b'h'], "message: a field of 3 bytes, of which 1 are there"),
+            (&[8], "message: a number is incomplete"),
+            (&[8, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1], "message: a number is incomplete"),
+            (&[8, 1, 8, 1], "message: duplicate field 1"),
+            (&[0x12, 3, b'h'], "message: expected a field of 3 bytes, found 1"),
             (
                 &[0x12, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1],
-                "message: a field of 18446744073709551615 bytes, of which 0 are there",
+                "message: expected a field of 18446744073709551615 bytes, found 0",
             ),
-            (&[0x0b], "message: field 1 has the wire type 3"),
-            (&[2, 0], "message: a field has the number 0"),
+            (&[0x0b], "message: field 1: unsupported wire type 3"),
+            (&[2, 0], "message: invalid field number 0"),
         ];
         for (bytes, expected) in cases {
             assert_eq!(read(bytes), Err(expected.to_owned()), "{bytes:?}");

@@ -1,7 +1,7 @@
-//! Attention to shared caches: one operator of ONNX Runtime, which also writes the caches.
+//! Attention with shared caches: an operator of ONNX Runtime that also writes the caches.
 //!
-//! A [`CacheWrite`](Op::CacheWrite) emits nothing by itself; the attention that reads it writes it. ONNX Runtime writes into the
-//! memory of the cache that it is given, where the caller binds both to the same.
+//! A [`CacheWrite`](Op::CacheWrite) emits nothing; the attention that reads the cache writes it, in
+//! place if the caller binds input and output to the same memory.
 
 use super::emit::{Attribute, value_info};
 use super::{Lowering, Target};
@@ -11,13 +11,13 @@ use crate::proto::DataType;
 use cognate_graph::{CachedAttention, DType, Dim, Node, NodeId, Op, Type};
 use std::collections::{BTreeSet, HashMap};
 
-/// Caches that no attention has written yet, and tensors that several attentions read.
+/// Caches that no attention has written yet, and tensors shared by several attentions.
 #[derive(Default)]
 pub(super) struct Pending {
     writes: BTreeSet<NodeId>,
     /// i32 `[1]`, by size.
     counts: HashMap<Dim, String>,
-    /// i32 `[batch, beams, capacity]`, by the node that says which beams.
+    /// i32 `[batch, beams, capacity]`, by the node of the beams.
     beams: HashMap<NodeId, String>,
 }
 
@@ -68,12 +68,12 @@ impl Lowering<'_> {
         let name = self.node_names.fresh(&node.name);
         let inputs = inputs.collect();
         self.emit_several("com.microsoft.DecoderMaskedMultiHeadAttention", name, outputs, inputs, &attributes);
-        debug_assert!(!self.titles.contains_key(&(id, &node.ty.shape)), "no graph gives a context away");
+        debug_assert!(!self.titles.contains_key(&(id, &node.ty.shape)), "a context is not an output of a graph");
         self.declare(node, context);
         Ok(())
     }
 
-    /// An error if there is a cache that no attention writes.
+    /// Fails if a cache is not written by an attention.
     pub(super) fn no_cache_is_left(&mut self) -> Result<(), Error> {
         match self.caches.writes.first() {
             Some(&cache) => Err(self.lonely_cache(cache)),
@@ -85,7 +85,7 @@ impl Lowering<'_> {
         Problem::LonelyCache { place: self.graph.node(cache).name.clone() }.into()
     }
 
-    /// A size as ONNX Runtime's attention reads it, i32 `[1]`.
+    /// A size for ONNX Runtime's attention, i32 `[1]`.
     fn count(&mut self, dim: &Dim) -> String {
         if let Some(tensor) = self.caches.counts.get(dim) {
             return tensor.clone();
@@ -96,7 +96,7 @@ impl Lowering<'_> {
         tensor
     }
 
-    /// Which beam holds each place, filled up to the capacity, as ONNX Runtime's attention reads it.
+    /// The beam of each position, padded to the capacity, for ONNX Runtime's attention.
     fn places(&mut self, beams: NodeId, past: &Dim, capacity: &Dim) -> Result<String, Error> {
         if let Some(tensor) = self.caches.beams.get(&beams) {
             return Ok(tensor.clone());

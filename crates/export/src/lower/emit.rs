@@ -10,7 +10,7 @@ use crate::proto::{
 use cognate_graph::{DType, Graph, Type};
 use std::collections::{HashMap, HashSet};
 
-/// A constant of a node.
+/// An attribute's value.
 pub(super) enum Attribute {
     Int(&'static str, i64),
     Float(&'static str, f32),
@@ -36,8 +36,8 @@ impl Lowering<'_> {
         self.emit_several(operator, name, vec![output], inputs, attributes);
     }
 
-    /// Appends a node with several outputs. Operators that are not ONNX's own are called with their domain, as
-    /// `com.microsoft.FusedMatMul`.
+    /// Appends a node with several outputs. The names of contrib operators include the domain, such
+    /// as `com.microsoft.FusedMatMul`.
     pub(super) fn emit_several(
         &mut self,
         operator: &str,
@@ -57,7 +57,8 @@ impl Lowering<'_> {
         });
     }
 
-    /// Appends a node that is not in the graph, called after its tensor `name`, of the given type; the tensor's name.
+    /// Appends a node that is not in the graph, named after its tensor `name`, of the given type;
+    /// returns the tensor's name.
     pub(super) fn emit_between(&mut self, operator: &str, name: &str, inputs: Vec<String>, attributes: &[Attribute], ty: &Type) -> String {
         let tensor = self.tensor_names.fresh(name);
         let node = self.node_names.fresh(name);
@@ -66,12 +67,12 @@ impl Lowering<'_> {
         tensor
     }
 
-    /// Adds a small constant; the tensor's name.
+    /// Adds a small constant; returns the tensor's name.
     pub(super) fn initializer(&mut self, name: &str, dtype: DType, dims: &[i64], bytes: Vec<u8>) -> String {
         self.initializer_of(name, data_type(dtype), dims, bytes)
     }
 
-    /// Adds a small constant of a type that the language lacks; the tensor's name.
+    /// Adds a small constant of a type that the graph language lacks; returns the tensor's name.
     pub(super) fn initializer_of(&mut self, name: &str, data_type: DataType, dims: &[i64], bytes: Vec<u8>) -> String {
         let name = self.tensor_names.fresh(name);
         self.made.initializer.push(TensorProto {
@@ -85,7 +86,7 @@ impl Lowering<'_> {
     }
 }
 
-/// A tensor's name and type; a symbolic size is called by its polynomial.
+/// A tensor's name and type; the name of a symbolic size is its polynomial.
 pub(super) fn value_info(name: &str, ty: &Type) -> ValueInfoProto {
     let dims = ty.shape.dims().iter().map(|dim| match dim.as_constant() {
         Some(size) => DimensionProto { dim_value: Some(size), dim_param: None },
@@ -96,14 +97,14 @@ pub(super) fn value_info(name: &str, ty: &Type) -> ValueInfoProto {
     ValueInfoProto { name: name.into(), r#type: Some(TypeProto { tensor_type: Some(tensor_type) }), doc_string: String::new() }
 }
 
-/// Names in use.
+/// The names in use.
 #[derive(Default)]
 pub(super) struct Names {
     used: HashSet<String>,
 }
 
 impl Names {
-    /// The names that stand outside: inputs, parameters and outputs keep theirs exactly.
+    /// The names of inputs, parameters and outputs, which are kept exactly.
     pub(super) fn of_interface(graph: &Graph) -> Result<Self, Error> {
         let inputs = graph.inputs().map(|(_, node)| (node.name.as_str(), "an input"));
         let parameters = graph.parameters().map(|(_, node)| (node.name.as_str(), "a parameter"));
@@ -120,12 +121,12 @@ impl Names {
         Ok(Self { used: kinds.into_keys().map(str::to_owned).collect() })
     }
 
-    /// The names of inputs and parameters: engines that have one list of names make nodes of them.
+    /// The names of inputs and parameters: engines with one namespace convert them to nodes.
     pub(super) fn of_given(graph: &Graph) -> Self {
         Self { used: graph.inputs().chain(graph.parameters()).map(|(_, node)| node.name.clone()).collect() }
     }
 
-    /// `wanted`, or the first of `wanted_1`, `wanted_2`, ... that is free.
+    /// Returns `wanted`, or the first unused name of `wanted_1`, `wanted_2`, ...
     pub(super) fn fresh(&mut self, wanted: &str) -> String {
         let mut name = wanted.to_owned();
         let mut count = 0;

@@ -1,8 +1,8 @@
-//! The tensors that hold a value's elements, under one shape or several.
+//! The tensors that contain a value's elements, under one or several shapes.
 //!
-//! A Reshape moves nothing: it only calls the same elements, row by row, by another shape. So every value has a list of
-//! [`Form`]s, and a Reshape is emitted when a shape that no form has is asked for. Chains of reshapes collapse, and what
-//! flows from `Gemm` through an activation to the next `Gemm` stays `[rows, width]` all the way.
+//! A Reshape moves nothing: the elements stay the same, row by row. So every value has a list of
+//! [`Form`]s, and a Reshape is emitted when a shape without a form is requested. Chains of reshapes
+//! collapse, and values between `Gemm` nodes stay `[rows, width]`.
 
 use super::emit::value_info;
 use super::{Lowering, before_reshapes, rows};
@@ -11,49 +11,49 @@ use crate::error::Problem;
 use crate::lower::emit::Attribute;
 use cognate_graph::{Dim, Node, NodeId, Shape, Type};
 
-/// A tensor that holds the elements under a shape.
+/// A tensor that contains the elements under a shape.
 pub(super) struct Form {
     shape: Shape,
     tensor: String,
 }
 
-/// Elements in rows of a length: a Reshape may make other rows of the same elements.
+/// Elements in rows of a length: a Reshape may form other rows of the same elements.
 pub(super) type RowsOf = (usize, Option<Dim>);
 
 impl Lowering<'_> {
-    /// What the rows of a node's value are, the last axis being a row.
+    /// The rows of a node's value; a row is the last axis.
     pub(super) fn rows_of(&self, id: NodeId) -> RowsOf {
         (self.elements_of[id.index()], self.graph.node(id).ty.shape.dims().last().cloned())
     }
 
-    /// Makes `tensor` the next node's value.
+    /// Records `tensor` as the next node's value.
     pub(super) fn declare(&mut self, node: &Node, tensor: String) {
         self.declare_form(node.ty.shape.clone(), tensor);
     }
 
-    /// Makes `tensor`, of the given shape, the next node's value.
+    /// Records `tensor`, of the given shape, as the next node's value.
     pub(super) fn declare_form(&mut self, shape: Shape, tensor: String) {
         self.elements_of.push(self.elements.len());
         self.elements.push(vec![Form { shape, tensor }]);
     }
 
-    /// Emits the operation that computes the next node's value, under its own shape or as rows.
+    /// Emits the operation that computes the next node's value, in its own shape or as rows.
     pub(super) fn define(&mut self, id: NodeId, shape: &Shape, operator: &str, inputs: Vec<String>, attributes: &[Attribute]) {
         let tensor = self.emit_form(id, shape, operator, inputs, attributes);
         self.declare_form(shape.clone(), tensor);
     }
 
-    /// The tensor that holds a node's value in the graph's shape.
+    /// The tensor with a node's value in the graph's shape.
     pub(super) fn value(&mut self, id: NodeId) -> Result<String, Error> {
         self.form(id, &self.graph.node(id).ty.shape)
     }
 
-    /// Whether a tensor holds the node's elements under `shape`.
+    /// Whether a tensor contains the node's elements under `shape`.
     pub(super) fn has(&self, id: NodeId, shape: &Shape) -> bool {
         self.forms(id).iter().any(|form| form.shape == *shape)
     }
 
-    /// The tensor that holds the node's elements under `shape`, reshaped if there is none yet.
+    /// The tensor with the node's elements under `shape`; emits a Reshape if there is none.
     pub(super) fn form(&mut self, id: NodeId, shape: &Shape) -> Result<String, Error> {
         if let Some(form) = self.forms(id).iter().find(|form| form.shape == *shape) {
             return Ok(form.tensor.clone());
@@ -64,7 +64,7 @@ impl Lowering<'_> {
         let constant = self.forms(id).iter().find_map(|form| Some((form.tensor.clone(), constant_target(&form.shape, shape)?)));
         let (tensor, target, attributes) = match constant {
             Some((tensor, target)) => (tensor, self.integers(&target), &[][..]),
-            // A size that may come out as zero, as a difference does, means zero; by itself ONNX takes it for a copy.
+            // A difference of sizes may be zero; by default ONNX copies the input's size for 0.
             None if has_difference(shape) => (self.forms(id)[0].tensor.clone(), self.shape(shape), &[Attribute::Int("allowzero", 1)][..]),
             None => (self.forms(id)[0].tensor.clone(), self.shape(shape), &[][..]),
         };
@@ -77,12 +77,12 @@ impl Lowering<'_> {
         &self.elements[self.elements_of[id.index()]]
     }
 
-    /// Emits a node that gives the value of `id` under `shape`, and names it after the graph's node.
+    /// Emits a node that computes the value of `id` under `shape`, named after the graph's node.
     fn emit_form(&mut self, id: NodeId, shape: &Shape, operator: &str, inputs: Vec<String>, attributes: &[Attribute]) -> String {
         let Node { name, ty, .. } = self.graph.node(id);
         let ty_here = Type::new(ty.dtype, shape.clone());
         let title = self.titles.get(&(before_reshapes(self.graph, id), shape)).copied();
-        // One tensor bears it: the first.
+        // The first tensor gets the name.
         let title = title.filter(|title| self.titled.insert(title));
         if let (Some(title), true) = (title, ty.shape != *shape) {
             let node = self.node_names.fresh(name);
@@ -111,10 +111,11 @@ fn has_difference(shape: &Shape) -> bool {
     shape.dims().iter().any(|dim| dim.terms().any(|(symbols, coefficient)| !symbols.is_empty() && coefficient < 0))
 }
 
-/// The target of a Reshape as constants, where the sizes of `from` allow it: `0` copies a size, one `-1` is the rest.
+/// The target of a Reshape as constants, if the sizes of `from` allow it: `0` copies a size, one
+/// `-1` is inferred.
 ///
-/// Any symbol may be zero at run time, as `past` is on the first step. Beside a zero the rest is undefined, so `-1`
-/// stands among constants only.
+/// Any symbol may be zero at run time, as `past` is on the first step. Next to a zero `-1` is
+/// undefined, so it is only used with constants.
 fn constant_target(from: &Shape, to: &Shape) -> Option<Vec<i64>> {
     let copied = |axis: usize| match to.dims()[axis].as_constant() {
         Some(size) => Some(size),

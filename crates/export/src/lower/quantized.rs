@@ -1,7 +1,8 @@
-//! Products of integers of 8 bits, or of 4.
+//! Products of 8-bit or 4-bit integers.
 //!
-//! Activations become unsigned bytes with 128 for zero, weights stay signed: the pair for which processors have instructions.
-//! Standard operators multiply to 32-bit integers, and scale them in further passes; ONNX Runtime's own do it at once.
+//! Activations are unsigned bytes with zero point 128, weights are signed: processors have
+//! instructions for this pair. Standard operators compute 32-bit integers and scale them in
+//! separate passes; ONNX Runtime's contrib operators do both at once.
 
 use super::emit::Attribute;
 use super::{Lowering, data_type, rows};
@@ -11,9 +12,9 @@ use crate::lower::Target;
 use crate::proto::DataType;
 use cognate_graph::{Blocks, DType, Dim, Node, NodeId, SMALLEST_MAGNITUDE, Shape, Steps, Type};
 
-/// The steps of a row on either side of zero.
+/// The number of steps on either side of zero.
 const SIDE: f32 = 127.0;
-/// The byte that stands for zero.
+/// The zero point.
 const ZERO: u8 = 128;
 
 impl Lowering<'_> {
@@ -39,8 +40,8 @@ impl Lowering<'_> {
             self.last(id, &shape, scaled, step, bias);
             return Ok(());
         }
-        // ONNX Runtime makes an integer of zero divided by zero, and what comes of it is multiplied by the magnitude, zero. Elsewhere,
-        // and where nothing is multiplied, the row has to be divided by something.
+        // ONNX Runtime converts 0/0 to some integer, and the product is multiplied by the
+        // magnitude, zero. Other engines, and unscaled rows, need a divisor other than zero.
         let is_divisor = self.target == Target::Portable || steps == Steps::RowUnscaled;
         let magnitude = self.row_magnitudes(node.inputs[0], is_divisor)?;
         let wide = Type::new(DType::F32, rows(&self.graph.node(node.inputs[0]).ty.shape));
@@ -72,8 +73,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Accuracy level 4 rounds activations as [`Blocks`] says. Others read them as they are, and take 3 (in 4 bits) or 50 times (in 8)
-    /// as long for one row.
+    /// Accuracy level 4 quantises activations as in [`Blocks`]. Other levels do not, and take 3
+    /// times (4 bits) or 50 times (8 bits) as long for one row.
     pub(super) fn block_linear(&mut self, id: NodeId, node: &Node, blocks: Blocks) -> Result<(), Error> {
         let (x, shape) = (node.inputs[0], rows(&node.ty.shape));
         let flat = rows(&self.graph.node(x).ty.shape);
@@ -98,7 +99,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The product of integers, as numbers.
+    /// The product of integers as floats.
     fn counted(&mut self, node: &Node, shape: &Shape, factors: Vec<String>) -> String {
         let counts = self.tensor_names.fresh(&format!("{}.counts", node.name));
         let name = self.node_names.fresh(&format!("{}.counts", node.name));
@@ -107,7 +108,7 @@ impl Lowering<'_> {
         self.emit_between("Cast", &format!("{}.counted", node.name), vec![counts], &to, &Type::new(DType::F32, shape.clone()))
     }
 
-    /// `product · factor (+ bias)`, the node's value.
+    /// Emits `product · factor (+ bias)`, the node's value.
     fn last(&mut self, id: NodeId, shape: &Shape, product: String, factor: String, bias: Option<String>) {
         match bias {
             None => self.define(id, shape, "Mul", vec![product, factor], &[]),
@@ -125,7 +126,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The largest magnitude of each row of a value, `[rows, 1]`; if `is_divisor`, not zero.
+    /// The maximum magnitude of each row, `[rows, 1]`, and not zero if `is_divisor`.
     fn row_magnitudes(&mut self, id: NodeId, is_divisor: bool) -> Result<String, Error> {
         let key = (self.rows_of(id), is_divisor);
         if let Some(tensor) = self.magnitudes.get(&key) {
@@ -148,7 +149,7 @@ impl Lowering<'_> {
         Ok(tensor)
     }
 
-    /// The byte that stands for zero, u8 `[]`.
+    /// The zero point, u8 `[]`.
     fn zero_byte(&mut self) -> String {
         const NAME: &str = "number.zero_byte";
         if !self.made.initializer.iter().any(|tensor| tensor.name == NAME) {

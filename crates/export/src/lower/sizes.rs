@@ -1,6 +1,7 @@
-//! Sizes that are known only at run time, read from the inputs' shapes and computed as small i64 tensors.
+//! Sizes that are known only at run time, computed from the inputs' shapes as small i64 tensors.
 //!
-//! `size.past: [1]`, `size.past+tgt: [1]`, `shape.batch.past+tgt.512: [3]`, `scalar.past: []`. Each is made once.
+//! `size.past: [1]`, `size.past+tgt: [1]`, `shape.batch.past+tgt.512: [3]`, `scalar.past: []`. Each
+//! is emitted once.
 
 use super::Lowering;
 use super::emit::Attribute;
@@ -97,7 +98,7 @@ impl Lowering<'_> {
     }
 }
 
-/// How a size that is no constant is computed.
+/// How a symbolic size is computed.
 enum Parts<'d> {
     Symbol(&'d str),
     Of(&'static str, Dim, Dim),
@@ -120,7 +121,7 @@ fn parts(dim: &Dim) -> Parts<'_> {
     }
 }
 
-/// `past + tgt` as part of a name: `past+tgt`.
+/// A name for `past + tgt`: `past+tgt`.
 fn label(dim: &Dim) -> String {
     dim.to_string().replace(' ', "")
 }

@@ -1,4 +1,4 @@
-//! Operations that sum, their opposites, and what normalisations find out on the way.
+//! Sums, their opposites, and the statistics of normalisations.
 
 use super::emit::{Attribute, value_info};
 use super::{Lowering, rows};
@@ -6,10 +6,11 @@ use crate::Error;
 use cognate_graph::{DType, Dim, Graph, Node, NodeId, Op, Shape, Statistic, Type};
 use std::collections::HashMap;
 
-/// Which value, with which epsilon (by bits), and what.
+/// A value, its epsilon (as bits), and the statistic.
 type Key = (NodeId, u32, Statistic);
 
-/// The statistics that nodes ask for: under which name, and once a normalisation gives them, under which shape.
+/// The statistics that nodes request, by name, and the shapes of those that a
+/// normalisation has computed.
 pub(super) struct Statistics {
     wanted: HashMap<Key, String>,
     given: HashMap<Key, (String, Shape)>,
@@ -26,13 +27,14 @@ impl Statistics {
 }
 
 impl Lowering<'_> {
-    /// Lets the LayerNormalization just emitted, of rows of `shape`, give what other nodes want to know of its input.
+    /// Adds the requested statistics to the outputs of the last LayerNormalization, of
+    /// rows of `shape`.
     pub(super) fn give_statistics(&mut self, node: &Node, epsilon: f32, shape: &Shape) {
         let of_rows = Type::new(node.ty.dtype, one_each(shape));
         let mut outputs = Vec::new();
         for statistic in [Statistic::Mean, Statistic::InverseDeviation] {
             let key = (node.inputs[0], epsilon.to_bits(), statistic);
-            // The first normalisation of a value gives them to all.
+            // The first normalisation of a value computes them for all.
             let name = self.statistics.wanted.get(&key).filter(|_| !self.statistics.given.contains_key(&key)).cloned();
             let tensor = name.map(|name| {
                 let tensor = self.tensor_names.fresh(&name);
@@ -40,7 +42,7 @@ impl Lowering<'_> {
                 self.statistics.given.insert(key, (tensor.clone(), of_rows.shape.clone()));
                 tensor
             });
-            // An empty name leaves an output out.
+            // An empty name omits an output.
             outputs.push(tensor.unwrap_or_default());
         }
         while outputs.last().is_some_and(String::is_empty) {
@@ -57,7 +59,7 @@ impl Lowering<'_> {
             self.declare_form(shape, tensor);
             return Ok(());
         }
-        // No normalisation of this value came before: spelt out, and one that comes later need not give it.
+        // No earlier normalisation of this value: computed here, so a later one need not.
         self.statistics.wanted.remove(&(x, epsilon.to_bits(), statistic));
         let (full, own) = (Type::new(node.ty.dtype, self.graph.node(x).ty.shape.clone()), node.ty.shape.clone());
         let (part, keep) = (|what: &str| format!("{}.{what}", node.name), [Attribute::Int("keepdims", 1)]);
@@ -85,8 +87,9 @@ impl Lowering<'_> {
             self.define(id, shape, "Expand", inputs, &[]);
             return Ok(());
         }
-        // tract 0.23.9 leaves expansions before products out, ONNX's Tile too, and with them an axis that the other side lacks. That it
-        // reads the first row of an axis several times, it does not see.
+        // tract 0.23.9 removes Expand and Tile before products, and with them an axis that the
+        // other operand lacks. It does not remove a Gather that reads the first row of an axis
+        // several times.
         let given = &self.graph.node(x).ty.shape;
         let mut dims: Vec<Dim> = vec![Dim::from(1); shape.rank() - given.rank()];
         dims.extend_from_slice(given.dims());
@@ -117,7 +120,7 @@ impl Lowering<'_> {
     pub(super) fn sum(&mut self, id: NodeId, node: &Node, axes: &[usize]) -> Result<(), Error> {
         let x = node.inputs[0];
         let own = &self.graph.node(x).ty.shape;
-        // Of columns, rows may stay flat.
+        // Sums over columns can read flat rows.
         let is_flat = own.rank() > 2 && *axes == [own.rank() - 1] && self.has(x, &rows(own)) && !self.has(x, own);
         let (from, to, axes) = match is_flat {
             true => (rows(own), rows(&node.ty.shape), vec![1]),
@@ -128,10 +131,11 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// `table: [rows, ...]`, `ids: [a, b]`, `updates: [a, b, ...]`: ScatterElements along the first axis.
+    /// `table: [rows, ...]`, `ids: [a, b]`, `updates: [a, b, ...]`: ScatterElements along
+    /// the first axis.
     ///
-    /// ScatterND would need no index for each element, but ONNX Runtime's processor adds its rows from several threads at a time,
-    /// without a lock: where an id occurs twice, additions are lost.
+    /// ScatterND would not need an index per element, but ONNX Runtime's CPU implementation adds
+    /// rows from several threads without a lock, and loses additions of repeated ids.
     pub(super) fn scatter_add(&mut self, id: NodeId, node: &Node) -> Result<(), Error> {
         let [table, ids, updates] = [0, 1, 2].map(|input| node.inputs[input]);
         let ids_ty = &self.graph.node(ids).ty;
@@ -150,8 +154,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// `max(x) + ln Σ exp(x - max(x))`: ONNX Runtime's own ReduceLogSumExp takes five times as long, and what is exponentiated here
-    /// is what the gradient wants.
+    /// `max(x) + ln Σ exp(x - max(x))`: ONNX Runtime's ReduceLogSumExp takes five times as long,
+    /// and the gradient needs the exponentials.
     pub(super) fn log_sum_exp(&mut self, id: NodeId, node: &Node) -> Result<(), Error> {
         let (exponentials, shape, largest) = self.exponentials(node)?;
         let (shape, axes, part) = (one_each(&shape), self.integers(&[-1]), |what: &str| format!("{}.{what}", node.name));
@@ -162,7 +166,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// `exp(x - max(x))` of what `node` reads, its shape, which is flat if that of `x` is, and `max(x)`.
+    /// Returns `exp(x - max(x))` of the node's input, its shape, which is flat if that of `x`
+    /// is, and `max(x)`.
     pub(super) fn exponentials(&mut self, node: &Node) -> Result<(String, Shape, String), Error> {
         let x = node.inputs[0];
         let own = &self.graph.node(x).ty.shape;

@@ -1,4 +1,5 @@
-//! Which ONNX files engines may see: those that we write, and none that lies about its sizes, names and places.
+//! Validation of ONNX files: exports pass, files with wrong sizes, names and
+//! locations are rejected.
 
 use cognate_export::proto::{
     AttributeProto, AttributeType, DataLocation, DataType, DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
@@ -59,7 +60,7 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-/// What the check says of a model in `folder`; nothing if it is let pass.
+/// The error of a model in `folder`; empty if it passes.
 fn said(folder: &Path, bytes: &[u8]) -> String {
     let path = folder.join("a.onnx");
     fs::write(&path, bytes).unwrap();
@@ -106,11 +107,13 @@ fn tensors_have_what_their_shapes_say() {
         ("tensor v: shape [0, 9223372036854775807, 9223372036854775807] is too large", |_, graph| {
             graph.initializer.push(floats("v", &[0, i64::MAX, i64::MAX], 0));
         }),
-        ("tensor v: its shape wants 10000000000 bytes, found 4", |_, graph| graph.initializer.push(floats("v", &[2_500_000_000], 4))),
-        ("tensor v: its shape wants 2500000000 values, found none", |_, graph| {
+        ("tensor v: expected 10000000000 bytes for its shape, found 4", |_, graph| {
+            graph.initializer.push(floats("v", &[2_500_000_000], 4))
+        }),
+        ("tensor v: expected 2500000000 values for its shape, found none", |_, graph| {
             graph.initializer.push(TensorProto { raw_data: None, ..floats("v", &[2_500_000_000], 0) });
         }),
-        ("tensor v: has elements of type 99, which is not known", |_, graph| {
+        ("tensor v: unknown element type 99", |_, graph| {
             graph.initializer.push(TensorProto { data_type: 99, ..floats("v", &[1], 4) });
         }),
         ("\"z\": shape [-7] has a negative size", |_, graph| graph.input.push(value("z", &[-7]))),
@@ -120,23 +123,23 @@ fn tensors_have_what_their_shapes_say() {
 #[test]
 fn names_are_given_once_and_before_they_are_read() {
     check(&[
-        ("the name \"w\" is given to two initializers, or to none", |_, graph| graph.initializer.push(floats("w", &[1], 4))),
-        ("the name \"x\" is given to two inputs, or to none", |_, graph| graph.input.push(value("x", &[1]))),
-        ("node \"y\" (Neg): gives \"y\", which is given already", |_, graph| graph.node.push(node("Neg", &["x"], "y"))),
-        ("node \"a\" (Neg): reads \"b\", which nothing before it gives: it is missing, given later, or part of a cycle", |_, graph| {
+        ("duplicate or empty name \"w\" of an initializer", |_, graph| graph.initializer.push(floats("w", &[1], 4))),
+        ("duplicate or empty name \"x\" of an input", |_, graph| graph.input.push(value("x", &[1]))),
+        ("node \"y\" (Neg): duplicate output \"y\"", |_, graph| graph.node.push(node("Neg", &["x"], "y"))),
+        ("node \"a\" (Neg): input \"b\" is not computed before the node: it is missing, computed later, or part of a cycle", |_, graph| {
             graph.node.extend([node("Neg", &["b"], "a"), node("Neg", &["a"], "b")]);
         }),
-        ("output z: no node gives it", |_, graph| graph.output.push(value("z", &[1]))),
-        ("names no operator set", |model, _| model.opset_import.clear()),
-        ("wants version 1000 of the operator set \"\"; expected 1 to 28", |model, _| model.opset_import[0].version = 1000),
-        ("node \"z\" (Gelu): is of the operator set \"org.example\", which the model does not name", |_, graph| {
+        ("output z: no node computes it", |_, graph| graph.output.push(value("z", &[1]))),
+        ("no operator set", |model, _| model.opset_import.clear()),
+        ("operator set \"\": expected version 1 to 28, found 1000", |model, _| model.opset_import[0].version = 1000),
+        ("node \"z\" (Gelu): operator set \"org.example\" is not imported by the model", |_, graph| {
             graph.node.push(NodeProto { domain: "org.example".into(), ..node("Gelu", &["x"], "z") });
         }),
     ]);
     let folder = folder();
     let mut twice = good().encode_to_vec();
     twice.extend(ModelProto { graph: good().graph, ..ModelProto::default() }.encode_to_vec());
-    assert_eq!(said(folder.path(), &twice), "not an ONNX model: model: field 7 stands twice");
+    assert_eq!(said(folder.path(), &twice), "not an ONNX model: model: duplicate field 7");
 }
 
 #[test]
@@ -147,20 +150,20 @@ fn amounts_are_bounded() {
             graph.node.push(node("ConstantOfShape", &["shape"], "z"));
         }),
         (
-            "node \"z\" (ConstantOfShape): makes a tensor of 1099511627776 elements, more than 67108864; to allow more, set COGNATE_LIMITS=elements=N",
+            "node \"z\" (ConstantOfShape): creates a tensor of 1099511627776 elements; expected at most 67108864; to allow more, set COGNATE_LIMITS=elements=N",
             |_, graph| {
                 graph.initializer.push(integers("shape", &[1 << 20]));
                 graph.node.extend([node("Mul", &["shape", "shape"], "square"), node("ConstantOfShape", &["square"], "z")]);
             },
         ),
         (
-            "node \"z\" (Range): counts 1099511627776 elements, more than 67108864; to allow more, set COGNATE_LIMITS=elements=N",
+            "node \"z\" (Range): counts 1099511627776 elements; expected at most 67108864; to allow more, set COGNATE_LIMITS=elements=N",
             |_, graph| {
                 graph.initializer.extend([integers("from", &[0]), integers("to", &[1 << 40]), integers("step", &[1])]);
                 graph.node.push(node("Range", &["from", "to", "step"], "z"));
             },
         ),
-        ("node \"z\" (Loop): may go round without end; only a constant number of rounds is supported", |_, graph| {
+        ("node \"z\" (Loop): may not end; only a constant number of iterations is supported", |_, graph| {
             graph.node.push(node("Loop", &["", "x"], "z"));
         }),
     ]);
@@ -172,11 +175,11 @@ fn amounts_are_bounded() {
         model.graph = Some(GraphProto { node: vec![node], initializer: vec![floats("w", &[1], 4)], ..GraphProto::default() });
     }
     let deep = said(folder.path(), &model.encode_to_vec());
-    assert_eq!(deep, "node \"z\" (If): ".repeat(16) + "graphs are nested deeper than 16; to allow more, set COGNATE_LIMITS=depth=N");
+    assert_eq!(deep, "node \"z\" (If): ".repeat(16) + "expected at most 16 nested graphs; to allow more, set COGNATE_LIMITS=depth=N");
     let path = folder.path().join("a.onnx");
     fs::write(&path, good().encode_to_vec()).unwrap();
     let error = check_model(&path, &Limits { parts: 5, ..Limits::default() }).unwrap_err().to_string();
-    assert!(error.ends_with("a.onnx: has more than 5 parts; to allow more, set COGNATE_LIMITS=parts=N"), "{error}");
+    assert!(error.ends_with("a.onnx: expected at most 5 parts; to allow more, set COGNATE_LIMITS=parts=N"), "{error}");
 }
 
 #[test]
@@ -188,7 +191,7 @@ fn limits_are_given_by_name() {
     assert_eq!(limits("parts=7,"), Ok(Limits { parts: 7, ..usual }));
     for wrong in ["parts", "parts=", "parts=-1", "parts=0", "depth=65", "nodes=3", "elements=1e9"] {
         let expected =
-            format!("COGNATE_LIMITS: expected parts=N, depth=N (at most 64) or elements=N, with commas between, found {wrong:?}");
+            format!("COGNATE_LIMITS: expected parts=N, depth=N (at most 64) or elements=N, separated by commas, found {wrong:?}");
         assert_eq!(limits(wrong), Err(expected));
     }
 }
@@ -199,13 +202,16 @@ fn weights_lie_in_the_folder() {
         ("", &[("location", "w.data"), ("length", "16")]),
         ("", &[("location", "w.data"), ("offset", "16")]),
         ("", &[("location", "inner/w.data")]),
-        ("wants 16 bytes at 17 of w.data, which has 32", &[("location", "w.data"), ("offset", "17")]),
-        ("wants 16 bytes at 18446744073709551612 of w.data, which has 32", &[("location", "w.data"), ("offset", "18446744073709551612")]),
-        ("external data: offset wants a number, found \"-1\"", &[("location", "w.data"), ("offset", "-1")]),
-        ("its shape wants 16 bytes, external data gives it 17", &[("location", "w.data"), ("length", "17")]),
-        ("external data: location stands twice", &[("location", "w.data"), ("location", "w.data")]),
+        ("expected 16 bytes at offset 17 of w.data, found 32 in all", &[("location", "w.data"), ("offset", "17")]),
+        (
+            "expected 16 bytes at offset 18446744073709551612 of w.data, found 32 in all",
+            &[("location", "w.data"), ("offset", "18446744073709551612")],
+        ),
+        ("external data: offset: expected a number, found \"-1\"", &[("location", "w.data"), ("offset", "-1")]),
+        ("expected 16 bytes for its shape, found external data of 17", &[("location", "w.data"), ("length", "17")]),
+        ("external data: duplicate location", &[("location", "w.data"), ("location", "w.data")]),
         ("external data has no location", &[("offset", "0")]),
-        ("location \"inner\": is no regular file", &[("location", "inner")]),
+        ("location \"inner\": is not a regular file", &[("location", "inner")]),
         ("location \"../w.data\": expected the name of a file in the graph's folder", &[("location", "../w.data")]),
         ("location \"*/_ORT_MEM_ADDR_/*\": expected the name of a file in the graph's folder", &[("location", "*/_ORT_MEM_ADDR_/*")]),
     ];
@@ -233,9 +239,9 @@ fn no_link_is_followed_to_weights() {
     fs::write(path("named"), [0; 32]).unwrap();
     fs::hard_link(path("named"), path("again")).unwrap();
     for (location, expected) in [
-        ("link", "is behind a link, which ONNX does not allow for weights; put the file itself there"),
-        ("round/w.data", "is behind a link, which ONNX does not allow for weights; put the file itself there"),
-        ("again", "has several names (hard links), which ONNX does not allow for weights; put a copy there"),
+        ("link", "is behind a link, which ONNX does not allow for weights; copy the file there"),
+        ("round/w.data", "is behind a link, which ONNX does not allow for weights; copy the file there"),
+        ("again", "has several hard links, which ONNX does not allow for weights; copy the file there"),
     ] {
         let mut model = good();
         model.graph.as_mut().unwrap().initializer = vec![external(&[("location", location)])];
@@ -252,7 +258,7 @@ fn a_file_that_changes_meanwhile_is_noticed() {
     checked.unchanged().unwrap();
     fs::write(folder.path().join("w.data"), [0; 33]).unwrap();
     let error = checked.unchanged().unwrap_err().to_string();
-    assert!(error.ends_with("w.data: changed while it was read; read it again when nothing writes there"), "{error}");
+    assert!(error.ends_with("w.data: changed while it was read; try again when no program writes to it"), "{error}");
 }
 
 #[test]

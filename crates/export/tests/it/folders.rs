@@ -36,7 +36,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Name, offset and length of every external tensor.
+/// Name, offset and length of each external tensor.
 fn placed(model: &ModelProto) -> Vec<(String, usize, usize)> {
     let tensors = model.graph.as_ref().unwrap().initializer.iter().filter(|tensor| tensor.data_location() == DataLocation::External);
     tensors
@@ -48,7 +48,7 @@ fn placed(model: &ModelProto) -> Vec<(String, usize, usize)> {
         .collect()
 }
 
-/// Bytes that live in memory here, in a mapped file elsewhere.
+/// Bytes in memory that stand for a mapped file.
 #[derive(Debug)]
 struct Held(Vec<u8>);
 
@@ -116,7 +116,7 @@ fn two_weights_of_one_name_are_refused() {
     let (encoder, decoder) = (reading("encoder", &[("shared", 2)], weights(1)), reading("decoder", &[("shared", 2)], weights(2)));
     let error = export(&[("encoder.onnx", &encoder), ("decoder.onnx", &decoder)]).graph_files().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Weights);
-    assert_snapshot!(error, @"shared: encoder and decoder share a weights file, but want different weights of this name");
+    assert_snapshot!(error, @"shared: encoder and decoder share a weights file, but have different weights with this name");
 }
 
 #[test]
@@ -174,16 +174,16 @@ fn nothing_appears_before_the_commit_and_nothing_stays_without_it() {
     assert!(!destination.exists());
     let errors = ["config.json", "", "a/b", "../b", ".."].map(|name| staged.write(name, b"").unwrap_err().to_string());
     assert_snapshot!(errors.join("\n"), @r#"
-    config.json: two files of the folder have this name
-    "": a file of the folder wants a plain name
-    "a/b": a file of the folder wants a plain name
-    "../b": a file of the folder wants a plain name
-    "..": a file of the folder wants a plain name
+    config.json: duplicate file name
+    "": expected a file name without folders
+    "a/b": expected a file name without folders
+    "../b": expected a file name without folders
+    "..": expected a file name without folders
     "#);
     drop(staged);
     assert!(names(folder.path()).is_empty());
 
-    // Somebody else was faster.
+    // Another process created it first.
     let staged = Folder::create(&destination, Existing::Refuse).unwrap();
     fs::create_dir(&destination).unwrap();
     assert_eq!(staged.commit().unwrap_err().kind(), ErrorKind::Destination);

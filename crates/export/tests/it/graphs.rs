@@ -1,10 +1,10 @@
-//! Small graphs that the tests share, with weights that a formula gives.
+//! Small graphs for several tests, with computed weights.
 
 use cognate_graph::{Builder, DType, Dim, Generator, Program, Recipe, Scope, Statistic, Tensor, Unary, Weights, concat};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Weights between -0.5 and 0.5, the same ones for the same seed.
+/// Weights between -0.5 and 0.5 that depend on the seed.
 #[derive(Debug)]
 pub(crate) struct Noise(pub(crate) u64);
 
@@ -20,12 +20,12 @@ impl Generator for Noise {
     }
 }
 
-/// The graph that `define` builds, with noise for its weights.
+/// The graph built by `define`, with noise as weights.
 pub(crate) fn program(name: &str, define: fn(&Builder)) -> Program {
     programs(&[(name, define)]).remove(0).1
 }
 
-/// Every graph, by its file's stem. A name has the same weights in all of them.
+/// All graphs, by file stem. Weights with the same name are equal in all of them.
 pub(crate) fn all() -> Vec<(&'static str, Program)> {
     programs(&[
         ("mlp", mlp),
@@ -39,7 +39,7 @@ pub(crate) fn all() -> Vec<(&'static str, Program)> {
     ])
 }
 
-/// A file's stem and what builds its graph.
+/// A file stem and the function that builds its graph.
 type Definition<'n> = (&'n str, fn(&Builder));
 
 fn programs<'n>(definitions: &[Definition<'n>]) -> Vec<(&'n str, Program)> {
@@ -80,11 +80,11 @@ pub(crate) fn mlp(builder: &Builder) {
         let hidden = linear(&scope.at("fc1"), x, 16).map(Unary::Relu);
         x = layer_norm(&scope.at("norm"), x + linear(&scope.at("fc2"), hidden, 8));
     }
-    // A bias of one row is the same for every row, too.
+    // A bias `[1, n]` is added to every row, too.
     builder.output("y", linear(&builder.root().at("head"), x, 5) + builder.root().parameter("final_bias", [1, 5]));
 }
 
-/// Causal self-attention with a past that may be empty, beams as an axis of their own.
+/// Causal self-attention with a past that may be empty; beams are an axis.
 pub(crate) fn attention(builder: &Builder) {
     let (heads, d_k) = (2usize, 4usize);
     let [batch, beams, tgt, past] = ["batch", "beams", "tgt", "past"].map(Dim::symbol);
@@ -111,7 +111,7 @@ pub(crate) fn attention(builder: &Builder) {
     builder.output("present.value", value);
 }
 
-/// Attention over a source that all beams share: a sentence's beams are query positions of one attention.
+/// Attention over a source that all beams share: beams are query positions of one attention.
 pub(crate) fn cross_attention(builder: &Builder) {
     let (heads, d_k) = (2usize, 4usize);
     let [batch, beams, tgt, src] = ["batch", "beams", "tgt", "src"].map(Dim::symbol);
@@ -133,10 +133,10 @@ pub(crate) fn cross_attention(builder: &Builder) {
     builder.output("y", layer_norm(&scope.at("norm"), x + linear(&scope.at("out_proj"), context, heads * d_k)));
 }
 
-/// One table for words, positions counted from the past, and the logits from the words' table again.
+/// A table of tokens, positions counted from the past, and logits from the same table.
 pub(crate) fn embeddings(builder: &Builder) {
     let ids = builder.input("input_ids", DType::I64, ["batch", "tgt"]);
-    // Read for its length only.
+    // Only its length is read.
     builder.input("past", DType::F32, ["batch", "past"]);
     let (past, tgt) = (Dim::symbol("past"), Dim::symbol("tgt"));
     let words = builder.root().at("shared").parameter("weight", [11, 8]);
@@ -158,14 +158,14 @@ pub(crate) fn reshapes(builder: &Builder) {
     builder.output("line", x.reshape([&a * &b * 6]));
     builder.output("again", x.reshape([&b * 6, a.clone()]).reshape([a.clone(), b.clone(), 6.into()]));
     let weight = builder.root().at("map").parameter("weight", [4, 6]);
-    // The rows of a Gemm are split at once, without the shape between.
+    // The rows of a Gemm are split directly, without an intermediate shape.
     builder.output("mapped", x.linear(weight, None).reshape([a.clone(), &b * 2, 2.into()]));
     builder.output("one", builder.root().at("map").parameter("bias", [6]).linear(weight, None));
     builder.output("counted", padded.reshape([Dim::from(3), &a * 2 - &b + 1]));
     builder.output("numbers", builder.range(&a * 2 - &b, &a * &b * 2 + 5));
 }
 
-/// Every function of elements, every element type.
+/// Every elementwise function and every element type.
 pub(crate) fn elementwise(builder: &Builder) {
     let x = builder.input("x", DType::F32, ["rows".into(), Dim::from(4)]);
     let ids = builder.input("ids", DType::I64, ["rows"]);
@@ -178,7 +178,8 @@ pub(crate) fn elementwise(builder: &Builder) {
     builder.output("chosen", x.less_or_equal(builder.scalar(0.0)).select(x, sum.softmax()));
 }
 
-/// What gradients are made of: statistics of a normalisation, exponentials of a softmax, sums, rows added to a table.
+/// Operations of gradients: statistics of a normalisation, exponentials of a softmax, sums, rows
+/// added to a table.
 pub(crate) fn learning(builder: &Builder) {
     let x = builder.input("x", DType::F32, ["batch".into(), "tgt".into(), Dim::from(8)]);
     let ids = builder.input("ids", DType::I64, ["batch", "tgt"]);
@@ -195,7 +196,7 @@ pub(crate) fn learning(builder: &Builder) {
     builder.output("wide", y.sum(&[0, 2]).expand([y.dim(0), y.dim(1), 3.into()]).map(Unary::Exp).map(Unary::Floor));
 }
 
-/// Outputs that share a value, or are an input, a weight or a number; nodes whose names are taken.
+/// Outputs that share a value, or are an input, a weight or a number; nodes whose names are used.
 pub(crate) fn names(builder: &Builder) {
     let x = builder.input("x", DType::F32, ["rows".into(), Dim::from(8)]);
     let weight = builder.root().at("shared").parameter("weight", [11, 8]);
@@ -206,7 +207,7 @@ pub(crate) fn names(builder: &Builder) {
     builder.output("x_again", x);
     builder.output("weight_again", weight);
     builder.output("number", number);
-    // What another node is called.
+    // The name of another node.
     builder.output("Add", right);
     builder.output("Mul", right + right);
 }

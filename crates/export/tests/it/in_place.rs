@@ -1,4 +1,4 @@
-//! Graphs beside the files that hold their weights.
+//! Graphs that point to existing files of weights.
 
 use crate::graphs::Noise;
 use cognate_export::proto::DataLocation;
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 const GENERATED: &str = "generated.onnx_data";
 const GRAPHS: [&str; 2] = ["encoder.onnx", "decoder.onnx"];
 
-/// A file, as a mapped one elsewhere.
+/// A file in memory that stands for a mapped one.
 #[derive(Debug)]
 struct Held {
     path: PathBuf,
@@ -31,7 +31,7 @@ impl Storage for Held {
     }
 }
 
-/// A folder with the files `a.safetensors` and `b.safetensors`, of other bytes.
+/// A folder with the files `a.safetensors` and `b.safetensors` of different bytes.
 fn checkpoint() -> (TempDir, [Arc<dyn Storage>; 2]) {
     let folder = tempfile::tempdir().unwrap();
     let files = [("a.safetensors", 1u8), ("b.safetensors", 3)].map(|(name, step)| {
@@ -43,7 +43,7 @@ fn checkpoint() -> (TempDir, [Arc<dyn Storage>; 2]) {
     (folder, files)
 }
 
-/// Two graphs, each of which reads some of the weights, `[rows, 8]`.
+/// Two graphs, each with some of the weights, `[rows, 8]`.
 fn programs(weights: &[(&str, Recipe)]) -> [Program; 2] {
     let all: Weights = weights.iter().map(|(name, recipe)| ((*name).to_owned(), recipe.clone())).collect();
     [0, 1].map(|part| {
@@ -119,7 +119,7 @@ fn stored_weights_stay_where_they_are() {
     );
     assert!(before.iter().all(|(name, bytes)| after[name] == *bytes));
 
-    // The next export has no generated weights any more.
+    // The next export has no generated weights.
     write(folder, Existing::Replace, &programs(&weights[..3])).unwrap();
     assert_eq!(
         contents(folder).keys().collect::<Vec<_>>(),
@@ -144,9 +144,9 @@ fn offsets_need_more_than_32_bits() {
     let path = folder.path().join("a.safetensors");
     let file = fs::File::create_new(&path).unwrap();
     let end = (6usize << 30) + 200;
-    // A hole, which takes no room.
+    // A sparse file, which uses no disk space.
     file.set_len(end as u64).unwrap();
-    // SAFETY: nobody else knows the file.
+    // SAFETY: no other process uses the file.
     let mapped = unsafe { memmap2::Mmap::map(&fs::File::open(&path).unwrap()) }.unwrap();
     let storage: Arc<dyn Storage> = Arc::new(Long(path, mapped));
     let rows = (5usize << 30) / 32;
@@ -183,25 +183,25 @@ fn weights_that_cannot_stay_are_refused_together() {
         error.to_string().replace(&*folder.to_string_lossy(), "DIR").replace(&*elsewhere.path().to_string_lossy(), "ELSEWHERE")
     };
     assert_snapshot!(text(error), @"
-    DIR: graphs cannot point at its weights; export to a folder of its own, without --in-place
-      ELSEWHERE/c.safetensors: lies in another folder
-      half, half_too: stored as bf16, and the graphs want f32
+    DIR: graphs cannot point at its weights; export to a new folder without --in-place
+      ELSEWHERE/c.safetensors: is in another folder
+      half, half_too: expected f32, stored as bf16
     ");
     #[cfg(unix)]
     {
         fs::rename(folder.join("a.safetensors"), elsewhere.path().join("a.safetensors")).unwrap();
         std::os::unix::fs::symlink(elsewhere.path().join("a.safetensors"), folder.join("a.safetensors")).unwrap();
         assert_snapshot!(text(write(folder, Existing::Replace, &programs(&weights[..1])).unwrap_err()), @"
-        DIR: graphs cannot point at its weights; export to a folder of its own, without --in-place
-          DIR/a.safetensors: is a link, which ONNX does not allow for weights; put the file itself there
+        DIR: graphs cannot point at its weights; export to a new folder without --in-place
+          DIR/a.safetensors: is a link, which ONNX does not allow for weights; copy the file there
         ");
     }
     assert_eq!(contents(folder), before);
-    // A weights file that the export would write over.
+    // A weights file that the export would overwrite.
     let named: Arc<dyn Storage> = Arc::new(Held { path: folder.join(GENERATED), bytes: vec![0; 64] });
     fs::write(folder.join(GENERATED), [0; 64]).unwrap();
     let error = write(folder, Existing::Replace, &programs(&[("w", Recipe::stored(named, 0..64, &[2, 8]).unwrap())])).unwrap_err();
-    assert_snapshot!(error, @"generated.onnx_data: two files of the folder have this name");
+    assert_snapshot!(error, @"generated.onnx_data: duplicate file name");
 }
 
 #[test]
@@ -221,17 +221,17 @@ fn what_is_there_is_refused_or_replaced_as_asked() {
     let new = contents(folder);
     assert!(new["decoder.onnx"] != b"old");
 
-    // Somebody else puts a folder there at the last moment.
+    // Another process creates a folder there before the commit.
     let mut late = Additions::create(folder, Existing::Replace).unwrap();
     for name in ["encoder.onnx", "late.onnx", "cognate.json"] {
         late.write(name, b"late").unwrap();
     }
     fs::create_dir(folder.join("late.onnx")).unwrap();
-    assert_snapshot!(text(late.commit().map(|_| Vec::new())), @"Destination: DIR/late.onnx: is no regular file, and is not replaced");
+    assert_snapshot!(text(late.commit().map(|_| Vec::new())), @"Destination: DIR/late.onnx: is not a regular file and is not replaced");
     fs::remove_dir(folder.join("late.onnx")).unwrap();
     assert_eq!(contents(folder), new);
 
-    // Nothing stays of what is not committed.
+    // Nothing is left of files that are not committed.
     let mut dropped = Additions::create(folder, Existing::Replace).unwrap();
     dropped.write("encoder.onnx", b"x").unwrap();
     assert_eq!(fs::read(dropped.path().join("encoder.onnx")).unwrap(), b"x");

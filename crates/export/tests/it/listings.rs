@@ -1,4 +1,4 @@
-//! Accounts of models, and files that are none.
+//! Listings of models, and files that are not models.
 
 use crate::graphs;
 use cognate_export::proto::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
@@ -37,7 +37,8 @@ fn branches_are_counted_and_strange_names_stay_on_their_line() {
 #[test]
 fn files_that_are_no_models_are_errors() {
     let folder = tempfile::tempdir().unwrap();
-    // Branches within branches: model.graph, then graph.node, node.attribute, attribute.g, graph.node, ...
+    // Branches within branches: model.graph, then graph.node, node.attribute, attribute.g,
+    // graph.node, ...
     let nested = (0..200).fold(Vec::new(), |inner, depth| {
         let field = [1, 6, 5][depth % 3];
         message(if depth == 199 { 7 } else { field }, &inner)
@@ -56,10 +57,10 @@ fn files_that_are_no_models_are_errors() {
         messages.push(error.to_string().replace(&format!("{}/", folder.path().display()), ""));
     }
     assert_snapshot!(messages.join("\n"), @r#"
-    empty.onnx: not an ONNX model: it has no graph
-    text.onnx: not an ONNX model: decoding stops at "buffer underflow"
-    cut.onnx: not an ONNX model: decoding stops at "buffer underflow"
-    nested.onnx: not an ONNX model: decoding stops at "recursion limit reached"
+    empty.onnx: not an ONNX model: missing graph
+    text.onnx: not an ONNX model: decoding failed at "buffer underflow"
+    cut.onnx: not an ONNX model: decoding failed at "buffer underflow"
+    nested.onnx: not an ONNX model: decoding failed at "recursion limit reached"
     "#);
     let error = read_model(&folder.path().join("absent.onnx")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);

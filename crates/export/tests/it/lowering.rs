@@ -1,4 +1,4 @@
-//! What graphs become.
+//! Lowered graphs.
 
 use crate::graphs;
 use cognate_export::proto::{AttributeProto, AttributeType, ModelProto};
@@ -12,7 +12,8 @@ fn model(program: &Program) -> ModelProto {
     ModelProto::decode(to_onnx_bytes(program, &Metadata::default()).unwrap().as_slice()).unwrap()
 }
 
-/// One line a node: `output = Operator(inputs) attributes`, with the node's name where it differs from its output's.
+/// One line per node: `output = Operator(inputs) attributes`, with the node's name if it differs
+/// from its output's.
 fn nodes(define: fn(&Builder)) -> String {
     let graph = model(&graphs::program("graph", define)).graph.unwrap();
     let mut text = String::new();
@@ -132,8 +133,8 @@ fn what_onnx_cannot_say_is_refused() {
         error.to_string()
     });
     assert_snapshot!(errors.join("\n"), @r"
-    names: x names both an input and an output; ONNX wants a name for each
-    names: an input has an empty name, which ONNX keeps for inputs left out
+    names: x is the name of an input and of an output; ONNX requires different names
+    names: an input has an empty name, which ONNX reserves for omitted inputs
     Reshape: ONNX reshapes to positive sizes only, found [0, a]
     ");
 }

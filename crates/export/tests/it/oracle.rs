@@ -1,6 +1,7 @@
-//! The exported files before ONNX's own checker, its reference evaluator and ONNX Runtime, with numpy's numbers.
+//! Compares exported files in ONNX's checker, its reference evaluator and ONNX Runtime with
+//! numpy's results.
 //!
-//! Runs where `COGNATE_PYTHON` names an interpreter that can `import onnx`; ONNX Runtime is asked too if it is there.
+//! Runs if `COGNATE_PYTHON` is a Python with `onnx`; uses ONNX Runtime too if it is installed.
 
 use crate::graphs;
 use cognate_export::{Existing, Export, Metadata, write_folder};

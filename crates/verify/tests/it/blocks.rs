@@ -139,7 +139,7 @@ fn blocks_are_for_onnx_runtime_alone() {
     let program = layer(Blocks { bits: Bits::Four, size: 32 }, 64, 8, false);
     let error = to_onnx_bytes(&program, &Metadata::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Graph);
-    insta::assert_snapshot!(error, @"layer: no standard operator of ONNX does what BlockLinear does; write the graph for ONNX Runtime alone");
+    insta::assert_snapshot!(error, @"layer: BlockLinear has no standard ONNX operator; set the target to ONNX Runtime");
 }
 
 #[test]

@@ -229,5 +229,5 @@ fn attention_to_shared_caches_agrees() {
 fn only_onnx_runtime_has_an_operator_for_caches() {
     let error = to_onnx_bytes(&attention(2, 4, false), &Metadata::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Graph);
-    insta::assert_snapshot!(error, @"CacheWrite: no standard operator of ONNX does what CacheWrite does; write the graph for ONNX Runtime alone");
+    insta::assert_snapshot!(error, @"CacheWrite: CacheWrite has no standard ONNX operator; set the target to ONNX Runtime");
 }

@@ -5,6 +5,7 @@ use anyhow::{Result, bail};
 use clap::ValueEnum;
 use cognate_pictures::{Chart, Curve, Panel};
 use cognate_train::{LogLine, read_log};
+use serde_json::Value;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,6 +14,7 @@ use std::process::ExitCode;
 ///
 /// Reads the logs that `cognate train` writes, also during a run: the losses of training and validation, the learning rate, tokens
 /// per second, and BLEU if it was measured. Each run has one colour and dash pattern in all panels.
+/// CSV has all numbers of the logs.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -36,6 +38,7 @@ pub(crate) struct Options {
 const EXAMPLES: &str = "\
 Examples:
   cognate plot OUT --out curves.svg
+  cognate plot OUT/*/ --out grid.csv
   cognate plot post-norm pre-norm --out curves.png --by minutes
   cognate plot a/log.jsonl b/log.jsonl --names paper,rotary --out curves.svg";
 
@@ -45,6 +48,8 @@ enum Format {
     Svg,
     /// Pixels
     Png,
+    /// A table of all lines of the logs
+    Csv,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -75,10 +80,10 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
         [] => names(&options.logs),
         names => names.to_vec(),
     };
-    let drawing = chart(names, &runs, options.by).draw();
     let bytes = match format {
-        Format::Svg => drawing.to_svg().into_bytes(),
-        Format::Png => drawing.to_png(PIXELS)?,
+        Format::Svg => chart(names, &runs, options.by).draw().to_svg().into_bytes(),
+        Format::Png => chart(names, &runs, options.by).draw().to_png(PIXELS)?,
+        Format::Csv => table(&names, &runs)?.into_bytes(),
     };
     whole_file::write("--out", &options.out, &bytes, out)?;
     Ok(ExitCode::SUCCESS)
@@ -96,6 +101,22 @@ fn name(log: &Path) -> String {
     let folder = if log.is_dir() { Some(log) } else { log.parent().filter(|parent| *parent != Path::new("")) };
     let name = folder.unwrap_or(log).canonicalize().ok().and_then(|path| path.file_name().map(|name| name.to_string_lossy().into_owned()));
     name.unwrap_or_else(|| log.display().to_string())
+}
+
+/// A row for each line of the logs, with empty cells for what it does not have.
+fn table(names: &[String], runs: &[Vec<LogLine>]) -> Result<String> {
+    const COLUMNS: &str = "update,epoch,seconds,loss,nll,learning_rate,gradient_norm,tokens_per_second,engine_share,valid_loss,\
+                           valid_nll,perplexity,bleu,best";
+    let mut table = format!("run,{COLUMNS}\n");
+    for (name, run) in names.iter().zip(runs) {
+        let name = if name.contains([',', '"', '\n']) { format!("\"{}\"", name.replace('"', "\"\"")) } else { name.clone() };
+        for line in run {
+            let line = serde_json::to_value(line)?;
+            let cell = |column| line.get(column).filter(|value| !value.is_null()).map_or_else(String::new, Value::to_string);
+            table += &format!("{name},{}\n", COLUMNS.split(',').map(cell).collect::<Vec<_>>().join(","));
+        }
+    }
+    Ok(table)
 }
 
 fn chart(names: Vec<String>, runs: &[Vec<LogLine>], by: By) -> Chart {

@@ -4,11 +4,13 @@ mod grid;
 mod job;
 mod progress;
 mod settings;
+mod tensorboard;
 
 use self::grid::{Grid, GridOption};
 use self::job::Job;
 use self::progress::Bar;
 use self::settings::Settings;
+use self::tensorboard::EventFile;
 use crate::{amounts, messages, signals};
 use anyhow::{Context, Result, bail};
 use cognate_runtime::{Device, Engine};
@@ -31,8 +33,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// Settings file with the sections `data`, `tokenizer`, `model`, `dropout`, `optimiser` and `schedule`; OUT/training.toml of a run
-    /// lists all settings
+    /// Settings file with the sections `data`, `tokenizer`, `model`, `tuning`, `dropout`, `optimiser` and `schedule`;
+    /// OUT/training.toml of a run lists all settings
     #[arg(value_name = "CONFIG.toml")]
     config: Option<PathBuf>,
     /// Folder to write; it must be new or empty without --resume
@@ -49,6 +51,9 @@ pub(crate) struct Options {
     /// continues unfinished runs.
     #[arg(long, value_name = "FIELD=VALUE,...")]
     grid: Vec<GridOption>,
+    /// Write the numbers of log.jsonl to OUT/tensorboard as well, for `tensorboard --logdir OUT`
+    #[arg(long)]
+    tensorboard: bool,
     /// Inference engine: auto (ONNX Runtime if its library is found, else tract), ort, tract or reference
     #[arg(long, value_name = "NAME", default_value_t)]
     engine: Engine,
@@ -147,6 +152,9 @@ impl Run<'_> {
             introduce(&trainer, self.machine.ranks.size());
         }
         let mut bar = Bar::new(quiet, trainer.updates());
+        let writes_events = self.options.tensorboard && self.machine.ranks.rank() == 0;
+        let mut events = writes_events.then(|| EventFile::create(out)).transpose()?;
+        let mut written = Ok(());
         let outcome = trainer.run(&mut |event| {
             match event {
                 Event::Update(progress) => bar.update(progress),
@@ -154,10 +162,17 @@ impl Run<'_> {
                 Event::Logged(stretch) => bar.logged(stretch),
                 Event::Validated(_) | Event::Saved(_) => {}
             }
+            if let (Some(events), Ok(())) = (&mut events, &written) {
+                written = events.write(&event);
+            }
+            if written.is_err() {
+                return ControlFlow::Break(());
+            }
             if self.interrupted.load(Ordering::Relaxed) > 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         bar.finish();
         let outcome = outcome?;
+        written?;
         if outcome.ending == Ending::Stopped && self.machine.ranks.rank() == 0 {
             let resume = match self.options.grid.is_empty() {
                 true => format!("`cognate train --resume --out {}`", out.display()),

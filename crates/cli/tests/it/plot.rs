@@ -47,6 +47,15 @@ fn runs_are_drawn_beside_one_another() {
     // Where two have one name, their paths tell them apart.
     let twice = run(&["plot", post, &format!("{post}/log.jsonl"), "--out", "-"]).ok();
     assert!(twice.contains(&format!(">{post}<")) && twice.contains(&format!(">{post}/log.jsonl<")), "{twice}");
+    let table = run(&["plot", post, pre, "--out", "-", "--format", "csv"]).ok();
+    let lines: Vec<&str> = table.lines().collect();
+    assert_eq!(lines.len(), 1 + 2 * 12);
+    insta::assert_snapshot!([lines[0], lines[5], lines[6], lines[13]].join("\n"), @"
+    run,update,epoch,seconds,loss,nll,learning_rate,gradient_norm,tokens_per_second,engine_share,valid_loss,valid_nll,perplexity,bleu,best
+    post,250,0,5.0,1.6,1.6,0.001,1.0,9050.0,0.99,,,,,
+    post,250,0,5.0,,,,,,,1.6,1.6,4.953032424395115,5.5,true
+    pre<1>,50,0,1.0,6.0,6.0,0.001,1.0,9010.0,0.99,,,,,
+    ");
     let picture = folder.path().join("curves.png");
     run(&["plot", post, "--out", picture.to_str().unwrap(), "--by", "minutes"]).ok();
     assert!(fs::read(&picture).unwrap().starts_with(b"\x89PNG\r\n"));
@@ -72,7 +81,7 @@ fn what_cannot_be_drawn_is_refused() {
         (&[&empty], out.to_str().unwrap(), "is empty"),
         (&["no/such/run"], out.to_str().unwrap(), "no/such/run"),
         (&[good, "--names", "a,b"], out.to_str().unwrap(), "2 names for 1 logs"),
-        (&[good], "curves.gif", "ends in .svg, .png"),
+        (&[good], "curves.gif", "ends in .svg, .png, .csv"),
         (&[good], "no/such/folder/curves.svg", "no folder"),
     ] {
         let args: Vec<&str> = ["plot", "--out", out].into_iter().chain(logs.iter().copied()).collect();

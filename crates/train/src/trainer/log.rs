@@ -61,7 +61,7 @@ pub struct Validation {
 }
 
 /// A line of a log.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum LogLine {
     /// Updates.

@@ -100,6 +100,7 @@ impl Options {
                 activation: self.activation_dropout as f32,
                 ..DropoutRates::paper(self.dropout as f32)
             },
+            ..Loss::default()
         }
     }
 

@@ -105,6 +105,10 @@ pub(crate) enum Cause {
     #[error("{file}: id {id} at position {position} is negative; expected ids of at least 0")]
     NegativeId { file: String, id: i64, position: usize },
 
+    // segmentation
+    #[error("{file}: is no unigram model in a tokenizer.json; segmentations can be sampled of one only")]
+    NoUnigram { file: String },
+
     // training
     #[error("{name} is {found}; a tokenizer's training expects {expected}")]
     BadTraining { name: &'static str, found: String, expected: &'static str },
@@ -172,6 +176,7 @@ impl Error {
             | Cause::NoSourceLanguage { .. }
             | Cause::Counts { .. }
             | Cause::BadTraining { .. }
+            | Cause::NoUnigram { .. }
             | Cause::NoText
             | Cause::MuchText { .. }
             | Cause::SmallVocabulary { .. }

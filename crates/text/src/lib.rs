@@ -4,6 +4,7 @@
 //!   encoder-decoder family: SentencePiece models (Marian, M2M100, mBART, NLLB, PLBart, T5, Pegasus) and byte pair
 //!   vocabularies (BART, Blenderbot).
 //! - [`TokenizerTrainer`]: trains unigram and BPE tokenizers deterministically.
+//! - [`SegmentationSampler`]: subword regularisation.
 //! - [`TargetLanguage`]: how the decoder of a multilingual model is conditioned.
 //! - [`StreamingText`]: streaming detokenisation.
 //! - [`Lines`], [`read_lines`]: UTF-8 text, one sentence a line, with errors that name the line.
@@ -42,6 +43,7 @@ mod library;
 mod lines;
 mod metric;
 mod pcg;
+mod segmentation;
 mod sentencepiece;
 mod streaming;
 mod tokenizer;
@@ -56,6 +58,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use language::TargetLanguage;
 pub use lines::{Lines, read_lines};
 pub use metric::{Metric, Resampling, Score, Statistics, corpus_bleu};
+pub use segmentation::SegmentationSampler;
 pub use streaming::StreamingText;
 pub use tokenizer::Tokenizer;
 pub use training::{Algorithm, TokenizerTrainer, TrainedTokenizer, TrainingSettings};

@@ -251,7 +251,7 @@ impl Tokenizer {
         self.target_engine().required_vocab()
     }
 
-    fn target_engine(&self) -> &Engine {
+    pub(crate) fn target_engine(&self) -> &Engine {
         self.target_engine.as_ref().unwrap_or(&self.engine)
     }
 

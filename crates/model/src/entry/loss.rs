@@ -5,6 +5,10 @@
 //!
 //! Losses are sums, not means, so those of several batches or workers can be added and divided once
 //! by the number of tokens.
+//!
+//! With R-Drop (Liang et al. 2021) each sentence passes through the model twice, with different
+//! dropout, and the loss is half of the paper's, as of one pass:
+//! `½ (loss_1 + loss_2) + α/4 Σ over labels of (KL(p_1 ‖ p_2) + KL(p_2 ‖ p_1))`
 
 use crate::Config;
 use crate::Error;
@@ -13,7 +17,7 @@ use crate::dropout::{Dropout, DropoutRates, SEED};
 use crate::embedding::InputTokens;
 use crate::encoder::encoder;
 use crate::interface::{ATTENTION_MASK, DECODER_INPUT_IDS, INPUT_IDS, LABELS};
-use cognate_graph::{Builder, DType, Graph, Shape, Tensor};
+use cognate_graph::{Builder, DType, Dim, Graph, Shape, Tensor, concat};
 
 /// Options of the training loss.
 ///
@@ -30,6 +34,8 @@ pub struct Loss {
     pub label_smoothing: f32,
     /// Dropout rates.
     pub dropout: DropoutRates,
+    /// R-Drop's `α`, at least 0; above 0 it requires dropout.
+    pub consistency: f32,
 }
 
 /// Names of the loss graph's inputs and outputs; part of the contract of exported training graphs.
@@ -63,11 +69,19 @@ pub(crate) fn loss(config: &Config, options: &Loss) -> Result<Graph, Error> {
         let message = format!("expected 0 or more and less than 1, found {smoothing}");
         return Err(Error::new(crate::ErrorKind::Config, "label_smoothing", message));
     }
+    let alpha = options.consistency;
+    if !(0.0..f32::INFINITY).contains(&alpha) || (alpha > 0.0 && options.dropout == DropoutRates::default()) {
+        let message = format!("expected 0, or a number above 0 with dropout, found {alpha}");
+        return Err(Error::new(crate::ErrorKind::Config, "consistency", message));
+    }
     let builder = Builder::new("loss");
     let ids = builder.input(LossNames::SOURCE, DType::I64, ["batch", "src"]);
     let attention_mask = builder.input(LossNames::SOURCE_MASK, DType::I64, ["batch", "src"]);
     let target = builder.input(LossNames::TARGET, DType::I64, ["batch", "tgt"]);
     let labels = builder.input(LossNames::LABELS, DType::I64, ["batch", "tgt"]);
+    let given = labels;
+    let twice = |x| if alpha > 0.0 { concat(0, &[x, x]) } else { x };
+    let [ids, attention_mask, target, labels] = [ids, attention_mask, target, labels].map(twice);
     let root = builder.root();
     let dropout = Dropout::new(&builder, options.dropout);
     let hidden = encoder(&root, config, InputTokens { ids, types: None }, attention_mask, &dropout).hidden;
@@ -75,12 +89,30 @@ pub(crate) fn loss(config: &Config, options: &Loss) -> Result<Graph, Error> {
     let outputs = decoder(&root, config, &DecoderInputs { ids: target, attention_mask, cross, past: Past::None, dropout });
     {
         let _scope = root.at("cross_entropy").enter();
-        let [smoothed, plain] = cross_entropy(&outputs, &Projection::of(&root, config), labels, smoothing);
+        let [mut smoothed, mut plain] = cross_entropy(&outputs, &Projection::of(&root, config), labels, smoothing);
+        if alpha > 0.0 {
+            smoothed = smoothed * 0.5 + divergence(outputs.logits, labels) * (alpha / 4.0);
+            plain = plain * 0.5;
+        }
         builder.output(LossNames::LOSS, smoothed);
         builder.output(LossNames::NEGATIVE_LOG_LIKELIHOOD, plain);
-        builder.output(LossNames::TOKENS, counts(labels).cast(DType::I64).sum(&[0, 1]).reshape(Shape::default()));
+        builder.output(LossNames::TOKENS, counts(given).cast(DType::I64).sum(&[0, 1]).reshape(Shape::default()));
     }
     Ok(builder.finish()?)
+}
+
+/// `Σ KL(p_1 ‖ p_2) + KL(p_2 ‖ p_1)` over the labels, `[]`, where `p_1` and `p_2` are those of the
+/// first and the second half of `logits: [2 batch, tgt, vocab]`.
+///
+/// It is `Σ_v (p_1 - p_2) (ln p_1 - ln p_2)`. Logits can replace the logarithms, because
+/// `Σ_v (p_1 - p_2) = 0`.
+fn divergence<'g>(logits: Tensor<'g>, labels: Tensor<'g>) -> Tensor<'g> {
+    let batch = Dim::symbol("batch");
+    let first = |x: Tensor<'g>| x.slice(0, 0, &batch);
+    let difference = |x: Tensor<'g>| first(x) - x.slice(0, &batch, &batch * 2);
+    let products = difference(logits.softmax()) * difference(logits);
+    let labels = first(labels);
+    (products.sum(&[2]).reshape(labels.ty().shape) * counts(labels).cast(DType::F32)).sum(&[0, 1]).reshape(Shape::default())
 }
 
 /// Whether each label is not ignored.

@@ -38,6 +38,8 @@ pub struct BatchSettings {
     pub max_target_tokens: usize,
     /// Pairs are left out where one side has more than so many times the pieces of the other; `None` for any ratio.
     pub max_ratio: Option<f64>,
+    /// Subword regularisation's `α` (Kudo 2018); `None` leaves the words in their likeliest pieces.
+    pub subword_sampling: Option<f64>,
     /// Decides the order.
     pub seed: u64,
     /// What stands around a target.
@@ -53,6 +55,7 @@ impl Default for BatchSettings {
             max_source_tokens: 256,
             max_target_tokens: 256,
             max_ratio: None,
+            subword_sampling: None,
             seed: 1,
             framing: Framing::default(),
         }
@@ -69,6 +72,9 @@ impl BatchSettings {
         }
         if self.max_sentences == Some(0) {
             return wrong("max_sentences", "0".to_owned(), "at least 1".to_owned());
+        }
+        if let Some(alpha) = self.subword_sampling.filter(|alpha| !(alpha.is_finite() && *alpha > 0.0)) {
+            return wrong("subword_sampling", alpha.to_string(), "a number above 0".to_owned());
         }
         match self.max_ratio {
             Some(ratio) if ratio.is_nan() || ratio < 1.0 => wrong("max_ratio", ratio.to_string(), "at least 1".to_owned()),

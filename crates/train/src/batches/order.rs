@@ -14,19 +14,29 @@ pub(crate) enum Purpose {
     Batches,
     /// The blocks that a tokenizer is trained on.
     Sample,
+    /// The pieces of a window's words.
+    Segmentation,
+    /// The first values of adapters.
+    Adapters,
 }
 
-/// Shuffles by random numbers that depend on the arguments alone.
-pub(crate) fn shuffle<T>(items: &mut [T], purpose: Purpose, seed: u64, epoch: u64, window: u64) {
+/// Random numbers that depend on the arguments alone.
+pub(crate) fn random(purpose: Purpose, seed: u64, epoch: u64, window: u64) -> impl FnMut() -> u64 {
     let mut key = [0; 32];
     for (bytes, number) in key.chunks_exact_mut(8).zip([seed, epoch, window, purpose as u64]) {
         bytes.copy_from_slice(&number.to_le_bytes());
     }
     let mut random = ChaCha8Rng::from_seed(key);
+    move || random.next_u64()
+}
+
+/// Shuffles by [`random`] numbers.
+pub(crate) fn shuffle<T>(items: &mut [T], purpose: Purpose, seed: u64, epoch: u64, window: u64) {
+    let mut random = random(purpose, seed, epoch, window);
     // Fisher and Yates, from the end.
     for last in (1..items.len()).rev() {
         // The product's high word is below `last + 1`, and even enough: 64 bits are spread over few places.
-        let chosen = (u128::from(random.next_u64()) * (last as u128 + 1)) >> 64;
+        let chosen = (u128::from(random()) * (last as u128 + 1)) >> 64;
         items.swap(last, chosen as usize);
     }
 }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use cognate_text::Tokenizer;
+use cognate_text::{SegmentationSampler, Tokenizer};
 
 use super::encode::{Encoded, encode};
-use super::order::{Purpose, shuffle};
+use super::order::{Purpose, random, shuffle};
 use super::{BatchSettings, Position};
 use crate::corpus::{BlockReader, Corpus};
 use crate::error::Result;
@@ -30,6 +30,8 @@ pub(super) struct Window {
 pub(super) struct Windows {
     corpus: Arc<Corpus>,
     tokenizer: Arc<Tokenizer>,
+    /// Of sources and targets.
+    samplers: Option<[SegmentationSampler; 2]>,
     settings: Arc<BatchSettings>,
     reader: BlockReader,
     stop: Stop,
@@ -52,7 +54,8 @@ impl Windows {
     ) -> Result<Self> {
         let reader = BlockReader::open(&corpus)?;
         let (epoch, index) = (position.epoch, position.window);
-        let mut windows = Self { corpus, tokenizer, settings, reader, stop, epoch, index, blocks: Vec::new(), only: None };
+        let samplers = settings.subword_sampling.map(|alpha| SegmentationSampler::of(&tokenizer, alpha)).transpose()?;
+        let mut windows = Self { corpus, tokenizer, samplers, settings, reader, stop, epoch, index, blocks: Vec::new(), only: None };
         windows.order_blocks();
         Ok(windows)
     }
@@ -85,7 +88,21 @@ impl Windows {
             }
         };
         self.index += 1;
+        let pairs = self.samplers.as_ref().map_or(Arc::clone(&pairs), |samplers| Arc::new(self.sampled(&pairs, samplers, (epoch, index))));
         Ok(Some(Window { epoch, index, is_last: index + 1 == n_windows, pairs, left_out }))
+    }
+
+    /// The pairs with their words cut anew; one that would grow too long stays as it is.
+    fn sampled(&self, pairs: &[Arc<Encoded>], samplers: &[SegmentationSampler; 2], (epoch, index): (u64, u64)) -> Vec<Arc<Encoded>> {
+        let mut random = random(Purpose::Segmentation, self.settings.seed, epoch, index);
+        let mut number = || (random() >> 11) as f64 / (1u64 << 53) as f64;
+        let mut sample = |pair: &Arc<Encoded>| {
+            let [source, labels] =
+                [(&samplers[0], &pair.source), (&samplers[1], &pair.labels)].map(|(sampler, ids)| sampler.sample(ids, &mut number));
+            let fits = source.len() <= self.settings.max_source_tokens && labels.len() <= self.settings.max_target_tokens;
+            if fits { Arc::new(Encoded { place: pair.place, source: source.into(), labels: labels.into() }) } else { Arc::clone(pair) }
+        };
+        pairs.iter().map(&mut sample).collect()
     }
 
     fn encode(&mut self, first: usize) -> Result<Option<(Vec<Arc<Encoded>>, LeftOut)>> {

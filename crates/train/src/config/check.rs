@@ -4,8 +4,8 @@ use std::fmt::{self, Display};
 
 use cognate_model::Activation;
 
-use super::choices::{Decay, Metric, OptimiserAlgorithm, PositionKind, Vocabularies};
-use super::sections::{Model, Text, Tokenizer, TrainingConfig};
+use super::choices::{Decay, Metric, OptimiserAlgorithm, PieceAlgorithm, PositionKind, Vocabularies};
+use super::sections::{Model, Text, Tokenizer, TrainingConfig, Tuning};
 
 /// A value that cannot be, or not beside another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +67,7 @@ pub(super) fn problems(config: &TrainingConfig) -> Vec<Problem> {
     data(config, &mut problems);
     tokenizer(&config.tokenizer, &mut problems);
     model(config, &mut problems);
+    tuning(config, &mut problems);
     let dropout = &config.dropout;
     for (field, share) in [
         ("dropout.embeddings", dropout.embeddings),
@@ -75,6 +76,11 @@ pub(super) fn problems(config: &TrainingConfig) -> Vec<Problem> {
         ("dropout.activation", dropout.activation),
     ] {
         problems.share(field, share);
+    }
+    if !(0.0..f64::INFINITY).contains(&dropout.consistency) {
+        problems.add("dropout.consistency", dropout.consistency, "0 or more");
+    } else if dropout.consistency > 0.0 && dropout.embeddings + dropout.sublayers + dropout.attention + dropout.activation == 0.0 {
+        problems.add("dropout.consistency", dropout.consistency, "0, or another dropout above 0 beside it");
     }
     optimiser(config, &mut problems);
     schedule(config, &mut problems);
@@ -106,6 +112,10 @@ fn data(config: &TrainingConfig, problems: &mut Problems) {
         }
     }
     problems.at_least("data.max_ratio", data.max_ratio, 1.0);
+    problems.positive("data.subword_sampling", data.subword_sampling);
+    if let Some(alpha) = data.subword_sampling.filter(|_| config.tokenizer.algorithm == PieceAlgorithm::Bpe) {
+        problems.add("data.subword_sampling", alpha, "it absent, or tokenizer.algorithm = \"unigram\"");
+    }
     problems.at_least("data.max_sentences", data.max_sentences, 1);
     problems.within("data.prefetch", data.prefetch, 1, 10_000);
 }
@@ -181,6 +191,22 @@ fn model(config: &TrainingConfig, problems: &mut Problems) {
     }
 }
 
+fn tuning(config: &TrainingConfig, problems: &mut Problems) {
+    let Tuning { freeze, lora_rank, lora_alpha, lora_targets } = &config.tuning;
+    problems.at_least("tuning.lora_rank", *lora_rank, 1);
+    problems.positive("tuning.lora_alpha", Some(*lora_alpha));
+    let Some(rank) = lora_rank else { return };
+    if config.model.init.is_none() {
+        problems.add("tuning.lora_rank", rank, "model.init beside it: adapters are for a model that has learned");
+    }
+    if !freeze.is_empty() {
+        problems.add("tuning.freeze", "beside tuning.lora_rank", "one of both: with adapters nothing else is learned");
+    }
+    if lora_targets.is_empty() {
+        problems.add("tuning.lora_targets", "empty", "at least one layer's name: [\"q_proj\"]");
+    }
+}
+
 fn optimiser(config: &TrainingConfig, problems: &mut Problems) {
     let optimiser = &config.optimiser;
     problems.share("optimiser.beta1", optimiser.beta1);
@@ -196,9 +222,14 @@ fn optimiser(config: &TrainingConfig, problems: &mut Problems) {
         problems.add("optimiser.factor", factor, "it absent beside optimiser.learning_rate: both say the highest rate");
     }
     problems.at_least("optimiser.warmup_updates", Some(optimiser.warmup_updates), 1);
-    if optimiser.decay == Decay::Linear {
+    let ending = match optimiser.decay {
+        Decay::Linear => Some("linear"),
+        Decay::Cosine => Some("cosine"),
+        Decay::InverseSqrt | Decay::Constant => None,
+    };
+    if let Some(name) = ending {
         match config.schedule.max_updates {
-            None => problems.add("optimiser.decay", "linear", "schedule.max_updates beside it, where the rate is zero"),
+            None => problems.add("optimiser.decay", name, "schedule.max_updates beside it, where the rate is zero"),
             Some(updates) if updates <= optimiser.warmup_updates => {
                 let warmup = optimiser.warmup_updates;
                 problems.add("schedule.max_updates", updates, format_args!("more than optimiser.warmup_updates, which is {warmup}"));

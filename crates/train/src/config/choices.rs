@@ -151,6 +151,8 @@ choice! {
         InverseSqrt,
         /// Falls to zero at `schedule.max_updates`.
         Linear,
+        /// Falls to zero at `schedule.max_updates`, as half a cosine wave (Loshchilov & Hutter 2017).
+        Cosine,
         /// Stays.
         Constant,
     }

@@ -37,7 +37,7 @@ pub use choices::{
     AttentionScore, Decay, Initialisation, Metric, NormKind, NormPlacement, OptimiserAlgorithm, PieceAlgorithm, PositionKind, Precision,
     PresetName, Vocabularies,
 };
-pub use sections::{Data, Dropout, Model, Optimiser, Schedule, Text, Tokenizer, TrainingConfig};
+pub use sections::{Data, Dropout, Model, Optimiser, Schedule, Text, Tokenizer, TrainingConfig, Tuning};
 
 /// Tokens of a sentence at most, where the file does not say.
 const LONGEST: usize = 256;
@@ -130,6 +130,7 @@ impl TrainingConfig {
             max_source_tokens: longest(self.data.max_source_tokens),
             max_target_tokens: longest(self.data.max_target_tokens),
             max_ratio: self.data.max_ratio,
+            subword_sampling: self.data.subword_sampling,
             seed: self.seed,
             framing,
         }

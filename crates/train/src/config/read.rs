@@ -59,6 +59,7 @@ pub(super) fn set(config: &mut TrainingConfig, name: &str, text: &str) -> Result
             }
             Ok(())
         }
+        Some(("tuning", field)) => set_in(&mut config.tuning, name, field, text),
         Some(("dropout", field)) => set_in(&mut config.dropout, name, field, text),
         Some(("optimiser", field)) => set_in(&mut config.optimiser, name, field, text),
         Some(("schedule", field)) => set_in(&mut config.schedule, name, field, text),
@@ -78,7 +79,7 @@ fn set_in<S: Section>(section: &mut S, name: &str, field: &str, text: &str) -> R
     Ok(section.set(field, value).map_err(|error| Cause::Config(format!("{name}: {}", plain(error.message()))))?)
 }
 
-const SECTIONS: [&str; 6] = ["data", "tokenizer", "model", "dropout", "optimiser", "schedule"];
+const SECTIONS: [&str; 7] = ["data", "tokenizer", "model", "tuning", "dropout", "optimiser", "schedule"];
 
 struct Reader<'t> {
     text: &'t str,
@@ -111,6 +112,7 @@ impl Reader<'_> {
                 "data" => self.section("data.", &mut config.data, table),
                 "tokenizer" => self.section("tokenizer.", &mut config.tokenizer, table),
                 "model" => self.model(&mut config.model, table),
+                "tuning" => self.section("tuning.", &mut config.tuning, table),
                 "dropout" => self.section("dropout.", &mut config.dropout, table),
                 "optimiser" => self.section("optimiser.", &mut config.optimiser, table),
                 "schedule" => self.section("schedule.", &mut config.schedule, table),
@@ -142,7 +144,7 @@ impl Reader<'_> {
             if !S::FIELDS.contains(&name.as_str()) {
                 let mut known = S::FIELDS.join(", ");
                 if prefix.is_empty() {
-                    known += ", and the sections data, tokenizer, model, dropout, optimiser, schedule";
+                    known += &format!(", and the sections {}", SECTIONS.join(", "));
                 }
                 self.problems.push((line, format!("{field} is unknown; expected one of {known}")));
                 continue;

@@ -64,6 +64,8 @@ section! {
     [tokenizer]: Tokenizer,
     /// The model's shape.
     [model]: Model,
+    /// Which weights are learned.
+    [tuning]: Tuning,
     /// What is left out at random while training.
     [dropout]: Dropout,
     /// How weights change.
@@ -90,6 +92,9 @@ section! {
         max_target_tokens: Option<usize> = None,
         /// Pairs are left out where one side has more than so many times the tokens of the other; at least 1.
         max_ratio: Option<f64> = None,
+        /// Cuts words anew in each epoch, into pieces drawn with probabilities to the power of this (subword regularisation, Kudo
+        /// 2018); above 0, usually 0.1 to 0.5. Wants a unigram tokenizer.
+        subword_sampling: Option<f64> = None,
         /// Tokens of a batch on each side at most, padding included.
         max_tokens: usize = 2_048,
         /// Sentences of a batch at most; at least 1.
@@ -181,6 +186,21 @@ impl Model {
 }
 
 section! {
+    /// `[tuning]`: which weights are learned; all, if the file does not say.
+    Tuning {
+        /// Weights that stay as they are, by their names or what these begin with: `["encoder", "shared"]`.
+        freeze: Vec<String> = Vec::new(),
+        /// Learns low-rank adapters of `lora_targets` and nothing else (Hu et al. 2022), of this rank; at least 1. Wants `model.init`.
+        /// Checkpoints hold the weights with the adapters merged.
+        lora_rank: Option<usize> = None,
+        /// Adapters are multiplied by this over the rank; above 0.
+        lora_alpha: f64 = 16.0,
+        /// The linear layers that have adapters, by the last part of their names.
+        lora_targets: Vec<String> = vec!["q_proj".to_owned(), "v_proj".to_owned()],
+    }
+}
+
+section! {
     /// `[dropout]`: shares that are set to zero while training, from 0 up to 1.
     Dropout {
         /// Of the embeddings with their positions.
@@ -191,6 +211,9 @@ section! {
         attention: f64 = 0.0,
         /// Of the feed-forward's inner values.
         activation: f64 = 0.0,
+        /// R-Drop's `α` (Liang et al. 2021): how much two passes over a sentence, with other elements set to zero, are to agree; at
+        /// least 0. Above 0 an update costs twice as much.
+        consistency: f64 = 0.0,
     }
 }
 

@@ -12,6 +12,7 @@ mod rate;
 mod recipes;
 mod resume;
 mod step;
+mod tuning;
 mod validate;
 mod validations;
 
@@ -39,6 +40,7 @@ pub use log::{LogLine, Stretch, Validation, read_log};
 use model::Start;
 use recipes::{adam, dropout_seed, loss};
 use step::{Recipes, Step, Sums};
+use tuning::Learned;
 use validate::ValidationSet;
 use validations::tell;
 
@@ -91,6 +93,8 @@ impl<'r> Trainer<'r> {
             )))?;
         }
         let start = match (&resumed, &config.model.init, &config.tokenizer.from) {
+            // A checkpoint has adapters merged; the run goes on with those apart.
+            (Some(_), Some(init), _) if config.tuning.lora_rank.is_some() => Start::checkpoint(init)?,
             (Some((_, folder)), _, _) => Start::checkpoint(folder)?,
             (None, Some(init), _) => Start::checkpoint(init)?,
             (None, None, Some(folder)) => Start::fresh(&config, Tokenizer::from_folder(folder)?, model::tokenizer_files(folder)?)?,
@@ -108,7 +112,8 @@ impl<'r> Trainer<'r> {
         let held = valid.map(|corpus| ValidationSet::new(corpus, &tokenizer, settings.clone(), &sources)).transpose()?;
         let threads = config.threads.or((machine.ranks.size() > 1).then_some(1));
         let options = Options { device: machine.device, threads: threads.and_then(NonZeroUsize::new), ..Options::default() };
-        let recipes = Recipes { model: &start.model, loss: loss(&config), adam: adam(&config) };
+        let recipes =
+            Recipes { model: &start.model, learned: Learned::new(&config, &start.model)?, loss: loss(&config), adam: adam(&config) };
         let mut step = Step::new(&recipes, machine.runtime, &options, machine.ranks)?;
         let fresh = Run::new(told, corpus.fingerprint());
         let (output, run) = match (resumed, former) {

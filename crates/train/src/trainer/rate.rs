@@ -1,5 +1,7 @@
 //! The learning rate of each update, as `[optimiser]` says.
 
+use std::f64::consts::PI;
+
 use crate::config::{Decay, TrainingConfig};
 use crate::optimiser::inverse_square_root;
 
@@ -12,10 +14,11 @@ pub(super) fn rate(config: &TrainingConfig, d_model: usize, update: u64) -> f64 
     let rising = peak * (update as f64 / warmup.max(1) as f64).min(1.0);
     match (optimiser.decay, config.schedule.max_updates) {
         (Decay::InverseSqrt, _) => inverse_square_root(update, warmup, peak),
-        (Decay::Linear, Some(last)) if update > warmup => {
-            peak * (last.saturating_sub(update)) as f64 / (last.saturating_sub(warmup)).max(1) as f64
+        (decay @ (Decay::Linear | Decay::Cosine), Some(last)) if update > warmup => {
+            let left = last.saturating_sub(update) as f64 / last.saturating_sub(warmup).max(1) as f64;
+            peak * if decay == Decay::Linear { left } else { (1.0 - (PI * left).cos()) / 2.0 }
         }
-        (Decay::Linear | Decay::Constant, _) => rising,
+        (Decay::Linear | Decay::Cosine | Decay::Constant, _) => rising,
     }
 }
 
@@ -33,6 +36,8 @@ mod tests {
         };
         assert_eq!(rates("learning_rate = 0.1"), [0.001, 0.05, 0.1, 0.05, 0.1 * 0.1f64.sqrt()]);
         assert_eq!(rates("learning_rate = 0.1\ndecay = \"linear\"").map(|rate| (rate * 1e6).round()), [1e3, 5e4, 1e5, 66_667.0, 0.0]);
+        // PyTorch 2.15: CosineAnnealingLR(optimizer, T_max=900) after 300 steps.
+        assert_eq!(rates("learning_rate = 0.1\ndecay = \"cosine\"").map(|rate| (rate * 1e6).round()), [1e3, 5e4, 1e5, 75_000.0, 0.0]);
         assert_eq!(rates("learning_rate = 0.1\ndecay = \"constant\""), [0.001, 0.05, 0.1, 0.1, 0.1]);
         // 64^-½ 100^-½, twice.
         assert_eq!(rates("factor = 2.0")[2], 0.025);

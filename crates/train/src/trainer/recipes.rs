@@ -29,6 +29,7 @@ pub(super) fn loss(config: &TrainingConfig) -> Loss {
             attention: dropout.attention as f32,
             activation: dropout.activation as f32,
         },
+        consistency: dropout.consistency as f32,
     }
 }
 

@@ -27,8 +27,8 @@ const FREE: [&str; 10] = [
 pub(super) fn check(folder: &Path, former: &Value, now: &Value) -> Result<()> {
     let mut lines = Vec::new();
     compare("", former, now, &mut lines);
-    let is_linear = now["optimiser"]["decay"] == "linear";
-    lines.retain(|(field, ..)| !FREE.contains(&field.as_str()) || (is_linear && field == "schedule.max_updates"));
+    let has_end = ["linear", "cosine"].iter().any(|decay| now["optimiser"]["decay"] == *decay);
+    lines.retain(|(field, ..)| !FREE.contains(&field.as_str()) || (has_end && field == "schedule.max_updates"));
     if lines.is_empty() {
         return Ok(());
     }

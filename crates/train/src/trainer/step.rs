@@ -19,6 +19,8 @@ use crate::gradients::gradients;
 use crate::optimiser::{Adam, UpdateNames};
 use crate::ranks::Ranks;
 
+use super::tuning::Learned;
+
 /// Sums over the labels of some batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Sums {
@@ -44,7 +46,7 @@ pub(super) struct Step<'r> {
     update: Box<dyn Session>,
     loss: Box<dyn Session>,
     model: Model,
-    paths: Vec<String>,
+    learned: Learned,
     has_averages: bool,
     /// By path; while a graph runs, its other inputs too.
     weights: Values,
@@ -61,6 +63,7 @@ pub(super) struct Step<'r> {
 /// What a step is made of.
 pub(super) struct Recipes<'a> {
     pub(super) model: &'a Model,
+    pub(super) learned: Learned,
     pub(super) loss: Loss,
     pub(super) adam: Adam,
 }
@@ -68,12 +71,13 @@ pub(super) struct Recipes<'a> {
 impl<'r> Step<'r> {
     /// Builds, exports and loads the graphs, with the model's weights and moments of zero.
     pub(super) fn new(recipes: &Recipes<'_>, runtime: &dyn Runtime, options: &Options, ranks: &'r dyn Ranks) -> Result<Self> {
-        let Recipes { model, loss, adam } = recipes;
-        let learned: Vec<&str> = model.learned().collect();
-        let recipe = |path: &str| model.weights().get(path).expect("learned weights are weights").clone();
+        let Recipes { model, learned: chosen, loss, adam } = recipes;
+        let learned: Vec<&str> = chosen.paths.iter().map(String::as_str).collect();
+        let with_dropout = chosen.adapt(model.loss(loss)?)?;
+        let recipe = |path: &str| with_dropout.weights().get(path).expect("learned weights are weights").clone();
         let shapes: Vec<(&str, Shape)> = learned.iter().map(|path| (*path, Shape::from(recipe(path).shape()))).collect();
-        let gradient_program = gradients(&model.loss(loss)?, &learned)?;
-        let plain = model.loss(&Loss { label_smoothing: loss.label_smoothing, ..Loss::default() })?;
+        let gradient_program = gradients(&with_dropout, &learned)?;
+        let plain = chosen.adapt(model.loss(&Loss { label_smoothing: loss.label_smoothing, ..Loss::default() })?)?;
         let plain = Program::new(feed(&fold(plain.graph())?, |path| learned.contains(&path))?, plain.weights().clone())?;
         let update = Program::new(adam.update(&shapes)?, Weights::default())?;
         let mut graphs = runtime.read_graphs(&[gradient_program, update, plain], options)?.into_iter().map(Loaded::session);
@@ -84,7 +88,7 @@ impl<'r> Step<'r> {
             update: session(),
             loss: session(),
             model: (*model).clone(),
-            paths: learned.iter().map(ToString::to_string).collect(),
+            learned: chosen.clone(),
             has_averages: adam.average.is_some(),
             weights: Values::new(),
             rest: Values::new(),
@@ -136,7 +140,7 @@ impl<'r> Step<'r> {
         let mut outputs = run(&mut *self.gradients, &mut self.weights, arrays, dropout_seed)?;
         self.computed += begin.elapsed();
         let sums = sums(&outputs)?;
-        for path in &self.paths {
+        for path in &self.learned.paths {
             let name = UpdateNames::gradient(path);
             let gradient = outputs.remove(&name).ok_or_else(|| missing(&name))?;
             let Some(mut sum) = self.sums.remove(&name) else {
@@ -176,7 +180,7 @@ impl<'r> Step<'r> {
         let norm = number(&outputs, UpdateNames::GRADIENT_NORM)?;
         for (name, _) in pairs {
             let value = state.remove(&name).ok_or_else(|| missing(&name))?;
-            let is_weight = self.paths.binary_search(&name).is_ok();
+            let is_weight = self.learned.paths.binary_search(&name).is_ok();
             if is_weight { &mut self.weights } else { &mut self.rest }.insert(name, value);
         }
         self.updates += 1;
@@ -190,7 +194,7 @@ impl<'r> Step<'r> {
             return Ok(());
         }
         let mut numbers = Vec::new();
-        for path in &self.paths {
+        for path in &self.learned.paths {
             match self.sums.get(&UpdateNames::gradient(path)) {
                 Some(gradient) => numbers.extend(gradient.to_f32()?.iter()),
                 // No sentence of these batches was ours.
@@ -200,7 +204,7 @@ impl<'r> Step<'r> {
         }
         self.ranks.sum(&mut numbers);
         let mut rest = numbers.as_slice();
-        for path in &self.paths {
+        for path in &self.learned.paths {
             let shape = IxDyn(self.weights.get(path).ok_or_else(|| missing(path))?.shape());
             let (own, after) = rest.split_at(shape.size());
             let gradient = ArrayD::from_shape_vec(shape, own.to_vec()).expect("as many as the weight has");
@@ -237,7 +241,7 @@ impl<'r> Step<'r> {
         let weights = self.recipes();
         self.exchange_averages();
         let present = self.model.weights().iter().map(|(path, recipe)| (path.to_owned(), recipe.clone()));
-        let present: Weights = present.chain(weights?).collect();
+        let present: Weights = present.chain(self.learned.merge(&self.model, &weights?.into_iter().collect())?).collect();
         Ok(Model::with_weights(self.model.config_json().to_owned(), present)?)
     }
 
@@ -273,11 +277,9 @@ impl<'r> Step<'r> {
     fn recipes(&self) -> Result<Vec<(String, Recipe)>> {
         let recipe = |path: &String| {
             let value = self.weights.get(path).ok_or_else(|| missing(path))?;
-            let bytes: Vec<u8> = value.to_f32()?.iter().flat_map(|value| value.to_le_bytes()).collect();
-            let (length, storage) = (bytes.len(), Arc::new(Bytes(bytes)));
-            Ok((path.clone(), Recipe::stored(storage, 0..length, value.shape())?))
+            Ok((path.clone(), stored(value.to_f32()?.as_standard_layout().as_slice().unwrap_or_default(), value.shape())?))
         };
-        self.paths.iter().map(recipe).collect()
+        self.learned.paths.iter().map(recipe).collect()
     }
 
     /// Averages take the places of weights, and weights those of averages.
@@ -285,7 +287,7 @@ impl<'r> Step<'r> {
         if !self.has_averages {
             return;
         }
-        for path in &self.paths {
+        for path in &self.learned.paths {
             let name = UpdateNames::average(path);
             if let (Some(weight), Some(average)) = (self.weights.remove(path), self.rest.remove(&name)) {
                 self.weights.insert(path, average);
@@ -293,6 +295,13 @@ impl<'r> Step<'r> {
             }
         }
     }
+}
+
+/// A weight of these values.
+pub(super) fn stored(values: &[f32], shape: &[usize]) -> Result<Recipe> {
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let (length, storage) = (bytes.len(), Arc::new(Bytes(bytes)));
+    Ok(Recipe::stored(storage, 0..length, shape)?)
 }
 
 /// Values of a weight in memory.

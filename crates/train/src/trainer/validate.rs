@@ -20,7 +20,7 @@ use crate::ranks::gather;
 /// Sentences that are decoded together hold so many source tokens at most.
 const DECODED_TOKENS: usize = 2_048;
 
-/// ValidationSet-out text.
+/// Held-out text.
 pub(super) struct ValidationSet {
     batches: Vec<Arrays>,
     /// Ids of the sources that have any, with their numbers, the shortest first.
@@ -31,7 +31,7 @@ pub(super) struct ValidationSet {
 impl ValidationSet {
     /// Reads and tokenizes it all; it stays in memory.
     pub(super) fn new(corpus: Corpus, tokenizer: &Arc<Tokenizer>, settings: BatchSettings, encoder: &SourceEncoder) -> Result<Self> {
-        let corpus = Arc::new(corpus);
+        let (corpus, settings) = (Arc::new(corpus), BatchSettings { subword_sampling: None, ..settings });
         let (mut batches, mut sources, mut references) = (Vec::new(), Vec::new(), Vec::new());
         for batch in Batches::new(Arc::clone(&corpus), Arc::clone(tokenizer), settings, Position::default())? {
             let batch = batch?;

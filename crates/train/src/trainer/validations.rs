@@ -8,6 +8,7 @@ use super::checkpoint::Best;
 use super::log::Validation;
 use super::recipes::{adam, loss};
 use super::step::{Recipes, Step, Sums};
+use super::tuning::Learned;
 use super::validate::ValidationSet;
 use super::{Event, Trainer, resume};
 use crate::batches::TrainingBatch;
@@ -90,7 +91,12 @@ impl Trainer<'_> {
         let Some(model) = resume::mean(&models)? else { return Ok(None) };
         let mut validation = None;
         if let Some(held) = &self.held {
-            let recipes = Recipes { model: &model, loss: loss(&self.config), adam: Adam { average: None, ..adam(&self.config) } };
+            let recipes = Recipes {
+                model: &model,
+                learned: Learned::all(&model),
+                loss: loss(&self.config),
+                adam: Adam { average: None, ..adam(&self.config) },
+            };
             let sums = held.loss(&mut Step::new(&recipes, self.machine.runtime, &self.options, self.machine.ranks)?)?;
             validation = Some(self.judge(held, &model, sums)?);
         }

@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use cognate_testing::shared_multi30k;
@@ -104,6 +104,40 @@ fn a_run_resumes_at_any_batch() {
         for (expected, found) in whole[stop + 1..].iter().zip(resumed) {
             assert_eq!(shown(expected), shown(&found.unwrap()), "after {stop}");
         }
+    }
+}
+
+/// Words are cut anew in each epoch, the text stays, and a run resumes with the same pieces.
+#[test]
+fn pieces_are_drawn_in_each_epoch() {
+    let folder = Folder::new();
+    let (corpus, tokenizer, plain) = (corpus(&folder), bundled(), settings(2_000));
+    let settings = BatchSettings { subword_sampling: Some(0.2), ..plain.clone() };
+    let rows = |batches: &[TrainingBatch], epoch| -> BTreeMap<Place, [Vec<i64>; 2]> {
+        let of_epoch = batches.iter().filter(|batch| batch.position().epoch == epoch);
+        let of_batch = |batch: &TrainingBatch| {
+            let arrays = batch.arrays();
+            let ids = |array: &ndarray::Array2<i64>, row, fill| array.row(row).iter().copied().filter(|id| *id != fill).collect::<Vec<_>>();
+            let pair = |(row, place)| (place, [ids(&arrays.input_ids, row, 2), ids(&arrays.labels, row, IGNORED)]);
+            batch.places().enumerate().map(pair).collect::<Vec<_>>()
+        };
+        of_epoch.flat_map(of_batch).collect()
+    };
+    let whole = epochs(&corpus, &settings, 2);
+    let [first, second, likeliest] = [rows(&whole, 0), rows(&whole, 1), rows(&epochs(&corpus, &plain, 1), 0)];
+    let mut n_changed = 0;
+    for (place, pair) in &likeliest {
+        for side in [0, 1] {
+            let texts = [&pair[side], &first[place][side], &second[place][side]].map(|ids| tokenizer.decode(ids).unwrap());
+            assert!(texts.iter().all(|text| *text == texts[0]), "{texts:?}");
+            n_changed += usize::from(first[place][side] != second[place][side]);
+        }
+    }
+    assert!(n_changed > likeliest.len(), "{n_changed} of {} texts", 2 * likeliest.len());
+    let stop = whole.len() * 3 / 4;
+    let resumed = from(&corpus, &settings, whole[stop].next_position());
+    for (expected, found) in whole[stop + 1..].iter().zip(resumed) {
+        assert_eq!(shown(expected), shown(&found.unwrap()));
     }
 }
 

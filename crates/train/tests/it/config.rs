@@ -81,8 +81,8 @@ fn single_fields_are_set_as_a_file_would() {
     config.set("model.preset", "additive").unwrap();
     assert_eq!(config.model.attention_score, AttentionScore::Additive);
     let mut refused = |name: &str, value: &str| config.set(name, value).unwrap_err().to_string();
-    assert_snapshot!(refused("dropout.layers", "1"), @"dropout.layers is unknown; expected one of embeddings, sublayers, attention, activation");
-    assert_snapshot!(refused("modell.gated", "true"), @"modell.gated: modell is no section; expected one of data, tokenizer, model, dropout, optimiser, schedule");
+    assert_snapshot!(refused("dropout.layers", "1"), @"dropout.layers is unknown; expected one of embeddings, sublayers, attention, activation, consistency");
+    assert_snapshot!(refused("modell.gated", "true"), @"modell.gated: modell is no section; expected one of data, tokenizer, model, tuning, dropout, optimiser, schedule");
     assert_snapshot!(refused("model.norm_placement", "middle"), @"model.norm_placement: found `middle`, expected `post` or `pre`");
     assert_snapshot!(refused("model.heads", "many"), @r#"model.heads: found string "many", expected a whole number, 0 or more"#);
 }
@@ -149,7 +149,7 @@ fn paths_begin_at_the_file() {
 fn all_problems_are_told_with_their_lines() {
     assert_snapshot!(problems("seed = -1\nspeed = 3\n[model]\nheads = 3\nheadz = 2\nnorm_placement = \"middle\"\nactivation = \"rulu\"\ngated = 1\n[optimiser]\nbeta2 = 1.5\nclip_norm = 0\nwarmup_updates = \"many\"\n[data]\ntrain = [{ source = \"a\", tsv = \"b\" }]\nmax_tokens = 100\nmax_source_tokens = 200\n"), @r#"
     train.toml: line 1: seed: found integer `-1`, expected a whole number, 0 or more
-    train.toml: line 2: speed is unknown; expected one of seed, threads, and the sections data, tokenizer, model, dropout, optimiser, schedule
+    train.toml: line 2: speed is unknown; expected one of seed, threads, and the sections data, tokenizer, model, tuning, dropout, optimiser, schedule
     train.toml: line 4: model.heads is 3, expected a whole width for each head: d_model 128 is no multiple of 3 heads
     train.toml: line 5: model.headz is unknown; expected one of init, preset, d_model, heads, d_ff, encoder_layers, decoder_layers, max_positions, norm, norm_placement, positions, relative_buckets, relative_max_distance, activation, gated, attention_score, initialisation, biases, tie_embeddings, tie_output, scale_embedding
     train.toml: line 6: model.norm_placement: found `middle`, expected `post` or `pre`
@@ -205,6 +205,18 @@ fn values_that_do_not_go_together_are_refused() {
     train.toml: line 3: tokenizer.coverage is 0, expected a share above 0 and at most 1
     train.toml: line 6: data.max_source_tokens is 256, expected at most model.max_positions, which is 100
     train.toml: line 10: model.relative_max_distance is 16, expected 17 to 65536
+    "#);
+    assert_snapshot!(problems("[tokenizer]\nalgorithm = \"bpe\"\n[data]\ntrain = [{ tsv = \"a\" }]\nsubword_sampling = 0.3\n[dropout]\nembeddings = 0\nsublayers = 0\nconsistency = 5\n[schedule]\nmax_epochs = 3\n[optimiser]\ndecay = \"cosine\"\n"), @r#"
+    train.toml: line 5: data.subword_sampling is 0.3, expected it absent, or tokenizer.algorithm = "unigram"
+    train.toml: line 9: dropout.consistency is 5, expected 0, or another dropout above 0 beside it
+    train.toml: line 13: optimiser.decay is cosine, expected schedule.max_updates beside it, where the rate is zero
+    "#);
+    assert_snapshot!(problems("[tuning]\nlora_rank = 0\nlora_alpha = 0\nlora_targets = []\nfreeze = [\"encoder\"]\n"), @r#"
+    train.toml: line 2: tuning.lora_rank is 0, expected at least 1
+    train.toml: line 2: tuning.lora_rank is 0, expected model.init beside it: adapters are for a model that has learned
+    train.toml: line 3: tuning.lora_alpha is 0, expected a number above 0
+    train.toml: line 4: tuning.lora_targets is empty, expected at least one layer's name: ["q_proj"]
+    train.toml: line 5: tuning.freeze is beside tuning.lora_rank, expected one of both: with adapters nothing else is learned
     "#);
     assert_snapshot!(problems("[tokenizer]\nfrom = \"t\"\nvocab_size = 9000\n[model]\ninit = \"m\"\nd_model = 64\n"), @"
     train.toml: line 2: tokenizer.from is beside other fields, expected that alone: a tokenizer that is taken is not trained

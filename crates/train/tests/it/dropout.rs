@@ -19,10 +19,10 @@ fn batch(case: &Case, session: &dyn Session, seed: i64) -> Values {
 #[test]
 fn rate_zero_is_the_graph_without() {
     let case = Case::open("paper");
-    let graph = |dropout| case.model.loss(&Loss { label_smoothing: 0.1, dropout }).unwrap().graph().clone();
+    let graph = |dropout| case.model.loss(&Loss { label_smoothing: 0.1, dropout, ..Loss::default() }).unwrap().graph().clone();
     assert_eq!(graph(DropoutRates::paper(0.0)), graph(DropoutRates::default()));
     assert!(graph(DropoutRates::default()).inputs().all(|(_, node)| node.name != LossNames::DROPOUT_SEED));
-    let error = case.model.loss(&Loss { label_smoothing: 0.1, dropout: DropoutRates::paper(1.0) }).unwrap_err();
+    let error = case.model.loss(&Loss { label_smoothing: 0.1, dropout: DropoutRates::paper(1.0), ..Loss::default() }).unwrap_err();
     insta::assert_snapshot!(error, @"dropout: embedding wants 0 to 0.95, found 1");
     let error = case.model.loss(&Loss { label_smoothing: -0.1, ..Loss::default() }).unwrap_err();
     insta::assert_snapshot!(error, @"label_smoothing: wants 0 or more and less than 1, found -0.1");
@@ -31,7 +31,7 @@ fn rate_zero_is_the_graph_without() {
 #[test]
 fn every_engine_leaves_out_the_same() {
     let case = Case::open("paper");
-    let program = gradient_program(&case.model, &Loss { label_smoothing: 0.1, dropout: EVERYWHERE });
+    let program = gradient_program(&case.model, &Loss { label_smoothing: 0.1, dropout: EVERYWHERE, ..Loss::default() });
     let folder = tempfile::tempdir().unwrap();
     let (metadata, graphs) = (Metadata::default(), [("gradients.onnx", &program)]);
     write_folder(folder.path(), &Export::new(&graphs, "weights.onnx_data", &metadata), &[], Existing::Replace).unwrap();
@@ -58,6 +58,63 @@ fn every_engine_leaves_out_the_same() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     assert_eq!(losses[0], losses[2], "the same seed");
     assert!(losses[0] != losses[1] && losses[1] != losses[3] && losses[3] != losses[4], "other seeds: {losses:?}");
+}
+
+/// R-Drop against its definition, from the logits of a batch that has each sentence twice.
+#[test]
+fn the_divergence_of_two_passes_is_that_of_its_definition() {
+    let (case, alpha) = (Case::open("paper"), 0.7);
+    let program = |consistency| case.model.loss(&Loss { label_smoothing: 0.1, dropout: EVERYWHERE, consistency }).unwrap();
+    let evaluate = |program: &Program, tokens: &Values| {
+        let mut logits = None;
+        let input = |name: &str| match name {
+            LossNames::DROPOUT_SEED => Some(Value::from(arr0(5i64).into_dyn())),
+            _ => tokens.get(name).map(|value| Value::from(integers(value))),
+        };
+        let observe = |_: &cognate_graph::Node, value: &Value<f64>| {
+            let shape = value.shape();
+            if shape.len() == 3 && shape[2] == case.model.config().vocab {
+                logits = value.as_float().map(|value| value.to_owned());
+            }
+        };
+        let outputs = Evaluator::<f64>::new(program).run_observed(input, observe).unwrap();
+        let number = |name: &str| outputs.iter().find(|(found, _)| found == name).unwrap().1.as_float().unwrap().sum();
+        (number(LossNames::LOSS), number(LossNames::NEGATIVE_LOG_LIKELIHOOD), logits.unwrap())
+    };
+    let mut twice = Values::new();
+    for (name, value) in case.tokens().iter() {
+        let rows = integers(value);
+        twice.insert(name, ndarray::concatenate(ndarray::Axis(0), &[rows.view(), rows.view()]).unwrap());
+    }
+    let (loss, plain, logits) = evaluate(&program(0.0), &twice);
+    let labels = integers(twice.get(LossNames::LABELS).unwrap());
+    let n_labels = labels.len() / 2;
+    let rows: Vec<Vec<f64>> = logits.rows().into_iter().map(|row| row.to_vec()).collect();
+    let logarithms = |row: &Vec<f64>| {
+        let sum = row.iter().map(|logit| logit.exp()).sum::<f64>().ln();
+        row.iter().map(|logit| logit - sum).collect::<Vec<_>>()
+    };
+    let divergence = |one: &[f64], other: &[f64]| one.iter().zip(other).map(|(one, other)| one.exp() * (one - other)).sum::<f64>();
+    let of_label = |label: usize| {
+        let [one, other] = [&rows[label], &rows[label + n_labels]].map(logarithms);
+        divergence(&one, &other) + divergence(&other, &one)
+    };
+    let counted = labels.iter().take(n_labels).enumerate().filter(|(_, label)| **label >= 0);
+    let divergence: f64 = counted.map(|(label, _)| of_label(label)).sum();
+    assert!(divergence > 0.0);
+    let (found, found_plain, _) = evaluate(&program(alpha), &case.tokens());
+    let expected = loss / 2.0 + f64::from(alpha) / 4.0 * divergence;
+    assert!((found / expected - 1.0).abs() < CLOSE.relative_l2, "{found}, expected {expected}");
+    assert!((found_plain / plain * 2.0 - 1.0).abs() < CLOSE.relative_l2, "{found_plain}, expected half of {plain}");
+    let error = case.model.loss(&Loss { consistency: 1.0, ..Loss::default() }).unwrap_err();
+    insta::assert_snapshot!(error, @"consistency: expected 0, or a number above 0 with dropout, found 1");
+}
+
+fn integers(value: &cognate_runtime::Value) -> ArrayD<i64> {
+    match value {
+        cognate_runtime::Value::I64(array) => array.clone(),
+        _ => panic!("tokens are integers"),
+    }
 }
 
 /// What another element than the one in this row and column is, if there is one.
@@ -91,7 +148,7 @@ fn masks_have_the_right_share_and_no_pattern() {
     let case = Case::open("paper");
     let rate = 0.25;
     let program =
-        case.model.loss(&Loss { label_smoothing: 0.0, dropout: DropoutRates { activation: rate, ..DropoutRates::paper(rate) } }).unwrap();
+        case.model.loss(&Loss { dropout: DropoutRates { activation: rate, ..DropoutRates::paper(rate) }, ..Loss::default() }).unwrap();
     let rate = f64::from((rate * 509.0).round()) / 509.0;
     let (batch, len) = (24, 16);
     let mut all: Vec<Array2<f64>> = Vec::new();

@@ -149,20 +149,87 @@ fn going_on_gives_the_same_losses() {
     assert_eq!(lines(&parts), lines(&whole));
 }
 
-#[test]
-fn a_checkpoint_is_tuned() {
-    let Some(ort) = ort() else { return };
-    let folder = Folder::new();
+/// Settings that tune the checkpoint in `init` on 24 lines.
+fn tuning(folder: &Folder, init: &Path, more: &str) -> TrainingConfig {
     let lines = ["Ein Mann fährt Fahrrad .", "Zwei Hunde spielen im Schnee .", "Eine Frau liest ein Buch ."];
     folder.write("a.en", "A man is riding a bicycle .\nTwo dogs are playing in the snow .\nA woman reads a book .\n".repeat(8));
     folder.write("a.de", (lines.join("\n") + "\n").repeat(8));
     let text = format!(
-        "data.train = [{{ source = \"a.en\", target = \"a.de\" }}]\ndata.valid = [{{ source = \"a.en\", target = \"a.de\" }}]\n\
-         data.max_tokens = 256\nmodel.init = {:?}\noptimiser.learning_rate = 3e-4\noptimiser.warmup_updates = 1\noptimiser.decay = \"constant\"\n\
-         schedule.max_updates = 20\nschedule.validate_every = 10",
-        bundled_checkpoint()
+        "threads = 1\ndata.train = [{{ source = \"a.en\", target = \"a.de\" }}]\ndata.valid = [{{ source = \"a.en\", target = \"a.de\" }}]\n\
+         data.max_tokens = 256\nmodel.init = {init:?}\noptimiser.warmup_updates = 1\noptimiser.decay = \"constant\"\n\
+         schedule.validate_every = 10\n{more}"
     );
-    let config = TrainingConfig::read(folder.write("tune.toml", text)).unwrap();
+    TrainingConfig::read(folder.write("tune.toml", text)).unwrap()
+}
+
+/// The paths of the weights that differ between two checkpoints.
+fn changed(before: &Path, after: &Path) -> Vec<String> {
+    let [before, after] = [before, after].map(|folder| cognate_model::Model::open(folder).unwrap());
+    let values = |model: &cognate_model::Model, path: &str| model.weights().get(path).unwrap().values::<f32>();
+    before.learned().filter(|path| values(&before, path) != values(&after, path)).map(str::to_owned).collect()
+}
+
+#[test]
+fn frozen_weights_stay() {
+    let Some(ort) = ort() else { return };
+    let folder = Folder::new();
+    let frozen = "optimiser.learning_rate = 3e-4\nschedule.max_updates = 10\ntuning.freeze = [\"encoder\", \"shared.weight\"]";
+    let out = folder.path().join("out");
+    let (_, losses) = run(&tuning(&folder, &bundled_checkpoint(), frozen), &out, Beginning::Fresh, &*ort);
+    assert!(losses[9] < losses[0], "{losses:?}");
+    let model = cognate_model::Model::open(&out).unwrap();
+    let expected: Vec<_> = model.learned().filter(|path| path.starts_with("decoder.") && !path.ends_with("k_proj.bias")).collect();
+    let found = changed(&bundled_checkpoint(), &out);
+    assert!(expected.iter().all(|path| found.iter().any(|found| found == path)), "{found:?}");
+    assert!(found.iter().all(|path| path.starts_with("decoder.")), "{found:?}");
+    for (freeze, expected) in [
+        ("[\"encoder\", \"decode\"]", "tuning.freeze: the model has no weight called \"decode\"; its weights have names like"),
+        ("[\"encoder\", \"decoder\", \"shared\"]", "tuning.freeze: leaves no weight to learn"),
+    ] {
+        let config = tuning(&folder, &bundled_checkpoint(), &format!("schedule.max_updates = 1\ntuning.freeze = {freeze}"));
+        let said = refusal(&config, &folder.path().join("refused"), Beginning::Fresh, &*ort);
+        assert!(said.starts_with(expected), "{said}");
+    }
+}
+
+/// Adapters are learned, alone; what is saved has them merged, so that it is read as it was validated; a run goes on as if it had
+/// never been interrupted.
+#[test]
+fn adapters_are_learned_and_merged() {
+    let Some(ort) = ort() else { return };
+    let folder = Folder::new();
+    let settings = |updates: u32| {
+        let more = format!(
+            "optimiser.learning_rate = 3e-3\nschedule.max_updates = {updates}\ntuning.lora_rank = 4\n\
+             tuning.lora_targets = [\"q_proj\", \"fc1\"]"
+        );
+        tuning(&folder, &bundled_checkpoint(), &more)
+    };
+    let [whole, parts, again] = ["whole", "parts", "again"].map(|name| folder.path().join(name));
+    let (_, expected) = run(&settings(20), &whole, Beginning::Fresh, &*ort);
+    assert!(expected[19] < 0.9 * expected[0], "{expected:?}");
+    let targets = changed(&bundled_checkpoint(), &whole);
+    assert_eq!(targets.len(), 4 * 2 + 4 * 3, "{targets:?}");
+    assert!(targets.iter().all(|path| path.ends_with("q_proj.weight") || path.ends_with("fc1.weight")), "{targets:?}");
+    let (_, mut found) = run(&settings(10), &parts, Beginning::Fresh, &*ort);
+    found.extend(run(&settings(20), &parts, Beginning::Resume, &*ort).1);
+    assert_eq!(found, expected);
+    // One update that changes nothing: the loss of the merged weights.
+    let standing = tuning(&folder, &whole, "optimiser.learning_rate = 1e-12\nschedule.max_updates = 1");
+    run(&standing, &again, Beginning::Fresh, &*ort);
+    let [adapted, merged] = [&whole, &again].map(|out| log(out).last().unwrap()["valid_loss"].as_f64().unwrap());
+    assert!((adapted / merged - 1.0).abs() < cognate_verify::CLOSE.relative_l2, "{adapted}, merged {merged}");
+    let config =
+        tuning(&folder, &bundled_checkpoint(), "schedule.max_updates = 1\ntuning.lora_rank = 2\ntuning.lora_targets = [\"query\"]");
+    let said = refusal(&config, &folder.path().join("refused"), Beginning::Fresh, &*ort);
+    assert!(said.starts_with("tuning.lora_targets: the model has no weight called \"query\""), "{said}");
+}
+
+#[test]
+fn a_checkpoint_is_tuned() {
+    let Some(ort) = ort() else { return };
+    let folder = Folder::new();
+    let config = tuning(&folder, &bundled_checkpoint(), "optimiser.learning_rate = 3e-4\nschedule.max_updates = 20");
     let out = folder.path().join("out");
     let (_, losses) = run(&config, &out, Beginning::Fresh, &*ort);
     assert!(losses[19] < 0.8 * losses[0], "{losses:?}");

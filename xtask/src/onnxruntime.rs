@@ -65,8 +65,8 @@ pub fn bring(workspace: &Workspace, build: Build) -> Result<PathBuf> {
     }
     let by_hand = || {
         format!(
-            "ONNX Runtime {VERSION} was not brought by pip (is PyPI reached?). By hand: take the libraries from `onnxruntime/capi/` of the wheel \
-             {package} {VERSION} and put them into {}, or name another library in ORT_DYLIB_PATH",
+            "pip cannot install ONNX Runtime {VERSION} (is PyPI reachable?); copy the libraries in `onnxruntime/capi/` of the wheel \
+             {package} {VERSION} to {}, or set ORT_DYLIB_PATH to another library",
             folder.display()
         )
     };

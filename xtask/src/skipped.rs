@@ -76,7 +76,7 @@ mod tests {
         skipped.read(&file).unwrap();
         skipped.add("the step \"dependencies\"", "cargo deny is not installed");
         let expected = "Skipped in whole or in part:\n\
-                        - cargo deny is not there:\n    the step \"dependencies\"\n\
+                        - cargo deny is not installed:\n    the step \"dependencies\"\n\
                         - no GPU:\n    cognate decoding::cuda\n    cognate-runtime cuda::placement\n";
         assert_eq!(skipped.text(), expected);
         fs::write(&file, "nonsense\n").unwrap();

@@ -1,10 +1,10 @@
-//! Choosing an engine by name.
+//! Selects an engine by name.
 
 use crate::{Device, Error, ErrorKind, Result, Runtime};
 use std::fmt;
 use std::str::FromStr;
 
-/// An engine, as the command line names it.
+/// An engine, by its name on the command line.
 ///
 /// ```
 /// use cognate_runtime::Engine;
@@ -13,7 +13,7 @@ use std::str::FromStr;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Engine {
-    /// ONNX Runtime where its library is found, else tract.
+    /// ONNX Runtime if its library is found, otherwise tract.
     #[default]
     Auto,
     /// The reference evaluator, in single precision.
@@ -25,14 +25,16 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// Every engine.
+    /// All engines.
     pub const ALL: [Engine; 4] = [Engine::Auto, Engine::Reference, Engine::Tract, Engine::Ort];
 
-    /// The engine, ready to load graphs for `device`; [`Runtime::name`] tells which one `auto` chose.
+    /// Opens the engine for loading graphs on `device`; [`Runtime::name`] returns the one
+    /// that `auto` chose.
     ///
     /// # Errors
-    /// If this build has no such engine; if ONNX Runtime's library is asked for and not there; or if one is named by
-    /// `ORT_DYLIB_PATH` or held by `target/onnxruntime/` and cannot be used: `auto` does not pass over it in silence.
+    /// If this build does not contain the engine; if ONNX Runtime is requested and its library is
+    /// missing; or if a library in `ORT_DYLIB_PATH` or `target/onnxruntime/` cannot be used, which
+    /// `auto` does not ignore.
     pub fn open(self, device: Device) -> Result<Box<dyn Runtime>> {
         match self {
             Engine::Auto => auto(device),
@@ -68,7 +70,7 @@ impl FromStr for Engine {
 }
 
 impl Device {
-    /// Every device.
+    /// All devices.
     pub const ALL: [Device; 2] = [Device::Cpu, Device::Cuda];
 
     fn as_str(self) -> &'static str {
@@ -94,7 +96,7 @@ impl FromStr for Device {
     }
 }
 
-/// Every engine of this build that executes exported files on `device` and is there.
+/// All engines of this build that execute exported files on `device` and are installed.
 ///
 /// # Errors
 /// If a library of ONNX Runtime is found and cannot be used.
@@ -110,7 +112,7 @@ pub fn available(device: Device) -> Result<Vec<Box<dyn Runtime>>> {
 fn auto(device: Device) -> Result<Box<dyn Runtime>> {
     match (ort_if_found(device)?, device) {
         (Some(ort), _) => Ok(ort),
-        // tract has no CUDA: let ONNX Runtime say what is missing.
+        // tract does not support CUDA; ONNX Runtime's error says what is missing.
         (None, Device::Cuda) => ort(device),
         (None, Device::Cpu) => tract(),
     }
@@ -158,7 +160,7 @@ fn ort_if_found(_device: Device) -> Result<Option<Box<dyn Runtime>>> {
 
 #[cfg(not(all(feature = "reference", feature = "tract", feature = "ort")))]
 fn not_built(engine: &str) -> Error {
-    unavailable(engine, format!("this program was built without it; build it with the feature `{engine}`"))
+    unavailable(engine, format!("not in this build; enable the feature `{engine}`"))
 }
 
 fn unavailable(place: &str, message: String) -> Error {

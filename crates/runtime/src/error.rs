@@ -1,11 +1,11 @@
-//! What can go wrong when a graph is loaded or run.
+//! Errors of loading and running graphs.
 
 use std::fmt;
 
-/// The result of this crate's calls.
+/// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error with the place where it happened: a file, an input, an engine.
+/// An error with its place: a file, an input, an engine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {message}")]
 pub struct Error {
@@ -14,11 +14,11 @@ pub struct Error {
     message: String,
 }
 
-/// What an [`Error`] is about.
+/// The cause of an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The engine or the device is not there.
+    /// The engine or the device is missing.
     Unavailable,
     /// An engine's library was found, but cannot be used.
     Library,
@@ -26,7 +26,7 @@ pub enum ErrorKind {
     Load,
     /// An input is missing, unknown, or of a wrong type or shape.
     Input,
-    /// The engine failed while running.
+    /// The engine failed during a run.
     Run,
 }
 
@@ -35,7 +35,7 @@ impl Error {
         Self { kind, place: place.to_string(), message: message.to_string() }
     }
 
-    /// An error of an export or of a file's check, which names the file itself.
+    /// Converts an error of an export or a validation, whose text begins with the file.
     #[cfg(any(feature = "tract", feature = "ort"))]
     pub(crate) fn from_export(error: cognate_export::Error) -> Self {
         let text = error.to_string();
@@ -43,7 +43,7 @@ impl Error {
         Self::new(ErrorKind::Load, place, message)
     }
 
-    /// What the error is about.
+    /// The kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }

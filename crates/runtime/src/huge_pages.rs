@@ -1,16 +1,18 @@
-//! Huge pages for memory that is read over and over.
+//! Huge pages for memory that is read repeatedly.
 //!
-//! A step of a decoder reads every weight once: tens of thousands of pages of 4 KiB, more than a processor keeps addresses of,
-//! so that it looks up one after the other. Linux gives ordinary programs huge pages of 2 MiB only on request, and engines do not
-//! ask. Where [`Options::huge_pages`] does, the memory that an engine took while it loaded a file is moved into huge pages, by a
-//! thread of its own, once the file has been in use for a while: a process of one short run is not kept from its work. On ONNX
-//! Runtime a step of Marian's base shape took a tenth less time, measured in one process before and after.
+//! A step of a decoder reads every weight once: tens of thousands of pages of 4 KiB, more than a
+//! processor caches addresses of. Linux uses huge pages of 2 MiB only on request, and engines do
+//! not request them. With [`Options::huge_pages`], a separate thread moves the memory that an
+//! engine allocated while loading a file into huge pages, after the file has been used for a while,
+//! so that short runs are not delayed. With ONNX Runtime a step of Marian's base shape takes a
+//! tenth less time, measured in one process before and after.
 //!
-//! What the process has beside that stays where it is. Stacks of threads that an engine begins while it loads are told by the guard
-//! page below them; and from Linux 6.7 on the system itself keeps huge pages from stacks, whether or not they have such a page.
-//! What other threads allocate at the very time of loading cannot be told apart, and is moved as well.
+//! Other memory of the process is not moved. Stacks of threads that an engine starts while
+//! loading are recognised by the guard page below them; since Linux 6.7 the system itself
+//! excludes stacks from huge pages. Memory that other threads allocate during loading cannot be
+//! distinguished, and is moved too.
 //!
-//! Where the system's administrator has turned huge pages off, or the system has none, nothing happens.
+//! Nothing happens if huge pages are disabled or not supported.
 
 use crate::Options;
 use std::fs;
@@ -21,29 +23,29 @@ use std::thread;
 
 /// The size and alignment of a huge page, in bytes.
 const HUGE: usize = 2 << 20;
-/// Runs of a file's sessions after which its memory is moved.
+/// Number of runs of a file's sessions before its memory is moved.
 const FIRST: u64 = 64;
-/// `MADV_COLLAPSE` of Linux 6.1 and newer; older ones refuse it.
+/// `MADV_COLLAPSE` of Linux 6.1 and newer; older kernels reject it.
 #[cfg(target_os = "linux")]
 const COLLAPSE: libc::c_int = 25;
 
-/// What was there before a file is loaded; nothing where nobody asks for huge pages.
+/// The mapped memory before a file is loaded; `None` without [`Options::huge_pages`].
 pub(crate) struct Before(Option<Vec<Range<usize>>>);
 
 impl Before {
-    /// A file is about to be loaded.
+    /// Call before a file is loaded.
     pub(crate) fn loading(options: &Options) -> Self {
         Self((options.huge_pages && is_allowed()).then(anonymous))
     }
 
-    /// It has been loaded.
+    /// Call after it is loaded.
     pub(crate) fn loaded(self) -> HugePages {
         let taken = self.0.map(|before| without(&anonymous(), &before));
         HugePages(taken.map(|ranges| Arc::new(Taken { ranges, runs: AtomicU64::new(0), is_dropped: AtomicBool::new(false) })))
     }
 }
 
-/// The memory that loading a file took.
+/// The memory allocated while loading a file.
 pub(crate) struct HugePages(Option<Arc<Taken>>);
 
 struct Taken {
@@ -53,12 +55,12 @@ struct Taken {
 }
 
 impl HugePages {
-    /// A session of the file has run.
+    /// Call after each run of a session.
     pub(crate) fn after_run(&self) {
         let Some(taken) = &self.0 else { return };
         if taken.runs.fetch_add(1, Ordering::Relaxed) + 1 == FIRST {
             let taken = Arc::clone(taken);
-            // Without a thread the memory stays where it is.
+            // If the thread cannot be started, the memory is not moved.
             let _ = thread::Builder::new().name("huge pages".into()).spawn(move || taken.collapse());
         }
     }
@@ -67,14 +69,14 @@ impl HugePages {
 impl Drop for HugePages {
     fn drop(&mut self) {
         if let Some(taken) = &self.0 {
-            // Others may be given the memory now.
+            // The memory may now be reused for other purposes.
             taken.is_dropped.store(true, Ordering::Relaxed);
         }
     }
 }
 
 impl Taken {
-    /// Moves what fills whole huge pages, one after the other, so that nobody waits long for a page.
+    /// Moves the memory huge page by huge page, so that no access waits for long.
     fn collapse(&self) {
         for range in common(&anonymous(), &self.ranges) {
             let first = range.start.next_multiple_of(HUGE);
@@ -88,18 +90,18 @@ impl Taken {
     }
 }
 
-/// Whether programs may ask for huge pages.
+/// Whether programs may request huge pages.
 fn is_allowed() -> bool {
     fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").is_ok_and(|setting| !setting.contains("[never]"))
 }
 
-/// The memory of this process that is no file's and no stack, in the order of addresses.
+/// The memory of this process that is neither a file nor a stack, by address.
 fn anonymous() -> Vec<Range<usize>> {
     fs::read_to_string("/proc/self/maps").map(|maps| anonymous_ranges(&maps)).unwrap_or_default()
 }
 
-/// Of lines as `7f0000000000-7f0000200000 rw-p 00000000 00:00 0    [heap]`. What lies right above pages that nobody may touch is
-/// a thread's stack above its guard.
+/// Parses lines such as `7f0000000000-7f0000200000 rw-p 00000000 00:00 0    [heap]`. Memory
+/// directly above an inaccessible page is a thread's stack above its guard page.
 fn anonymous_ranges(maps: &str) -> Vec<Range<usize>> {
     let (mut found, mut guard_end) = (Vec::new(), None);
     for (range, access, is_memory) in maps.lines().filter_map(mapping) {
@@ -111,7 +113,7 @@ fn anonymous_ranges(maps: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// Where a mapping lies, how it may be used, and whether it is unnamed memory or the heap.
+/// Range and access of a mapping, and whether it is unnamed memory or the heap.
 fn mapping(line: &str) -> Option<(Range<usize>, &str, bool)> {
     let mut fields = line.split_ascii_whitespace();
     let (start, end) = fields.next()?.split_once('-')?;
@@ -121,7 +123,7 @@ fn mapping(line: &str) -> Option<(Range<usize>, &str, bool)> {
     Some((address(start)?..address(end)?, access, is_memory))
 }
 
-/// The parts of `now` that are not in `before`; both in the order of addresses.
+/// The parts of `now` that are not in `before`; both are sorted by address.
 fn without(now: &[Range<usize>], before: &[Range<usize>]) -> Vec<Range<usize>> {
     let mut added = Vec::new();
     for range in now {
@@ -136,7 +138,7 @@ fn without(now: &[Range<usize>], before: &[Range<usize>]) -> Vec<Range<usize>> {
     added
 }
 
-/// The parts that are in both.
+/// The intersection of two sorted lists.
 fn common(one: &[Range<usize>], other: &[Range<usize>]) -> Vec<Range<usize>> {
     let overlap = |a: &Range<usize>, b: &Range<usize>| a.start.max(b.start)..a.end.min(b.end);
     one.iter().flat_map(|a| other.iter().map(move |b| overlap(a, b))).filter(|range| !range.is_empty()).collect()
@@ -144,8 +146,8 @@ fn common(one: &[Range<usize>], other: &[Range<usize>]) -> Vec<Range<usize>> {
 
 #[cfg(target_os = "linux")]
 fn collapse(page: usize) {
-    // SAFETY: the call changes where memory lies, and none of its contents. Memory that has been given back meanwhile makes it
-    // fail, which is as good.
+    // SAFETY: the call changes the location of memory, but not its contents. It fails harmlessly if
+    // the memory was unmapped.
     unsafe { libc::madvise(page as *mut libc::c_void, HUGE, COLLAPSE) };
 }
 
@@ -203,7 +205,7 @@ mod tests {
         }
     }
 
-    /// What a library does to its host's memory is the host's to decide.
+    /// The host decides about its process's memory.
     #[test]
     fn nothing_is_looked_at_unless_asked() {
         assert!(Before::loading(&Options::default()).0.is_none());
@@ -212,7 +214,8 @@ mod tests {
         assert!(pages.0.is_none());
     }
 
-    /// Memory that was there before, and what came after, stay; so do the stacks of threads that loading began.
+    /// Memory allocated before and after loading is not moved, nor are stacks of threads started
+    /// while loading.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_file_has_the_memory_that_its_loading_took() {
@@ -234,7 +237,7 @@ mod tests {
         let stack = told.recv().expect("a place");
         let pages = before.loaded();
         let later = vec![1u8; SIZE];
-        let taken = &pages.0.as_ref().expect("asked for").ranges;
+        let taken = &pages.0.as_ref().expect("requested").ranges;
         let middle = |memory: &[u8]| memory.as_ptr() as usize + SIZE / 2;
         let is_taken = |place: usize| taken.iter().any(|range| range.contains(&place));
         let found = [middle(&earlier), middle(&weights), stack, middle(&later)].map(is_taken);

@@ -1,11 +1,11 @@
-//! Graphs in memory, for engines that execute files.
+//! Graphs in memory for engines that execute files.
 
 use crate::{Engine, Error, ErrorKind, Loaded, Options, Result, Runtime};
 use cognate_export::{Existing, Export, Metadata, Staged, Target, write_folder};
 use cognate_graph::Program;
 use std::sync::Arc;
 
-/// Exports the graphs to a temporary folder, with one file of weights for all, and reads them from there.
+/// Exports the graphs to a temporary folder with a shared weights file, and reads them.
 pub(crate) fn read_graphs(runtime: &dyn Runtime, programs: &[Program], options: &Options) -> Result<Vec<Arc<dyn Loaded>>> {
     let wrong = |error| Error::new(ErrorKind::Load, "a temporary folder for the export", error);
     let folder = Staged::temporary().map_err(wrong)?;
@@ -18,14 +18,14 @@ pub(crate) fn read_graphs(runtime: &dyn Runtime, programs: &[Program], options: 
     write_folder(&path, &export, &[], Existing::Refuse).map_err(Error::from_export)?;
     let loaded = names.iter().map(|name| runtime.read_file(&path.join(name), options)).collect::<Result<Vec<_>>>()?;
     if cfg!(unix) {
-        // Mapped files may be removed: an interrupted program leaves nothing behind.
+        // Mapped files may be removed: then an interrupted program leaves nothing behind.
         return Ok(loaded);
     }
     let folder = Arc::new(folder);
     Ok(loaded.into_iter().map(|graph| Arc::new(WithFolder { graph, _folder: folder.clone() }) as Arc<dyn Loaded>).collect())
 }
 
-/// A graph whose files must remain while it is in use.
+/// A graph whose files must exist while it is used.
 struct WithFolder {
     graph: Arc<dyn Loaded>,
     _folder: Arc<Staged>,

@@ -1,11 +1,13 @@
-//! Where the evaluators meet: one [`Session`] trait over the reference evaluator, tract and ONNX Runtime.
+//! A common interface of the evaluators: one [`Session`] trait for the reference evaluator, tract
+//! and ONNX Runtime.
 //!
-//! [`Runtime::load`] makes a [`Session`] from a [`Source`]: a [`Program`] in memory or an exported ONNX file. The reference
-//! evaluates programs; tract and ONNX Runtime execute files, and export a program to a temporary one. Sessions of one [`Loaded`]
-//! source run concurrently and share its weights. Values stay in the engine's memory: the outputs of one [`Session::run`] can be
-//! inputs of the next.
+//! [`Runtime::load`] creates a [`Session`] from a [`Source`]: a [`Program`] in memory or an
+//! exported ONNX file. The reference evaluates programs; tract and ONNX Runtime execute files, and
+//! export a program to a temporary one. Sessions of one [`Loaded`] source run concurrently and
+//! share its weights. Values stay in the engine's memory: the outputs of one [`Session::run`] can
+//! be inputs of the next.
 //!
-//! This crate has no notion of text or Transformers.
+//! This crate contains no text processing and no Transformers.
 
 mod choose;
 mod error;
@@ -38,23 +40,23 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a session executes.
+/// The source of a session.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// A graph with its weights.
+    /// A graph and its weights.
     Graph(Program),
-    /// An ONNX file; external data lies beside it.
+    /// An ONNX file, with external data in its folder.
     Onnx(PathBuf),
 }
 
-/// Checks an exported file, gives it to `read`, and checks that it has not changed meanwhile.
+/// Validates an exported file, calls `read`, and checks that the file has not changed meanwhile.
 #[cfg(any(feature = "tract", feature = "ort"))]
 fn read_checked<T>(path: &Path, read: impl FnOnce() -> Result<T>) -> Result<T> {
     if !path.is_file() {
         let found = if path.is_dir() {
             "a folder"
         } else if path.exists() {
-            "no regular file"
+            "a pipe or device"
         } else {
             "nothing"
         };
@@ -67,35 +69,36 @@ fn read_checked<T>(path: &Path, read: impl FnOnce() -> Result<T>) -> Result<T> {
     Ok(loaded)
 }
 
-/// Where a session computes.
+/// The device of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Device {
-    /// The processor.
+    /// The CPU.
     #[default]
     Cpu,
-    /// An NVIDIA GPU, by ONNX Runtime's CUDA execution provider; loading fails where there is none.
+    /// An NVIDIA GPU with ONNX Runtime's CUDA execution provider; loading fails without one.
     Cuda,
 }
 
-/// How to load.
+/// Options of loading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Where to compute.
+    /// The device.
     pub device: Device,
-    /// Threads that one operation may use at most; the runtime's own choice if `None`. tract and the reference use one.
+    /// Maximum number of threads per operation; `None` for the runtime's default. tract and the
+    /// reference use one.
     pub threads: Option<NonZeroUsize>,
-    /// Sessions that run at the same time, each on so many threads; one if `None`.
+    /// Number of sessions that run at the same time, each with its threads; `None` for one.
     pub workers: Option<NonZeroUsize>,
-    /// ONNX Runtime's own operators only, also where ours are faster.
+    /// Use only ONNX Runtime's operators, even if Cognate's are faster.
     pub plain: bool,
-    /// Move what the engine allocates while it loads into huge pages, once it has been in use for a while (Linux). Off by default:
-    /// this is the memory of the process that embeds this library.
+    /// Move the memory that the engine allocates while loading into huge pages, after it has been
+    /// used for a while (Linux). Off by default, since it is the memory of the embedding process.
     pub huge_pages: bool,
 }
 
 /// An engine that executes graphs.
 pub trait Runtime {
-    /// Which engine this is; never [`Engine::Auto`].
+    /// The engine; never [`Engine::Auto`].
     fn engine(&self) -> Engine;
 
     /// The engine's short name: `reference`, `tract`, `ort`.
@@ -103,19 +106,20 @@ pub trait Runtime {
         self.engine().as_str()
     }
 
-    /// Prepares an exported ONNX file for any number of sessions.
+    /// Loads an exported ONNX file for any number of sessions.
     ///
     /// # Errors
-    /// If the engine cannot read or execute the file, or has no such device.
+    /// If the engine cannot read or execute the file, or does not support the device.
     fn read_file(&self, path: &Path, options: &Options) -> Result<Arc<dyn Loaded>>;
 
-    /// Prepares graphs, which may have weights in common. An engine that executes files exports them to a temporary folder.
+    /// Loads graphs, which may share weights. An engine that executes files exports them to a
+    /// temporary folder.
     ///
     /// # Errors
-    /// As [`Runtime::read_file`]; and if the graphs cannot be exported.
+    /// As [`Runtime::read_file`]; also if the graphs cannot be exported.
     fn read_graphs(&self, programs: &[Program], options: &Options) -> Result<Vec<Arc<dyn Loaded>>>;
 
-    /// Prepares `source` for any number of sessions.
+    /// Loads `source` for any number of sessions.
     ///
     /// # Errors
     /// As [`Runtime::read_file`] and [`Runtime::read_graphs`].
@@ -126,7 +130,7 @@ pub trait Runtime {
         }
     }
 
-    /// Prepares `source` for running.
+    /// Loads `source` for a single session.
     ///
     /// # Errors
     /// As [`Runtime::read`].
@@ -135,15 +139,16 @@ pub trait Runtime {
     }
 }
 
-/// A source that an engine has read, with its weights.
+/// A loaded source and its weights.
 pub trait Loaded: Send + Sync {
-    /// A session, which takes no memory for weights. Those of one source may run at the same time.
+    /// Creates a session, which needs no memory for weights. Sessions of one source may run at
+    /// the same time.
     fn session(self: Arc<Self>) -> Box<dyn Session>;
 }
 
-/// One loaded graph.
+/// An executable instance of a loaded graph.
 pub trait Session {
-    /// What really executes, with version and provider, as `ONNX Runtime 1.31.1, CPUExecutionProvider`.
+    /// Engine, version and provider, such as `ONNX Runtime 1.31.1, CPUExecutionProvider`.
     fn engine(&self) -> &str;
 
     /// The names of the inputs, in the graph's order.
@@ -152,29 +157,29 @@ pub trait Session {
     /// The names of the outputs, in the graph's order.
     fn outputs(&self) -> &[String];
 
-    /// Computes every output from a value for every input.
+    /// Computes all outputs from values for all inputs.
     ///
     /// # Errors
-    /// If an input is missing, unknown, or has a type or shape that the graph does not take; or if the engine fails.
+    /// If an input is missing, unknown, or has a wrong type or shape; or if the engine fails.
     fn run(&mut self, inputs: &Values) -> Result<Values>;
 
-    /// As [`Session::run`], and each output of `pairs` (input, output) takes its input's place in `state`; the others are
-    /// returned. An engine that can lets an output be written over its input, where both have one shape and lie in the host's
-    /// memory: only for graphs that say so.
+    /// As [`Session::run`], but each output of `pairs` (input, output) replaces its input in
+    /// `state`; the other outputs are returned. Some engines overwrite the input's memory if both
+    /// have the same shape and are in the host's memory, so the graph must allow that.
     ///
     /// # Errors
-    /// As [`Session::run`]; and if an output does not exist.
+    /// As [`Session::run`]; also if an output does not exist.
     fn run_in_place(&mut self, state: &mut Values, pairs: &[(String, String)]) -> Result<Values> {
         run_and_exchange(self, state, pairs)
     }
 }
 
-/// [`Session::run_in_place`] by [`Session::run`].
+/// Implements [`Session::run_in_place`] by [`Session::run`].
 fn run_and_exchange<S: Session + ?Sized>(session: &mut S, state: &mut Values, pairs: &[(String, String)]) -> Result<Values> {
     let mut outputs = session.run(state)?;
     for (input, output) in pairs {
         let value = outputs.remove(output).ok_or_else(|| {
-            let message = format!("no output {output}; the graph has {}", session.outputs().join(", "));
+            let message = format!("output {output}: expected one of {}", session.outputs().join(", "));
             Error::new(ErrorKind::Run, session.engine(), message)
         })?;
         state.insert(input, value);

@@ -1,7 +1,8 @@
-//! ONNX Runtime: exported ONNX files on the processor, or on an NVIDIA GPU by CUDA.
+//! ONNX Runtime: exported ONNX files on the CPU, or on an NVIDIA GPU with CUDA.
 //!
-//! The library is found when the program runs, never linked or downloaded by the build. A process runs one library:
-//! the first that is opened. Its telemetry is off, and so is its log unless `ORT_LOG` sets a level (`warning`).
+//! The library is found at run time, never linked or downloaded by the build. A process uses one
+//! library, the first that is opened. Telemetry is off, and so is the log unless `ORT_LOG` sets a
+//! level (`warning`).
 
 mod kernels;
 mod library;
@@ -20,7 +21,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The library that this process runs. ONNX Runtime's environment lives until the process ends: it cannot be made twice.
+/// The library of this process. ONNX Runtime's environment can be created only once.
 static OPENED: Mutex<Option<Ort>> = Mutex::new(None);
 
 /// Runs exported ONNX files on ONNX Runtime.
@@ -32,20 +33,21 @@ pub struct Ort {
 }
 
 impl Ort {
-    /// The library that this process runs already; or else that of `ORT_DYLIB_PATH`, of `target/onnxruntime/` in or above
-    /// the program's and the current folder, or of the system.
+    /// Returns the library of this process; otherwise that of `ORT_DYLIB_PATH`, of
+    /// `target/onnxruntime/` in or above the program's and the current folder, or of the system.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if there is none; [`ErrorKind::Library`] if what `ORT_DYLIB_PATH` names, or what
-    /// `target/onnxruntime/` holds, is not ONNX Runtime 1.24 or newer.
+    /// [`ErrorKind::Unavailable`] if there is none; [`ErrorKind::Library`] if the library in
+    /// `ORT_DYLIB_PATH` or `target/onnxruntime/` is not ONNX Runtime 1.24 or newer.
     pub fn find() -> Result<Self> {
         Self::find_for(Device::Cpu)
     }
 
-    /// As [`Ort::find`], preferring a library that has the provider for `device`.
+    /// As [`Ort::find`], preferring a library with the provider for `device`.
     ///
     /// # Errors
-    /// As [`Ort::find`]; and [`ErrorKind::Library`] if the process runs a library without that provider already.
+    /// As [`Ort::find`]; also [`ErrorKind::Library`] if the process already uses a library without
+    /// that provider.
     pub fn find_for(device: Device) -> Result<Self> {
         Self::search(device)?.map_err(|missing| Error::new(ErrorKind::Unavailable, "ort", missing))
     }
@@ -53,13 +55,14 @@ impl Ort {
     /// Opens the library at `path`.
     ///
     /// # Errors
-    /// [`ErrorKind::Library`] if it is not ONNX Runtime 1.24 or newer, or if the process runs another one already.
+    /// [`ErrorKind::Library`] if it is not ONNX Runtime 1.24 or newer, or if the process already
+    /// uses another one.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         Self::start(library::probe(&path.display().to_string(), path)?)
     }
 
-    /// The engine, or the account of a search without result.
+    /// Returns the engine, or why no library was found.
     pub(crate) fn search(device: Device) -> Result<Result<Self, String>> {
         let opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(opened) = opened.filter(|opened| opened.serves(device)) {
@@ -78,7 +81,7 @@ impl Ort {
             if opened.library == library.path {
                 return Ok(opened.clone());
             }
-            let message = format!("a process runs one ONNX Runtime, and this one runs {} already", opened.library.display());
+            let message = format!("a process can load only one ONNX Runtime; {} is already loaded", opened.library.display());
             return Err(wrong(message));
         }
         let builder = ::ort::init_from(&library.path).map_err(|error| wrong(error.to_string()))?;
@@ -86,17 +89,17 @@ impl Ort {
         Ok(opened.insert(Self { environment, library: library.path, version: library.version }).clone())
     }
 
-    /// The library's path, or the name under which the system's loader knows it.
+    /// The library's path, or its name for the system's loader.
     pub fn library(&self) -> &Path {
         &self.library
     }
 
-    /// The library's version, as `1.31.1`.
+    /// The library's version, such as `1.31.1`.
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// Whether the library was built with the provider for `device`; the device itself may still be missing.
+    /// Whether the library contains the provider for `device`; the device itself may be missing.
     pub fn serves(&self, device: Device) -> bool {
         match device {
             Device::Cpu => true,
@@ -104,22 +107,23 @@ impl Ort {
         }
     }
 
-    /// Runs the file at `path` once, and counts by ONNX Runtime's own profile how many nodes each execution provider ran.
+    /// Runs the file at `path` once, and counts the nodes that each execution provider ran,
+    /// according to ONNX Runtime's profile.
     ///
     /// # Errors
-    /// If the file cannot be loaded or run, or the profile not be read.
+    /// If the file cannot be loaded or run, or the profile cannot be read.
     pub fn placement(&self, path: &Path, options: &Options, inputs: &Values) -> Result<BTreeMap<String, usize>> {
         placement::count(self, path, options, inputs)
     }
 }
 
-/// Errors come back as values; printed by the library too, they would be told twice.
+/// The library's log is off, since errors are returned as values.
 fn environment(builder: EnvironmentBuilder) -> ::ort::Result<Environment> {
     if env::var_os("ORT_LOG").is_some() {
         return builder.build();
     }
     let environment = builder.with_logger(Arc::new(|_, _, _, _, _| {})).build()?;
-    // Otherwise a logger is given everything, down to the last detail.
+    // Otherwise the library would pass all messages to the logger.
     environment.set_log_level(LogLevel::Fatal);
     Ok(environment)
 }

@@ -1,4 +1,4 @@
-//! The reference evaluator as a runtime: the oracle that the others are measured against.
+//! The reference evaluator as a runtime, to which the others are compared.
 
 use crate::{Device, Engine, Error, ErrorKind, Loaded, Options, Result, Runtime, Session, Value, Values};
 use cognate_eval::{Evaluator, Float, Value as Computed};
@@ -7,12 +7,12 @@ use ndarray::{ArcArray, ArrayD, IxDyn};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Evaluates graphs in memory; refuses ONNX files. Single-threaded.
+/// Evaluates graphs in memory; rejects ONNX files. Single-threaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reference {
-    /// In single precision, as engines do.
+    /// Single precision, as in engines.
     F32,
-    /// In double precision: what engines approximate.
+    /// Double precision, as the reference for engines.
     F64,
 }
 
@@ -22,13 +22,13 @@ impl Runtime for Reference {
     }
 
     fn read_file(&self, path: &Path, _: &Options) -> Result<Arc<dyn Loaded>> {
-        let message = "the reference evaluates graphs, not ONNX files; give the checkpoint, or choose tract or ort";
+        let message = "expected a graph, found an ONNX file; use the checkpoint, or the engine tract or ort";
         Err(Error::new(ErrorKind::Load, path.display(), message))
     }
 
     fn read_graphs(&self, programs: &[Program], options: &Options) -> Result<Vec<Arc<dyn Loaded>>> {
         if options.device != Device::Cpu {
-            return Err(Error::new(ErrorKind::Unavailable, self.name(), "evaluates on the processor only; leave out `--device cuda`"));
+            return Err(Error::new(ErrorKind::Unavailable, self.name(), "supports only the CPU; omit `--device cuda`"));
         }
         let evaluated = |program: &Program| Arc::new(Evaluated { program: program.clone(), precision: *self }) as Arc<dyn Loaded>;
         Ok(programs.iter().map(evaluated).collect())
@@ -50,8 +50,8 @@ impl Loaded for Evaluated {
 }
 
 impl Reference {
-    /// A session in single precision that also tells `observe` the largest magnitude in each value of floating point numbers
-    /// that is given or computed, weights excepted; NaN where one is no number.
+    /// A session in single precision that also calls `observe` with the maximum magnitude in each
+    /// floating-point value, given or computed, except weights; NaN if a value contains NaN.
     pub fn observed(program: &Program, observe: impl FnMut(&Node, f32) + 'static) -> Box<dyn Session> {
         let mut evaluation = Evaluation::<f32>::new(program, "reference evaluator, f32");
         evaluation.observe = Some(Box::new(observe));
@@ -59,7 +59,7 @@ impl Reference {
     }
 }
 
-/// Hears of each node's largest magnitude.
+/// Receives each node's maximum magnitude.
 type Observe = Box<dyn FnMut(&Node, f32)>;
 
 struct Evaluation<F> {
@@ -85,13 +85,13 @@ impl<F: Float> Evaluation<F> {
     }
 }
 
-/// The largest magnitude; NaN if one is no number.
+/// The maximum magnitude; NaN if a value is NaN.
 fn largest<F: Float>(values: &ArcArray<F, IxDyn>) -> f32 {
     let larger = |largest: F, &value: &F| if largest.is_nan() || value.abs() <= largest { largest } else { value.abs() };
     values.iter().fold(F::zero(), larger).to_f32().unwrap_or(f32::NAN)
 }
 
-/// A precision whose values cross to and from [`Value`].
+/// A precision that converts to and from [`Value`].
 trait Host: Float {
     fn bring(value: &Value) -> Result<ArrayD<Self>>;
     fn give(array: ArrayD<Self>) -> Value;

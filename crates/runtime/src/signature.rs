@@ -1,15 +1,17 @@
-//! What a loaded graph takes, and the check of what it is given before an engine sees it.
+//! The inputs and outputs of a loaded graph, and the validation of values before an engine
+//! receives them.
 //!
-//! An axis is a size, a name (`batch`), or open. A name must have one size in all inputs of one run.
+//! An axis is a size, a name (`batch`), or open. A name must have the same size in all
+//! inputs of a run.
 
 use crate::{Error, ErrorKind, Result};
 use std::borrow::Cow;
 use std::fmt;
 
-/// The name of an element type, as `f32`.
+/// The name of an element type, such as `f32`.
 pub(crate) type Element = Cow<'static, str>;
 
-/// One axis of an input, as the file declares it.
+/// An axis of an input, as declared by the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Axis {
     Size(usize),
@@ -27,12 +29,12 @@ impl fmt::Display for Axis {
     }
 }
 
-/// An input, as the file declares it.
+/// An input, as declared by the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Input {
     pub(crate) name: String,
     pub(crate) element: Element,
-    /// `None` where the file leaves even the rank open.
+    /// `None` if even the rank is open.
     pub(crate) axes: Option<Vec<Axis>>,
 }
 
@@ -44,7 +46,7 @@ impl fmt::Display for Input {
     }
 }
 
-/// A value that an engine can take, before it does.
+/// A value before its conversion for an engine.
 pub(crate) trait Given {
     fn element(&self) -> Element;
     fn shape(&self) -> Vec<usize>;
@@ -53,7 +55,7 @@ pub(crate) trait Given {
 /// The inputs and outputs of a loaded file.
 #[derive(Debug)]
 pub(crate) struct Signature {
-    /// The file, for errors.
+    /// The file, as errors name it.
     place: String,
     inputs: Vec<Input>,
     input_names: Vec<String>,
@@ -78,17 +80,17 @@ impl Signature {
         &self.output_names
     }
 
-    /// Whether the graph takes half precision for this input.
+    /// Whether the input has half precision.
     pub(crate) fn takes_half(&self, name: &str) -> bool {
         self.inputs.iter().any(|input| input.name == name && input.element == "f16")
     }
 
-    /// Whether the graph takes truth values for this input.
+    /// Whether the input is boolean.
     pub(crate) fn takes_bool(&self, name: &str) -> bool {
         self.inputs.iter().any(|input| input.name == name && input.element == "bool")
     }
 
-    /// The given values in the graph's order, if they are what it takes.
+    /// Returns the given values in the graph's order, if they are valid.
     pub(crate) fn arrange<'n, T: Given>(&self, given: impl IntoIterator<Item = (&'n str, T)>) -> Result<Vec<T>> {
         let mut slots: Vec<Option<T>> = self.inputs.iter().map(|_| None).collect();
         for (name, value) in given {
@@ -133,12 +135,12 @@ impl Signature {
     }
 }
 
-/// The sizes of the named axes in one run, each with the input that gave it.
+/// The sizes of the named axes in a run, each with the input that set it.
 #[derive(Default)]
 struct Sizes<'s>(Vec<(&'s str, usize, &'s str)>);
 
 impl<'s> Sizes<'s> {
-    /// Gives `symbol` a size; returns the size it has, with its input, if that differs.
+    /// Sets the size of `symbol`; returns its previous size and input if they differ.
     fn bind(&mut self, symbol: &'s str, size: usize, input: &'s str) -> Option<(usize, &'s str)> {
         match self.0.iter().find(|(known, ..)| *known == symbol) {
             Some(&(_, before, place)) => (before != size).then_some((before, place)),

@@ -1,7 +1,8 @@
-//! tract: exported ONNX files in pure Rust, with nothing to install.
+//! tract: exported ONNX files in pure Rust, without a library to install.
 //!
-//! Runs on the processor, on one thread. What a run returns stays in tract's own tensors, shared by reference count: a
-//! `present` given back as `past` is not copied. tract answers some files by a panic; here that is an error.
+//! Runs on the CPU on one thread. Outputs stay in tract's tensors, with reference counts:
+//! a `present` passed as `past` is not copied. tract panics on some files, which is
+//! converted to an error.
 
 mod operators;
 mod prepare;
@@ -25,10 +26,10 @@ use tract_onnx::prelude::{
 use tract_onnx::tract_core::ops::konst::Const;
 use tract_onnx::tract_core::ops::matmul::pack::OptMatMulPack;
 
-/// With the version that the workspace pins; a test holds them equal.
+/// Name and version; a test compares it with the workspace's lock file.
 const ENGINE: &str = "tract 0.23.9";
 
-/// Runs exported ONNX files on the processor, on one thread whatever [`Options::threads`] allows.
+/// Runs exported ONNX files on the CPU, on one thread regardless of [`Options::threads`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tract;
 
@@ -39,7 +40,7 @@ impl Runtime for Tract {
 
     fn read_file(&self, path: &Path, options: &Options) -> Result<Arc<dyn Loaded>> {
         if options.device != Device::Cpu {
-            let message = "runs on the processor only; for `--device cuda` choose ort, or leave out the device";
+            let message = "supports only the CPU; use the engine ort for `--device cuda`";
             return Err(Error::new(ErrorKind::Unavailable, self.name(), message));
         }
         read_checked(path, || {
@@ -55,7 +56,7 @@ impl Runtime for Tract {
     }
 }
 
-/// A file as tract is to run it, weights included.
+/// A file planned by tract, with weights.
 struct Planned {
     signature: Signature,
     plan: Arc<TypedSimplePlan>,
@@ -73,12 +74,12 @@ impl Planned {
         let onnx = operators::reader();
         let mut proto = onnx.proto_model_for_path(path)?;
         prepare::prepare(&mut proto);
-        let graph = proto.graph.as_ref().ok_or_else(|| TractError::msg("the file holds no graph"))?;
+        let graph = proto.graph.as_ref().ok_or_else(|| TractError::msg("missing graph"))?;
         let signature = signature(path, graph);
         let folder = path.parent().and_then(Path::to_str);
         let parsed = onnx.parse(&proto, folder)?;
         if !parsed.unresolved_inputs.is_empty() {
-            return Err(TractError::msg(format!("nodes read {}, which nothing gives", parsed.unresolved_inputs.join(", "))));
+            return Err(TractError::msg(format!("no node computes the inputs {}", parsed.unresolved_inputs.join(", "))));
         }
         drop(proto);
         let mut model = parsed.model.into_optimized()?;
@@ -88,10 +89,11 @@ impl Planned {
     }
 }
 
-/// Brings every constant weight into the order that its product reads, once.
+/// Packs every constant weight for its product, once.
 ///
-/// tract does so itself, save for a large weight that something else reads too: an embedding table that is also the output
-/// layer's weight would be brought into that order at every run (100 of 140 ms a step of the base preset).
+/// tract does this itself, except for large weights with other readers: an embedding table that
+/// is also the output layer's weight would be packed at every run (100 of 140 ms per step of
+/// the base preset).
 fn pack_shared_weights(model: &mut TypedModel) -> TractResult<()> {
     for id in model.eval_order()? {
         let node = model.node(id);
@@ -111,7 +113,7 @@ fn pack_shared_weights(model: &mut TypedModel) -> TractResult<()> {
     Ok(())
 }
 
-/// What the file declares; initialisers that are listed as inputs too are not inputs.
+/// The inputs and outputs of the file; initializers that are listed as inputs are not inputs.
 fn signature(path: &Path, graph: &pb::GraphProto) -> Signature {
     let is_initializer = |name: &str| graph.initializer.iter().any(|tensor| tensor.name == name);
     let inputs = graph.input.iter().filter(|input| !is_initializer(&input.name)).map(input).collect();
@@ -177,7 +179,7 @@ impl Session for TractSession {
     }
 }
 
-/// The value in half precision, if that is wanted and it has numbers of single precision.
+/// Converts the value to half precision, if `half` and it is f32 on the host.
 fn given(value: TValue, half: bool) -> Result<TValue> {
     if !half || value.datum_type() != DatumType::F32 {
         return Ok(value);
@@ -186,7 +188,7 @@ fn given(value: TValue, half: bool) -> Result<TValue> {
     Ok(rounded.into_owned().into())
 }
 
-/// A value as tract takes it: its own tensors as they are, others copied once.
+/// Converts a value for tract: its tensors are shared, others copied once.
 fn tensor(value: &Value) -> Result<TValue> {
     Ok(match value {
         Value::F32(array) => copied(array),
@@ -222,7 +224,7 @@ struct TractTensor {
 
 impl TractTensor {
     fn new(value: TValue) -> TractResult<Self> {
-        // tract computes shapes in a type of its own, which no input takes.
+        // tract computes shapes in its own type, which no input accepts.
         let value = if value.datum_type() == DatumType::TDim { value.cast_to::<i64>()?.into_owned().into() } else { value };
         Ok(Self { value })
     }
@@ -242,7 +244,7 @@ impl EngineTensor for TractTensor {
             DatumType::Bool => self.value.to_plain_array_view::<bool>().map(|view| view.mapv(i64::from).into()),
             other => Err(TractError::msg(format!("expected elements of f32, f16, f64, i64 or bool, found {}", element_name(other)))),
         };
-        host.map_err(|error| Error::new(ErrorKind::Run, ENGINE, format!("cannot bring a value to the host: {error:#}")))
+        host.map_err(|error| Error::new(ErrorKind::Run, ENGINE, format!("cannot copy a value to the host: {error:#}")))
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -250,9 +252,9 @@ impl EngineTensor for TractTensor {
     }
 }
 
-/// What `work` gives, or why not: tract's errors with their causes, and its panics.
+/// The result of `work`, or tract's errors with their causes, or its panics.
 ///
-/// Nothing that a panic leaves half done is used again: `work` makes what it changes.
+/// `work` must create what it modifies, so that nothing is used after a panic.
 fn guarded<T>(work: impl FnOnce() -> TractResult<T>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => result.map_err(|error| format!("{error:#}")),
@@ -274,10 +276,7 @@ mod tests {
     fn engine_is_the_version_that_the_workspace_builds() {
         let lock = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.lock")).expect("Cargo.lock");
         let version = ENGINE.trim_start_matches("tract ");
-        assert!(
-            lock.contains(&format!("name = \"tract-onnx\"\nversion = \"{version}\"\n")),
-            "Cargo.lock has another tract-onnx than {version}"
-        );
+        assert!(lock.contains(&format!("name = \"tract-onnx\"\nversion = \"{version}\"\n")), "Cargo.lock: expected tract-onnx {version}");
     }
 
     #[test]
@@ -288,7 +287,7 @@ mod tests {
         assert_eq!(address(&first), address(&second));
     }
 
-    /// A table of 5 MB, above the size up to which tract itself packs what several nodes read.
+    /// A table of 5 MB, above the size up to which tract packs weights with several readers.
     #[test]
     fn a_table_that_is_also_a_weight_is_packed_when_loading() {
         const ROWS: usize = 40_000;

@@ -1,4 +1,4 @@
-//! Tensors between sessions: on the host as ndarray, or held by the engine that made them.
+//! Tensors between sessions: ndarray arrays on the host, or tensors in an engine's memory.
 
 use crate::Result;
 use ndarray::{ArrayD, ArrayViewMutD};
@@ -6,39 +6,40 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-/// A tensor that an engine keeps in its own memory, on the host or on a device.
+/// A tensor in an engine's memory, on the host or on a device.
 pub trait EngineTensor: fmt::Debug + Any + Send + Sync {
     /// The shape.
     fn shape(&self) -> &[usize];
 
-    /// A copy on the host: never [`Value::Engine`].
+    /// Copies the tensor to the host; never returns [`Value::Engine`].
     ///
     /// # Errors
-    /// If the engine cannot bring it.
+    /// If the engine cannot copy it.
     fn to_host(&self) -> Result<Value>;
 
-    /// The elements, if they can be written in the host's memory in single precision.
+    /// The elements, if they are f32 in the host's memory and can be written.
     fn as_f32_mut(&mut self) -> Option<ArrayViewMutD<'_, f32>> {
         None
     }
 
-    /// For the engine that made it, to take it back without a copy.
+    /// Allows the engine to use its own tensors without a copy.
     fn as_any(&self) -> &dyn Any;
 }
 
-/// A tensor given to or returned by a session. Cloning copies host arrays and shares held ones.
+/// A tensor passed to or returned by a session. Cloning copies host arrays and shares
+/// tensors of engines.
 ///
-/// Half precision has no form of its own on the host: an engine's f16 comes as f32, which holds it exactly, and f32 is rounded
-/// where a graph takes f16.
+/// The host has no half precision: an engine's f16 is converted to f32, which is exact, and f32 is
+/// rounded if a graph requires f16.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// Single precision.
     F32(ArrayD<f32>),
-    /// Double precision, of the reference evaluator.
+    /// Double precision, for the reference evaluator.
     F64(ArrayD<f64>),
     /// Integers.
     I64(ArrayD<i64>),
-    /// Kept by the engine that made it.
+    /// In the memory of the engine that created it.
     Engine(Arc<dyn EngineTensor>),
 }
 
@@ -53,7 +54,7 @@ impl Value {
         }
     }
 
-    /// The elements as they lie in the host's memory, if they are in single precision and nobody else holds them.
+    /// The elements in the host's memory, if they are f32 and not shared.
     pub fn as_f32_mut(&mut self) -> Option<ArrayViewMutD<'_, f32>> {
         match self {
             Value::F32(array) => Some(array.view_mut()),
@@ -62,10 +63,10 @@ impl Value {
         }
     }
 
-    /// The value as a host array: a held one is copied.
+    /// Converts to a host array; an engine's tensor is copied.
     ///
     /// # Errors
-    /// If the engine cannot bring it.
+    /// If the engine cannot copy it.
     pub fn into_host(self) -> Result<Value> {
         match self {
             Value::Engine(held) => held.to_host(),
@@ -76,7 +77,7 @@ impl Value {
     /// The elements in single precision.
     ///
     /// # Errors
-    /// If the engine cannot bring it.
+    /// If the engine cannot copy them.
     pub fn to_f32(&self) -> Result<ArrayD<f32>> {
         Ok(match self {
             Value::F32(array) => array.clone(),
@@ -89,7 +90,7 @@ impl Value {
     /// The elements in double precision.
     ///
     /// # Errors
-    /// If the engine cannot bring it.
+    /// If the engine cannot copy them.
     pub fn to_f64(&self) -> Result<ArrayD<f64>> {
         Ok(match self {
             Value::F32(array) => array.mapv(f64::from),
@@ -130,12 +131,12 @@ impl Values {
         Self::default()
     }
 
-    /// The value called `name`.
+    /// The value with this name.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.named.iter().find(|(known, _)| known == name).map(|(_, value)| value)
     }
 
-    /// Adds a value, or replaces the one of that name.
+    /// Adds or replaces a value.
     pub fn insert(&mut self, name: impl Into<String>, value: impl Into<Value>) {
         let (name, value) = (name.into(), value.into());
         match self.named.iter_mut().find(|(known, _)| *known == name) {
@@ -144,13 +145,13 @@ impl Values {
         }
     }
 
-    /// Takes the value called `name` out.
+    /// Removes the value with this name and returns it.
     pub fn remove(&mut self, name: &str) -> Option<Value> {
         let index = self.named.iter().position(|(known, _)| known == name)?;
         Some(self.named.swap_remove(index).1)
     }
 
-    /// Names with values, in the order of insertion.
+    /// Names and values, in the order of insertion.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.named.iter().map(|(name, value)| (name.as_str(), value))
     }

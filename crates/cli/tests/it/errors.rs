@@ -132,8 +132,8 @@ fn a_wrong_tokenizer() {
 
 #[test]
 fn an_engine_or_device_that_is_not_there() {
-    assert_snapshot!(run(&["translate", "--engine", "tract", "--device", "cuda", "Hello."]).failed(1), @"cognate: error: tract: runs on the processor only; for `--device cuda` choose ort, or leave out the device");
-    assert_snapshot!(run(&["translate", "--engine", "reference", "--device", "cuda", "Hello."]).failed(1), @"cognate: error: reference: evaluates on the processor only; leave out `--device cuda`");
+    assert_snapshot!(run(&["translate", "--engine", "tract", "--device", "cuda", "Hello."]).failed(1), @"cognate: error: tract: supports only the CPU; use the engine ort for `--device cuda`");
+    assert_snapshot!(run(&["translate", "--engine", "reference", "--device", "cuda", "Hello."]).failed(1), @"cognate: error: reference: supports only the CPU; omit `--device cuda`");
     let error = |engine| {
         let mut command = cognate(&["translate", "--engine", engine, "Hello."]);
         ended(command.env("ORT_DYLIB_PATH", "/no/such/libonnxruntime.so")).failed(1)

@@ -97,7 +97,7 @@ fn a_folder_of_optimum_is_translated_with() {
         let translated = |model: &[&str]| run(&[&["translate", "--engine", "ort", "--beams", "3"], model, &SENTENCES].concat()).ok();
         assert_eq!(translated(&["--model", model]), translated(&[]));
     } else {
-        cognate_testing::skip("no library of ONNX Runtime; `cargo xtask onnxruntime` brings it");
+        cognate_testing::skip("no library of ONNX Runtime; `cargo xtask onnxruntime` installs it");
     }
     let refused = |args: &[&str]| with_dir(&run(args).failed(1), folder.path());
     assert_snapshot!(refused(&["translate", "--engine", "tract", "--model", model, "Hello."]), @"cognate: error: DIR/theirs: expected decoder_model.onnx and decoder_with_past_model.onnx for tract, found decoder_model_merged.onnx, whose `If` only ONNX Runtime runs; choose --engine ort, or add these files");

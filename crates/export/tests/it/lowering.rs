@@ -135,6 +135,6 @@ fn what_onnx_cannot_say_is_refused() {
     assert_snapshot!(errors.join("\n"), @r"
     names: x is the name of an input and of an output; ONNX requires different names
     names: an input has an empty name, which ONNX reserves for omitted inputs
-    Reshape: ONNX reshapes to positive sizes only, found [0, a]
+    Reshape: expected a Reshape to positive sizes, found [0, a]
     ");
 }

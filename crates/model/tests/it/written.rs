@@ -49,7 +49,7 @@ const CASES: [Case; 13] = [
     ),
     ("slopes", |config| config.positions = Positions::Alibi, Some("cognate")),
     ("root mean squares", |config| (config.norm, config.placement) = (Norm::Rms, NormPlacement::Pre), Some("cognate")),
-    ("a bias of the logits beside a gate", |config| (config.output_bias, config.gated) = (true, true), None),
+    ("a bias of the logits with a gate", |config| (config.output_bias, config.gated) = (true, true), None),
 ];
 
 fn marian(config: &mut Config) {

@@ -1,10 +1,13 @@
-//! Operators of our own within ONNX Runtime, which read memory once where its own read it several times.
+//! Custom operators for ONNX Runtime that read memory once where its operators read it
+//! several times.
 //!
-//! An exported file holds operators that every ONNX Runtime knows. When one for ONNX Runtime alone (`--target ort`) is loaded on the
-//! processor, [`substitute`] puts operators of the domain [`DOMAIN`] in place of attention, and of what stands between products; they
-//! give the same numbers but for roundings. [`Options::plain`](crate::Options::plain) leaves the file as it is.
+//! Exported files contain only ONNX Runtime's operators. When a file written for ONNX Runtime
+//! (`--target ort`) is loaded on the CPU, [`substitute`] replaces attention and the operators
+//! between products by operators of the domain [`DOMAIN`], with equal results except for rounding.
+//! [`Options::plain`](crate::Options::plain) disables this.
 //!
-//! Kernels hold nothing that a run changes: the runs of several workers share one of each node, by [`operator::Operator`].
+//! Kernels have no mutable state: the runs of several workers share the kernel of each node, see
+//! [`operator::Operator`].
 
 mod cached_attention;
 mod context;
@@ -26,26 +29,27 @@ use std::fmt::Display;
 use std::ptr;
 use std::sync::{Mutex, PoisonError};
 
-/// The operators' domain, which no file names.
+/// The operators' domain, which does not occur in files.
 const DOMAIN: &str = "cognate";
 
-/// The domain with all operators, in the library's memory.
+/// The domain with all operators, owned by the library.
 struct Registered(*mut OrtCustomOpDomain);
 
 // SAFETY: the domain is complete when it is stored; sessions only read it.
 unsafe impl Send for Registered {}
 
-/// One for the process, as the library is: it has to outlive every session that uses it.
+/// One per process, like the library: it must outlive every session that uses it.
 static REGISTERED: Mutex<Option<Registered>> = Mutex::new(None);
 
-/// Lets sessions that `builder` makes use the operators.
+/// Registers the operators for sessions of `builder`.
 pub(super) fn register(builder: &mut SessionBuilder) -> Result<()> {
     let mut registered = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
     let Registered(domain) = match registered.as_ref() {
         Some(registered) => registered,
         None => registered.insert(Registered(domain()?)),
     };
-    // SAFETY: options and domain are the library's; the builder is borrowed alone, and the domain is never released.
+    // SAFETY: options and domain belong to the library; the builder is borrowed exclusively, and
+    // the domain is never released.
     let status = unsafe { (::ort::api().AddCustomOpDomain)(builder.ptr().cast_mut(), *domain) };
     // SAFETY: the status is that of the call.
     unsafe { Error::result_from_status(status) }
@@ -54,8 +58,8 @@ pub(super) fn register(builder: &mut SessionBuilder) -> Result<()> {
 /// A new domain with all operators.
 fn domain() -> Result<*mut OrtCustomOpDomain> {
     let (name, mut domain) = (CString::new(DOMAIN)?, ptr::null_mut());
-    // SAFETY: the library copies the name and writes to the place that it is given; what it makes is its own, and is given to it
-    // again.
+    // SAFETY: the library copies the name and writes to the given pointer; it gets its
+    // own object back.
     unsafe {
         Error::result_from_status((::ort::api().CreateCustomOpDomain)(name.as_ptr(), &raw mut domain))?;
         operator::add::<CachedAttention>(domain)?;

@@ -1,8 +1,8 @@
-//! Finding the library, and asking it for its version before anything relies on it.
+//! Finds the library and checks its version before it is used.
 //!
-//! In this order: `ORT_DYLIB_PATH`, which must be right if it is set; `onnxruntime/VERSION/` or
-//! `onnxruntime/VERSION-cuda/` in the folder `CARGO_TARGET_DIR`, or in a folder `target` in or above the program's and
-//! the current folder; the system's loader.
+//! The search order is: `ORT_DYLIB_PATH`, which must be valid if it is set; `onnxruntime/VERSION/`
+//! or `onnxruntime/VERSION-cuda/` in the folder `CARGO_TARGET_DIR`, or in a folder `target` in or
+//! above the program's and the current folder; the system's loader.
 
 use crate::{Device, Error, ErrorKind, Result};
 use ::ort::MINOR_VERSION;
@@ -17,36 +17,36 @@ use std::path::{Path, PathBuf};
 
 const VARIABLE: &str = "ORT_DYLIB_PATH";
 
-/// A library that is ONNX Runtime of an accepted version.
+/// A library of ONNX Runtime with a supported version.
 #[derive(Debug)]
 pub(super) struct Library {
     pub(super) path: PathBuf,
     pub(super) version: String,
-    /// Keeps it loaded until the engine has opened it.
+    /// Keeps the library loaded until the engine has opened it.
     _handle: libloading::Library,
 }
 
-/// What a search gives.
+/// The result of a search.
 #[derive(Debug)]
 pub(super) enum Found {
     Library(Library),
-    /// Where it looked in vain, and what to do.
+    /// Where it searched, and what to do.
     Nothing(String),
 }
 
-/// Where to look.
+/// Where to search.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places {
     /// `ORT_DYLIB_PATH`, if it is set and not empty.
     pub(super) variable: Option<OsString>,
-    /// Folders that may hold `VERSION/` or `VERSION-cuda/`, nearest first.
+    /// Folders that may contain `VERSION/` or `VERSION-cuda/`, nearest first.
     pub(super) folders: Vec<PathBuf>,
-    /// Names that the system's loader may know.
+    /// Names for the system's loader.
     pub(super) names: Vec<String>,
 }
 
 impl Places {
-    /// The places of this process.
+    /// The search places of this process.
     pub(super) fn of_process() -> Self {
         let set = |name| env::var_os(name).filter(|value| !value.is_empty());
         let mut folders: Vec<PathBuf> = set("CARGO_TARGET_DIR").map(|target| Path::new(&target).join("onnxruntime")).into_iter().collect();
@@ -55,16 +55,17 @@ impl Places {
             folders.extend(start.ancestors().map(|folder| folder.join("target").join("onnxruntime")));
         }
         let name = format!("{DLL_PREFIX}onnxruntime{DLL_SUFFIX}");
-        // Without its development files, a Linux system has only the versioned name.
+        // A Linux system without development files has only the versioned name.
         let names = if DLL_SUFFIX == ".so" { vec![format!("{name}.1"), name] } else { vec![name] };
         Self { variable: set(VARIABLE), folders, names }
     }
 }
 
-/// Looks for a library, one with CUDA first if `device` asks for it.
+/// Searches for a library, preferring one with CUDA if `device` needs it.
 ///
 /// # Errors
-/// If the variable names, or the nearest folder holds, something else than ONNX Runtime of an accepted version.
+/// If the library in the variable or in the nearest folder is not ONNX Runtime of a
+/// supported version.
 pub(super) fn search(places: &Places, device: Device) -> Result<Found> {
     if let Some(variable) = &places.variable {
         let path = named(Path::new(variable));
@@ -73,7 +74,8 @@ pub(super) fn search(places: &Places, device: Device) -> Result<Found> {
     if let Some(path) = places.folders.iter().find_map(|folder| cached(folder, device)) {
         return probe(&path.display().to_string(), &path).map(Found::Library);
     }
-    // The system's library was not put there for this program: an unusable one is as none, and told in the account.
+    // The system's library was not installed for this program: an unusable one is skipped, and
+    // reported if none is found.
     let mut unusable = String::new();
     for name in &places.names {
         let Ok(handle) = load(Path::new(name)) else { continue };
@@ -88,10 +90,10 @@ pub(super) fn search(places: &Places, device: Device) -> Result<Found> {
     )))
 }
 
-/// Opens the library at `path`, which a bare name leaves to the system's loader; errors begin with `place`.
+/// Opens the library at `path`; the system's loader finds a bare name. Errors begin with `place`.
 ///
 /// # Errors
-/// If it is no library, not ONNX Runtime, or of a version that is not accepted.
+/// If it is not a library, not ONNX Runtime, or of an unsupported version.
 pub(super) fn probe(place: &str, path: &Path) -> Result<Library> {
     let is_bare_name = path.parent() == Some(Path::new(""));
     let path = match path.canonicalize() {
@@ -100,28 +102,30 @@ pub(super) fn probe(place: &str, path: &Path) -> Result<Library> {
         Err(_) if is_bare_name => path.to_path_buf(),
         Err(error) => return Err(wrong(place, format!("nothing: {error}"))),
     };
-    // libloading keeps the system's own words as the cause.
+    // libloading has the system's message as the source.
     let reason = |error: libloading::Error| error.source().map_or_else(|| error.to_string(), ToString::to_string);
-    let handle = load(&path).map_err(|error| wrong(place, format!("no library: {}", reason(error))))?;
+    let handle = load(&path).map_err(|error| wrong(place, format!("a file that cannot be loaded: {}", reason(error))))?;
     identify(place, &path, handle)
 }
 
 fn load(path: &Path) -> Result<libloading::Library, libloading::Error> {
-    // SAFETY: loading runs the library's initialisers. The user, the cache or the system names this file as ONNX Runtime,
-    // whose initialisers ask nothing of the caller.
+    // SAFETY: loading runs the library's initialisers. The user, the cache or the system names this
+    // file as ONNX Runtime, whose initialisers have no preconditions.
     unsafe { libloading::Library::new(path) }
 }
 
-/// Asks a loaded library what it is.
+/// Checks the identity of a loaded library.
 fn identify(place: &str, path: &Path, handle: libloading::Library) -> Result<Library> {
     // SAFETY: the type is that of the function in ONNX Runtime's C header.
     let base = unsafe { handle.get::<unsafe extern "system" fn() -> *const OrtApiBase>(b"OrtGetApiBase") };
     let base = base.map_err(|_| wrong(place, "a library without the function OrtGetApiBase"))?;
-    // SAFETY: the function takes nothing and gives null or a pointer to a table that lives as long as the library.
-    let base = unsafe { base().as_ref() }.ok_or_else(|| wrong(place, "a library that offers no interface"))?;
-    // SAFETY: the table's functions are valid while the library is loaded; the text is static and ends with zero.
+    // SAFETY: the function has no arguments and returns null or a pointer to a table that lives as
+    // long as the library.
+    let base = unsafe { base().as_ref() }.ok_or_else(|| wrong(place, "a library whose OrtGetApiBase returns null"))?;
+    // SAFETY: the table's functions are valid while the library is loaded; the string is static and
+    // ends with zero.
     let version = unsafe { CStr::from_ptr((base.GetVersionString)()) }.to_string_lossy().into_owned();
-    // SAFETY: as above; the function gives null for a version that it does not know.
+    // SAFETY: as above; the function returns null for an unsupported version.
     if release(&version) < Some((1, MINOR_VERSION)) || unsafe { (base.GetApi)(ORT_API_VERSION) }.is_null() {
         return Err(wrong(place, format!("version {version}")));
     }
@@ -132,7 +136,7 @@ fn wrong(place: &str, found: impl Display) -> Error {
     Error::new(ErrorKind::Library, place, format!("expected the library of ONNX Runtime 1.{MINOR_VERSION} or newer, found {found}"))
 }
 
-/// A relative path is one from the current folder or else from the program's.
+/// A relative path is relative to the current folder, or else to the program's.
 fn named(path: &Path) -> PathBuf {
     let program = env::current_exe().ok().and_then(|program| Some(program.parent()?.join(path)));
     match program {
@@ -141,7 +145,8 @@ fn named(path: &Path) -> PathBuf {
     }
 }
 
-/// The library in the best subfolder: with CUDA if `device` asks for it and plain otherwise, then the newest.
+/// The library in the best subfolder: with CUDA if `device` needs it and without otherwise,
+/// then the newest.
 fn cached(folder: &Path, device: Device) -> Option<PathBuf> {
     let mut versions: Vec<_> = entries(folder)
         .filter_map(|path| {
@@ -159,24 +164,25 @@ fn library_in(folder: &Path) -> Option<PathBuf> {
     let is_library = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str());
         let rest = name.and_then(|name| name.strip_prefix(DLL_PREFIX)?.strip_prefix("onnxruntime"));
-        // `libonnxruntime.so.1.31.1` or `libonnxruntime.1.31.1.dylib`, and not `libonnxruntime_providers_shared.so`.
+        // Matches `libonnxruntime.so.1.31.1` and `libonnxruntime.1.31.1.dylib`, but not
+        // `libonnxruntime_providers_shared.so`.
         rest.is_some_and(|rest| rest.starts_with('.') && rest.contains(DLL_SUFFIX))
     };
     entries(folder).filter(is_library).min()
 }
 
-/// The paths in `folder`; none if it cannot be read.
+/// The paths in `folder`; empty if it cannot be read.
 fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> {
     std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
-/// The first two numbers of a library's version, whatever follows.
+/// Major and minor version.
 fn release(version: &str) -> Option<(u32, u32)> {
     let mut parts = version.split('.');
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// `1.31.1` as `[1, 31, 1]`; empty if it is no version.
+/// Parses `1.31.1` to `[1, 31, 1]`; empty if it is not a version.
 fn numbers(version: &str) -> Vec<u32> {
     version.split('.').map(|number| number.parse().ok()).collect::<Option<_>>().unwrap_or_default()
 }
@@ -185,7 +191,8 @@ fn numbers(version: &str) -> Vec<u32> {
 mod tests {
     use super::*;
 
-    /// Makes the named files, which hold no library, and gives the one that a search for `device` takes.
+    /// Creates the named files, which are not libraries, and returns the one that a search for
+    /// `device` chooses.
     fn chosen(files: &[&str], device: Device) -> String {
         let root = tempfile::tempdir().expect("a temporary folder");
         for file in files {

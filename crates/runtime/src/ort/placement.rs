@@ -1,7 +1,7 @@
-//! Where nodes really ran, by ONNX Runtime's own profile.
+//! The placement of nodes, from ONNX Runtime's profile.
 //!
-//! A session that has CUDA's provider may still place nodes on the processor; the profile names the provider of each
-//! node that ran.
+//! A session with CUDA's provider may still place nodes on the CPU; the profile contains the
+//! provider of each node that ran.
 
 use crate::ort::Ort;
 use crate::ort::session::Shared;
@@ -20,10 +20,10 @@ pub(super) fn count(ort: &Ort, path: &Path, options: &Options, inputs: &Values) 
     let beginning = env::temp_dir().join(format!("cognate-profile-{}-{number}", process::id()));
     let shared = read_checked(path, || Ok(Arc::new(Shared::load(ort, path, options, Some(&beginning))?)))?;
     let run = shared.clone().session().run(inputs);
-    // The file is there, and is to go, even if the run failed.
+    // The file must be removed even if the run failed.
     let profile = shared.end_profile()?;
     let text = fs::read(&profile);
-    // Best effort: a file left in the temporary folder harms nobody.
+    // Best effort: a file left in the temporary folder is harmless.
     let _ = fs::remove_file(&profile);
     run?;
     let wrong = |reason: String| Error::new(ErrorKind::Run, &profile, format!("cannot read ONNX Runtime's profile: {reason}"));
@@ -32,7 +32,7 @@ pub(super) fn count(ort: &Ort, path: &Path, options: &Options, inputs: &Values) 
     Ok(nodes_by_provider(&events))
 }
 
-/// Each node that ran has one event of the category `Node` whose name ends in `_kernel_time`.
+/// Each node has one event of the category `Node` whose name ends in `_kernel_time`.
 fn nodes_by_provider(events: &[Json]) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for event in events {

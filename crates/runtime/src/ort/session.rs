@@ -1,10 +1,11 @@
-//! One file loaded by ONNX Runtime, and the tensors that it keeps.
+//! A file loaded by ONNX Runtime, and tensors in its memory.
 //!
-//! ONNX Runtime's own session is one for all sessions of a file. It holds the weights in the order that products read, which
-//! separate ones would hold once more each: 148 MB a session for the decoder of the base shape, and 0.25 s.
+//! All sessions of a file share one ONNX Runtime session. It contains the weights in the order in
+//! which products read them, of which each session would need a copy: 148 MB and 0.25 s for the
+//! decoder of the base shape.
 //!
-//! What a run returns stays where it was computed, in the processor's memory or in the GPU's, shared by reference count: a
-//! `present` given back as `past` is not copied. It comes to the host when asked for.
+//! Outputs stay where they were computed, in the CPU's or the GPU's memory, with reference counts:
+//! a `present` passed as `past` is not copied. They are copied to the host on request.
 
 mod in_place;
 
@@ -28,14 +29,14 @@ use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What the sessions of a file have in common.
+/// State shared by the sessions of a file.
 pub(super) struct Shared {
     /// A GPU runs one call at a time.
     session: Mutex<Engine>,
-    /// What `session` stands for, for calls on the processor, of which many may run at a time.
+    /// The inner part of `session`, for concurrent calls on the CPU.
     inner: Arc<SharedSessionInner>,
     signature: Signature,
-    /// The names of inputs and outputs, as the library takes them.
+    /// The names of inputs and outputs as C strings.
     names: [Vec<CString>; 2],
     engine: String,
     device: Device,
@@ -49,14 +50,15 @@ impl Loaded for Shared {
 }
 
 impl Shared {
-    /// Loads the file at `path`; with `profile`, ONNX Runtime writes its profile to a file of that beginning.
+    /// Loads the file at `path`; with `profile`, ONNX Runtime writes its profile to a file
+    /// with that prefix.
     pub(super) fn load(ort: &Ort, path: &Path, options: &Options, profile: Option<&Path>) -> Result<Self> {
         let before = huge_pages::Before::loading(options);
         let place = path.display().to_string();
         let engine = format!("ONNX Runtime {}, {}", ort.version, provider(options.device));
         let wrong = |error: ::ort::Error| {
             let text = one_line(&error);
-            // The provider is there, and finds no GPU or one that fails.
+            // The provider exists, but no working GPU was found.
             let kind = if text.contains("CUDA failure") { ErrorKind::Unavailable } else { ErrorKind::Load };
             Error::new(kind, &place, format!("{engine} cannot load it: {text}"))
         };
@@ -72,54 +74,57 @@ impl Shared {
         let signature = Signature::new(place, session.inputs().iter().map(input).collect(), outputs);
         let c_names = |names: &[String]| names.iter().map(|name| CString::new(name.as_str())).collect::<Result<Vec<_>, _>>();
         let names = c_names(signature.input_names()).and_then(|inputs| Ok([inputs, c_names(signature.output_names())?]));
-        let names = names.map_err(|error| Error::new(ErrorKind::Load, signature.place(), format!("a name with a zero in it: {error}")))?;
+        let names =
+            names.map_err(|error| Error::new(ErrorKind::Load, signature.place(), format!("expected a name without NUL: {error}")))?;
         let (inner, session) = (session.inner(), Mutex::new(session));
         Ok(Self { inner, session, signature, names, engine, device: options.device, huge_pages: before.loaded() })
     }
 
-    /// Ends the profile that [`Shared::load`] began, and gives the file's path.
+    /// Ends the profile that [`Shared::load`] began, and returns the file's path.
     pub(super) fn end_profile(&self) -> Result<String> {
         self.alone().end_profiling().map_err(|error| Error::new(ErrorKind::Run, self.signature.place(), error))
     }
 
-    /// A panic leaves the session as it was: it is the library's.
+    /// Locks the session; a panic does not invalidate the library's session.
     fn alone(&self) -> MutexGuard<'_, Engine> {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs beside other calls. The crate's own `run` asks for the session alone, because some execution providers need that;
-    /// the processor's does not.
+    /// Runs concurrently with other calls. The crate's `run` requires exclusive access, because
+    /// some execution providers do; the CPU's does not.
     fn run_on_host(&self, inputs: &[SessionInputValue<'_>]) -> ::ort::Result<Values> {
         let given: Vec<*const OrtValue> = inputs.iter().map(|value| value.ptr()).collect();
         // SAFETY: the values live through the call, and no output is given.
         unsafe { self.run_given(&given, vec![ptr::null_mut(); self.names[1].len()]) }
     }
 
-    /// Runs on values for all inputs; an output that is null is made and returned, another is written.
+    /// Runs with values for all inputs; an output that is null is allocated and returned,
+    /// others are written.
     ///
     /// # Safety
-    /// The values live through the call, and nobody else reads or writes the outputs meanwhile.
+    /// The values live through the call, and nothing else reads or writes the outputs meanwhile.
     unsafe fn run_given(&self, given: &[*const OrtValue], mut outputs: Vec<*mut OrtValue>) -> ::ort::Result<Values> {
         let made: Vec<bool> = outputs.iter().map(|output| output.is_null()).collect();
         let [input_names, output_names] = self.names.each_ref().map(|names| names.iter().map(|name| name.as_ptr()).collect::<Vec<_>>());
         assert_eq!((given.len(), outputs.len()), (input_names.len(), output_names.len()), "a value for each input and output");
         let names = |names: &[*const c_char]| (names.as_ptr(), names.len());
         let ((input_names, n_inputs), (output_names, n_outputs)) = (names(&input_names), names(&output_names));
-        // SAFETY: the session lives as long as `self`, and `Run` of ONNX Runtime's C interface may be called by many threads at
-        // a time, which its processor's provider supports; names and values are as many as said and live through the call;
-        // null is the default of the options, and in an output asks for a new value.
+        // SAFETY: the session lives as long as `self`, and `Run` of ONNX Runtime's C interface may
+        // be called by many threads at a time, which the CPU's provider supports; the counts of
+        // names and values are right and they live through the call; null options are the defaults,
+        // and a null output requests a new value.
         let status = unsafe {
             let session = self.inner.ptr().cast_mut();
             (::ort::api().Run)(session, ptr::null(), input_names, given.as_ptr(), n_inputs, output_names, n_outputs, outputs.as_mut_ptr())
         };
-        // SAFETY: the status is that of the call.
+        // SAFETY: the status comes from the call.
         unsafe { ::ort::Error::result_from_status(status) }?;
         self.huge_pages.after_run();
         let session = self.alone();
         let named = self.signature.output_names().iter().zip(outputs).zip(made).filter(|(_, made)| *made);
         let outputs = named.map(|((name, output), _)| {
             let output = NonNull::new(output).ok_or_else(|| ::ort::Error::new("an output has no value"))?;
-            // SAFETY: the library gives this value to the caller, made by the session's allocator.
+            // SAFETY: the caller owns this value, which the session's allocator allocated.
             held((name, unsafe { DynValue::from_ptr(output, Some(session.allocator())) }))
         });
         outputs.collect()
@@ -127,7 +132,7 @@ impl Shared {
 
     fn run_on_gpu(&self, inputs: Vec<SessionInputValue<'_>>) -> ::ort::Result<Values> {
         let mut session = self.alone();
-        // A binding of its own for each run: outputs of a binding run again are written over those of the run before.
+        // A new binding per run: a reused binding would overwrite the outputs of the previous run.
         let mut binding = session.create_binding()?;
         for (name, value) in self.signature.input_names().iter().zip(&inputs) {
             binding.bind_input(name, value)?;
@@ -150,10 +155,11 @@ fn provider(device: Device) -> &'static str {
 }
 
 fn builder(ort: &Ort, options: &Options, profile: Option<&Path>) -> ::ort::Result<SessionBuilder> {
-    // A pattern is planned and kept for each combination of sizes; a decoder's past has another at every step (5% slower).
+    // Memory patterns are planned and stored for each combination of sizes; a decoder's past
+    // differs at every step (5% slower).
     let mut builder = Engine::builder(&ort.environment)?.with_memory_pattern(false)?;
     if let Some(threads) = options.threads {
-        // Callers compute too: of a pool of one, nothing is left beside them.
+        // Callers compute too, so a pool of one has no other threads.
         let workers = options.workers.map_or(1, NonZeroUsize::get);
         builder = builder.with_intra_threads(workers * (threads.get() - 1) + 1)?;
     }
@@ -163,9 +169,10 @@ fn builder(ort: &Ort, options: &Options, profile: Option<&Path>) -> ::ort::Resul
     Ok(builder)
 }
 
-/// The file at `path` with operators of our own, if it is one of ours that has places for them, and the processor computes.
+/// The file at `path` with custom operators, if it is an export to which they apply, and the
+/// device is the CPU.
 fn substituted(path: &Path, options: &Options) -> Result<Option<Vec<u8>>> {
-    /// Our graphs are far smaller where weights lie beside them; others are not worth a second look.
+    /// Exported graphs with external weights are far smaller; larger files are not parsed again.
     const LARGEST: u64 = 1 << 26;
     if options.plain || options.device != Device::Cpu || path.metadata().is_ok_and(|metadata| metadata.len() > LARGEST) {
         return Ok(None);
@@ -174,7 +181,7 @@ fn substituted(path: &Path, options: &Options) -> Result<Option<Vec<u8>>> {
     Ok(kernels::substitute(model).map(|model| model.encode_to_vec()))
 }
 
-/// A session for a graph that is not as in its file, beside which its weights lie.
+/// Creates a session from a modified graph whose weights are in the folder of `path`.
 fn with_kernels(builder: SessionBuilder, path: &Path, model: &[u8]) -> ::ort::Result<Engine> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut builder = builder.with_config_entry("session.model_external_initializers_file_folder_path", folder.display().to_string())?;
@@ -182,25 +189,25 @@ fn with_kernels(builder: SessionBuilder, path: &Path, model: &[u8]) -> ::ort::Re
     builder.commit_from_memory(model)
 }
 
-/// Registers CUDA's provider, or fails: ONNX Runtime by itself would go on without it on the processor.
+/// Registers CUDA's provider, or fails: by default ONNX Runtime would continue on the CPU.
 fn with_cuda(ort: &Ort, builder: SessionBuilder) -> Result<SessionBuilder> {
     let missing = |message: String| Error::new(ErrorKind::Unavailable, "ort: device cuda", message);
     let library = ort.library.display();
     if !ort.serves(Device::Cuda) {
         let message = format!(
-            "expected a library with CUDAExecutionProvider, found {library} without; run `cargo xtask onnxruntime --cuda`, or leave out `--device cuda`"
+            "expected a library with CUDAExecutionProvider, found {library} without it; run `cargo xtask onnxruntime --cuda`, or omit `--device cuda`"
         );
         return Err(missing(message));
     }
-    // TF32 rounds the factors of every product to 10 bits: errors near 1e-3, where f32 promises 1e-5.
+    // TF32 rounds factors to 10 bits: errors near 1e-3, where f32 requires 1e-5.
     let cuda = CUDA::default().with_tf32(false).build().error_on_failure();
     builder.with_execution_providers([cuda]).map_err(|error| {
-        let needs = "it needs an NVIDIA GPU with CUDA and cuDNN of the library's versions; or leave out `--device cuda`";
+        let needs = "it requires an NVIDIA GPU and the library's versions of CUDA and cuDNN; without them, omit `--device cuda`";
         missing(format!("{library} cannot start CUDAExecutionProvider: {}; {needs}", one_line(&error)))
     })
 }
 
-/// ONNX Runtime ends some messages with a new line, and breaks others.
+/// Replaces line breaks in ONNX Runtime's messages.
 fn one_line(error: &impl Display) -> String {
     error.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -225,7 +232,7 @@ impl Session for OrtSession {
     fn run(&mut self, inputs: &Values) -> Result<Values> {
         let Shared { signature, engine, device, .. } = &*self.shared;
         let given = inputs.iter().map(|(name, value)| match value {
-            // Truth has no form of its own among values.
+            // Values have no boolean type.
             Value::I64(array) if signature.takes_bool(name) => Ok((name, owned(array.mapv(|value| value != 0))?)),
             value => Ok((name, given(value, *device, signature.takes_half(name))?)),
         });
@@ -241,7 +248,7 @@ impl Session for OrtSession {
     fn run_in_place(&mut self, state: &mut Values, pairs: &[(String, String)]) -> Result<Values> {
         match self.shared.device {
             Device::Cpu => in_place::run(&self.shared, state, pairs),
-            // On the GPU what a step gives is taken as it is; nothing passes through the host either.
+            // On the GPU outputs are kept as they are; nothing is copied to the host either.
             Device::Cuda => run_and_exchange(self, state, pairs),
         }
     }
@@ -287,7 +294,7 @@ fn sizes(shape: &[i64]) -> Vec<usize> {
     shape.iter().map(|&size| usize::try_from(size).unwrap_or_default()).collect()
 }
 
-/// A value as ONNX Runtime takes it, in half precision if that is wanted and it has numbers of single precision on the host.
+/// Converts a value for ONNX Runtime, to half precision if `half` and it is f32 on the host.
 fn given(value: &Value, device: Device, half: bool) -> Result<SessionInputValue<'_>> {
     match value {
         Value::F32(array) if half => owned(array.mapv(f16::from_f32)),
@@ -296,7 +303,8 @@ fn given(value: &Value, device: Device, half: bool) -> Result<SessionInputValue<
     }
 }
 
-/// A value as ONNX Runtime takes it: its own tensors and contiguous host arrays as they are, others copied.
+/// Converts a value for ONNX Runtime: its tensors and contiguous host arrays are borrowed,
+/// others copied.
 fn lent(value: &Value, device: Device) -> Result<SessionInputValue<'_>> {
     match value {
         Value::F32(array) => lent_array(array, device),
@@ -308,14 +316,14 @@ fn lent(value: &Value, device: Device) -> Result<SessionInputValue<'_>> {
                 Value::F32(array) => owned(array),
                 Value::F64(array) => owned(array),
                 Value::I64(array) => owned(array),
-                Value::Engine(_) => Err(brought("a value on the host is held by another engine")),
+                Value::Engine(_) => Err(brought("expected a value of this engine, found one of another")),
             },
         },
     }
 }
 
 fn lent_array<T: PrimitiveTensorElementType + Clone + Debug + 'static>(array: &ArrayD<T>, device: Device) -> Result<SessionInputValue<'_>> {
-    // A binding copies what it does not own, and panics where it cannot: it gets its own.
+    // A binding copies borrowed tensors and panics if it cannot, so it gets owned ones.
     if device == Device::Cpu && array.is_standard_layout() {
         return Ok(TensorRef::from_array_view(array.view()).map_err(brought)?.into());
     }
@@ -336,7 +344,7 @@ fn brought(reason: impl Display) -> Error {
     Error::new(ErrorKind::Run, "ONNX Runtime", format!("cannot move a value between the host and the engine: {reason}"))
 }
 
-/// A tensor in ONNX Runtime's memory, on the processor or on the GPU.
+/// A tensor in ONNX Runtime's memory, on the CPU or the GPU.
 #[derive(Debug)]
 struct OrtTensor {
     tensor: DynTensor,
@@ -385,8 +393,10 @@ mod tests {
 
     #[test]
     fn own_values_and_host_arrays_are_lent_without_a_copy() {
-        // Tensors need the library to be open.
-        let Ok(_ort) = Ort::find() else { return cognate_testing::skip("no library of ONNX Runtime; `cargo xtask onnxruntime` brings it") };
+        // Tensors require an open library.
+        let Ok(_ort) = Ort::find() else {
+            return cognate_testing::skip("no library of ONNX Runtime; `cargo xtask onnxruntime` installs it");
+        };
         let array = ArrayD::<f32>::zeros(ndarray::IxDyn(&[2, 3]));
         let address = |value: &Value| {
             let lent = lent(value, Device::Cpu).expect("a value");

@@ -1,4 +1,4 @@
-//! Operators of tract's that are ours: one that it computes otherwise than ONNX says, and one that it lacks.
+//! Custom operators for tract: one that it computes differently from ONNX, and one that it lacks.
 
 use tract_onnx::Onnx;
 use tract_onnx::tract_core::broadcast::multi_broadcast;
@@ -7,10 +7,10 @@ use tract_onnx::tract_core::ops::cast::{cast, wire_cast};
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::math;
 
-/// Gives sizes of shapes as the numbers that they are.
+/// Converts sizes of shapes to plain integers.
 pub(super) const NUMBERS: &str = "CognateNumbers";
 
-/// tract's reader of ONNX, with our operators.
+/// tract's ONNX reader with these operators.
 pub(super) fn reader() -> Onnx {
     let mut onnx = tract_onnx::onnx();
     onnx.op_register.insert(NUMBERS, |_, _| Ok((expand(Integers::Numbers), Vec::new())));
@@ -22,14 +22,15 @@ pub(super) fn reader() -> Onnx {
     onnx
 }
 
-/// Operators on integers. Their inputs may be what tract takes for sizes of shapes, as it does with `Range` and with floats that were
-/// cast to integers; their outputs are numbers, of which no formula is known.
+/// Operators on integers. tract may treat their inputs as sizes of shapes, as those of `Range` and
+/// of floats cast to integers; their outputs are integers without a formula.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Integers {
     /// The input.
     Numbers,
-    /// The remainder with the sign of the divisor: ONNX's `Mod` with `fmod = 0`. tract 0.23.9 computes -2 for 2 of `-2 mod 4` from
-    /// sizes, and 1 for 0 of `x mod 1` from a `Range`.
+    /// The remainder with the sign of the divisor: ONNX's `Mod` with `fmod = 0`. tract
+    /// 0.23.9 returns -2 instead of 2 for `-2 mod 4` of sizes, and 1 instead of 0 for
+    /// `x mod 1` of a `Range`.
     Remainder,
 }
 
@@ -68,7 +69,7 @@ impl Expansion for Integers {
         if *self == Self::Numbers && number(given) == given {
             return Ok(inputs.into());
         }
-        ensure!(given == TDim::datum_type() || given.is_integer(), "{name}: {} of {given:?}, expected integers", Op::name(self));
+        ensure!(given == TDim::datum_type() || given.is_integer(), "{name}: expected integers for {}, found {given:?}", Op::name(self));
         let computed = model.wire_node(name, *self, inputs)?;
         wire_cast(name, model, &computed, number(given))
     }
@@ -106,7 +107,7 @@ impl TypedOp for Integers {
     }
 }
 
-/// The type of numbers of what may be sizes.
+/// The integer type of a value that may be a size.
 fn number(given: DatumType) -> DatumType {
     if given == TDim::datum_type() { DatumType::I64 } else { given }
 }

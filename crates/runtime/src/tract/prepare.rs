@@ -1,4 +1,4 @@
-//! What of a file is written in other words, so that tract takes it as ONNX means it.
+//! Rewrites parts of a file that tract interprets differently from ONNX.
 
 use std::mem;
 
@@ -6,17 +6,17 @@ use tract_onnx::pb::{GraphProto, ModelProto, NodeProto, StringStringEntryProto, 
 
 use super::operators::NUMBERS;
 
-/// The property `cognate.axis.NAME` holds the true size of the axis NAME.
+/// The property `cognate.axis.NAME` contains the true size of the axis NAME.
 const AXIS_PROPERTY: &str = "cognate.axis.";
 
-/// Changes the file in memory.
+/// Modifies the model in memory.
 pub(super) fn prepare(proto: &mut ModelProto) {
     settle_axes(proto);
     proto.graph.iter_mut().for_each(settle_ranges);
 }
 
-/// Gives axes whose names only excuse wrong callers their true size, which the model's properties tell: tract refuses to
-/// reshape an unknown size to a known one.
+/// Replaces loose axes by their true size, from the model's properties: tract rejects reshaping an
+/// unknown size to a known one.
 fn settle_axes(proto: &mut ModelProto) {
     use dimension::Value;
     let size = |property: &StringStringEntryProto| {
@@ -34,7 +34,8 @@ fn settle_axes(proto: &mut ModelProto) {
     }
 }
 
-/// Makes numbers of what `Range` gives. To tract 0.23.9 they are sizes of shapes, of which it knows formulas: all of `x - x` becomes one row.
+/// Converts the output of `Range` to plain integers. tract 0.23.9 treats it as sizes of shapes with
+/// formulas: all of `x - x` becomes one row.
 fn settle_ranges(graph: &mut GraphProto) {
     for mut node in mem::take(&mut graph.node) {
         for attribute in &mut node.attribute {

@@ -1,4 +1,4 @@
-//! Where nodes run, by ONNX Runtime's own account.
+//! The placement of nodes, from ONNX Runtime's profile.
 
 use crate::example::{Exported, inputs, no_past, ort, program, relative_error};
 use cognate_runtime::{Device, Options, Ort, Reference, Runtime, Source, Value};

@@ -1,4 +1,4 @@
-//! A small attention with a past, and the engines to run it on.
+//! A small attention with a past, and the engines to run it.
 
 use cognate_export::{Existing, Export, Metadata, write_folder};
 use cognate_graph::{Builder, DType, Generator, Program, Recipe, concat};
@@ -11,7 +11,8 @@ use std::sync::Arc;
 pub(crate) const WIDTH: usize = 4;
 const ROWS: usize = 10;
 
-/// `y = softmax(x presentᵀ) present`, with `x` the embeddings of `ids` and `present` the past with `x W` behind it.
+/// `y = softmax(x presentᵀ) present`, with `x` the embeddings of `ids` and `present` the past
+/// followed by `x W`.
 pub(crate) fn program() -> Program {
     let builder = Builder::new("example");
     let ids = builder.input("ids", DType::I64, ["batch", "tgt"]);
@@ -43,7 +44,7 @@ impl Generator for Waves {
     }
 }
 
-/// The example as exported files, with its weights beside it.
+/// The example as exported files with weights.
 pub(crate) struct Exported {
     folder: tempfile::TempDir,
 }
@@ -72,7 +73,8 @@ impl Exported {
     }
 }
 
-/// The engines that execute exported files here. ONNX Runtime is left out, with a message, where it is not found.
+/// The engines that execute exported files. ONNX Runtime is skipped with a message if
+/// it is not found.
 pub(crate) fn engines() -> Vec<Box<dyn Runtime>> {
     let mut engines: Vec<Box<dyn Runtime>> = vec![Box::new(Tract)];
     engines.extend(ort().map(|ort| Box::new(ort) as Box<dyn Runtime>));
@@ -84,7 +86,8 @@ pub(crate) fn tests_cuda() -> bool {
     env::var_os("COGNATE_TEST_CUDA").is_some_and(|value| value == "1")
 }
 
-/// ONNX Runtime, or a message if it is not found. All tests of a process share its library, so it is one with CUDA if any needs that.
+/// ONNX Runtime, or a message if it is not found. All tests of a process share the library, so it
+/// has CUDA if any test needs it.
 pub(crate) fn ort() -> Option<Ort> {
     match Ort::find_for(if tests_cuda() { Device::Cuda } else { Device::Cpu }) {
         Ok(ort) => Some(ort),

@@ -1,4 +1,4 @@
-//! Every engine through the same door: what runs, what is refused, and which library is taken.
+//! All engines through the same interface: results, errors, and the choice of a library.
 
 mod cuda;
 mod example;

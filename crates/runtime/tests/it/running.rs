@@ -1,4 +1,4 @@
-//! What every engine computes, and what its values may be used for.
+//! Results of all engines, and the use of their values.
 
 use crate::example::{Exported, WIDTH, engines, inputs, no_past, program, relative_error};
 use cognate_runtime::{Options, Reference, Runtime, Session, Source, Value, Values};
@@ -6,7 +6,8 @@ use ndarray::{ArrayD, IxDyn};
 use std::num::NonZeroUsize;
 use std::thread;
 
-/// Three calls: no past, a past of one, a past of three; the second and third take what the one before gave.
+/// Three calls: no past, a past of one, a past of three; the second and third use the outputs of
+/// the one before.
 const STEPS: [[&[i64]; 2]; 3] = [[&[1], &[2]], [&[3, 4], &[5, 6]], [&[7], &[9]]];
 
 fn steps(session: &mut dyn Session) -> Vec<Values> {
@@ -158,7 +159,7 @@ fn arrays_may_lie_in_any_order() {
     }
 }
 
-/// An error inside the engine, which no check of the inputs can foresee, leaves the session usable.
+/// An error inside the engine that no validation of inputs can foresee leaves the session usable.
 #[test]
 fn a_failed_run_is_an_error_and_the_next_one_works() {
     let exported = Exported::new();

@@ -1,11 +1,11 @@
-//! What engines refuse, and in which words.
+//! Errors of engines.
 
 use crate::example::{Exported, WIDTH, engines, inputs, no_past, ort};
 use cognate_runtime::{Device, Engine, ErrorKind, Options, Runtime, Source, Tract, Value, Values};
 use insta::assert_snapshot;
 use ndarray::{ArrayD, IxDyn};
 
-/// The one message with which every engine refuses `values`.
+/// The message with which every engine rejects `values`.
 fn refused(exported: &Exported, values: &Values) -> String {
     let mut messages: Vec<String> = engines()
         .iter()
@@ -45,7 +45,7 @@ fn inputs_are_checked_before_the_engine_sees_them() {
     assert_snapshot!(with("past", zeros(&[3, 0, WIDTH])), @"example.onnx: input past: expected f32 [batch, past, 4], found f32 [3, 0, 4], but batch is 2 in input ids");
 }
 
-/// The error with which `engine` refuses to load `source`, without what the engine itself says.
+/// The error of loading `source` with `engine`, without the engine's own message.
 fn not_loaded(exported: &Exported, engine: &dyn Runtime, source: &Source, options: &Options) -> String {
     let Err(error) = engine.load(source, options) else { return "loaded".into() };
     let text = exported.redact(&error);
@@ -62,10 +62,10 @@ fn what_is_no_exported_file_is_refused() {
     let file = |name: &str| Source::Onnx(exported.path(name));
     assert_snapshot!(found(&Tract, file("missing.onnx")), @"Load: missing.onnx: expected an exported ONNX file, found nothing");
     assert_snapshot!(found(&Tract, file("folder.onnx")), @"Load: folder.onnx: expected an exported ONNX file, found a folder");
-    assert_snapshot!(found(&Tract, file("text.onnx")), @"Load: text.onnx: not an ONNX model: model: field 13 has the wire type 6");
+    assert_snapshot!(found(&Tract, file("text.onnx")), @"Load: text.onnx: not an ONNX model: model: field 13: unsupported wire type 6");
     let Some(ort) = ort() else { return };
     assert_snapshot!(found(&ort, file("missing.onnx")), @"Load: missing.onnx: expected an exported ONNX file, found nothing");
-    assert_snapshot!(found(&ort, file("text.onnx")), @"Load: text.onnx: not an ONNX model: model: field 13 has the wire type 6");
+    assert_snapshot!(found(&ort, file("text.onnx")), @"Load: text.onnx: not an ONNX model: model: field 13: unsupported wire type 6");
 }
 
 #[test]
@@ -90,11 +90,11 @@ fn missing_or_short_weights_are_refused() {
 fn cuda_is_refused_where_it_cannot_be() {
     let exported = Exported::new();
     let options = Options { device: Device::Cuda, ..Options::default() };
-    assert_snapshot!(not_loaded(&exported, &Tract, &exported.source(), &options), @"Unavailable: tract: runs on the processor only; for `--device cuda` choose ort, or leave out the device");
+    assert_snapshot!(not_loaded(&exported, &Tract, &exported.source(), &options), @"Unavailable: tract: supports only the CPU; use the engine ort for `--device cuda`");
     let Some(ort) = ort().filter(|ort| !ort.serves(Device::Cuda)) else { return };
     let library = ort.library().display().to_string();
     let error = not_loaded(&exported, &ort, &exported.source(), &options).replace(&library, "LIBRARY");
-    assert_snapshot!(error, @"Unavailable: ort: device cuda: expected a library with CUDAExecutionProvider, found LIBRARY without; run `cargo xtask onnxruntime --cuda`, or leave out `--device cuda`");
+    assert_snapshot!(error, @"Unavailable: ort: device cuda: expected a library with CUDAExecutionProvider, found LIBRARY without it; run `cargo xtask onnxruntime --cuda`, or omit `--device cuda`");
 }
 
 #[test]

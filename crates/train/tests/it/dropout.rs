@@ -23,9 +23,9 @@ fn rate_zero_is_the_graph_without() {
     assert_eq!(graph(DropoutRates::paper(0.0)), graph(DropoutRates::default()));
     assert!(graph(DropoutRates::default()).inputs().all(|(_, node)| node.name != LossNames::DROPOUT_SEED));
     let error = case.model.loss(&Loss { label_smoothing: 0.1, dropout: DropoutRates::paper(1.0), ..Loss::default() }).unwrap_err();
-    insta::assert_snapshot!(error, @"dropout: embedding wants 0 to 0.95, found 1");
+    insta::assert_snapshot!(error, @"dropout: embedding: expected 0 to 0.95, found 1");
     let error = case.model.loss(&Loss { label_smoothing: -0.1, ..Loss::default() }).unwrap_err();
-    insta::assert_snapshot!(error, @"label_smoothing: wants 0 or more and less than 1, found -0.1");
+    insta::assert_snapshot!(error, @"label_smoothing: expected 0 or more and less than 1, found -0.1");
 }
 
 #[test]

@@ -25,7 +25,7 @@ fn loaded(program: &Program, target: Target) -> Vec<Box<dyn Session>> {
     let mut sessions = vec![Reference::F64.load(&Source::Graph(program.clone()), &Options::default()).unwrap()];
     let engines = available(Device::Cpu).unwrap();
     if !engines.iter().any(|engine| engine.name() == Engine::Ort.to_string()) {
-        cognate_testing::skip("no library of ONNX Runtime; `cargo xtask onnxruntime` brings it");
+        cognate_testing::skip("no library of ONNX Runtime; `cargo xtask onnxruntime` installs it");
     }
     for engine in engines.into_iter().filter(|engine| target == Target::Portable || engine.name() == "ort") {
         sessions.push(engine.load(&Source::Onnx(path.clone()), &Options::default()).unwrap());

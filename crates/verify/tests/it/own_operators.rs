@@ -300,7 +300,7 @@ fn compare_model(ort: &Ort, name: &str, integers: Quantize<'_>, tally: &mut Tall
 #[test]
 fn our_operators_give_what_onnx_runtimes_own_give() {
     let Ok(ort) = Ort::find() else {
-        return eprintln!("skipped: no library of ONNX Runtime; `cargo xtask onnxruntime` brings it");
+        return eprintln!("skipped: no library of ONNX Runtime; `cargo xtask onnxruntime` installs it");
     };
     let columns = |steps| Quantize::Columns { steps, unscaled: Some(["logits", LOGITS_SCALE]) };
     let blocks = |bits| Quantize::Blocks { blocks: Blocks { bits, size: 32 }, output: "logits" };

@@ -18,7 +18,7 @@ use ndarray::ArrayD;
 /// The model in the shared-cache layout, layers joined, and in integers if it is said how; measured on ONNX Runtime.
 pub(crate) fn report(model: &Model, integers: Option<Quantize<'_>>, tolerance: Tolerance) -> Option<Verification> {
     let Ok(ort) = Ort::find() else {
-        cognate_testing::skip("no library of ONNX Runtime; `cargo xtask onnxruntime` brings it");
+        cognate_testing::skip("no library of ONNX Runtime; `cargo xtask onnxruntime` installs it");
         return None;
     };
     let layout = Layout::SharedCache;

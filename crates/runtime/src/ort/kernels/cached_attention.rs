@@ -1,4 +1,5 @@
-//! Attention to caches that beams share, which also writes them: `DecoderMaskedMultiHeadAttention` of ONNX Runtime.
+//! Attention to caches that beams share, which also writes them: a replacement of ONNX Runtime's
+//! `DecoderMaskedMultiHeadAttention`.
 
 use super::context::{Context, Over};
 use super::operator::{Attributes, Operator, Parameter};
@@ -8,10 +9,11 @@ use ::ort::{Error, Result};
 use cognate_kernels::{Attention, Caches, Step};
 use std::ffi::{CStr, c_int};
 
-/// Inputs: `query, new key, new value: [rows, 1, heads · d_k]`, the caches of keys and of values `[rows, heads, capacity, d_k]`,
-/// the number of places in use and that of beams `i32 [1]`, which beam holds each place `i32 [batch, beams, capacity]`, and
-/// maybe a bias `[1, heads, 1, places]`. Outputs: the context `[rows, 1, heads · d_k]` and the caches with what is new, which
-/// may lie where the inputs lie.
+/// Inputs: `query, new key, new value: [rows, 1, heads · d_k]`, the caches of keys and of values
+/// `[rows, heads, capacity, d_k]`, the number of used positions and of beams `i32 [1]`, the beam of
+/// each position `i32 [batch, beams, capacity]`, and optionally a bias `[1, heads, 1, positions]`.
+/// Outputs: the context `[rows, 1, heads · d_k]` and the updated caches, which may be in the
+/// inputs' memory.
 pub(super) struct CachedAttention {
     scale: f32,
 }
@@ -26,7 +28,7 @@ impl Operator for CachedAttention {
     const IN_PLACE: [&'static [c_int]; 2] = [&[3, 4], &[1, 2]];
 
     fn new(attributes: &Attributes<'_>) -> Result<Self> {
-        Ok(Self { scale: attributes.float(c"scale").ok_or_else(|| Error::new("no attribute scale"))? })
+        Ok(Self { scale: attributes.float(c"scale").ok_or_else(|| Error::new("missing attribute scale"))? })
     }
 
     fn compute(&self, context: &Context<'_>) -> Result<()> {
@@ -36,7 +38,7 @@ impl Operator for CachedAttention {
         let [past, beams, places] =
             [context.given::<i32>(5)?.elements, context.given::<i32>(6)?.elements, context.given::<i32>(7)?.elements];
         let [past, beams] = [past, beams].map(|count| count.first().and_then(|&count| usize::try_from(count).ok()));
-        let (Some(past), Some(beams)) = (past, beams) else { return Err(Error::new("no number of places or beams")) };
+        let (Some(past), Some(beams)) = (past, beams) else { return Err(Error::new("missing number of positions or beams")) };
         let bias = context.input::<f32>(8)?.map(|bias| bias.elements);
 
         let [(cache, keys), (_, values)] = [context.over::<f32>(3, 1)?, context.over::<f32>(4, 2)?];
@@ -49,8 +51,8 @@ impl Operator for CachedAttention {
             return Err(expected("values", format!("{} numbers, as keys", keys.len()), values.len()));
         }
         if past >= capacity || places.len() != rows * capacity || beams == 0 || rows % beams != 0 {
-            let found = format!("place {past} of {capacity}, {} holders, {beams} beams", places.len());
-            return Err(expected("places", format!("less than {capacity}, with holders for each of {rows} rows"), found));
+            let found = format!("position {past} of {capacity}, beams of {} positions, {beams} beams", places.len());
+            return Err(expected("positions", format!("less than {capacity}, with a beam for each position of {rows} rows"), found));
         }
         if bias.is_some_and(|bias| bias.len() != heads * (past + 1)) {
             return Err(expected("bias", format!("[1, {heads}, 1, {}]", past + 1), "another"));
@@ -58,9 +60,9 @@ impl Operator for CachedAttention {
         if let Some(beam) =
             places.chunks(capacity).flat_map(|places| &places[..past]).find(|&&beam| !usize::try_from(beam).is_ok_and(|beam| beam < beams))
         {
-            return Err(expected("holders", format!("beams below {beams}"), beam));
+            return Err(expected("beams of positions", format!("less than {beams}"), beam));
         }
-        let out = context.output::<f32>(0, &shape)?.ok_or_else(|| Error::new("no output"))?;
+        let out = context.output::<f32>(0, &shape)?.ok_or_else(|| Error::new("missing output"))?;
         let (width, block) = (beams * attention.width(), beams * attention.width() * capacity);
         let sentences = out.chunks_mut(width.max(1)).zip(keys.chunks_mut(block.max(1)).zip(values.chunks_mut(block.max(1))));
         context.by_parts(sentences, |sentence, (out, (keys, values))| {
@@ -72,7 +74,7 @@ impl Operator for CachedAttention {
     }
 }
 
-/// A cache to be written, with what it holds already; most often it lies where the input does.
+/// A cache to be written, with the contents of the input; usually both are the same memory.
 fn written(cache: Over<'_, f32>) -> Result<&mut [f32]> {
     match cache {
         Over::Same(cache) => Ok(cache),
@@ -80,6 +82,6 @@ fn written(cache: Over<'_, f32>) -> Result<&mut [f32]> {
             new.copy_from_slice(old);
             Ok(new)
         }
-        Over::Unasked(_) => Err(Error::new("no output for a cache")),
+        Over::Unasked(_) => Err(Error::new("missing output for a cache")),
     }
 }

@@ -1,4 +1,5 @@
-//! Attention to keys and values of whole sentences: those of the encoder, or the sentence's own.
+//! Attention to keys and values of whole sentences: cross-attention, or self-attention
+//! of the encoder.
 
 use super::context::{Context, Input};
 use super::operator::{Attributes, Operator, Parameter};
@@ -8,13 +9,15 @@ use ::ort::{Error, Result};
 use cognate_kernels::{Attention, MANY, Mask, Memory, Strides};
 use std::ffi::CStr;
 
-/// Inputs: queries `[batch · n, heads · d_k]`, keys and values `[batch, heads, src, d_k]`, a mask that is added to scores,
-/// `[batch, heads, n, src]` but for 1 where it is the same for all. Output: `[batch · n, heads · d_k]`.
+/// Inputs: queries `[batch · n, heads · d_k]`, keys and values `[batch, heads, src, d_k]`, a mask
+/// added to the scores, which is broadcast to `[batch, heads, n, src]`. Output:
+/// `[batch · n, heads · d_k]`.
 pub(super) struct MemoryAttention {
     scale: f32,
 }
 
-/// Inputs: queries, keys and values side by side, `[batch · n, 3 · heads · d_k]`, and a mask as above. Output: `[batch · n, heads · d_k]`.
+/// Inputs: queries, keys and values in one tensor, `[batch · n, 3 · heads · d_k]`, and a mask as
+/// above. Output: `[batch · n, heads · d_k]`.
 pub(super) struct SelfAttention {
     scale: f32,
     heads: usize,
@@ -35,7 +38,7 @@ impl Operator for MemoryAttention {
         let ([batch, heads, places, d_k], [n_rows, width]) = (sizes("keys", &keys.shape)?, sizes("queries", &queries.shape)?);
         if width != heads * d_k || batch == 0 || n_rows % batch != 0 || values.shape != keys.shape {
             let found = format!("{:?} and {:?}", queries.shape, values.shape);
-            return Err(expected("queries and values", format!("what fits keys {:?}", keys.shape), found));
+            return Err(expected("queries and values", format!("shapes that match keys {:?}", keys.shape), found));
         }
         let (attention, n) = (Attention { heads, d_k, scale: self.scale }, n_rows / batch);
         let masks = Masks::new(&mask, [batch, heads, n, places])?;
@@ -57,7 +60,7 @@ impl Operator for SelfAttention {
 
     fn new(attributes: &Attributes<'_>) -> Result<Self> {
         let heads = attributes.integer(c"heads").and_then(|heads| usize::try_from(heads).ok()).filter(|&heads| heads > 0);
-        Ok(Self { scale: scale(attributes)?, heads: heads.ok_or_else(|| Error::new("no attribute heads"))? })
+        Ok(Self { scale: scale(attributes)?, heads: heads.ok_or_else(|| Error::new("missing attribute heads"))? })
     }
 
     fn compute(&self, context: &Context<'_>) -> Result<()> {
@@ -81,19 +84,19 @@ impl Operator for SelfAttention {
 }
 
 fn scale(attributes: &Attributes<'_>) -> Result<f32> {
-    attributes.float(c"scale").ok_or_else(|| Error::new("no attribute scale"))
+    attributes.float(c"scale").ok_or_else(|| Error::new("missing attribute scale"))
 }
 
 /// Calls `work` with the `n` rows of each sentence of the output.
 fn by_sentences(context: &Context<'_>, shape: [usize; 2], n: usize, work: impl Fn(usize, &mut [f32]) + Sync) -> Result<()> {
-    let out = context.output::<f32>(0, &shape)?.ok_or_else(|| Error::new("no output"))?;
+    let out = context.output::<f32>(0, &shape)?.ok_or_else(|| Error::new("missing output"))?;
     context.by_parts(out.chunks_mut((n * shape[1]).max(1)), work)
 }
 
 /// The masks of a batch.
 struct Masks<'m> {
     numbers: &'m [f32],
-    /// How far apart those of two sentences, heads and queries begin.
+    /// The strides of sentences, heads and queries.
     strides: [usize; 3],
 }
 

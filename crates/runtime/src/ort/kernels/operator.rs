@@ -1,9 +1,9 @@
-//! Operators in the form that ONNX Runtime's C interface takes, with kernels that threads share.
+//! Operators for ONNX Runtime's C interface, with kernels that threads share.
 //!
-//! ONNX Runtime makes one kernel for each node of a session. Every run of the session calls it, and runs of several threads call it
-//! at the same time. `ort`'s own trait makes a `&mut` to the kernel in each call; two that exist at once break Rust's rules, even
-//! where neither writes. Here a kernel is [`Sync`] and a call sees it by `&self`: the compiler holds that nothing in it is written
-//! without a lock.
+//! ONNX Runtime creates a kernel for each node of a session. Every run of the session calls it,
+//! from several threads at the same time. `ort`'s trait creates a `&mut` to the kernel in each
+//! call; two at once are undefined behaviour, even if neither writes. Here a kernel is [`Sync`] and
+//! called by `&self`, so the compiler ensures that it is not written without a lock.
 
 use super::context::Context;
 use ::ort::sys::{
@@ -15,23 +15,23 @@ use std::ffi::{CStr, CString, c_int, c_void};
 use std::marker::PhantomData;
 use std::ptr;
 
-/// An operator, by its kernel.
+/// An operator, implemented by its kernel.
 pub(super) trait Operator: Sized + Send + Sync + 'static {
-    /// What nodes call it.
+    /// The operator's name in nodes.
     const NAME: &'static CStr;
     const INPUTS: &'static [Parameter];
     const OUTPUTS: &'static [Parameter];
-    /// Inputs and outputs, pair by pair, that may lie in the same memory.
+    /// Inputs and outputs, pair by pair, that may be the same memory.
     const IN_PLACE: [&'static [c_int]; 2] = [&[], &[]];
 
-    /// The kernel of a node.
+    /// Creates the kernel of a node.
     fn new(attributes: &Attributes<'_>) -> Result<Self>;
 
-    /// Computes the outputs of one call. Several threads may do so at the same time.
+    /// Computes the outputs of a call, possibly from several threads at the same time.
     fn compute(&self, context: &Context<'_>) -> Result<()>;
 }
 
-/// The type of an input or output, and whether a node must have it.
+/// The type of an input or output, and whether it is required.
 #[derive(Clone, Copy)]
 pub(super) struct Parameter {
     element: ElementType,
@@ -57,9 +57,9 @@ pub(super) struct Attributes<'i> {
 impl Attributes<'_> {
     pub(super) fn float(&self, name: &CStr) -> Option<f32> {
         let mut value = 0.0;
-        // SAFETY: the library lends `info` while a kernel is made, and writes the value.
+        // SAFETY: the library lends `info` while a kernel is created, and writes the value.
         let status = unsafe { (::ort::api().KernelInfoGetAttribute_float)(self.info, name.as_ptr(), &raw mut value) };
-        // SAFETY: the status is that of the call.
+        // SAFETY: the status comes from the call.
         unsafe { Error::result_from_status(status) }.ok().map(|()| value)
     }
 
@@ -67,7 +67,7 @@ impl Attributes<'_> {
         let mut value = 0;
         // SAFETY: as above.
         let status = unsafe { (::ort::api().KernelInfoGetAttribute_int64)(self.info, name.as_ptr(), &raw mut value) };
-        // SAFETY: the status is that of the call.
+        // SAFETY: the status comes from the call.
         unsafe { Error::result_from_status(status) }.ok().map(|()| value)
     }
 }
@@ -75,15 +75,15 @@ impl Attributes<'_> {
 /// Adds the operator to a domain.
 ///
 /// # Safety
-/// The domain is one of the library that this process runs.
+/// The domain belongs to the library of this process.
 pub(super) unsafe fn add<O: Operator>(domain: *mut OrtCustomOpDomain) -> Result<()> {
-    // SAFETY: the domain is as promised, and the table lives as long as the program.
+    // SAFETY: the caller guarantees the domain, and the table is static.
     let status = unsafe { (::ort::api().CustomOpDomain_Add)(domain, table::<O>()) };
-    // SAFETY: the status is that of the call.
+    // SAFETY: the status comes from the call.
     unsafe { Error::result_from_status(status) }
 }
 
-/// The functions of an operator. They have no state: what differs from operator to operator are the functions themselves.
+/// The functions of an operator. They are stateless; each operator has its own.
 fn table<O: Operator>() -> &'static OrtCustomOp {
     const {
         &OrtCustomOp {
@@ -100,7 +100,7 @@ fn table<O: Operator>() -> &'static OrtCustomOp {
             GetInputCharacteristic: Some(input_presence::<O>),
             GetOutputCharacteristic: Some(output_presence::<O>),
             GetInputMemoryType: Some(memory),
-            // Asked for operators with any number of inputs or outputs.
+            // Only called for operators with a variable number of inputs or outputs.
             GetVariadicInputMinArity: None,
             GetVariadicInputHomogeneity: None,
             GetVariadicOutputMinArity: None,
@@ -122,7 +122,7 @@ unsafe extern "system" fn name<O: Operator>(_: *const OrtCustomOp) -> *const std
     O::NAME.as_ptr()
 }
 
-/// That of the processor.
+/// The CPU's provider.
 unsafe extern "system" fn provider(_: *const OrtCustomOp) -> *const std::ffi::c_char {
     ptr::null()
 }
@@ -161,7 +161,8 @@ unsafe extern "system" fn memory(_: *const OrtCustomOp, _: usize) -> OrtMemType 
 
 unsafe extern "system" fn in_place<O: Operator>(inputs: *mut *mut c_int, outputs: *mut *mut c_int) -> usize {
     let [from, to] = O::IN_PLACE;
-    // SAFETY: the library gives two places to write to. It reads the pairs, and hands them to `release`.
+    // SAFETY: the library passes two pointers to write to. It reads the pairs and passes
+    // them to `release`.
     unsafe {
         *inputs = from.as_ptr().cast_mut();
         *outputs = to.as_ptr().cast_mut();
@@ -173,7 +174,7 @@ unsafe extern "system" fn no_aliases(_: *mut *mut c_int, _: *mut *mut c_int) -> 
     0
 }
 
-/// The pairs are constants of the program.
+/// The pairs are static.
 unsafe extern "system" fn release(_: *mut c_int, _: *mut c_int) {}
 
 unsafe extern "system" fn create<O: Operator>(
@@ -183,22 +184,25 @@ unsafe extern "system" fn create<O: Operator>(
     kernel: *mut *mut c_void,
 ) -> OrtStatusPtr {
     let made = O::new(&Attributes { info, _lent: PhantomData }).map(|made| {
-        // SAFETY: the library gives a place for the pointer, which it hands to `compute` and, last, to `destroy`.
+        // SAFETY: the library passes a pointer to write to; it passes the kernel to `compute` and
+        // finally to `destroy`.
         unsafe { *kernel = Box::into_raw(Box::new(made)).cast() };
     });
     status(made)
 }
 
 unsafe extern "system" fn compute<O: Operator>(kernel: *mut c_void, context: *mut OrtKernelContext) -> OrtStatusPtr {
-    // SAFETY: the pointer is that of `create`, of a kernel that lives until `destroy`, which is called once no run is left. The
-    // references that exist meanwhile, in any number of threads, are all shared ones, and `O` is `Sync`.
+    // SAFETY: the pointer comes from `create`, and its kernel lives until `destroy`, which is
+    // called once after the last run. All references, in any number of threads, are shared, and
+    // `O` is `Sync`.
     let kernel = unsafe { &*kernel.cast_const().cast::<O>() };
-    // SAFETY: the context is that of this call, and lives as long.
+    // SAFETY: the context is that of this call and lives as long.
     status(kernel.compute(&unsafe { Context::new(context, O::IN_PLACE) }))
 }
 
 unsafe extern "system" fn destroy<O: Operator>(kernel: *mut c_void) {
-    // SAFETY: the pointer is that of `create`; the library calls this once and uses the kernel no more.
+    // SAFETY: the pointer comes from `create`; the library calls this once and does not use
+    // the kernel again.
     drop(unsafe { Box::from_raw(kernel.cast::<O>()) });
 }
 
@@ -217,7 +221,7 @@ mod tests {
 
     const THREADS: usize = 4;
 
-    /// A kernel whose calls wait for one another: each is under way while the others are.
+    /// A kernel whose calls wait for each other, so that they overlap.
     struct Meeting(Barrier);
 
     impl Operator for Meeting {
@@ -235,12 +239,13 @@ mod tests {
         }
     }
 
-    /// As ONNX Runtime does it with several runs of a session; Miri follows every reference (`cargo xtask miri`).
+    /// As in ONNX Runtime with several runs of a session; Miri checks every reference
+    /// (`cargo xtask miri`).
     #[test]
     fn threads_are_in_one_kernel_at_the_same_time() {
         let (operator, mut kernel) = (table::<Meeting>(), ptr::null_mut());
         let create = operator.CreateKernelV2.expect("a function");
-        // SAFETY: as the library calls it; attributes are not asked for.
+        // SAFETY: called as by the library; the kernel reads no attributes.
         assert!(unsafe { create(operator, ptr::null(), ptr::null(), &raw mut kernel) }.0.is_null());
         let address = kernel as usize;
         thread::scope(|scope| {
@@ -249,13 +254,13 @@ mod tests {
                     let compute = operator.KernelComputeV2.expect("a function");
                     let kernel = ptr::with_exposed_provenance_mut(address);
                     for _ in 0..8 {
-                        // SAFETY: the kernel lives, and the context is not looked at.
+                        // SAFETY: the kernel exists, and does not use the context.
                         assert!(unsafe { compute(kernel, ptr::null_mut()) }.0.is_null());
                     }
                 });
             }
         });
-        // SAFETY: no call is under way.
+        // SAFETY: no call is running.
         unsafe { operator.KernelDestroy.expect("a function")(kernel) };
     }
 }

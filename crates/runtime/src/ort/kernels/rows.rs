@@ -1,5 +1,5 @@
-//! What stands between two products of rows, in one pass: the end of a layer of integers, residual, normalisation, activation, and
-//! the beginning of the next layer of integers.
+//! The operators between two products of rows, in one pass: the end of a quantised linear layer,
+//! residual, normalisation, activation, and the quantisation for the next.
 
 use super::context::{Context, Over};
 use super::operator::{Attributes, Operator, Parameter};
@@ -9,9 +9,9 @@ use ::ort::{Error, Result};
 use cognate_kernels::{Activation, Norm, Place, Quantised, Rows};
 use std::ffi::{CStr, c_int};
 
-/// Inputs: `[rows, width]`, and if they are there, a factor of each row `[rows, 1]`, a bias `[width]`, a residual `[rows, width]`,
-/// weight and bias of a layer normalisation `[width]`. Outputs: the rows, the rows in 8-bit integers, and their largest magnitudes
-/// `[rows, 1]`.
+/// Inputs: `[rows, width]`, and optionally a factor of each row `[rows, 1]`, a bias `[width]`, a
+/// residual `[rows, width]`, weight and bias of a layer normalisation `[width]`. Outputs: the rows,
+/// the rows in 8-bit integers, and their maximum magnitudes `[rows, 1]`.
 pub(super) struct BetweenProducts {
     epsilon: f32,
     activation: Activation,
@@ -21,7 +21,7 @@ impl BetweenProducts {
     pub(super) const N_INPUTS: usize = Self::INPUTS.len();
     /// The values of the attribute `activation`.
     pub(super) const ACTIVATIONS: [Activation; 3] = [Activation::Identity, Activation::Relu, Activation::Swish];
-    /// Rows that are worth a call.
+    /// Number of rows per task.
     const TOGETHER: usize = 8;
 }
 
@@ -36,7 +36,7 @@ impl Operator for BetweenProducts {
 
     fn new(attributes: &Attributes<'_>) -> Result<Self> {
         let activation = attributes.integer(c"activation").and_then(|index| Self::ACTIVATIONS.get(usize::try_from(index).ok()?).copied());
-        let activation = activation.ok_or_else(|| Error::new("no attribute activation"))?;
+        let activation = activation.ok_or_else(|| Error::new("missing attribute activation"))?;
         Ok(Self { epsilon: attributes.float(c"epsilon").unwrap_or_default(), activation })
     }
 

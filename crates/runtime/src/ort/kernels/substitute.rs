@@ -1,4 +1,4 @@
-//! What operators of our own stand for in a graph.
+//! Replaces subgraphs by custom operators.
 
 mod attention;
 mod places;
@@ -11,10 +11,11 @@ use cognate_export::proto::{AttributeProto, AttributeType, GraphProto, ModelProt
 use std::collections::BTreeSet;
 use std::ffi::CStr;
 
-/// The layout that `cognate export --target ort` writes, for ONNX Runtime alone. Files for every engine are run as they are.
+/// The layout that `cognate export --target ort` writes, for ONNX Runtime only. Other files
+/// are not changed.
 const LAYOUT: [&str; 2] = [LAYOUT_KEY, "shared-cache"];
 
-/// The graph with operators of our own, or nothing if none has a place in it.
+/// The graph with custom operators; `None` if none applies.
 pub(in crate::ort) fn substitute(mut model: ModelProto) -> Option<ModelProto> {
     if !model.metadata_props.iter().any(|entry| [&entry.key, &entry.value] == LAYOUT) {
         return None;
@@ -26,15 +27,15 @@ pub(in crate::ort) fn substitute(mut model: ModelProto) -> Option<ModelProto> {
     (n_substituted > 0).then_some(model)
 }
 
-/// A node of our own, and those that it stands for.
+/// A custom node, and the nodes that it replaces.
 struct Found {
     node: NodeProto,
-    /// Where it stands: its inputs are there, and what reads it comes later.
+    /// Its position: after its inputs, before its readers.
     at: usize,
     replaced: Vec<usize>,
 }
 
-/// Looks from each node in turn for what can be replaced, and tells how often that was so.
+/// Replaces what `look` finds from each node in turn; returns the number of replacements.
 fn replace(graph: &mut GraphProto, look: impl Fn(&Places<'_>, usize) -> Option<Found>) -> usize {
     let (mut replaced, mut nodes, mut n_found) = (BTreeSet::new(), graph.node.clone(), 0);
     let places = Places::new(graph);
@@ -51,7 +52,7 @@ fn replace(graph: &mut GraphProto, look: impl Fn(&Places<'_>, usize) -> Option<F
     n_found
 }
 
-/// Removes what nobody reads any more, as the computation of shapes.
+/// Removes nodes whose outputs are no longer read, such as computations of shapes.
 fn prune(graph: &mut GraphProto) {
     let mut read: BTreeSet<String> = graph.output.iter().map(|output| output.name.clone()).collect();
     for node in graph.node.iter().rev() {
@@ -63,7 +64,7 @@ fn prune(graph: &mut GraphProto) {
     graph.initializer.retain(|constant| read.contains(&constant.name));
 }
 
-/// A node of our own.
+/// A node with a custom operator.
 fn own(operator: &CStr, input: Vec<String>, output: Vec<String>, name: &str, attribute: Vec<AttributeProto>) -> NodeProto {
     let op_type = operator.to_string_lossy().into_owned();
     NodeProto { input, output, name: name.into(), op_type, attribute, domain: DOMAIN.into() }
@@ -96,7 +97,7 @@ mod tests {
     use std::thread;
     use tempfile::TempDir;
 
-    /// A folder with the encoder and the decoder of a model, for ONNX Runtime alone.
+    /// A folder with the encoder and decoder of a model, for ONNX Runtime only.
     fn exported(model: &Model, integers: bool) -> TempDir {
         let layout = Layout::SharedCache;
         let graphs = model.graphs(layout, Attentions::Omit).unwrap();
@@ -123,7 +124,8 @@ mod tests {
         operators.collect::<Vec<_>>().try_into().unwrap()
     }
 
-    /// In every family: a change of what we write that hides attention from us would otherwise cost speed alone.
+    /// In every family: otherwise a change of exported graphs could disable the operators, and only
+    /// the speed would show it.
     #[test]
     fn all_attention_is_found_in_every_family() {
         for name in golden_models() {
@@ -137,7 +139,8 @@ mod tests {
         }
     }
 
-    /// Each thread has sentences of its own, and gets the same bits as alone; all of them are in the kernels of one session.
+    /// Each thread has its own sentences and gets the same bits as alone, with all threads in the
+    /// kernels of one session.
     #[test]
     fn threads_run_one_session_with_our_operators() {
         const THREADS: i64 = 4;

@@ -1,4 +1,4 @@
-//! Runs that write outputs over inputs, in the host's memory.
+//! Runs that write outputs over inputs in the host's memory.
 
 use super::{Shared, given, one_line, sizes};
 use crate::signature::{Element, Given};
@@ -10,7 +10,7 @@ use ::ort::{AsPointer, sys::OrtValue};
 use ndarray::ArrayViewMutD;
 use std::ptr;
 
-/// Runs once; each output of `pairs` (input, output) is written where its input lies.
+/// Runs once; each output of `pairs` (input, output) overwrites its input.
 pub(super) fn run(shared: &Shared, state: &mut Values, pairs: &[(String, String)]) -> Result<Values> {
     let mut written = Vec::with_capacity(pairs.len());
     for (input, output) in pairs {
@@ -35,7 +35,7 @@ fn run_over(shared: &Shared, state: &Values, written: &mut [(&String, &String, V
         let array = value.as_f32_mut().expect("converted to an array of the host");
         let tensor = lent(array).map_err(failed)?;
         let place = place.ok_or_else(|| {
-            let message = format!("no output {output}; the graph has {}", shared.signature.output_names().join(", "));
+            let message = format!("output {output}: expected one of {}", shared.signature.output_names().join(", "));
             Error::new(ErrorKind::Run, shared.signature.place(), message)
         })?;
         outputs[place] = tensor.ptr().cast_mut();
@@ -46,19 +46,20 @@ fn run_over(shared: &Shared, state: &Values, written: &mut [(&String, &String, V
     }
     let arranged = shared.signature.arrange(values)?;
     let pointers: Vec<*const OrtValue> = arranged.iter().map(Input::ptr).collect();
-    // SAFETY: `arranged` lives to the end of this function and borrows all memory; what is written is borrowed from nobody else.
+    // SAFETY: `arranged` lives to the end of this function and borrows all memory; outputs are
+    // borrowed only once.
     unsafe { shared.run_given(&pointers, outputs) }.map_err(failed)
 }
 
-/// The array as a tensor over the same memory.
+/// A tensor that borrows the array's memory.
 fn lent(mut array: ArrayViewMutD<'_, f32>) -> ::ort::Result<TensorRefMut<'_, f32>> {
     let shape = Shape::new(array.shape().iter().map(|&size| size as i64));
-    // SAFETY: the memory is the host's, holds as many elements as the shape says in this order, and stays borrowed as long as the
-    // tensor lives.
+    // SAFETY: the memory is on the host, contains the shape's number of elements in this order, and
+    // stays borrowed while the tensor lives.
     unsafe { TensorRefMut::from_raw(MemoryInfo::default(), array.as_mut_ptr().cast(), shape) }
 }
 
-/// An input that is only read, or one that an output is written over.
+/// An input that is only read, or one that an output overwrites.
 enum Input<'a> {
     Read(SessionInputValue<'a>),
     Written(TensorRefMut<'a, f32>),

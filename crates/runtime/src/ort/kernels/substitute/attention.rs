@@ -1,4 +1,4 @@
-//! Places for attention of our own.
+//! Finds subgraphs of attention.
 
 use super::places::{Places, other};
 use super::{Found, attribute, float, integer, own};
@@ -7,7 +7,7 @@ use crate::ort::kernels::memory_attention::{MemoryAttention, SelfAttention};
 use crate::ort::kernels::operator::Operator;
 use cognate_export::proto::{GraphProto, NodeProto};
 
-/// Puts [`CachedAttention`] in place of ONNX Runtime's own, and tells how often.
+/// Replaces ONNX Runtime's operator by [`CachedAttention`]; returns the number of replacements.
 pub(super) fn of_caches(graph: &mut GraphProto) -> usize {
     let found = graph.node.iter_mut().filter_map(|node| Some((cached(node)?, node)));
     found.map(|(own, node)| *node = own).count()
@@ -24,7 +24,8 @@ fn cached(node: &NodeProto) -> Option<NodeProto> {
     mask.is_empty().then(|| own(CachedAttention::NAME, inputs, node.output.clone(), &node.name, vec![float("scale", scale)]))
 }
 
-/// `softmax(scale · Q Kᵀ + mask) V` around the softmax at `index`, from rows `[batch · n, heads · d_k]` to such rows.
+/// Matches `softmax(scale · Q Kᵀ + mask) V` around the softmax at `index`, from rows
+/// `[batch · n, heads · d_k]` to such rows.
 pub(super) fn of_memory(places: &Places<'_>, index: usize) -> Option<Found> {
     let softmax = places.node(index, "Softmax")?;
     let (sum, add) = places.giver(&softmax.input[0], "Add")?;
@@ -57,15 +58,15 @@ pub(super) fn of_memory(places: &Places<'_>, index: usize) -> Option<Found> {
     path.found(own, at, [weighted, turned])
 }
 
-/// Where heads `[batch, heads, n, d_k]` come from.
+/// The source of heads `[batch, heads, n, d_k]`.
 enum Heads<'g> {
     /// Rows `[batch · n, heads · d_k]`.
     Rows(&'g String),
-    /// That third of rows `[batch · n, 3 · heads · d_k]`.
+    /// A third of rows `[batch · n, 3 · heads · d_k]`.
     Third(&'g String, usize),
 }
 
-/// Nodes on the way back from a softmax, of which nobody else reads what they give.
+/// Nodes before a softmax, whose outputs have no other readers.
 #[derive(Clone)]
 struct Path<'p, 'g> {
     places: &'p Places<'g>,
@@ -81,7 +82,7 @@ impl<'g> Path<'_, 'g> {
         all_inner.then(|| Found { node, at, replaced: self.inner.into_iter().chain(after).collect() })
     }
 
-    /// The tensor, without the number by which it was multiplied.
+    /// The tensor before its multiplication by a number.
     fn unscaled(&mut self, tensor: &'g String) -> &'g String {
         match self.places.giver(tensor, "Mul").and_then(|(at, mul)| Some((at, &mul.input[0], self.places.number(&mul.input[1])?))) {
             Some((at, tensor, scale)) => {
@@ -99,12 +100,13 @@ impl<'g> Path<'_, 'g> {
         Some(&node.input[0])
     }
 
-    /// What was split into these heads: rows, or a third of rows, which is taken before or after they are split.
+    /// The tensor that was split into these heads: rows, or a third of rows, which is sliced before
+    /// or after the split.
     fn heads_of(&mut self, tensor: &'g String) -> Option<Heads<'g>> {
         let tensor = self.unscaled(tensor);
         let tensor = self.transposed(tensor, [0, 2, 1, 3])?;
         if let Some((at, slice)) = self.places.giver(tensor, "Slice") {
-            // A single head is split within.
+            // The slice of a single head is along another axis.
             let is_single = self.places.shape(&slice.input[0])?.get(2)?.dim_value == Some(1);
             let third = self.third(slice, if is_single { 3 } else { 2 })?;
             let (_, reshape) = self.places.giver(&slice.input[0], "Reshape")?;
@@ -120,7 +122,7 @@ impl<'g> Path<'_, 'g> {
         Some(Heads::Third(&slice.input[0], third))
     }
 
-    /// Which third of an axis is taken.
+    /// Which third of an axis is sliced.
     fn third(&self, slice: &NodeProto, axis: usize) -> Option<usize> {
         let [from, start, end, axes] = slice.input.as_slice() else { return None };
         let [start, end, axes] = [start, end, axes].map(|constant| self.places.integer(constant));
@@ -129,8 +131,8 @@ impl<'g> Path<'_, 'g> {
         (axes? == axis as i64).then_some(third as usize)
     }
 
-    /// If queries, keys and values are the three thirds of the same rows: the rows, the number of heads, and the path with all that
-    /// leads from them.
+    /// Returns the rows, the number of heads and the path of all nodes from them, if queries, keys
+    /// and values are thirds of the same rows.
     fn side_by_side(&self, queries: &Heads<'g>, keys: &'g String, values: &'g String) -> Option<(&'g String, i64, Self)> {
         let mut path = self.clone();
         let heads = self.places.shape(keys)?[1].dim_value?;

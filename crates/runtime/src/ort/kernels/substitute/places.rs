@@ -1,9 +1,9 @@
-//! Who gives and who reads the tensors of a graph.
+//! Producers and readers of a graph's tensors.
 
 use cognate_export::proto::{DimensionProto, GraphProto, NodeProto, TensorProto};
 use std::collections::{BTreeSet, HashMap};
 
-/// A graph by its tensors.
+/// A graph, indexed by its tensors.
 pub(super) struct Places<'g> {
     pub(super) graph: &'g GraphProto,
     givers: HashMap<&'g str, usize>,
@@ -35,28 +35,28 @@ impl<'g> Places<'g> {
         }
     }
 
-    /// The node at `index`, if it is such an operation of ONNX's own.
+    /// The node at `index`, if it is this standard operation.
     pub(super) fn node(&self, index: usize, operation: &str) -> Option<&'g NodeProto> {
         Some(&self.graph.node[index]).filter(|node| node.op_type == operation && node.domain.is_empty())
     }
 
-    /// The node that gives `tensor`, if it is such an operation.
+    /// The node that computes `tensor`, if it is this operation.
     pub(super) fn giver(&self, tensor: &str, operation: &str) -> Option<(usize, &'g NodeProto)> {
         let &index = self.givers.get(tensor)?;
         Some((index, self.node(index, operation)?))
     }
 
-    /// The nodes that read `tensor`, in their order.
+    /// The nodes that read `tensor`, in order.
     pub(super) fn readers(&self, tensor: &str) -> &[usize] {
         self.readers.get(tensor).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether the graph gives `tensor` away.
+    /// Whether `tensor` is an output of the graph.
     pub(super) fn is_output(&self, tensor: &str) -> bool {
         self.outputs.contains(tensor)
     }
 
-    /// The one node that reads `tensor`, if it is such an operation.
+    /// The only node that reads `tensor`, if it is this operation.
     pub(super) fn only_reader(&self, tensor: &str, operation: &str) -> Option<(usize, &'g NodeProto)> {
         match self.readers(tensor) {
             &[index] if !self.is_output(tensor) => Some((index, self.node(index, operation)?)),
@@ -64,7 +64,7 @@ impl<'g> Places<'g> {
         }
     }
 
-    /// The constant of that name.
+    /// The constant with this name.
     pub(super) fn constant(&self, tensor: &str) -> Option<&'g TensorProto> {
         self.constants.get(tensor).copied()
     }
@@ -74,28 +74,28 @@ impl<'g> Places<'g> {
         self.constant(tensor)?.raw_data.as_deref()
     }
 
-    /// A constant of one number.
+    /// A constant number.
     pub(super) fn number(&self, tensor: &str) -> Option<f32> {
         Some(f32::from_le_bytes(self.bytes(tensor)?.try_into().ok()?))
     }
 
-    /// A constant of one integer.
+    /// A constant integer.
     pub(super) fn integer(&self, tensor: &str) -> Option<i64> {
         Some(i64::from_le_bytes(self.bytes(tensor)?.try_into().ok()?))
     }
 
-    /// The sizes of a tensor, if they are said.
+    /// The sizes of a tensor, if they are known.
     pub(super) fn shape(&self, tensor: &str) -> Option<&'g [DimensionProto]> {
         self.shapes.get(tensor).copied()
     }
 
-    /// Whether the tensor is said to have so many axes.
+    /// Whether the tensor is known to have this number of axes.
     pub(super) fn has_axes(&self, tensor: &str, n_axes: usize) -> bool {
         self.shape(tensor).is_some_and(|shape| shape.len() == n_axes)
     }
 }
 
-/// The other input of a node that has two.
+/// The other input of a node with two inputs.
 pub(super) fn other<'n>(node: &'n NodeProto, tensor: &str) -> Option<&'n String> {
     match node.input.as_slice() {
         [a, b] if a == tensor && b != tensor => Some(b),

@@ -1,4 +1,4 @@
-//! Places for what happens to rows between products.
+//! Finds operations on rows between products.
 
 use super::places::{Places, other};
 use super::{Found, attribute, float, integer, own};
@@ -7,8 +7,9 @@ use crate::ort::kernels::rows::BetweenProducts;
 use cognate_export::proto::NodeProto;
 use cognate_kernels::Activation;
 
-/// What follows the node at `index`, as far as it is of rows: `[rows, width]` times a column, plus a bias, plus other rows,
-/// normalised, activated, and rounded to 8 bits; any of it may be missing, and two at least are there.
+/// Matches the operations on rows from the node at `index`: `[rows, width]` times a column, plus a
+/// bias, plus a residual, normalised, activated, and quantised to 8 bits; all are optional, but at
+/// least two must be present.
 pub(super) fn between_products(places: &Places<'_>, index: usize) -> Option<Found> {
     let [first] = places.graph.node[index].output.as_slice() else { return None };
     if !places.has_axes(first, 2) {
@@ -42,11 +43,11 @@ pub(super) fn between_products(places: &Places<'_>, index: usize) -> Option<Foun
     (replaced.len() > 1).then_some(Found { node, at, replaced })
 }
 
-/// Operations one after the other, of which nobody else reads what they give.
+/// A chain of operations whose outputs have no other readers.
 struct Chain<'p, 'g> {
     places: &'p Places<'g>,
     inputs: Vec<String>,
-    /// What the last one gives.
+    /// The output of the last one.
     x: &'g String,
     nodes: Vec<usize>,
 }
@@ -57,7 +58,7 @@ impl<'g> Chain<'_, 'g> {
         self.x = &node.output[0];
     }
 
-    /// With another tensor that fits, which becomes the input at `index`.
+    /// Appends an operation with another tensor that `fits`, which becomes the input at `index`.
     fn combined(&mut self, operation: &str, index: usize, fits: impl Fn(&String) -> bool) {
         let Some((at, node)) = self.places.only_reader(self.x, operation) else { return };
         if let Some(other) = other(node, self.x).filter(|other| fits(other)) {
@@ -66,7 +67,7 @@ impl<'g> Chain<'_, 'g> {
         }
     }
 
-    /// Gives the normalisation's epsilon.
+    /// Appends a normalisation; returns its epsilon.
     fn normalised(&mut self) -> Option<f32> {
         let (at, node) = self.places.only_reader(self.x, "LayerNormalization")?;
         let epsilon = attribute(node, "epsilon")?.f?;
@@ -92,7 +93,7 @@ impl<'g> Chain<'_, 'g> {
         Activation::Identity
     }
 
-    /// Sigmoid, and the product with what it was of.
+    /// Sigmoid, and the product with its input.
     fn swish(&self) -> Option<(usize, usize, &'g NodeProto)> {
         let &[first, second] = self.places.readers(self.x) else { return None };
         let sigmoid = self.places.node(first, "Sigmoid")?;
@@ -102,7 +103,7 @@ impl<'g> Chain<'_, 'g> {
     }
 }
 
-/// What rounds rows to 8 bits.
+/// The operations that quantise rows to 8 bits.
 struct Rounded<'g> {
     bytes: &'g String,
     largest: &'g String,
@@ -120,7 +121,7 @@ fn rounded<'g>(places: &Places<'g>, x: &str) -> Option<Rounded<'g>> {
     let keeps = attribute(largest, "keepdims").is_some_and(|keeps| keeps.i == Some(1));
     let (quantize, bytes) = places.only_reader(&unit.output[0], "QuantizeLinear")?;
     let [_, step, zero] = bytes.input.as_slice() else { return None };
-    // A row of zeros gives the same bytes, whatever divides it.
+    // A row of zeros gives the same bytes for any divisor.
     let divisor = places.giver(&unit.input[1], "Max").map_or(&unit.input[1], |(_, max)| &max.input[0]);
     let is_ours = places.number(step) == Some(1.0 / 127.0) && places.bytes(zero) == Some(&[128]);
     if !is_last_axis || !keeps || !is_ours || unit.input[0] != x || *divisor != largest.output[0] {

@@ -10,8 +10,7 @@
 //!   its folder, not behind links;
 //! - defines every name once and before use, so that there are no cycles;
 //! - respects [`Limits`], and contains nothing that Cognate's engines cannot bound: functions,
-//!   sparse constants, loops without
-//!   a constant number of iterations.
+//!   sparse constants, loops without a constant number of iterations.
 //!
 //! Source: `onnx.proto` and ONNX's IR specification. The memory of a run depends on the graph, and
 //! is only checked where constants determine it.

@@ -67,8 +67,7 @@ struct Lowering<'g> {
     graph: &'g Graph,
     target: Target,
     symbols: BTreeMap<Symbol, (NodeId, usize)>,
-    /// The name of the output that can directly be given to a node's elements under a shape, by the
-    /// node before all reshapes.
+    /// Names of outputs for a node's elements under a shape, by the node before all reshapes.
     titles: HashMap<(NodeId, &'g Shape), &'g str>,
     titled: HashSet<&'g str>,
     /// The index in `elements` of each node.

@@ -66,7 +66,7 @@ const RESIDUES: i64 = 509;
 const KEYS: i64 = 4;
 /// A prime; twice its square fits into 64 bits.
 const PRIME: i64 = (1 << 31) - 1;
-/// Multipliers for positions and for rounds of the hash.
+/// Multipliers of seed, position and index in the hash.
 const STEPS: [i64; 3] = [1_640_531_527, 1_013_904_223, 1_779_033_703];
 const SHIFT: i64 = 40_503;
 

@@ -1,8 +1,8 @@
-"""Checks the graphs of graphs.rs in a folder: ONNX's checker, then numbers against numpy.
+"""Checks the graphs of graphs.rs in a folder with ONNX's checker, and compares their results with numpy's.
 
     python oracle.py FOLDER
 
-Every formula here is written from the definition of the graph's operations, not from the exported nodes.
+The formulas follow the definitions of the graph's operations, not the exported nodes.
 """
 
 import math
@@ -130,7 +130,7 @@ def names(w, x):
     }
 
 
-# Formula and inputs of each run; one run each with sizes of 1 and, where a past may be empty, of 0.
+# Formula and inputs of each run; also with sizes of 1 and, if a past may be empty, of 0.
 RUNS = {
     "mlp": [(mlp, {"x": normal(b, t, 8)}) for b, t in [(2, 3), (1, 1)]],
     "attention": [

@@ -106,7 +106,7 @@ impl<'g> Path<'_, 'g> {
         let tensor = self.unscaled(tensor);
         let tensor = self.transposed(tensor, [0, 2, 1, 3])?;
         if let Some((at, slice)) = self.places.giver(tensor, "Slice") {
-            // The slice of a single head is along another axis.
+            // With a single head the slice is along the last axis.
             let is_single = self.places.shape(&slice.input[0])?.get(2)?.dim_value == Some(1);
             let third = self.third(slice, if is_single { 3 } else { 2 })?;
             let (_, reshape) = self.places.giver(&slice.input[0], "Reshape")?;

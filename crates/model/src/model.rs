@@ -112,7 +112,8 @@ impl Model {
     /// that a `config.json` can represent:
     ///
     /// ```
-    /// use cognate_model::{AttentionScore, Initialisation, Model, NormPlacement, Positions, Preset};
+    /// use cognate_model::{AttentionScore, Initialisation, Model};
+    /// use cognate_model::{NormPlacement, Positions, Preset};
     ///
     /// let mut config = Preset::Tiny.config();
     /// config.positions = Positions::Rotary;

@@ -9,7 +9,7 @@ use xtask::workspace::{Workspace, call, files, size};
 use xtask::{python, table};
 
 /// Packages of the scripts that run PyTorch.
-const PYTORCH: &[&str] = &["torch==2.15.0", "transformers==4.57.6", "safetensors", "numpy", "sacrebleu==2.6.0"];
+const PYTORCH: &[&str] = &["torch==2.15.0", "transformers==4.57.6", "safetensors", "numpy", "sacrebleu==2.6.0", "imageio-ffmpeg"];
 
 /// List the test data, compare it with the programs that produced it, or regenerate it
 ///
@@ -58,6 +58,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         call(&mut script("encoders/generate.py"))?;
         call(&mut script("generation-config/generate.py"))?;
         call(&mut script("bleu/generate.py"))?;
+        call(&mut script("audio/generate.py"))?;
     }
     let Some(data) = &options.data else {
         println!("multi30k-en-de: skipped; set --data to the folder of the Multi30k text");

@@ -9,7 +9,7 @@
 //! 3  runtime
 //! 2  model  export  passes
 //! 1  eval
-//! 0  graph  text  pictures  kernels
+//! 0  graph  text  pictures  audio  kernels
 //! ```
 //!
 //! `testing` is a dev-dependency only and uses none of the others. `xtask` uses none of them and
@@ -25,6 +25,7 @@ const ROWS: &[(&str, u8)] = &[
     ("cognate-graph", 0),
     ("cognate-text", 0),
     ("cognate-pictures", 0),
+    ("cognate-audio", 0),
     ("cognate-kernels", 0),
     ("cognate-eval", 1),
     ("cognate-model", 2),

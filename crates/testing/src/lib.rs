@@ -88,6 +88,17 @@ pub fn shared_multi30k() -> Option<PathBuf> {
     None
 }
 
+/// The folder with `audio` and `models/whisper-tiny.en`, or `None` if it is not available:
+/// `COGNATE_WHISPER`, or `shared` beside the checkout.
+pub fn shared_whisper() -> Option<PathBuf> {
+    let folder = env::var_os("COGNATE_WHISPER").map(PathBuf::from).or_else(|| Some(root().parent()?.join("shared")))?;
+    if folder.join("models/whisper-tiny.en/model.safetensors").is_file() {
+        return Some(folder);
+    }
+    skip("Whisper and its test audio are not at hand; set COGNATE_WHISPER to a folder with models/whisper-tiny.en and audio");
+    None
+}
+
 /// A Python that can import `onnx`, `onnxruntime`, `numpy` and `transformers`, or `None`.
 /// `cargo xtask test` installs one and sets `COGNATE_PYTHON` to its path.
 ///

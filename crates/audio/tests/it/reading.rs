@@ -1,0 +1,109 @@
+//! Every container and codec, rates, channels and streams.
+
+use crate::{clip, samples, signal_to_noise};
+use cognate_audio::AudioReader;
+use std::f64::consts::TAU;
+use std::io::Cursor;
+
+/// The shift of `found` against `expected`, in samples of 1/16,000 s, at which both agree best.
+fn shift(expected: &[f32], found: &[f32]) -> i64 {
+    let agreement = |shift: i64| {
+        let pairs =
+            (2_000..30_000).map(|index: i64| (expected[index as usize], found.get((index + shift) as usize).copied().unwrap_or(0.0)));
+        pairs.map(|(one, other)| f64::from(one * other)).sum::<f64>()
+    };
+    (-300..300).max_by(|one, other| agreement(*one).total_cmp(&agreement(*other))).unwrap()
+}
+
+#[test]
+fn lossless_files_give_the_samples() {
+    let expected = samples("clip.wav");
+    assert_eq!(expected.len(), 32_000);
+    for name in ["clip.flac", "clip-24bit.wav", "clip-float.wav"] {
+        assert_eq!(samples(name), expected, "{name}");
+    }
+}
+
+#[test]
+fn compressed_files_sound_alike_and_are_not_late() {
+    let expected = samples("clip.wav");
+    for (name, codec, quality) in [
+        ("clip.mp3", "MP3", 15.0),
+        ("clip.ogg", "VORBIS", 10.0),
+        ("clip.opus", "Opus", 5.0),
+        ("clip.webm", "Opus", 5.0),
+        ("clip.m4a", "AAC", 10.0),
+        ("clip-alaw-8k.wav", "PCM_ALAW", 10.0),
+        ("clip-stereo-44k.flac", "FLAC", 30.0),
+    ] {
+        let reader = AudioReader::open(&clip(name)).unwrap();
+        assert_eq!(reader.codec(), codec);
+        let found = reader.read_all().unwrap();
+        let (late, ratio) = (shift(&expected, &found), signal_to_noise(&expected, &found));
+        println!("{name}: {} samples, {late} late, {ratio:.1} dB", found.len());
+        assert!(late.abs() <= 1, "{name}: {late} samples late");
+        assert!(ratio > quality, "{name}: {ratio:.1} dB");
+        assert!(found.len().abs_diff(expected.len()) < 1_600, "{name}: {} samples", found.len());
+    }
+}
+
+#[test]
+fn a_stream_gives_what_a_file_gives() {
+    for name in ["clip.mp3", "clip.ogg", "clip.flac", "clip.wav", "clip.opus"] {
+        let bytes = std::fs::read(clip(name)).unwrap();
+        let mut reader = AudioReader::from_stream("standard input", Cursor::new(bytes)).unwrap();
+        let mut found = Vec::new();
+        while let Some(block) = reader.next_block().unwrap() {
+            assert!(!block.is_empty() && block.len() < 16_000, "{name}: a block of {}", block.len());
+            found.extend(block);
+        }
+        assert_eq!(found, samples(name), "{name}");
+        assert_eq!(reader.damage(), Default::default());
+    }
+}
+
+/// A second of tones of `hertz` at `rate`, in all channels of `gains`.
+fn tones(hertz: &[f64], rate: u32, gains: &[f64]) -> Vec<f32> {
+    let tone = |index: u32| hertz.iter().map(|hertz| (hertz * f64::from(index) * TAU / f64::from(rate)).sin()).sum::<f64>();
+    (0..rate).flat_map(|index| gains.iter().map(move |gain| (tone(index) * gain) as f32)).collect()
+}
+
+/// Tones up to 7 kHz keep their exact values at any rate; those above 8 kHz vanish. Channels are averaged.
+#[test]
+fn resampling_is_band_limited() {
+    for (rate, low, high) in [
+        (4_000, &[100.0, 440.0, 1_600.0][..], &[][..]),
+        (7_999, &[100.0, 1_000.0, 3_400.0], &[]),
+        (11_025, &[440.0, 4_500.0], &[]),
+        (22_050, &[100.0, 3_000.0, 7_000.0], &[9_000.0]),
+        (44_100, &[100.0, 440.0, 1_000.0, 7_000.0], &[9_000.0, 12_000.0]),
+        (48_000, &[440.0, 7_000.0], &[9_000.0, 20_000.0]),
+        (192_000, &[440.0, 7_000.0], &[9_000.0, 60_000.0]),
+    ] {
+        let given = tones(&[low, high].concat(), rate, &[0.3, -0.1, 0.1]);
+        let wav = wav(3, rate, 3, &given.into_iter().flat_map(f32::to_le_bytes).collect::<Vec<_>>());
+        let found = AudioReader::from_stream("tones", Cursor::new(wav)).unwrap().read_all().unwrap();
+        assert_eq!(found.len(), 16_000, "{rate} Hz");
+        let ratio = signal_to_noise(&tones(low, 16_000, &[0.1])[2_000..14_000], &found[2_000..14_000]);
+        assert!(ratio > 70.0, "{rate} Hz: {ratio:.1} dB");
+    }
+}
+
+/// A WAV file: `format` 1 is integers, 3 is floating point numbers of 32 bits.
+pub(crate) fn wav(format: u16, rate: u32, n_channels: u16, data: &[u8]) -> Vec<u8> {
+    let bits: u16 = if format == 3 { 32 } else { 16 };
+    let frame = n_channels * bits / 8;
+    let mut bytes = b"RIFF".to_vec();
+    bytes.extend((36 + data.len() as u32).to_le_bytes());
+    bytes.extend(b"WAVEfmt \x10\0\0\0");
+    bytes.extend(format.to_le_bytes());
+    bytes.extend(n_channels.to_le_bytes());
+    bytes.extend(rate.to_le_bytes());
+    bytes.extend((rate.wrapping_mul(frame.into())).to_le_bytes());
+    bytes.extend(frame.to_le_bytes());
+    bytes.extend(bits.to_le_bytes());
+    bytes.extend(b"data");
+    bytes.extend((data.len() as u32).to_le_bytes());
+    bytes.extend(data);
+    bytes
+}

@@ -15,45 +15,45 @@ use xtask::workspace::Workspace;
 
 /// The sizes of a model; layers are those of each side.
 #[derive(Clone, Copy)]
-struct Shape {
-    d_model: usize,
-    d_ff: usize,
-    heads: usize,
-    layers: usize,
-    vocab: usize,
+pub struct Shape {
+    pub d_model: usize,
+    pub d_ff: usize,
+    pub heads: usize,
+    pub layers: usize,
+    pub vocab: usize,
 }
 
-const BASE: Shape = Shape { d_model: 512, d_ff: 2048, heads: 8, layers: 6, vocab: 32_000 };
+pub const BASE: Shape = Shape { d_model: 512, d_ff: 2048, heads: 8, layers: 6, vocab: 32_000 };
 /// As M2M100 with 1.2 billion parameters (Fan et al. 2020).
-const LARGE: Shape = Shape { d_model: 1024, d_ff: 8192, heads: 16, layers: 24, vocab: 128_112 };
-const POSITIONS: usize = 512;
+pub const LARGE: Shape = Shape { d_model: 1024, d_ff: 8192, heads: 16, layers: 24, vocab: 128_112 };
+pub const POSITIONS: usize = 512;
 
 /// The bundled checkpoint's tokenizer serves: its 8,000 pieces are among the 32,000.
-const TOKENIZER: [&str; 3] = ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"];
+pub const TOKENIZER: [&str; 3] = ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"];
 
 /// The folder of the checkpoint and its weights file.
-pub(crate) struct Checkpoint {
-    pub(crate) folder: PathBuf,
-    pub(crate) weights: PathBuf,
-    pub(crate) parameters: u64,
+pub struct Checkpoint {
+    pub folder: PathBuf,
+    pub weights: PathBuf,
+    pub parameters: u64,
 }
 
 /// The checkpoint of the base shape under the target folder, written when it is not there yet.
-pub(crate) fn marian_base(workspace: &Workspace) -> Result<Checkpoint> {
+pub fn marian_base(workspace: &Workspace) -> Result<Checkpoint> {
     checkpoint(workspace, "marian-base", BASE, write)
 }
 
 /// The large checkpoint, likewise. Its weights are zeros that take no room on the disk: nobody is to read them.
-pub(crate) fn marian_large(workspace: &Workspace) -> Result<Checkpoint> {
+pub fn marian_large(workspace: &Workspace) -> Result<Checkpoint> {
     checkpoint(workspace, "marian-large", LARGE, |path, header, tensors| {
         let mut file = File::create(path)?;
         file.write_all(header)?;
-        file.set_len(header.len() as u64 + 4 * tensors.iter().map(Tensor::len).sum::<usize>() as u64)?;
+        file.set_len(header.len() as u64 + 4 * tensors.iter().map(Tensor::n_elements).sum::<usize>() as u64)?;
         Ok(file.sync_all()?)
     })
 }
 
-fn checkpoint(
+pub fn checkpoint(
     workspace: &Workspace,
     name: &str,
     shape: Shape,
@@ -62,7 +62,7 @@ fn checkpoint(
     let folder = workspace.target("bench").join(name);
     let weights = folder.join("model.safetensors");
     let tensors = tensors(shape);
-    let parameters = tensors.iter().map(Tensor::len).sum::<usize>() as u64;
+    let parameters = tensors.iter().map(Tensor::n_elements).sum::<usize>() as u64;
     let header = header(&tensors)?;
     let wanted = header.len() as u64 + 4 * parameters;
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
@@ -80,7 +80,7 @@ fn checkpoint(
     Ok(Checkpoint { folder, weights, parameters })
 }
 
-fn config(shape: Shape) -> Value {
+pub fn config(shape: Shape) -> Value {
     let Shape { d_model, d_ff, heads, layers, vocab } = shape;
     json!({
         "architectures": ["MarianMTModel"],
@@ -109,28 +109,28 @@ fn config(shape: Shape) -> Value {
     })
 }
 
-fn generation_config() -> Value {
+pub fn generation_config() -> Value {
     json!({ "decoder_start_token_id": 2, "eos_token_id": 0, "pad_token_id": 2, "forced_eos_token_id": 0, "max_length": POSITIONS, "num_beams": 1 })
 }
 
-fn write_json(path: &Path, value: &Value) -> Result<()> {
+pub fn write_json(path: &Path, value: &Value) -> Result<()> {
     fs::write(path, format!("{value:#}\n")).with_context(|| path.display().to_string())
 }
 
 /// A tensor's name in the checkpoint and its shape.
-struct Tensor {
-    name: String,
-    shape: Vec<usize>,
+pub struct Tensor {
+    pub name: String,
+    pub shape: Vec<usize>,
 }
 
 impl Tensor {
-    fn len(&self) -> usize {
+    pub fn n_elements(&self) -> usize {
         self.shape.iter().product()
     }
 }
 
 /// Every parameter, in the order of the file: by name.
-fn tensors(shape: Shape) -> Vec<Tensor> {
+pub fn tensors(shape: Shape) -> Vec<Tensor> {
     let Shape { d_model, d_ff, layers, vocab, .. } = shape;
     let mut tensors = Vec::new();
     let mut add = |name: String, shape: &[usize]| tensors.push(Tensor { name, shape: shape.to_vec() });
@@ -159,12 +159,12 @@ fn tensors(shape: Shape) -> Vec<Tensor> {
 }
 
 /// The length in eight bytes, and the JSON padded with spaces so that the values start at a multiple of eight.
-fn header(tensors: &[Tensor]) -> Result<Vec<u8>> {
+pub fn header(tensors: &[Tensor]) -> Result<Vec<u8>> {
     let mut fields = Map::new();
     fields.insert("__metadata__".into(), json!({"format": "pt"}));
     let mut offset = 0;
     for tensor in tensors {
-        let end = offset + 4 * tensor.len();
+        let end = offset + 4 * tensor.n_elements();
         fields.insert(tensor.name.clone(), json!({"dtype": "F32", "shape": tensor.shape, "data_offsets": [offset, end]}));
         offset = end;
     }
@@ -174,14 +174,14 @@ fn header(tensors: &[Tensor]) -> Result<Vec<u8>> {
 }
 
 /// Uniform values of the size that training starts from; norms around 1.
-fn write(path: &Path, header: &[u8], tensors: &[Tensor]) -> Result<()> {
+pub fn write(path: &Path, header: &[u8], tensors: &[Tensor]) -> Result<()> {
     let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
     file.write_all(header)?;
     let mut random = Xorshift(0x9e37_79b9_7f4a_7c15);
     for tensor in tensors {
         let middle = if tensor.name.ends_with("layer_norm.weight") { 1.0 } else { 0.0 };
-        for _ in 0..tensor.len() {
-            file.write_all(&(middle + 0.05 * random.next()).to_le_bytes())?;
+        for _ in 0..tensor.n_elements() {
+            file.write_all(&(middle + 0.05 * random.draw()).to_le_bytes())?;
         }
     }
     file.into_inner()?.sync_all()?;
@@ -189,61 +189,15 @@ fn write(path: &Path, header: &[u8], tensors: &[Tensor]) -> Result<()> {
 }
 
 /// Marsaglia's xorshift with 64 bits of state, which must not be 0.
-struct Xorshift(u64);
+pub struct Xorshift(pub u64);
 
 impl Xorshift {
     /// Uniform in [-1, 1).
-    fn next(&mut self) -> f32 {
+    pub fn draw(&mut self) -> f32 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         // The upper 24 bits fill the mantissa.
         (self.0 >> 40) as f32 / (1 << 23) as f32 - 1.0
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_shape_is_marian_base() {
-        let tensors = tensors(BASE);
-        assert_eq!(tensors.iter().map(Tensor::len).sum::<usize>(), 60_554_496);
-        assert!(super::tensors(LARGE).iter().map(Tensor::len).sum::<usize>() > 1_200_000_000);
-        assert_eq!(tensors[0].name, "final_logits_bias");
-        assert_eq!(tensors[1].name, "model.decoder.layers.0.encoder_attn.k_proj.bias");
-        assert!(tensors.iter().any(|tensor| tensor.name == "model.encoder.layers.5.fc2.weight" && tensor.shape == [512, 2048]));
-    }
-
-    #[test]
-    fn the_names_are_those_of_the_bundled_checkpoint() {
-        let path = Workspace::find().unwrap().root().join("testdata/multi30k-en-de/model.safetensors");
-        let file = fs::read(path).unwrap();
-        let length = u64::from_le_bytes(file[..8].try_into().unwrap()) as usize;
-        let real: Map<String, Value> = serde_json::from_slice(&file[8..8 + length]).unwrap();
-        // The bundled one has 4 layers a side.
-        let shallow = |name: &&String| !name.contains("layers.4.") && !name.contains("layers.5.");
-        let made = tensors(BASE);
-        let made: Vec<&String> = made.iter().map(|tensor| &tensor.name).filter(shallow).collect();
-        assert_eq!(made, real.keys().skip(1).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn the_header_is_aligned_and_ends_with_the_last_value() {
-        let tensors = tensors(BASE);
-        let header = header(&tensors).unwrap();
-        assert!(header.len().is_multiple_of(8));
-        let json: Map<String, Value> = serde_json::from_slice(&header[8..]).unwrap();
-        let (_, last) = json.iter().next_back().unwrap();
-        assert_eq!(last["data_offsets"][1], 4 * 60_554_496);
-    }
-
-    #[test]
-    fn random_values_are_uniform() {
-        let mut random = Xorshift(1);
-        let values: Vec<f32> = (0..10_000).map(|_| random.next()).collect();
-        assert!(values.iter().all(|value| (-1.0..1.0).contains(value)));
-        assert!(values.iter().sum::<f32>().abs() / 10_000.0 < 0.02);
     }
 }

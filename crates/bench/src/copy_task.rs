@@ -16,18 +16,18 @@ use xtask::table::{duration, table, thousands};
 use xtask::workspace::{Workspace, call, capture};
 
 /// Exact sequences of all, at least.
-const EXACT_BOUND: f64 = 0.999;
+pub const EXACT_BOUND: f64 = 0.999;
 /// Time of a training at most, on two processors that do nothing else.
-const TIME_BOUND: Duration = Duration::from_secs(120);
+pub const TIME_BOUND: Duration = Duration::from_secs(120);
 
 /// Sequences to train on and to ask, and the letters of each.
-const TRAINED: usize = 20_000;
-const VALIDATED: usize = 200;
-const LETTERS: std::ops::RangeInclusive<u64> = 4..=12;
-const ALPHABET: u64 = 16;
+pub const TRAINED: usize = 20_000;
+pub const VALIDATED: usize = 200;
+pub const LETTERS: std::ops::RangeInclusive<u64> = 4..=12;
+pub const ALPHABET: u64 = 16;
 
 /// What a model is made of, and what of it is not the paper's.
-const CHOICES: [(&str, &str); 3] =
+pub const CHOICES: [(&str, &str); 3] =
     [("paper", "preset = \"tiny\""), ("additive", "preset = \"additive\""), ("rotary", "preset = \"rotary\"")];
 
 /// Teach a model to copy and to reverse sequences, and count the ones that it gets right
@@ -35,38 +35,38 @@ const CHOICES: [(&str, &str); 3] =
 /// 2+2 layers, d_model 64, on sequences of 4 to 12 letters; then 2,000 sequences that it has never seen are translated greedily. Prints
 /// the share of exact ones, updates and time. Fails when less than 99.9% are exact, or a training takes more than two minutes.
 #[derive(clap::Args)]
-pub(crate) struct Options {
+pub struct Options {
     /// What is not as in the paper, with commas between: paper (all is), additive (the attention score of Bahdanau et al. 2015), rotary
     /// (positions as angles)
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "paper", value_parser = CHOICES.map(|(name, _)| name))]
-    choices: Vec<String>,
+    pub choices: Vec<String>,
     /// Updates of the weights
     #[arg(long, value_name = "N", default_value_t = 1_600, value_parser = clap::value_parser!(u64).range(6..))]
-    updates: u64,
+    pub updates: u64,
     /// Sequences that are asked
     #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(1..))]
-    asked: u64,
+    pub asked: u64,
     /// What initial weights and the order of batches follow from
     #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
+    pub seed: u64,
     /// Threads of the engine
     #[arg(long, value_name = "N", default_value_t = 2)]
-    threads: usize,
+    pub threads: usize,
     /// A `cognate` that is built already, in place of building it in release mode
     #[arg(long, value_name = "PROGRAM")]
-    cognate: Option<PathBuf>,
+    pub cognate: Option<PathBuf>,
 }
 
 /// What became of one choice.
-struct Learned {
-    name: String,
-    exact: usize,
-    asked: usize,
-    time: Duration,
+pub struct Learned {
+    pub name: String,
+    pub exact: usize,
+    pub asked: usize,
+    pub time: Duration,
 }
 
 /// Runs the command.
-pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let cognate = match &options.cognate {
         Some(program) => program.clone(),
         None => workspace.build_cognate()?,
@@ -101,7 +101,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 }
 
 /// Trains a model on the folder's text and asks it.
-fn teach(options: &Options, name: &str, folder: &Path, cognate: impl Fn() -> Command) -> Result<Learned> {
+pub fn teach(options: &Options, name: &str, folder: &Path, cognate: impl Fn() -> Command) -> Result<Learned> {
     let (config, out) = (folder.join(format!("{name}.toml")), folder.join(name));
     write(&config, &settings(options, name))?;
     let start = Instant::now();
@@ -120,7 +120,7 @@ fn teach(options: &Options, name: &str, folder: &Path, cognate: impl Fn() -> Com
     })
 }
 
-fn settings(options: &Options, name: &str) -> String {
+pub fn settings(options: &Options, name: &str) -> String {
     let (_, choice) = CHOICES.iter().find(|(known, _)| *known == name).copied().unwrap_or(CHOICES[0]);
     let Options { seed, threads, updates, .. } = options;
     let warmup = updates / 6;
@@ -139,7 +139,7 @@ fn settings(options: &Options, name: &str) -> String {
 }
 
 /// As many different sequences with their answers: `reverse a f c` with `c f a`.
-fn sequences(count: usize) -> Vec<(String, String)> {
+pub fn sequences(count: usize) -> Vec<(String, String)> {
     let mut state = 1_u64;
     let mut number = |below: u64| {
         // Knuth's generator; its upper bits are good enough for letters.
@@ -161,11 +161,11 @@ fn sequences(count: usize) -> Vec<(String, String)> {
 }
 
 impl Learned {
-    fn share(&self) -> f64 {
+    pub fn share(&self) -> f64 {
         self.exact as f64 / self.asked as f64
     }
 
-    fn missed(&self) -> Vec<String> {
+    pub fn missed(&self) -> Vec<String> {
         let Self { name, exact, asked, time } = self;
         let mut missed = Vec::new();
         if self.share() < EXACT_BOUND {
@@ -178,7 +178,7 @@ impl Learned {
     }
 }
 
-fn text(learned: &[Learned], updates: u64) -> String {
+pub fn text(learned: &[Learned], updates: u64) -> String {
     let row = |learned: &Learned| {
         let exact = format!("{:.2}%", 100.0 * learned.share());
         vec![learned.name.clone(), exact, thousands(learned.asked as u64), thousands(updates), duration(learned.time)]
@@ -186,41 +186,6 @@ fn text(learned: &[Learned], updates: u64) -> String {
     table(&["choice", "exact", "of", "updates", "time"], &learned.iter().map(row).collect::<Vec<_>>())
 }
 
-fn write(path: &Path, text: &str) -> Result<()> {
+pub fn write(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).with_context(|| path.display().to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sequences_are_all_different_and_answered() {
-        let sequences = sequences(2_000);
-        assert_eq!(sequences.iter().map(|(source, _)| source).collect::<HashSet<_>>().len(), 2_000);
-        for (source, answer) in sequences {
-            let (task, letters) = source.split_once(' ').unwrap();
-            let mut letters: Vec<&str> = letters.split(' ').collect();
-            if task == "reverse" {
-                letters.reverse();
-            }
-            assert!(LETTERS.contains(&(letters.len() as u64)), "{source}");
-            assert_eq!(answer, letters.join(" "));
-        }
-    }
-
-    #[test]
-    fn what_is_not_learned_is_named() {
-        let learned = |exact, seconds| Learned { name: "paper".into(), exact, asked: 2_000, time: Duration::from_secs(seconds) };
-        assert!(learned(1_998, 120).missed().is_empty());
-        assert_eq!(
-            learned(1_997, 121).missed(),
-            ["paper: 1997 of 2000 sequences are exact, at least 99.9%", "paper: trained in 2 min 1 s, at most 2 min 0 s"]
-        );
-        let expected = "\
-            | choice |   exact |    of | updates |      time |\n\
-            | ------ | ------: | ----: | ------: | --------: |\n\
-            | paper  | 100.00% | 2,000 |   1,200 | 1 min 5 s |\n";
-        assert_eq!(text(&[learned(2_000, 65)], 1_200), expected);
-    }
 }

@@ -5,11 +5,11 @@
 //! out among all. No sentence ends before its limit: every program generates exactly as many tokens. The programs that drive the
 //! others lie in `crates/bench/python`.
 
-mod chart;
-mod limits;
-mod report;
-mod shape;
-mod ways;
+pub mod chart;
+pub mod limits;
+pub mod report;
+pub mod shape;
+pub mod ways;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,14 +28,14 @@ use xtask::python;
 use xtask::workspace::Workspace;
 
 /// The committed record, beside the exported graphs.
-pub(crate) const RECORD: &str = "BENCHMARKS.md";
+pub const RECORD: &str = "BENCHMARKS.md";
 
 /// The file of the record's chart for a processor.
-fn chart_of(machine: &Machine) -> String {
+pub fn chart_of(machine: &Machine) -> String {
     format!("benchmarks-{}.svg", machine.slug())
 }
 
-const REQUIREMENTS: &str = include_str!("../python/requirements.txt");
+pub const REQUIREMENTS: &str = include_str!("../python/requirements.txt");
 
 /// Tokens per second, whole calls, beside CTranslate2, Optimum and PyTorch
 ///
@@ -45,38 +45,38 @@ const REQUIREMENTS: &str = include_str!("../python/requirements.txt");
 /// target/bench/decode (6 GB, most of it PyTorch). Fails when one of ours is slower than its floor, also after --write, which marks it
 /// on the page.
 #[derive(clap::Args)]
-pub(crate) struct Options {
+pub struct Options {
     /// How often each call is measured, in turn; of programs that are compared with no floor a third of it
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
+    pub rounds: u32,
     /// Sentences of a call, with commas between
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 8, 32])]
-    batch: Vec<usize>,
+    pub batch: Vec<usize>,
     /// Hypotheses of a sentence, with commas between; 1 is greedy
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 4])]
-    beams: Vec<usize>,
+    pub beams: Vec<usize>,
     /// Threads of each program, with commas between
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 2])]
-    threads: Vec<usize>,
+    pub threads: Vec<usize>,
     /// Only these programs, with commas between
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = ways::names())]
-    only: Vec<String>,
+    pub only: Vec<String>,
     /// Only these shapes, with commas between
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = SHAPES.map(|shape| shape.name))]
-    shape: Vec<String>,
+    pub shape: Vec<String>,
     /// Write the part of onnx/BENCHMARKS.md for this processor and its chart, of everything
     #[arg(long, conflicts_with_all = ["batch", "beams", "threads", "only", "shape"])]
-    write: bool,
+    pub write: bool,
     /// Succeed also where one of ours is slower than its floor
     #[arg(long)]
-    allow_missed: bool,
+    pub allow_missed: bool,
     /// A `cognate` that is built already, in place of building it in release mode
     #[arg(long, value_name = "PROGRAM")]
-    cognate: Option<PathBuf>,
+    pub cognate: Option<PathBuf>,
 }
 
 /// Runs the command.
-pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     ensure!(!options.batch.contains(&0) && !options.beams.contains(&0) && !options.threads.contains(&0), "expected numbers from 1 on");
     let cognate = match &options.cognate {
         Some(program) => program.clone(),
@@ -124,16 +124,16 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn write(path: &Path, text: &str) -> Result<()> {
+pub fn write(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).with_context(|| path.display().to_string())
 }
 
-fn wanted(only: &[String]) -> impl Iterator<Item = &'static Way> {
+pub fn wanted(only: &[String]) -> impl Iterator<Item = &'static Way> {
     WAYS.iter().filter(move |way| only.is_empty() || only.iter().any(|name| name == way.name))
 }
 
 /// All programs on so many threads, in turn.
-fn measure(place: &Place<'_>, shape: &'static Shape, ways: &[&'static Way], threads: usize, options: &Options) -> Result<Block> {
+pub fn measure(place: &Place<'_>, shape: &'static Shape, ways: &[&'static Way], threads: usize, options: &Options) -> Result<Block> {
     let before = Limits::measure(place, shape, threads)?;
     let mut drivers = Vec::new();
     for way in ways {
@@ -166,25 +166,10 @@ fn measure(place: &Place<'_>, shape: &'static Shape, ways: &[&'static Way], thre
 }
 
 /// Every program does the same work.
-fn check(answer: &Answer, batch: usize) -> Result<()> {
+pub fn check(answer: &Answer, batch: usize) -> Result<()> {
     let expected = batch * NEW_TOKENS;
     if answer.tokens != expected {
         bail!("{} tokens were generated from {batch} sources of {SOURCE_TOKENS}, expected {expected}", answer.tokens);
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_package_is_pinned_and_every_script_is_there() {
-        let loose: Vec<_> = REQUIREMENTS.lines().filter(|line| !line.contains("==")).collect();
-        assert!(loose.is_empty(), "without a version: {loose:?}");
-        let scripts = Workspace::find().unwrap().root().join("crates/bench/python");
-        for script in ["convert.py", "serve.py", "limits.py", "words.py", "train.py"] {
-            assert!(scripts.join(script).is_file(), "{script}");
-        }
-    }
 }

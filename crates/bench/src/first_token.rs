@@ -16,7 +16,7 @@ use xtask::table::table;
 use xtask::workspace::Workspace;
 
 /// Measures `rounds` first tokens of each; the checkpoint has been exported in place.
-pub(super) fn run(workspace: &Workspace, cognate: &Path, checkpoint: &Checkpoint, rounds: u32) -> Result<()> {
+pub fn run(workspace: &Workspace, cognate: &Path, checkpoint: &Checkpoint, rounds: u32) -> Result<()> {
     let library = onnxruntime::bring(workspace, Build::Cpu)?;
     let outputs = tempfile::tempdir_in(workspace.target("bench"))?;
     let packed = outputs.path().join("packed");

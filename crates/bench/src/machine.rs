@@ -5,7 +5,7 @@ use std::fs;
 use std::thread::available_parallelism;
 
 /// Instructions that speed depends on: Linux's name for each, and the maker's.
-const INSTRUCTIONS: [(&str, &str); 7] = [
+pub const INSTRUCTIONS: [(&str, &str); 7] = [
     ("avx2", "AVX2"),
     ("avx512f", "AVX-512"),
     ("avx_vnni", "AVX-VNNI"),
@@ -17,22 +17,22 @@ const INSTRUCTIONS: [(&str, &str); 7] = [
 
 /// A processor, with as many of its cores as programs may use here.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Machine {
+pub struct Machine {
     /// Such as `AMD EPYC, family 25, model 17, 2 cores`.
-    pub(crate) title: String,
+    pub title: String,
     /// Such as `AVX2, AVX-512`; empty where the system does not tell.
-    instructions: String,
+    pub instructions: String,
 }
 
 impl Machine {
     /// This one.
-    pub(crate) fn here() -> Machine {
+    pub fn here() -> Machine {
         let cores = available_parallelism().map_or(1, |cores| cores.get());
         Machine::of(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default(), cores)
     }
 
     /// By Linux's account of the first processor; without one, what the compiler knows.
-    fn of(cpuinfo: &str, cores: usize) -> Machine {
+    pub fn of(cpuinfo: &str, cores: usize) -> Machine {
         let field = |name: &str| {
             let mut fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
             Some(fields.find(|(key, _)| key.trim() == name)?.1.trim().to_owned())
@@ -52,30 +52,13 @@ impl Machine {
     }
 
     /// The title in letters, digits and dashes, for the name of a file.
-    pub(crate) fn slug(&self) -> String {
+    pub fn slug(&self) -> String {
         let words = self.title.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
         words.collect::<Vec<_>>().join("-").to_ascii_lowercase()
     }
 
     /// A sentence about the instructions, or nothing.
-    pub(crate) fn sentence(&self) -> String {
+    pub fn sentence(&self) -> String {
         if self.instructions.is_empty() { String::new() } else { format!("The processor has {}.\n", self.instructions) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_processor_has_its_name_its_generation_and_its_instructions() {
-        let cpuinfo = "processor\t: 0\ncpu family\t: 25\nmodel\t\t: 17\nmodel name\t: AMD EPYC\nflags\t\t: fpu avx2 avx512f avx512_vnni\n\n\
-                       processor\t: 1\nmodel\t\t: 99\n";
-        let machine = Machine::of(cpuinfo, 2);
-        assert_eq!(machine.title, "AMD EPYC, family 25, model 17, 2 cores");
-        assert_eq!(machine.slug(), "amd-epyc-family-25-model-17-2-cores");
-        assert_eq!(machine.sentence(), "The processor has AVX2, AVX-512, AVX-512 VNNI.\n");
-        let unknown = Machine::of("", 1);
-        assert_eq!((unknown.title, unknown.instructions), (format!("{ARCH} on {OS}, 1 core"), String::new()));
     }
 }

@@ -17,28 +17,28 @@ use xtask::python;
 use xtask::table::table;
 use xtask::workspace::{Workspace, call, size};
 
-const REQUIREMENTS: &str = include_str!("../../../xtask/interop/python/requirements.txt");
+pub const REQUIREMENTS: &str = include_str!("../../../xtask/interop/python/requirements.txt");
 
 /// The checkpoints that `xtask/interop/python/make_checkpoint.py` makes.
-pub(crate) const SHAPES: [&str; 4] = ["marian-base", "t5-small", "bart-base", "m2m100-small"];
-const WEIGHTS: &str = "model.safetensors";
+pub const SHAPES: [&str; 4] = ["marian-base", "t5-small", "bart-base", "m2m100-small"];
+pub const WEIGHTS: &str = "model.safetensors";
 
 /// Optimum's time over ours, at least.
-const SPEED_BOUND: f64 = 20.0;
+pub const SPEED_BOUND: f64 = 20.0;
 /// Our peak of resident memory, mapped files included, over Optimum's, at most.
-const MEMORY_BOUND: f64 = 1.0 / 3.0;
+pub const MEMORY_BOUND: f64 = 1.0 / 3.0;
 /// Bytes of the Cognate layout over those of the checkpoint's weights, at most.
-const SIZE_BOUND: f64 = 1.05;
+pub const SIZE_BOUND: f64 = 1.05;
 
 /// Optimum's export without its comparison, for which its command has no switch: `python -c UNCHECKED checkpoint out`.
-const UNCHECKED: &str = "import sys
+pub const UNCHECKED: &str = "import sys
 from optimum.exporters.onnx import main_export
 main_export(sys.argv[1], output=sys.argv[2], task='text2text-generation-with-past', do_validation=False)
 ";
 
 /// A way to export, a row of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+pub enum Way {
     Optimum,
     OptimumUnchecked,
     Verified,
@@ -48,9 +48,9 @@ enum Way {
 }
 
 impl Way {
-    const ALL: [Way; 6] = [Way::Optimum, Way::OptimumUnchecked, Way::Verified, Way::Unverified, Way::HuggingFace, Way::InPlace];
+    pub const ALL: [Way; 6] = [Way::Optimum, Way::OptimumUnchecked, Way::Verified, Way::Unverified, Way::HuggingFace, Way::InPlace];
 
-    fn title(self) -> &'static str {
+    pub fn title(self) -> &'static str {
         match self {
             Way::Optimum => "optimum-cli export onnx",
             Way::OptimumUnchecked => "the same, do_validation=False",
@@ -62,25 +62,25 @@ impl Way {
     }
 
     /// The cheap ones are run several times.
-    fn is_repeated(self) -> bool {
+    pub fn is_repeated(self) -> bool {
         matches!(self, Way::Unverified | Way::HuggingFace | Way::InPlace)
     }
 }
 
 /// One way's runs, with the bytes of the written files; or why there are none.
-type Row = Result<(Vec<Measured>, u64), String>;
+pub type Row = Result<(Vec<Measured>, u64), String>;
 
 /// Programs and folders of a run.
-struct Bench {
-    cognate: PathBuf,
-    python: PathBuf,
-    checkpoint: PathBuf,
+pub struct Bench {
+    pub cognate: PathBuf,
+    pub python: PathBuf,
+    pub checkpoint: PathBuf,
     /// An empty place on the same disk.
-    work: PathBuf,
+    pub work: PathBuf,
 }
 
 /// Runs the command, on one shape or on all.
-pub(crate) fn run(workspace: &Workspace, cognate: PathBuf, rounds: u32, shape: Option<&str>) -> Result<()> {
+pub fn run(workspace: &Workspace, cognate: PathBuf, rounds: u32, shape: Option<&str>) -> Result<()> {
     let requirements: Vec<&str> = REQUIREMENTS.lines().collect();
     let python = python::environment(&workspace.target("interop/python"), &requirements)?;
     let work = tempfile::tempdir_in(workspace.target(""))?;
@@ -109,7 +109,7 @@ pub(crate) fn run(workspace: &Workspace, cognate: PathBuf, rounds: u32, shape: O
 }
 
 /// Makes the checkpoint where it is not there yet.
-pub(crate) fn make(workspace: &Workspace, python: &Path, shape: &str, folder: &Path) -> Result<()> {
+pub fn make(workspace: &Workspace, python: &Path, shape: &str, folder: &Path) -> Result<()> {
     if folder.exists() {
         return Ok(());
     }
@@ -121,7 +121,7 @@ pub(crate) fn make(workspace: &Workspace, python: &Path, shape: &str, folder: &P
 }
 
 impl Bench {
-    fn measure(&self, way: Way, rounds: u32) -> Result<Row> {
+    pub fn measure(&self, way: Way, rounds: u32) -> Result<Row> {
         let (mut runs, mut written) = (Vec::new(), 0);
         let out = self.work.join("out");
         for _ in 0..rounds {
@@ -156,7 +156,7 @@ impl Bench {
         Ok(Ok((runs, written)))
     }
 
-    fn command(&self, way: Way, from: &Path, out: &Path) -> Command {
+    pub fn command(&self, way: Way, from: &Path, out: &Path) -> Command {
         let optimum = |arguments: &[&str]| {
             let mut command = Command::new(&self.python);
             command.args(arguments).env("HF_HUB_OFFLINE", "1");
@@ -190,22 +190,22 @@ impl Bench {
 }
 
 /// The line in which the program says what is wrong.
-pub(crate) fn reason(message: &str) -> String {
+pub fn reason(message: &str) -> String {
     let said = message.lines().find_map(|line| Some(line.split_once("error: ")?.1));
     said.unwrap_or_else(|| message.lines().next_back().unwrap_or_default()).to_owned()
 }
 
-fn seconds(runs: &[Measured]) -> f64 {
+pub fn seconds(runs: &[Measured]) -> f64 {
     Summary::of(runs.iter().map(|run| run.time.as_secs_f64())).median
 }
 
 /// The highest of all runs.
-fn peak(runs: &[Measured]) -> Memory {
+pub fn peak(runs: &[Measured]) -> Memory {
     let highest = |of: fn(&Memory) -> u64| runs.iter().map(|run| of(&run.memory)).max().unwrap_or_default();
     Memory { anonymous: highest(|memory| memory.anonymous), resident: highest(|memory| memory.resident) }
 }
 
-fn text(checkpoint: u64, rows: &[(Way, Row)]) -> String {
+pub fn text(checkpoint: u64, rows: &[(Way, Row)]) -> String {
     let header = ["", "s (median)", "peak RSS, MB", "of it anonymous", "files, MB", "of the checkpoint"];
     let row = |(way, row): &(Way, Row)| {
         let cells = match row {
@@ -224,7 +224,7 @@ fn text(checkpoint: u64, rows: &[(Way, Row)]) -> String {
 }
 
 /// The bounds that are not kept; without one of the two exports none can be.
-fn judge(checkpoint: u64, rows: &[(Way, Row)]) -> Vec<String> {
+pub fn judge(checkpoint: u64, rows: &[(Way, Row)]) -> Vec<String> {
     let find = |way: Way| {
         let row = rows.iter().find(|(other, _)| *other == way).map(|(_, row)| row.as_ref());
         row.unwrap_or(Err(&String::new())).map_err(|reason| format!("{}: {reason}", way.title()))
@@ -248,40 +248,4 @@ fn judge(checkpoint: u64, rows: &[(Way, Row)]) -> Vec<String> {
         missed.push(format!("files of {files:.3} times the checkpoint, at most {SIZE_BOUND}"));
     }
     missed
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    fn row(seconds: u64, resident: u64, written: u64) -> Row {
-        let run = Measured { time: Duration::from_secs(seconds), memory: Memory { anonymous: 1, resident } };
-        Ok((vec![run], written))
-    }
-
-    #[test]
-    fn every_missed_bound_is_named() {
-        let theirs = || row(100, 900, 3000);
-        for (ours, expected) in [
-            (row(5, 300, 1050), vec![]),
-            (row(6, 300, 1050), vec!["16.7 times as fast as Optimum, at least 20"]),
-            (row(5, 360, 1100), vec!["0.40 of Optimum's memory, at most 0.33", "files of 1.100 times the checkpoint, at most 1.05"]),
-            (row(5, 0, 1000), vec!["0.00 of Optimum's memory, at most 0.33"]),
-            (Err("no such family".into()), vec!["cognate export --no-verify: no such family"]),
-        ] {
-            assert_eq!(judge(1000, &[(Way::OptimumUnchecked, theirs()), (Way::Unverified, ours)]), expected);
-        }
-        assert_eq!(judge(1000, &[(Way::OptimumUnchecked, theirs())]).len(), 1);
-    }
-
-    #[test]
-    fn reasons_are_found_in_what_a_program_says() {
-        let clap = "cognate export --in-place x: exit status: 2\nerror: unexpected argument '--in-place' found\n\nFor more information";
-        assert_eq!(reason(clap), "unexpected argument '--in-place' found");
-        let ours = "cognate export x y: exit status: 1\ncognate: error: config.json: model_type \"bart\" is not supported";
-        assert_eq!(reason(ours), "config.json: model_type \"bart\" is not supported");
-        assert_eq!(reason("python -c x: exit status: 1\nTraceback\nValueError: no"), "ValueError: no");
-    }
 }

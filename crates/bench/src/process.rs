@@ -13,26 +13,26 @@ use anyhow::{Context, Result, bail};
 
 use xtask::workspace::{call, shown};
 
-const INTERVAL: Duration = Duration::from_millis(1);
+pub const INTERVAL: Duration = Duration::from_millis(1);
 
 /// What one run of a program took.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Measured {
-    pub(crate) time: Duration,
-    pub(crate) memory: Memory,
+pub struct Measured {
+    pub time: Duration,
+    pub memory: Memory,
 }
 
 /// Highest values in bytes; 0 for a program that ended before it was looked at.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Memory {
+pub struct Memory {
     /// Allocated by the program itself.
-    pub(crate) anonymous: u64,
+    pub anonymous: u64,
     /// All that was resident, mapped files included.
-    pub(crate) resident: u64,
+    pub resident: u64,
 }
 
 /// Runs `command` to its end; its output is swallowed and shown only where it fails.
-pub(crate) fn measure(command: &mut Command) -> Result<Measured> {
+pub fn measure(command: &mut Command) -> Result<Measured> {
     let shown = shown(command);
     if memory_of(std::process::id()).is_none() {
         bail!("{shown}: memory is measured from /proc/PID/status, which this system does not have; run the bench on Linux");
@@ -57,7 +57,7 @@ pub(crate) fn measure(command: &mut Command) -> Result<Measured> {
 }
 
 /// The highest values seen until the process ended.
-fn watch(process: u32, ended: &AtomicBool) -> Memory {
+pub fn watch(process: u32, ended: &AtomicBool) -> Memory {
     let mut highest = Memory::default();
     while !ended.load(Ordering::Relaxed) {
         if let Some(now) = memory_of(process) {
@@ -69,12 +69,12 @@ fn watch(process: u32, ended: &AtomicBool) -> Memory {
     highest
 }
 
-fn memory_of(process: u32) -> Option<Memory> {
+pub fn memory_of(process: u32) -> Option<Memory> {
     parse(&fs::read_to_string(format!("/proc/{process}/status")).ok()?)
 }
 
 /// `RssAnon` now and `VmHWM`, the highest resident size so far, which a process that has ended no longer has.
-fn parse(status: &str) -> Option<Memory> {
+pub fn parse(status: &str) -> Option<Memory> {
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
         let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
@@ -84,28 +84,6 @@ fn parse(status: &str) -> Option<Memory> {
 }
 
 /// Waits until the disk has everything, so that no run pays for the one before.
-pub(crate) fn rest() -> Result<()> {
+pub fn rest() -> Result<()> {
     call(&mut Command::new("sync"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn status_is_parsed() {
-        let status = "Name:\tcognate\nVmPeak:\t  412 kB\nVmHWM:\t    264 kB\nVmRSS:\t 100 kB\nRssAnon:\t      52 kB\nRssFile:\t 40 kB\n";
-        assert_eq!(parse(status), Some(Memory { anonymous: 52 * 1024, resident: 264 * 1024 }));
-        assert_eq!(parse("Name:\tcognate\nState:\tZ (zombie)\n"), None);
-    }
-
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn a_program_is_measured() {
-        let measured = measure(Command::new("sleep").arg("0.05")).unwrap();
-        assert!(measured.time >= Duration::from_millis(50));
-        assert!(measured.memory.anonymous > 0 && measured.memory.anonymous < measured.memory.resident);
-        let error = measure(Command::new("sleep").arg("forever")).unwrap_err().to_string();
-        assert!(error.starts_with("sleep forever: exit status: 1"), "{error}");
-    }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// `program` on the first `threads` processors that are ours to use; on any of them where Linux's `taskset` is missing.
-pub(crate) fn bound(program: &Path, threads: usize) -> Command {
+pub fn bound(program: &Path, threads: usize) -> Command {
     let Some(list) = are_bound().then(allowed).flatten().and_then(|allowed| first(&allowed, threads)) else {
         return Command::new(program);
     };
@@ -18,19 +18,19 @@ pub(crate) fn bound(program: &Path, threads: usize) -> Command {
 }
 
 /// Whether programs can be bound here.
-pub(crate) fn are_bound() -> bool {
+pub fn are_bound() -> bool {
     let asked = Command::new("taskset").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     asked.is_ok_and(|status| status.success())
 }
 
 /// As Linux lists them: `0-3,8`.
-fn allowed() -> Option<String> {
+pub fn allowed() -> Option<String> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     status.lines().find_map(|line| Some(line.strip_prefix("Cpus_allowed_list:")?.trim().to_owned()))
 }
 
 /// The first `count` of a list; nothing where it is shorter.
-fn first(list: &str, count: usize) -> Option<String> {
+pub fn first(list: &str, count: usize) -> Option<String> {
     let mut processors = Vec::new();
     for range in list.split(',') {
         let (start, end) = range.split_once('-').unwrap_or((range, range));
@@ -38,18 +38,4 @@ fn first(list: &str, count: usize) -> Option<String> {
     }
     let first: Vec<String> = processors.get(..count)?.iter().map(usize::to_string).collect();
     Some(first.join(","))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::first;
-
-    #[test]
-    fn the_first_processors_of_a_list() {
-        for (list, count, expected) in
-            [("0-1", 1, Some("0")), ("2,4-7", 3, Some("2,4,5")), ("3", 1, Some("3")), ("0-1", 3, None), ("?", 1, None)]
-        {
-            assert_eq!(first(list, count).as_deref(), expected, "{count} of {list}");
-        }
-    }
 }

@@ -9,19 +9,19 @@ use anyhow::{Context, Result};
 
 /// What a bench writes.
 #[derive(Debug)]
-pub(crate) struct Section {
+pub struct Section {
     /// `Speed of decoding`
-    pub(crate) title: &'static str,
+    pub title: &'static str,
     /// How it is measured, on every processor.
-    pub(crate) introduction: String,
+    pub introduction: String,
     /// The title of the part.
-    pub(crate) processor: String,
+    pub processor: String,
     /// The part, whose own headings begin with `###`.
-    pub(crate) text: String,
+    pub text: String,
 }
 
 /// Puts the part in the place of that of the same processor, or at the section's end.
-pub(crate) fn put(page: &Path, section: &Section) -> Result<()> {
+pub fn put(page: &Path, section: &Section) -> Result<()> {
     let before = match fs::read_to_string(page) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
@@ -30,7 +30,7 @@ pub(crate) fn put(page: &Path, section: &Section) -> Result<()> {
     fs::write(page, with(&before, section)).with_context(|| page.display().to_string())
 }
 
-fn with(page: &str, section: &Section) -> String {
+pub fn with(page: &str, section: &Section) -> String {
     let heading = format!("# {}", section.title);
     let mut sections = split(page, "# ");
     let old = sections.iter().position(|old| old.lines().next() == Some(&heading));
@@ -47,7 +47,7 @@ fn with(page: &str, section: &Section) -> String {
 }
 
 /// Pieces of the text, each from a line with this beginning to the next.
-fn split(text: &str, heading: &str) -> Vec<String> {
+pub fn split(text: &str, heading: &str) -> Vec<String> {
     let mut pieces: Vec<String> = Vec::new();
     for line in text.split_inclusive('\n') {
         match pieces.last_mut() {
@@ -59,34 +59,13 @@ fn split(text: &str, heading: &str) -> Vec<String> {
 }
 
 /// In the place of the piece with the same first line, or at the end.
-fn put_in(pieces: &mut Vec<String>, piece: String) {
+pub fn put_in(pieces: &mut Vec<String>, piece: String) {
     match pieces.iter_mut().find(|old| old.lines().next() == piece.lines().next()) {
         Some(old) => *old = piece,
         None => pieces.push(piece),
     }
 }
 
-fn joined<'a>(pieces: impl IntoIterator<Item = &'a String>) -> String {
+pub fn joined<'a>(pieces: impl IntoIterator<Item = &'a String>) -> String {
     pieces.into_iter().map(|piece| piece.trim_end()).collect::<Vec<_>>().join("\n\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn section(title: &'static str, processor: &str, text: &str) -> Section {
-        Section { title, introduction: format!("how {text}\n"), processor: processor.into(), text: text.into() }
-    }
-
-    #[test]
-    fn each_processor_keeps_its_part() {
-        let page = with("", &section("One", "Intel", "1\n\n### below\n\n"));
-        assert_eq!(page, "# One\n\nhow 1\n\n### below\n\n## Intel\n\n1\n\n### below\n");
-        let page = with("", &section("One", "Intel", "1"));
-        let page = with(&page, &section("Two", "Intel", "2"));
-        let page = with(&page, &section("One", "AMD", "3"));
-        assert_eq!(page, "# One\n\nhow 3\n\n## Intel\n\n1\n\n## AMD\n\n3\n\n# Two\n\nhow 2\n\n## Intel\n\n2\n");
-        let page = with(&page, &section("One", "Intel", "4"));
-        assert_eq!(page, "# One\n\nhow 4\n\n## Intel\n\n4\n\n## AMD\n\n3\n\n# Two\n\nhow 2\n\n## Intel\n\n2\n");
-    }
 }

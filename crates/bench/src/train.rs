@@ -4,7 +4,7 @@
 //! batches, of the shapes that text gives them, and take turns, some updates each, so that what the machine does beside is shared out
 //! among all. The batches of a round are the same for all, and others in every round.
 
-mod report;
+pub mod report;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,18 +21,18 @@ use xtask::onnxruntime::{self, Build};
 use xtask::python;
 use xtask::workspace::Workspace;
 
-const REQUIREMENTS: &str = include_str!("../python/requirements.txt");
+pub const REQUIREMENTS: &str = include_str!("../python/requirements.txt");
 
 /// A model that is trained.
 #[derive(Debug)]
-pub(crate) struct Shape {
-    pub(crate) name: &'static str,
-    pub(crate) title: &'static str,
+pub struct Shape {
+    pub name: &'static str,
+    pub title: &'static str,
     /// Lines of `[model]`.
-    model: &'static str,
+    pub model: &'static str,
 }
 
-pub(crate) const SHAPES: [Shape; 2] = [
+pub const SHAPES: [Shape; 2] = [
     Shape {
         name: "tiny",
         title: "Transformer-tiny (4+4 layers, d_model 128, d_ff 256, 4 heads)",
@@ -47,7 +47,7 @@ pub(crate) const SHAPES: [Shape; 2] = [
 
 /// A program that trains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub enum Way {
     PyTorch,
     PyTorchBf16,
     Cognate,
@@ -55,9 +55,9 @@ pub(crate) enum Way {
 
 impl Way {
     /// Ours comes right after its peer, so that what the machine does beside meets both.
-    const ALL: [Way; 3] = [Way::PyTorchBf16, Way::PyTorch, Way::Cognate];
+    pub const ALL: [Way; 3] = [Way::PyTorchBf16, Way::PyTorch, Way::Cognate];
 
-    pub(crate) fn title(self) -> &'static str {
+    pub fn title(self) -> &'static str {
         match self {
             Way::PyTorch => "PyTorch f32",
             Way::PyTorchBf16 => "PyTorch bf16",
@@ -73,42 +73,42 @@ impl Way {
 /// engine, and the peaks of memory. The first run installs packages from PyPI under target/bench/decode (6 GB, most of it PyTorch). Fails
 /// when ours is slower than PyTorch in f32, or takes more than 1.3 times its memory.
 #[derive(clap::Args)]
-pub(crate) struct Options {
+pub struct Options {
     /// How often each program takes its turn
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
+    pub rounds: u32,
     /// Updates of a turn
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
-    updates: u32,
+    pub updates: u32,
     /// Threads of each program, with commas between
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 2])]
-    threads: Vec<usize>,
+    pub threads: Vec<usize>,
     /// Only these shapes, with commas between
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = SHAPES.map(|shape| shape.name))]
-    shape: Vec<String>,
+    pub shape: Vec<String>,
     /// Parallel text in place of Multi30k's
     #[arg(long, num_args = 2, value_names = ["SOURCE", "TARGET"])]
-    data: Option<Vec<PathBuf>>,
+    pub data: Option<Vec<PathBuf>>,
     /// Write the part of onnx/BENCHMARKS.md for this processor, of everything
     #[arg(long, conflicts_with_all = ["threads", "shape", "data"])]
-    write: bool,
+    pub write: bool,
     /// Succeed also where a bound is missed
     #[arg(long)]
-    allow_missed: bool,
+    pub allow_missed: bool,
 }
 
 /// Where programs and files lie.
-struct Place<'a> {
-    bench: &'a Path,
-    library: &'a Path,
-    python: &'a Path,
-    script: &'a Path,
+pub struct Place<'a> {
+    pub bench: &'a Path,
+    pub library: &'a Path,
+    pub python: &'a Path,
+    pub script: &'a Path,
     /// Of this shape and number of threads; holds what ours writes for the others.
-    folder: &'a Path,
+    pub folder: &'a Path,
 }
 
 /// Runs the command.
-pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     ensure!(!options.threads.contains(&0), "expected numbers from 1 on");
     let data = data(workspace, options)?;
     let bench = std::env::current_exe().context("the path of this program")?;
@@ -144,7 +144,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 }
 
 /// The text to train on: two files.
-fn data(workspace: &Workspace, options: &Options) -> Result<[PathBuf; 2]> {
+pub fn data(workspace: &Workspace, options: &Options) -> Result<[PathBuf; 2]> {
     if let Some(files) = &options.data {
         return Ok([0, 1].map(|side| std::path::absolute(&files[side]).unwrap_or_else(|_| files[side].clone())));
     }
@@ -159,7 +159,7 @@ fn data(workspace: &Workspace, options: &Options) -> Result<[PathBuf; 2]> {
     }
 }
 
-fn settings(shape: &Shape, threads: usize, [source, target]: &[PathBuf; 2], tokenizer: &Path) -> String {
+pub fn settings(shape: &Shape, threads: usize, [source, target]: &[PathBuf; 2], tokenizer: &Path) -> String {
     format!(
         "threads = {threads}\n\
          [data]\ntrain = [{{ source = {source:?}, target = {target:?} }}]\nmax_tokens = 2048\n\
@@ -172,7 +172,7 @@ fn settings(shape: &Shape, threads: usize, [source, target]: &[PathBuf; 2], toke
 }
 
 /// All programs on so many threads, in turn.
-fn measure(place: &Place<'_>, shape: &'static Shape, threads: usize, options: &Options) -> Result<Block> {
+pub fn measure(place: &Place<'_>, shape: &'static Shape, threads: usize, options: &Options) -> Result<Block> {
     let count = (options.rounds + 1) * options.updates;
     let ours = place.start(Way::Cognate, threads, count)?;
     let parameters = ours.parameters();
@@ -202,7 +202,7 @@ fn measure(place: &Place<'_>, shape: &'static Shape, threads: usize, options: &O
 
 impl Place<'_> {
     /// Starts a program and waits until its model is loaded.
-    fn start(&self, way: Way, threads: usize, count: u32) -> Result<Driver> {
+    pub fn start(&self, way: Way, threads: usize, count: u32) -> Result<Driver> {
         eprintln!("loading {}", way.title());
         let script = |precision: &str| {
             let mut command = processors::bound(self.python, threads);

@@ -18,8 +18,8 @@ use std::process::ExitCode;
 /// Draw the attention of a model
 ///
 /// A Transformer has three attentions: self-attention of the encoder and of the decoder, and the decoder's cross-attention to the
-/// source. In each layer there are several heads, each of which gives each token weights over the tokens it attends to, which sum to
-/// 1. The page of --out FILE.html shows all of them: choose a layer and a head in the grid, and point at a token or a cell to read its
+/// source. In each layer there are several heads, each of which gives each token weights over the tokens it attends to, which
+/// sum to 1. The page of --out FILE.html shows all of them: choose a layer and a head in the grid, and point at a token or a cell to read its
 /// weights. Below them is the output of `cognate explain`. The page is one file and loads nothing from the network.
 ///
 /// Tokens are pieces of the vocabulary, where ▁ or Ġ is the space before a word. A row of the decoder is the token that it predicts.

@@ -100,7 +100,9 @@ impl Pairs {
                 lines.open("--source", source)?;
                 lines.open("--target", target)?;
             }
-            _ => drop(lines.open("--input", options.input.as_deref().unwrap_or(Path::new("-")))?),
+            _ => {
+                lines.open("--input", options.input.as_deref().unwrap_or(Path::new("-")))?;
+            }
         }
         if let Some(prefixes) = &options.target_prefixes {
             lines.open("--target-prefixes", prefixes)?;

@@ -1,7 +1,7 @@
-//! Exporting a checkpoint to a folder of ONNX graphs.
+//! Export of a checkpoint to a folder of ONNX graphs.
 //!
-//! Weights go from the mapped checkpoint to the disk piece by piece, while other threads hash the checkpoint and what is
-//! written: time and memory are those of copying a file. In place they are not copied at all.
+//! Weights are copied from the mapped checkpoint piece by piece, while other threads hash the checkpoint and the output: time and
+//! memory are those of copying a file. In place they are not copied.
 
 mod comparison;
 mod graphs;
@@ -25,7 +25,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-/// A checkpoint or preset that is to be exported.
+/// A checkpoint or preset to export.
 ///
 /// ```no_run
 /// use cognate::{Export, Precision};
@@ -54,33 +54,33 @@ pub struct Export {
 pub struct Exported {
     /// Names and sizes of the files.
     pub files: Report,
-    /// What `cognate.json` says.
+    /// The contents of `cognate.json`.
     pub manifest: Manifest,
-    /// What a user should know.
+    /// Messages for the user.
     pub notices: Vec<Notice>,
 }
 
-/// What long work reports.
+/// An event of a long operation.
 #[derive(Clone, Copy, Debug)]
 pub enum ExportEvent<'a> {
-    /// Something begins.
+    /// A stage begins.
     Stage(&'a str),
-    /// A text is being translated by the model in one of the precisions that are compared.
+    /// The translation of a text in one of the compared precisions begins.
     Translating {
         /// The precision.
         precision: &'a str,
-        /// What executes.
+        /// The engine.
         engine: &'a str,
         /// The size of the text in bytes.
         bytes: usize,
     },
-    /// Some sentences were translated.
+    /// Sentences were translated.
     Translated {
-        /// The sentences.
+        /// Number of sentences.
         sentences: usize,
-        /// The tokens of their translations.
+        /// Number of tokens of their translations.
         tokens: usize,
-        /// The bytes of the sentences.
+        /// Number of bytes of the sentences.
         bytes: usize,
     },
     /// The text was translated.
@@ -154,21 +154,21 @@ impl Export {
         self
     }
 
-    /// How many weights share a scale in [`Precision::Int8Block`] and [`Precision::Int4`]: 16, 32, 64 or 128; by default 32.
+    /// The number of weights that share a scale in [`Precision::Int8Block`] and [`Precision::Int4`]: 16, 32, 64 or 128; by default 32.
     #[must_use]
     pub fn block_size(mut self, block_size: Option<usize>) -> Self {
         self.block_size = block_size;
         self
     }
 
-    /// Whether the graphs give their attention weights, too.
+    /// Whether the graphs output attention weights.
     #[must_use]
     pub fn attentions(mut self, attentions: bool) -> Self {
         self.attentions = attentions;
         self
     }
 
-    /// The languages that the export translates from and into.
+    /// The source and target languages of the export.
     #[must_use]
     pub fn languages(mut self, languages: Languages) -> Self {
         self.languages = languages;
@@ -189,25 +189,25 @@ impl Export {
         self
     }
 
-    /// What a user should know about the model.
+    /// Messages about the model.
     pub fn notices(&self) -> &[Notice] {
         &self.notices
     }
 
-    /// The model that is exported.
+    /// The model.
     pub fn model(&self) -> &Model {
         &self.model
     }
 
-    /// Writes the folder `out`, which appears whole or not at all.
+    /// Writes the folder `out`, which appears complete or not at all.
     ///
     /// # Errors
-    /// If the options contradict each other or the model, `out` exists and is not to be replaced, or the system refuses.
+    /// If the options contradict each other or the model, `out` exists and `force` is not set, or a file cannot be written.
     pub fn write(&self, out: impl AsRef<Path>) -> Result<Exported> {
         self.write_with(out.as_ref(), &mut |_| {})
     }
 
-    /// As [`Export::write`]; `events` hears of long work.
+    /// As [`Export::write`]; `events` is called during long operations.
     ///
     /// # Errors
     /// As [`Export::write`].
@@ -237,7 +237,7 @@ impl Export {
         self.write_configuration(layout, &tokenizer, &mut folder)?;
         if let Some((_, changed)) = self.model.weights().iter().find(|(_, recipe)| recipe.has_changed()) {
             let file = changed.place().map_or_else(|| self.source.to_string(), |place| place.file.display().to_string());
-            let message = format!("{file}: changed while it was read; export it again when nothing writes there");
+            let message = format!("{file}: changed during the export; export again");
             return Err(Error::new(ErrorKind::Folder, message));
         }
         let summaries = GraphSummary::of_folder(folder.path(), &layout.files_of(self.model.config().parts))?;
@@ -251,7 +251,7 @@ impl Export {
         Ok(Exported { files: folder.commit()?, manifest, notices })
     }
 
-    /// The number of weights that share a scale, in a precision that rounds block by block.
+    /// The number of weights that share a scale, in block-wise precisions.
     fn blocks(&self) -> Option<usize> {
         self.precision.block_bits().map(|_| self.block_size.unwrap_or(graphs::BLOCK_SIZE))
     }
@@ -292,7 +292,7 @@ impl Export {
         if self.attentions { Attentions::All } else { Attentions::Omit }
     }
 
-    /// Rejects weights that are infinite or not numbers: a model of them computes nothing.
+    /// Rejects weights that are infinite or NaN.
     fn check_finite(&self) -> Result<()> {
         let weights = self.model.weights().iter();
         let found = weights.filter_map(|(path, recipe)| Some((path, recipe.shape(), recipe.first_non_finite()?)));
@@ -308,7 +308,7 @@ impl Export {
         Err(Error::new(ErrorKind::Folder, message))
     }
 
-    /// Writes everything beside the graphs and their weights.
+    /// Writes configuration and tokenizer.
     fn write_configuration(&self, layout: Layout, tokenizer: &ChosenTokenizer, folder: &mut Folder) -> Result<()> {
         folder.write(CONFIG, config_json(&self.model, layout).as_bytes())?;
         if self.model.config().require_decoder().is_err() {
@@ -324,7 +324,7 @@ impl Export {
         tokenizer.write(checkpoint, folder)
     }
 
-    /// A `generation_config.json` that says no more than `config.json`.
+    /// A `generation_config.json` with the tokens of `config.json`.
     fn generation_config(&self) -> String {
         let config = self.model.config();
         let generation = json!({

@@ -1,4 +1,4 @@
-//! Encoder-decoder Transformers: one definition, translated, exported to ONNX, verified and trained.
+//! Encoder-decoder Transformers: translation, training, export to ONNX and verification.
 //!
 //! ```no_run
 //! fn main() -> cognate::Result<()> {
@@ -12,11 +12,11 @@
 //!
 //! - [`Translator`] translates with a checkpoint of Hugging Face, an export of Cognate, or an export of Optimum.
 //! - [`Export`] writes a checkpoint as ONNX graphs, in several layouts and precisions.
-//! - [`verify`] compares an export with the f64 reference evaluator on every engine that is present.
-//! - [`Scorer`] gives the probabilities of translations, [`Observer`] attention weights.
+//! - [`verify`] compares an export with the f64 reference evaluator on every available engine.
+//! - [`Scorer`] computes the probabilities of translations, [`Observer`] attention weights.
 //! - [`train`] trains models, [`evaluation`] computes BLEU and chrF.
 //!
-//! Every failure is an [`Error`]; [`Error::kind`] says what it is about.
+//! All functions return [`Error`], whose category is [`Error::kind`].
 
 mod export;
 mod sentences;
@@ -43,7 +43,7 @@ pub mod train {
     pub use cognate_train::{Adam, Alone, Beginning, Ending, Error, Event, Machine, Outcome, Trainer, Validation};
 }
 
-/// Scores of translations by references, as sacreBLEU computes them.
+/// BLEU and chrF, equal to sacreBLEU's.
 pub mod evaluation {
     pub use cognate_text::{Bleu, BleuSettings, ChrfSettings, Metric, Score, Smoothing, Words, corpus_bleu};
 }

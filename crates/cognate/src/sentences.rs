@@ -1,4 +1,4 @@
-//! The sentences on which exports are verified, tuned and compared.
+//! The bundled sentences for verification, tuning and comparison.
 
 use cognate_folder::has_tokenizer;
 use cognate_generate::Settings;
@@ -10,7 +10,7 @@ use std::path::Path;
 /// The seed of random batches.
 pub(crate) const SEED: u64 = 1;
 
-/// What a verification translates.
+/// The sentences of a verification.
 pub(crate) const VERIFICATION: [&str; 4] = [
     "A man is riding a bicycle.",
     "Two dogs are playing in the snow.",
@@ -18,7 +18,7 @@ pub(crate) const VERIFICATION: [&str; 4] = [
     "Hello!",
 ];
 
-/// By what an export in f16 is tuned; never a part of what a verification or a comparison reports on.
+/// The tuning sentences of an export in f16, which no report is based on.
 pub(crate) const TUNING: [&str; 4] = [
     "The weather is nice today.",
     "A young girl in a red dress is eating an apple.",
@@ -26,7 +26,7 @@ pub(crate) const TUNING: [&str; 4] = [
     "She bought three books and a pen for twelve euros.",
 ];
 
-/// What a comparison of precisions translates beside those of a verification.
+/// More sentences of a comparison of precisions.
 pub(crate) const COMPARISON: [&str; 16] = [
     "The old bridge was closed for repairs last winter.",
     "Children are running through a field of yellow flowers.",
@@ -53,8 +53,8 @@ pub(crate) struct Encoded {
     pub(crate) notices: Vec<Notice>,
 }
 
-/// The sentences that a model with a tokenizer in `folder` can read, none without a tokenizer; `settings` get the language to
-/// translate into.
+/// The sentences that a model with a tokenizer in `folder` can read, none without a tokenizer. Sets the target language in
+/// `settings`.
 pub(crate) fn encode(folder: &Path, config: &Config, languages: &Languages, settings: &mut Settings) -> Result<Encoded> {
     let (tokenizer, notice) = match has_tokenizer(folder) {
         true => open_tokenizer_if_readable(folder, config, "no sentences are compared")?,
@@ -63,7 +63,7 @@ pub(crate) fn encode(folder: &Path, config: &Config, languages: &Languages, sett
     let notices = notice.into_iter().collect();
     let Some(tokenizer) = tokenizer else {
         if languages.is_chosen() {
-            return Err(Error::new(ErrorKind::Options, format!("{}: has no tokenizer to choose languages of", folder.display())));
+            return Err(Error::new(ErrorKind::Options, format!("{}: has no tokenizer, so languages cannot be set", folder.display())));
         }
         return Ok(Encoded { verification: Vec::new(), tuning: Vec::new(), notices });
     };

@@ -1,6 +1,6 @@
-//! Verifying an exported folder, on every engine that is present, against the reference evaluator in f64.
+//! Verification of an exported folder on every available engine against the f64 reference evaluator.
 //!
-//! The reference reads the weights that the engines read, so it cannot see that they were damaged: their hashes can.
+//! The reference reads the same weights as the engines, so damage of weights is detected by their hashes.
 
 use crate::sentences::{self, Encoded};
 use cognate_folder::{
@@ -13,33 +13,32 @@ use cognate_runtime::{Device, Engine, Options, Runtime, available};
 use cognate_verify::{EncoderSubject, Subject, Tolerance};
 use std::path::Path;
 
-/// What an export is compared with.
+/// Options of a verification.
 #[derive(Clone, Debug, Default)]
 pub struct VerifyOptions<'m> {
-    /// The model that the graphs must equal; by default the one that the weights in the folder make.
+    /// The model to compare with; by default the one of the folder's weights.
     pub model: Option<&'m Model>,
     /// The languages of the sentences.
     pub languages: Languages,
 }
 
-/// What a verification found.
+/// The result of a verification.
 #[derive(Clone, Debug)]
 pub struct Verified {
     /// The report, which is also stored in `cognate.json`.
     pub report: Verification,
-    /// What a user should know.
+    /// Messages for the user.
     pub notices: Vec<Notice>,
-    /// The files that are not those that were exported; if there are any, nothing else was compared.
+    /// The changed files; if there are any, nothing else was compared.
     pub damaged: Vec<String>,
 }
 
-/// Compares the files in `folder` with their hashes, and the numbers and translations of every engine that is present with
-/// those of the reference evaluator in f64. The report is stored in `cognate.json`. `progress` is called with what is being
-/// done.
+/// Compares the files in `folder` with their hashes, and the outputs and translations of every available engine with those of the
+/// f64 reference evaluator. The report is stored in `cognate.json`. `progress` is called with each stage.
 ///
 /// # Errors
-/// If the folder is no export of Cognate, its weights say nothing about the model and none is given, or an engine fails. A
-/// report of numbers out of bounds is no error: see [`Verification::passed`].
+/// If the folder is not an export of Cognate, its weights are changed by the export and no model is given, or an engine fails. Errors
+/// that exceed their bounds are not an `Err`: see [`Verification::passed`].
 pub fn verify(folder: &Path, options: &VerifyOptions<'_>, progress: impl FnMut(&str)) -> Result<Verified> {
     match ModelSource::find(folder)? {
         ModelSource::Exported(_) => {}
@@ -108,7 +107,7 @@ fn run(folder: &Path, manifest: Option<&Manifest>, options: &VerifyOptions<'_>, 
     Ok(Verified { report, notices: encoded.notices, damaged })
 }
 
-/// The engines that run a layout. That for ONNX Runtime alone runs twice: with operators of Cognate, and as other programs run it.
+/// The engines of a layout. The one for ONNX Runtime runs twice: with Cognate's operators and without.
 fn runtimes(layout: Layout) -> Result<Vec<(Box<dyn Runtime>, Options)>> {
     let with = |options: Options| -> Result<Vec<_>> {
         let engines = available(Device::Cpu)?.into_iter();
@@ -122,8 +121,7 @@ fn runtimes(layout: Layout) -> Result<Vec<(Box<dyn Runtime>, Options)>> {
     Ok(runtimes)
 }
 
-/// The graphs and weights of an export, by their hashes. A checkpoint to which graphs in place point has one since its first
-/// verification.
+/// The hashes of graphs and weights of an export. The checkpoint of an export in place has one after its first verification.
 fn files(folder: &Path, manifest: &Manifest) -> Result<Vec<FileReport>> {
     let mut exported: Vec<_> = manifest.files.iter().map(|(file, known)| (file, known.bytes, Some(&known.blake3))).collect();
     if let Origin::CheckpointInPlace { files, .. } = &manifest.source {
@@ -133,14 +131,14 @@ fn files(folder: &Path, manifest: &Manifest) -> Result<Vec<FileReport>> {
         let path = folder.join(file);
         let unreadable = |error| Error::new(ErrorKind::Folder, format!("{}: cannot be read: {error}", path.display()));
         let size = path.metadata().map_err(unreadable)?.len();
-        // A file that is far too long is not read to its end.
-        let found = if size == bytes { hash_file(&path)? } else { format!("{size} bytes in place of {bytes}") };
+        // A file of another size is not read.
+        let found = if size == bytes { hash_file(&path)? } else { format!("{size} bytes instead of {bytes}") };
         Ok(FileReport { file: file.clone(), exported: exported.cloned(), found })
     };
     exported.into_iter().map(report).collect()
 }
 
-/// Puts the report into the manifest, and the hashes of files that were read for the first time.
+/// Stores the report and the hashes of a first verification in the manifest.
 fn store(manifest: &mut Manifest, report: &Verification) {
     if let (true, Origin::CheckpointInPlace { files, .. }) = (report.passed(), &mut manifest.source) {
         for found in &report.files {

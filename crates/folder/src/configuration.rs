@@ -17,7 +17,7 @@ pub const GENERATION_CONFIG: &str = "generation_config.json";
 pub struct Configuration {
     /// The text of `config.json`.
     pub config_json: String,
-    /// What `config.json` says about the model.
+    /// The model's configuration.
     pub config: Config,
     /// The text of `generation_config.json`, if there is one.
     pub generation_json: Option<String>,
@@ -27,7 +27,7 @@ impl Configuration {
     /// Reads the files in `folder`.
     ///
     /// # Errors
-    /// If `config.json` is missing or describes no model that is supported, or a file cannot be read.
+    /// If `config.json` is missing or not supported, or a file cannot be read.
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(CONFIG);
         let config_json = read_text(&path).at(&path, "read")?;
@@ -37,7 +37,7 @@ impl Configuration {
     }
 }
 
-/// The text of a file that may be missing.
+/// The text of an optional file.
 ///
 /// # Errors
 /// If the file exists and cannot be read.

@@ -1,10 +1,10 @@
-//! What can be wrong with a model's folder.
+//! Errors of a model's folder.
 
 use std::fmt;
 use std::io;
 use std::path::{MAIN_SEPARATOR, Path};
 
-/// The result of this crate's calls.
+/// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error that names the file or the folder.
@@ -15,19 +15,19 @@ pub struct Error {
     message: String,
 }
 
-/// What an [`Error`] is about.
+/// The category of an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// A file is missing, or cannot be read or written.
     File,
-    /// The folder holds no model, or not one of the kind that is needed.
+    /// The folder has no model, or not one of the required kind.
     NoModel,
     /// `cognate.json` is malformed, newer than this version, or does not describe the files beside it.
     Manifest,
     /// `config.json` or the weights are malformed or do not fit each other.
     Model,
-    /// The checkpoint has tensors that its model has no use for; they can be ignored.
+    /// The checkpoint has unused tensors, which can be ignored.
     UnusedTensors,
     /// The engine cannot run the graphs of the folder.
     Engine,
@@ -43,18 +43,18 @@ impl Error {
         Self { kind, message: format!("{}{MAIN_SEPARATOR}{message}", folder.display()) }
     }
 
-    /// Tensors of a checkpoint that its model has no use for.
+    /// The error of unused tensors of a checkpoint.
     pub(crate) fn unused_tensors(error: &cognate_model::Error) -> Self {
         Self { kind: ErrorKind::UnusedTensors, message: format!("{error}\npass --ignore-unused to ignore them") }
     }
 
-    /// What the error is about.
+    /// The category of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 }
 
-/// Says which file the system refused.
+/// Adds the file to an error of the system.
 pub(crate) trait AtPath<T> {
     fn at(self, path: &Path, action: &str) -> Result<T>;
 }

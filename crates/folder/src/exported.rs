@@ -1,5 +1,4 @@
-//! The model of an exported folder, read back from its graphs and the files to which they point: its weights file, or those
-//! of a checkpoint beside them.
+//! The model of an exported folder, read from its graphs and the weights files to which they refer.
 
 use crate::error::AtPath;
 use crate::{CONFIG, Error, ErrorKind, Result};
@@ -51,11 +50,11 @@ fn stored(folder: &Path, tensor: &TensorProto, files: &mut BTreeMap<String, Arc<
     let entry = |key: &str| tensor.external_data.iter().find(|entry| entry.key == key).map(|entry| entry.value.as_str());
     let number = |key: &str| match entry(key) {
         None => Err(format!("external data has no {key}")),
-        Some(text) => text.parse::<usize>().map_err(|_| format!("external data: {key} wants a number, found {text:?}")),
+        Some(text) => text.parse::<usize>().map_err(|_| format!("external data: {key}: expected a number, found {text:?}")),
     };
     let location = entry("location").ok_or("external data has no location")?;
     if Path::new(location).components().count() != 1 || Path::new(location).file_name().is_none() {
-        return Err(format!("external data: location wants a file of the same folder, found {location:?}"));
+        return Err(format!("external data: location: expected a file of the same folder, found {location:?}"));
     }
     if !files.contains_key(location) {
         let path = folder.join(location);

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// The graphs of an export that an engine runs.
 #[derive(Clone, Debug)]
 pub struct ExportedGraphs {
-    /// How the graphs divide the work.
+    /// The layout.
     pub layout: Layout,
     /// The encoder first.
     pub files: Vec<PathBuf>,
@@ -18,7 +18,7 @@ pub struct ExportedGraphs {
 /// The layout of the export in `folder`, if there is one.
 pub fn find_layout(folder: &Path) -> Option<Layout> {
     let with = |which: usize| Layout::ALL.into_iter().find(|layout| folder.join(layout.files()[which]).exists());
-    // Decoders have names of their own; where the decoder is missing, the encoder tells which layout it is.
+    // The names of decoders are unique; if the decoder is missing, the encoder determines the layout.
     with(1).or_else(|| with(0)).or_else(|| Layout::ALL.into_iter().find(|layout| folder.join(layout.file()).exists()))
 }
 
@@ -39,20 +39,20 @@ pub fn require_layout(folder: &Path) -> Result<Layout> {
     })
 }
 
-/// The graphs in `folder` for an engine. Graphs of Optimum may also lie in the subfolder `onnx`; its merged decoder has an
-/// `If`, which only ONNX Runtime runs.
+/// The graphs in `folder` for an engine. Graphs of Optimum can be in the subfolder `onnx`; its merged decoder has an `If`, which only
+/// ONNX Runtime runs.
 ///
 /// # Errors
 /// If the engine can run none of them on the device.
 pub fn find_graphs(folder: &Path, engine: Engine, device: Device) -> Result<ExportedGraphs> {
     let Some(place) = optimum(folder) else {
         let layout = find_layout(folder).unwrap_or_default();
-        // On a GPU the same operator expects keys in another order; the results would be wrong without an error.
+        // On a GPU the same operator expects another order of keys, and results would be wrong without an error.
         if layout == Layout::SharedCache && (engine, device) != (Engine::Ort, Device::Cpu) {
             let found = if device == Device::Cuda { "--device cuda".to_owned() } else { engine.to_string() };
             let message = format!(
-                "was exported with --target ort, for ONNX Runtime on the processor alone, found {found}; \
-                 export it without --target ort, or choose --engine ort (`cargo xtask onnxruntime` brings the library)"
+                "was exported with --target ort, for ONNX Runtime on the CPU only, found {found}; \
+                 export it without --target ort, or choose --engine ort (`cargo xtask onnxruntime` installs the library)"
             );
             return Err(Error::new(ErrorKind::Engine, folder.display(), message));
         }

@@ -1,7 +1,7 @@
 //! The folder of a model: a checkpoint, an export of Cognate or an export of Optimum.
 //!
-//! This crate knows which files such a folder holds, which graphs an engine can run, and what `cognate.json` (the
-//! [`Manifest`]) records. It neither decodes nor prints.
+//! This crate finds the files of such a folder and the graphs that an engine can run, and reads and writes `cognate.json` (the
+//! [`Manifest`]). It neither decodes nor prints.
 
 mod configuration;
 mod error;

@@ -1,4 +1,4 @@
-//! `cognate.json`: what an exported folder is, where it comes from, and what its verification found.
+//! `cognate.json`: the format, the source and the verification of an exported folder.
 
 mod calibration;
 mod kept;
@@ -25,48 +25,48 @@ use std::path::Path;
 /// The name of the file.
 pub(crate) const FILE: &str = "cognate.json";
 
-/// The version of this file's form; grows when older programs would read it wrongly.
+/// The version of the file's format; it increases when older programs cannot read it.
 const FORMAT: u32 = 1;
 
 /// The contents of `cognate.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// The version of the file's form.
+    /// The version of the file's format.
     pub format_version: u32,
     /// Name and version of the program that wrote the folder.
     pub producer: String,
-    /// Where the weights come from.
+    /// The source of the weights.
     pub source: Origin,
     /// The number of learned values.
     pub parameters: usize,
-    /// How the graphs divide the work: the name of a [`Layout`].
+    /// The name of the [`Layout`].
     pub layout: String,
-    /// The type in which weights are stored: the name of a [`Precision`].
+    /// The name of the [`Precision`].
     pub precision: String,
-    /// How many weights share a scale, in a precision that rounds block by block.
+    /// The number of weights that share a scale in block-wise precisions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_size: Option<usize>,
-    /// What stays f32 in an export in f16.
+    /// The nodes that stay f32 in an export in f16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept_in_f32: Vec<KeptInF32>,
-    /// How an export in f16 was tuned, and how it does on other sentences.
+    /// The calibration of an export in f16.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calibration: Option<Calibration>,
-    /// The version of ONNX's operators.
+    /// The opset of ONNX.
     pub opset: i64,
     /// The graphs.
     pub graphs: Vec<GraphSummary>,
-    /// The graphs and the weights that were written, by file; exports of earlier versions have none.
+    /// The hashes of graphs and weights by file; exports of earlier versions have none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub files: BTreeMap<String, HashedFile>,
     /// The last verification.
     pub verification: Option<Verification>,
-    /// What an export in a lower precision loses, if it was measured.
+    /// The comparison of a lower precision with f32, if it was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quality: Option<Quality>,
 }
 
-/// Where the weights of an export come from.
+/// The source of an export's weights.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
@@ -77,7 +77,7 @@ pub enum Origin {
         /// The hashes of its weights.
         weights_blake3: WeightHashes,
     },
-    /// A checkpoint in the same folder, to whose weights the graphs point.
+    /// A checkpoint in the same folder, to whose weights the graphs refer.
     CheckpointInPlace {
         /// The folder's name.
         name: String,
@@ -97,9 +97,9 @@ pub enum Origin {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum WeightHashes {
-    /// That of `model.safetensors`.
+    /// The hash of `model.safetensors`.
     Single(String),
-    /// Those of several files, by name.
+    /// The hashes of several files, by name.
     Shards(BTreeMap<String, String>),
 }
 
@@ -168,7 +168,7 @@ impl Manifest {
     /// The manifest in `folder`; `None` if there is none.
     ///
     /// # Errors
-    /// If it cannot be read, or has a newer form.
+    /// If it cannot be read, or has a newer format.
     pub fn read(folder: &Path) -> Result<Option<Self>> {
         let path = folder.join(FILE);
         let Some(text) = read_if_there(&path)? else { return Ok(None) };
@@ -184,19 +184,16 @@ impl Manifest {
         Ok(Self::read(folder)?.and_then(|manifest| manifest.precision.parse().ok()).unwrap_or_default())
     }
 
-    /// Checks that the form of the manifest is known, and that graphs in place still fit their checkpoint. A folder without a
-    /// manifest is accepted: other programs write such folders.
+    /// Checks that the manifest's format is supported, and that graphs in place fit their checkpoint. A folder without a manifest is
+    /// accepted: other programs write such folders.
     ///
     /// # Errors
-    /// If the form is newer than this version, or a file of the checkpoint was replaced.
+    /// If the format is newer than this version, or a file of the checkpoint was replaced.
     pub fn check(folder: &Path) -> Result<()> {
         for (file, stamp) in in_place(folder)?.unwrap_or_default() {
             let path = folder.join(file);
             if !Stamp::of(&path)?.fits(&stamp) {
-                let advice = format!(
-                    "is not the file any more for which the graphs were made; run `cognate export {} --in-place --force`",
-                    folder.display()
-                );
+                let advice = format!("was replaced since the export; run `cognate export {} --in-place --force`", folder.display());
                 return Err(Error::new(ErrorKind::Manifest, path.display(), advice));
             }
         }
@@ -216,7 +213,7 @@ impl Manifest {
         serde_json::to_string_pretty(self).expect("names, numbers and texts are JSON") + "\n"
     }
 
-    /// Writes the manifest into `folder`; an older one is replaced in one step.
+    /// Writes the manifest into `folder`; an older one is replaced atomically.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -231,7 +228,7 @@ impl Manifest {
     }
 }
 
-/// The files to which the graphs in `folder` point, if it is an export in place.
+/// The files to which the graphs in `folder` refer, if it is an export in place.
 fn in_place(folder: &Path) -> Result<Option<BTreeMap<String, Stamp>>> {
     let path = folder.join(FILE);
     let Some(text) = read_if_there(&path)? else { return Ok(None) };
@@ -247,7 +244,7 @@ fn parse<'t, T: Deserialize<'t>>(path: &Path, text: &'t str) -> Result<T> {
     serde_json::from_str(text).map_err(problem)
 }
 
-/// What every version of the file has.
+/// The fields of every version of the file.
 #[derive(Deserialize)]
 struct Header {
     format_version: u32,
@@ -268,7 +265,7 @@ impl Header {
         Ok(header)
     }
 
-    /// The files that the manifest names are opened: it may name files of its folder only.
+    /// Checks that the manifest names only files of its folder, because they are opened.
     fn check_names(&self, path: &Path) -> Result<()> {
         let is_plain = |name: &str| Path::new(name).file_name().is_some_and(|plain| plain == name);
         let names = |value: Option<&serde_json::Value>| -> Vec<String> {
@@ -280,7 +277,7 @@ impl Header {
         if let Some(name) = names(self.source.pointer("/checkpoint_in_place/files")).iter().find(|name| !is_plain(name)) {
             return foreign("source", name);
         }
-        // Graphs may lie in the subfolder where browsers look for them.
+        // Graphs can be in the subfolder of the Hugging Face layout.
         match names(Some(&self.files)).iter().find(|name| !is_plain(name.strip_prefix("onnx/").unwrap_or(name))) {
             Some(name) => foreign("files", name),
             None => Ok(()),

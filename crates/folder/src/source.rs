@@ -1,4 +1,4 @@
-//! What a path given as MODEL stands for: a checkpoint, an exported folder, one ONNX file, or a preset.
+//! The source of a model: a checkpoint, an exported folder, an ONNX file, or a preset.
 
 use crate::error::AtPath;
 use crate::graphs::{find_layout, optimum};
@@ -11,12 +11,12 @@ const PRESET: &str = "preset:";
 const CHECKPOINT: &str = "config.json, model.safetensors, tokenizer files";
 const EXPORT: &str = "encoder.onnx, decoder.onnx, config.json, tokenizer files";
 
-/// Where a model comes from.
+/// The source of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ModelSource {
     /// A folder with `config.json` and `model.safetensors`, or several files and `model.safetensors.index.json`.
     Checkpoint(PathBuf),
-    /// A folder with the graphs of a layout; an export in place is a checkpoint as well.
+    /// A folder with the graphs of a layout; an export in place is also a checkpoint.
     Exported(PathBuf),
     /// A file.
     File(PathBuf),
@@ -25,10 +25,10 @@ pub enum ModelSource {
 }
 
 impl ModelSource {
-    /// Finds out what is at `path`.
+    /// Finds the model at `path`.
     ///
     /// # Errors
-    /// If it is nothing that Cognate reads; the message says what is expected.
+    /// If there is no model.
     pub fn find(path: &Path) -> Result<Self> {
         if let Some(name) = path.to_str().and_then(|text| text.strip_prefix(PRESET)) {
             return Ok(Self::Preset(preset(name)?));
@@ -51,7 +51,7 @@ impl ModelSource {
         }
         let has_graphs = find_layout(path).is_some() || optimum(path).is_some();
         let weights = weights_file(path);
-        // Graphs that another program put beside a checkpoint are not used.
+        // Graphs that another program wrote beside a checkpoint are not used.
         if has_graphs && (!matches!(weights, Ok(Some(_))) || Manifest::is_in_place(path)?) {
             return Ok(Self::Exported(path.into()));
         }
@@ -63,7 +63,7 @@ impl ModelSource {
             Configuration::read(path)?;
             return no_model(format!("model.safetensors is missing; expected a checkpoint: {CHECKPOINT}"));
         }
-        no_model(format!("holds no model; expected a checkpoint ({CHECKPOINT}) or an export ({EXPORT})"))
+        no_model(format!("contains no model; expected a checkpoint ({CHECKPOINT}) or an export ({EXPORT})"))
     }
 
     /// The same folder as a checkpoint, if it is an export in place.
@@ -89,12 +89,10 @@ impl ModelSource {
         }
     }
 
-    /// The model with its weights; `seed` is that of a preset's initial weights. Returns the names of the tensors of a
-    /// checkpoint that the model has no use for, too.
+    /// The model with its weights, and the names of a checkpoint's unused tensors. `seed` is that of a preset's initial weights.
     ///
     /// # Errors
-    /// If the source is neither a checkpoint nor a preset, if it cannot be read, or if there are unused tensors and
-    /// `ignore_unused` is false.
+    /// If the source is neither a checkpoint nor a preset, cannot be read, or has unused tensors and `ignore_unused` is false.
     pub fn open(&self, seed: u64, ignore_unused: bool) -> Result<(Model, Vec<String>)> {
         match self {
             Self::Checkpoint(folder) if ignore_unused => Ok(Model::open_ignoring_unused(folder)?),
@@ -113,7 +111,7 @@ impl ModelSource {
         }
     }
 
-    /// The name that exported files give the source: without its path, which would differ from machine to machine.
+    /// The name of the source in exported files, without its path.
     pub fn name(&self) -> String {
         match self {
             Self::Checkpoint(path) | Self::Exported(path) | Self::File(path) => folder_name(path),
@@ -137,7 +135,7 @@ pub fn folder_name(folder: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// How a model is downloaded that is named as those of the Hugging Face Hub are: `organisation/model`.
+/// How to download a model with a name of the Hugging Face Hub: `organisation/model`.
 fn download(path: &Path) -> String {
     let is_name = |part: &str| {
         let is_letter = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -145,7 +143,9 @@ fn download(path: &Path) -> String {
     };
     match path.to_str().and_then(|text| text.split_once('/')) {
         Some((organisation, model)) if is_name(organisation) && is_name(model) => {
-            format!("models are not downloaded; one of the Hugging Face Hub is by `hf download {organisation}/{model} --local-dir {model}`")
+            format!(
+                "models are not downloaded; download one of the Hugging Face Hub with `hf download {organisation}/{model} --local-dir {model}`"
+            )
         }
         _ => "models are not downloaded".into(),
     }

@@ -15,7 +15,7 @@ pub fn tokenizer_bytes(folder: &Path) -> u64 {
     Tokenizer::FILES.iter().filter_map(|name| folder.join(name).metadata().ok()).map(|metadata| metadata.len()).sum()
 }
 
-/// Copies the tokenizer files of a checkpoint, except `except`, which the caller writes.
+/// Copies the tokenizer files of a checkpoint except those in `except`.
 ///
 /// # Errors
 /// If one cannot be read or written.

@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 /// The weights file that the graphs of the Cognate layout share.
 pub const WEIGHTS: &str = "weights.onnx_data";
 
-/// The weights that a formula gives, beside a checkpoint that holds the others.
+/// The computed weights of an export in place.
 pub const GENERATED: &str = "generated.onnx_data";
 
-/// The graphs of a layout in f32; for ONNX Runtime alone, with linear layers joined.
+/// The graphs of a layout in f32, with joined linear layers for ONNX Runtime's layout.
 ///
 /// # Errors
 /// If a graph cannot be built.
@@ -25,7 +25,7 @@ pub fn f32_programs(model: &Model, layout: Layout, attentions: Attentions) -> Re
     }
 }
 
-/// Writes the graphs of a layout, as a model or a pass made them, and their weights.
+/// Writes the graphs of a layout and their weights.
 ///
 /// # Errors
 /// If a file cannot be written.
@@ -41,7 +41,7 @@ pub fn write_programs(programs: &[Program], layout: Layout, config: &Config, nam
         Layout::HuggingFace => {
             // The decoder is the second.
             for ((file, program), loose) in files.into_iter().zip(programs).zip([None, loose_pasts(config)]) {
-                // In a browser transformers.js fetches this file and no other.
+                // In a browser transformers.js fetches only this file.
                 let weights_file = format!("{file}_data");
                 Export { loose, ..Export::new(&[(file, program)], &weights_file, &metadata) }.write(folder)?;
             }
@@ -50,7 +50,7 @@ pub fn write_programs(programs: &[Program], layout: Layout, config: &Config, nam
     Ok(())
 }
 
-/// Writes the graphs of `model` beside its checkpoint, whose weights they read.
+/// Writes the graphs of `model` into the folder of its checkpoint, to whose weights they refer.
 ///
 /// # Errors
 /// If a graph cannot be built, or a file cannot be written.
@@ -65,8 +65,8 @@ pub fn write_graphs_in_place(model: &Model, attentions: Attentions, name: &str, 
 pub fn config_json(model: &Model, layout: Layout) -> String {
     let text = model.config_json();
     match (layout, text.trim_end().strip_suffix('}')) {
-        // Without it a browser looks for quantised graphs, and for weights inside of them. The dtype stands for the ending of
-        // a file name: it is empty, also in f16, because Optimum expects these names.
+        // Without it a browser looks for quantised graphs with embedded weights. The dtype selects the ending of the file name,
+        // which is empty, also in f16, because Optimum expects these names.
         (Layout::HuggingFace, Some(open)) if !text.contains("\"transformers.js_config\"") => {
             format!(
                 "{},\n  \"transformers.js_config\": {{ \"dtype\": \"fp32\", \"use_external_data_format\": true }}\n}}\n",
@@ -89,7 +89,7 @@ fn metadata(layout: Layout, parts: Parts, name: &str) -> Metadata {
     Metadata { doc, properties: BTreeMap::from([(LAYOUT_KEY.into(), layout.name().into())]) }
 }
 
-/// The pasts whose heads Optimum sizes wrongly before there are any: it takes `d_model / heads` for their width.
+/// The pasts whose initial size is wrong in Optimum, which assumes heads of `d_model / heads`.
 fn loose_pasts(config: &Config) -> Option<LooseAxis<'static>> {
     let is_as_optimum_expects = config.decoder.heads * config.decoder.d_k == config.d_model;
     (!is_as_optimum_expects).then_some(LooseAxis { inputs: HuggingFaceNames::PAST, name: "head_size" })

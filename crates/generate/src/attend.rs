@@ -1,6 +1,6 @@
-//! What a model attends to, along a given target: all layers and heads of one sentence, out of the graphs' outputs.
+//! Attention weights of one sentence along a given target: all layers and heads, from the graphs' outputs.
 //!
-//! Each position of the decoder reads one token and says what comes next; position 0 reads the start token.
+//! Each position of the decoder reads one token and predicts the next; position 0 reads the start token.
 
 use crate::Result;
 use crate::decoder::{missing, padded};
@@ -13,21 +13,21 @@ use cognate_model::{Config, Layout, Names, Stack};
 use cognate_runtime::{Session, Value, Values};
 use ndarray::{Array4, ArrayD, ArrayViewMut3, s};
 
-/// Logits of a run of the decoder, at most: long targets are read in pieces.
+/// The maximum number of logits of a run of the decoder: long targets are read in parts.
 const MOST_LOGITS: usize = 1 << 24;
 
 /// The attention weights of one sentence; each row sums to 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SentenceAttention {
-    /// Of the encoder to itself: `[layers, heads, src, src]`.
+    /// Self-attention of the encoder: `[layers, heads, src, src]`.
     pub encoder: Array4<f32>,
-    /// Of the decoder to what it has read: `[layers, heads, tgt, tgt]`, 0 where it cannot look.
+    /// Self-attention of the decoder: `[layers, heads, tgt, tgt]`, 0 where it is masked.
     pub decoder: Array4<f32>,
-    /// Of the decoder to the source: `[layers, heads, tgt, src]`.
+    /// Cross-attention: `[layers, heads, tgt, src]`.
     pub cross: Array4<f32>,
-    /// For each position the likeliest next tokens with their log-probabilities, the likeliest first, no setting considered.
+    /// For each position the most probable next tokens with the model's log-probabilities, without constraints.
     pub next: Vec<Vec<(i64, f32)>>,
-    /// For each position the log-probability of the token that comes next in the target; of the last position nothing.
+    /// For each position except the last the log-probability of the target's next token.
     pub followed: Vec<f32>,
 }
 
@@ -36,16 +36,16 @@ pub struct SentenceAttention {
 pub struct AttentionRequest<'a> {
     /// The source's ids, with its end token.
     pub source: &'a [i64],
-    /// What the decoder reads: the start token and the target's ids.
+    /// The decoder's input: the start token and the target's ids.
     pub target: &'a [i64],
-    /// How many next tokens are told, at least 1.
+    /// The number of most probable next tokens, at least 1.
     pub likeliest: usize,
 }
 
-/// Runs the encoder and the decoder of a layout over one sentence.
+/// Runs the encoder and the decoder of a layout on one sentence.
 ///
 /// # Errors
-/// If the graphs do not give all their attention weights, the sentence is empty, or the engine fails.
+/// If the graphs do not output attention weights, the sentence is empty, or the engine fails.
 pub fn attend(
     layout: Layout,
     [encoder, decoder]: [&mut dyn Session; 2],
@@ -97,7 +97,7 @@ pub fn attend(
     Ok(found)
 }
 
-/// What the decoder reads at first but for tokens, and each past with the present that feeds it.
+/// The decoder's first inputs without tokens, and each past with its present.
 fn first_state(
     layout: Layout,
     decoder: &dyn Session,
@@ -129,7 +129,7 @@ fn first_state(
     Ok((state, pasts))
 }
 
-/// Puts the weights of one sentence and one beam, an output, into their place `[heads, rows, columns]`.
+/// Copies an output for one sentence and one beam to its place `[heads, rows, columns]`.
 fn put(mut place: ArrayViewMut3<'_, f32>, outputs: &mut Values, graph: &'static str, name: &str) -> Result<()> {
     let shape = place.dim();
     let value = take(outputs, graph, name)?.to_f32()?;
@@ -140,10 +140,10 @@ fn put(mut place: ArrayViewMut3<'_, f32>, outputs: &mut Values, graph: &'static 
     Ok(())
 }
 
-/// Refuses graphs without attention weights before they are run.
+/// Rejects graphs without attention weights before running them.
 fn check_outputs(layout: Layout, [encoder, decoder]: [&dyn Session; 2], config: &Config) -> Result<()> {
     if layout == Layout::SharedCache {
-        let found = "a graph of --target ort, whose attention keeps its weights; export without it, and with --attentions".into();
+        let found = "a graph of --target ort, which has no attention outputs; export with --attentions and without --target ort".into();
         let expected = format!("an output {}", Names::decoder_attentions(0));
         return Err(Cause::Layout { graph: "decoder", expected, found }.into());
     }

@@ -1,18 +1,18 @@
-//! What is decoded together, and what is told on the way.
+//! Batches of sentences, and events of decoding.
 
 use crate::error::Cause;
 use crate::scores::Unusable;
 use crate::{Error, Result, Settings};
 
-/// Sentences that are decoded together. What becomes of one does not depend on the others.
+/// Sentences that are decoded together. The result of one does not depend on the others.
 #[derive(Clone, Copy, Debug)]
 pub struct SentenceBatch<'a> {
     /// Token ids, each source with its end token.
     pub sources: &'a [Vec<i64>],
-    /// What each target begins with, after the start token; no slice if none begins with anything. A prefix replaces the
-    /// forced first token, as in transformers: give that token in it.
+    /// The prefix of each target after the start token; empty for no prefixes. As in transformers, a prefix replaces the forced first
+    /// token and has to contain it.
     pub prefixes: &'a [Vec<i64>],
-    /// The number of each sentence, from which follows what is drawn for it; no slice numbers them from 0.
+    /// The number of each sentence, part of the random seed; empty to number them from 0.
     pub numbers: &'a [u64],
 }
 
@@ -44,7 +44,7 @@ impl<'a> SentenceBatch<'a> {
     }
 }
 
-/// What a sentence's hypotheses start from.
+/// The start of a sentence's hypotheses.
 #[derive(Clone, Debug)]
 pub(crate) struct Prompt<'a> {
     /// The sentence's number.
@@ -52,37 +52,37 @@ pub(crate) struct Prompt<'a> {
     pub(crate) source: &'a [i64],
     /// The start token and the prefix.
     pub(crate) tokens: Vec<i64>,
-    /// The most tokens after these.
+    /// The maximum number of new tokens.
     pub(crate) limit: usize,
 }
 
 impl Prompt<'_> {
-    /// The token that must follow `tokens`, as long as they are not beyond the prefix.
+    /// The token of the prefix that follows `tokens`.
     pub(crate) fn next(&self, tokens: &[i64]) -> Option<i64> {
         self.tokens.get(tokens.len()).copied()
     }
 
-    /// Why no token can follow `tokens`.
+    /// The error that no token can follow `tokens`.
     pub(crate) fn refuse(&self, tokens: &[i64], why: Unusable) -> Error {
         Cause::scores(why, self.number, tokens.len()).into()
     }
 }
 
-/// What an observer hears. `sentence` counts within the batch.
+/// An event of decoding. `sentence` is its index in the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A hypothesis got one more token, which is final; of a prefix too, of the end token not. Beam search never says it.
+    /// A hypothesis has one more final token; also for prefixes, but not for end tokens and not in beam search.
     Token {
-        /// Whose.
+        /// The sentence.
         sentence: usize,
-        /// Which of its samples.
+        /// The index of the sample.
         sequence: usize,
         /// The token.
         token: i64,
     },
-    /// Beam search has gone one token further.
+    /// Beam search has advanced by one token.
     Step {
-        /// For whom.
+        /// The sentence.
         sentence: usize,
     },
 }

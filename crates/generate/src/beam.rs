@@ -1,11 +1,11 @@
 //! Beam search, with the semantics of transformers' `generate` (`num_beams`, `length_penalty`, `early_stopping`).
 //!
-//! A sentence keeps `num_beams` running hypotheses, ranked by log-probability, and as many finished ones, ranked by
-//! `log-probability / length^length_penalty`, where the length counts new tokens with the end token. Of the `2·num_beams`
-//! best continuations those that end may finish (if they are among the first `num_beams`), the others run on.
+//! A sentence has `num_beams` running hypotheses, ranked by log-probability, and as many finished ones, ranked by
+//! `log-probability / length^length_penalty`, where the length counts new tokens with the end token. Of the `2·num_beams` best
+//! continuations those that end finish (if they are among the first `num_beams`), the others continue.
 //!
-//! With sampling (transformers' `do_sample`) so many continuations are drawn instead, one after another and none twice, by the
-//! probabilities of the hypotheses that they would make; of those that do not end the best run on.
+//! With sampling (transformers' `do_sample`) the continuations are sampled without replacement by the probabilities of their
+//! hypotheses; the best of those that do not end continue.
 
 use crate::batch::{Event, Prompt, SentenceBatch};
 use crate::constraints::Context;
@@ -15,16 +15,16 @@ use crate::{Decoder, EarlyStopping, Hypothesis, Result, Sampling, Settings, alig
 use ndarray::{Array2, ArrayView2};
 use std::ops::ControlFlow;
 
-/// Stands for "cannot be chosen" among log-probabilities, as transformers has it.
+/// The log-probability of impossible hypotheses, as in transformers.
 const NEVER: f32 = -1e9;
 
-/// A hypothesis that runs on.
+/// A running hypothesis.
 #[derive(Clone, Debug)]
 struct Running {
     /// With the start token and the prefix.
     tokens: Vec<i64>,
     log_probability: f32,
-    /// Of each token after the start token, if it is asked for.
+    /// Of each token after the start token, if requested.
     alignment: Vec<usize>,
 }
 
@@ -37,17 +37,17 @@ struct Sentence<'a> {
     finished: Vec<Hypothesis>,
     is_cancelled: bool,
     draws: Option<Draws>,
-    /// The smallest distance so far, in scores, of two hypotheses of which one was preferred.
+    /// The smallest distance of scores of two hypotheses of which one was preferred.
     margin: f32,
 }
 
-/// How continuations are drawn.
+/// Sampling of continuations.
 struct Draws {
     sampling: Sampling,
     generator: Generator,
 }
 
-/// Decodes a batch; sentences that are done leave it.
+/// Decodes a batch; finished sentences leave it.
 pub(crate) fn beam_search(
     decoder: &mut dyn Decoder,
     batch: &SentenceBatch<'_>,
@@ -94,7 +94,7 @@ pub(crate) fn beam_search(
 
 impl<'a> Sentence<'a> {
     fn new(index: usize, batch: &SentenceBatch<'a>, settings: &Settings) -> Result<Self> {
-        // All beams start equal: only the first may be continued.
+        // All beams start equal: only the first can be continued.
         let log_probability = |beam| if beam == 0 { 0.0 } else { NEVER };
         let running = |beam| Running { tokens: vec![settings.start_token], log_probability: log_probability(beam), alignment: Vec::new() };
         let running = (0..settings.num_beams).map(running).collect();
@@ -103,11 +103,11 @@ impl<'a> Sentence<'a> {
         Ok(Self { index, prompt: batch.prompt(index, settings)?, running, finished, is_cancelled: false, draws, margin })
     }
 
-    /// The best continuations by the logits of each beam, best first, or as many drawn; what the prefix has next for each beam
-    /// within it. One more than can be chosen, which tells how near the choice is.
+    /// The best continuations by the logits of each beam, best first, or sampled ones; within a prefix, its next token. One more than
+    /// can be chosen, for the margin.
     ///
     /// # Errors
-    /// If a score is NaN or infinite, or no token may come and no hypothesis has finished.
+    /// If a score is NaN or infinite, or every token is forbidden and no hypothesis has finished.
     fn continuations<'l>(&mut self, logits: impl Iterator<Item = Row<'l>>, settings: &Settings) -> Result<Vec<Continuation>> {
         let tokens = self.running.first().map_or_else(Vec::new, |running| running.tokens.clone());
         let found = self.best(logits, settings).and_then(|found| {
@@ -146,7 +146,7 @@ impl<'a> Sentence<'a> {
         let rows = logits.zip(&self.running).map(|(row, running)| {
             let context = Context { prompt: &self.prompt, tokens: &running.tokens };
             if settings.only_forbids(&context) {
-                // Log-probabilities are compared, but need not be written.
+                // Log-probabilities are compared without being stored.
                 let mut candidates = Candidates::of_logits(row, running.log_probability);
                 candidates.check()?;
                 settings.constrain(&context, candidates.scores());
@@ -161,7 +161,7 @@ impl<'a> Sentence<'a> {
         Ok(best_continuations(rows.collect::<Result<Vec<_>, _>>()?, count))
     }
 
-    /// Goes on; returns the parent of each beam. `attention: [beams, src]` is that of the step that chose the tokens.
+    /// Advances by one token; returns the parent of each beam. `attention: [beams, src]` is that of this step.
     fn advance(&mut self, continuations: &[Continuation], attention: Option<ArrayView2<'_, f32>>, settings: &Settings) -> Vec<usize> {
         let beams = settings.num_beams;
         let extended = |parent: usize, token: Option<i64>| {
@@ -180,12 +180,12 @@ impl<'a> Sentence<'a> {
         let improvable = is_given || self.can_improve(n_new - 1, settings);
         if !is_given {
             let distance = distance(continuations, beams, |token| is_last || settings.eos_tokens.contains(&token));
-            // As scores of that length.
+            // As a score of this length.
             self.margin = self.margin.min(distance / (n_new as f32).powf(settings.length_penalty));
         }
         let (mut running, mut parents, mut finished) = (Vec::new(), Vec::new(), Vec::new());
         let mut ranked: Vec<_> = continuations.iter().enumerate().collect();
-        // Drawn ones come in the order of the draws, by which they may finish; what runs on is chosen by scores.
+        // Sampled ones are in the order of draws, by which they finish; those that continue are chosen by score.
         ranked.sort_by(|(_, a), (_, b)| b.score.total_cmp(&a.score));
         for (rank, &Continuation { parent, token, score }) in ranked {
             let ends = !is_given && settings.eos_tokens.contains(&token);
@@ -197,36 +197,36 @@ impl<'a> Sentence<'a> {
                 }
             } else if rank < beams && !closed && improvable {
                 let (tokens, alignment) = extended(parent, Some(token).filter(|_| !ends));
-                // A copy of the first beam is no hypothesis of its own.
+                // A copy of the first beam is not a hypothesis.
                 let is_real = score > NEVER / 2.0;
                 let score = if is_real { score / (n_new as f32).powf(settings.length_penalty) } else { f32::NEG_INFINITY };
                 finished.push(Hypothesis { tokens: tokens[1..].to_vec(), complete: ends, score, margins: Vec::new(), alignment });
             }
         }
         self.finished.extend(finished);
-        // Stable: of equals the earlier stays first.
+        // Stable: the earlier of equals stays first.
         self.finished.sort_by(|a, b| b.score.total_cmp(&a.score));
         self.running = running;
         self.margin = self.margin.min(between(&self.finished[(beams - 1).min(self.finished.len())..], 1));
         self.finished.truncate(beams);
-        // With as many finished ones as beams all is done, however far the others might come.
+        // With `Full` the number of finished hypotheses decides, not their scores.
         if settings.early_stopping != EarlyStopping::Full {
             self.margin = self.margin.min(self.lead(self.n_new(), settings).abs());
         }
         parents
     }
 
-    /// The tokens after the prefix of every running hypothesis.
+    /// The number of tokens after the prefix of running hypotheses.
     fn n_new(&self) -> usize {
         self.running.first().map_or(0, |running| running.tokens.len().saturating_sub(self.prompt.tokens.len()))
     }
 
-    /// Whether the best running hypothesis, of so many new tokens, may still beat the worst finished one.
+    /// Whether the best running hypothesis can still beat the worst finished one.
     fn can_improve(&self, n_new: usize, settings: &Settings) -> bool {
         self.lead(n_new, settings) > 0.0
     }
 
-    /// By how much it may beat it; infinity as long as anything may finish.
+    /// The difference of their scores; infinity while there are fewer finished hypotheses than beams.
     fn lead(&self, n_new: usize, settings: &Settings) -> f32 {
         let (Some(running), true) = (self.running.first(), self.finished.len() == settings.num_beams) else { return f32::INFINITY };
         let length = match settings.early_stopping {
@@ -239,12 +239,12 @@ impl<'a> Sentence<'a> {
 
     fn is_done(&self, settings: &Settings) -> bool {
         let full = settings.early_stopping == EarlyStopping::Full && self.finished.len() == settings.num_beams;
-        // Fewer go on where the limit is reached, or where nearly every token ends a sentence.
+        // There are fewer at the limit, or if nearly every token ends a sentence.
         let exhausted = self.running.len() < settings.num_beams;
         self.is_cancelled || exhausted || full || !self.can_improve(self.n_new(), settings)
     }
 
-    /// The finished hypotheses; of a sentence that was cancelled before there were any, the best so far.
+    /// The finished hypotheses, or the best running one of a cancelled sentence.
     fn into_hypotheses(self, settings: &Settings) -> Vec<Hypothesis> {
         let mut hypotheses = self.finished;
         if hypotheses.is_empty() {
@@ -273,10 +273,10 @@ impl Running {
     }
 }
 
-/// The smallest distance between two continuations, the best first, of which one is preferred: the last of those that run on and the
-/// best that does not; of each that `finishes` and of the one that it must beat for that, or that it fails to beat.
+/// The smallest distance between two continuations of which one is preferred: the last that continues and the next one; each that
+/// `finishes` and the one at the threshold for finishing.
 fn distance(continuations: &[Continuation], beams: usize, finishes: impl Fn(i64) -> bool) -> f32 {
-    // Where there is no hypothesis, nothing is preferred.
+    // Impossible hypotheses have no distance.
     let distance = |better: &Continuation, worse: &Continuation| {
         if better.score > NEVER / 2.0 { better.score - worse.score } else { f32::INFINITY }
     };
@@ -289,7 +289,7 @@ fn distance(continuations: &[Continuation], beams: usize, finishes: impl Fn(i64)
     finishing.chain(running).fold(f32::INFINITY, f32::min)
 }
 
-/// The smallest distance between neighbours among the first `count` hypotheses and the one behind them.
+/// The smallest distance between neighbours among the first `count` hypotheses and the next one.
 fn between(hypotheses: &[Hypothesis], count: usize) -> f32 {
     let neighbours = hypotheses.windows(2).take(count);
     neighbours.map(|pair| pair[0].score - pair[1].score).fold(f32::INFINITY, f32::min)

@@ -1,4 +1,4 @@
-//! Beam search with its memory: every hypothesis that ran, as a tree.
+//! The tree of all hypotheses of a beam search.
 
 use crate::batch::SentenceBatch;
 use crate::scores::log_softmax;
@@ -6,10 +6,10 @@ use crate::{Decoder, Hypothesis, Logits, Result, Settings, decode};
 use ndarray::{Array2, Array3};
 use std::ops::ControlFlow;
 
-/// Every hypothesis that a search let run, and those that it finished. Equal beginnings are one.
+/// All running and finished hypotheses of a search; equal prefixes share their nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BeamTree {
-    /// Each behind its parent; the first is the start token.
+    /// Each after its parent; the first is the start token.
     pub nodes: Vec<BeamNode>,
 }
 
@@ -20,14 +20,14 @@ pub struct BeamNode {
     pub token: i64,
     /// The token before it.
     pub parent: Option<usize>,
-    /// The log-probability of all tokens from the start token to this one, under the model alone.
+    /// The model's log-probability of all tokens up to this one.
     pub log_probability: f32,
-    /// Which of the finished hypotheses ends here, the best being 0, and the score by which it is ranked.
+    /// The rank of the finished hypothesis that ends here, from 0, and its score.
     pub finished: Option<(usize, f32)>,
 }
 
 impl BeamTree {
-    /// The tokens that come after one of them, in the order in which they came.
+    /// The children of a node in the order of decoding.
     pub fn children(&self, node: usize) -> impl Iterator<Item = usize> + '_ {
         (node + 1..self.nodes.len()).filter(move |&child| self.nodes[child].parent == Some(node))
     }
@@ -42,7 +42,7 @@ impl BeamTree {
     }
 }
 
-/// Decodes one source by beam search: all finished hypotheses, the best first, and the tree of those that ran.
+/// Decodes one source by beam search: all finished hypotheses, the best first, and the tree.
 ///
 /// # Errors
 /// As [`decode`].
@@ -55,7 +55,7 @@ pub fn beam_tree(decoder: &mut dyn Decoder, source: &[i64], settings: &Settings)
     for (rank, hypothesis) in hypotheses.iter().enumerate() {
         let end = settings.eos_tokens.first().copied().filter(|_| hypothesis.complete);
         let path: Vec<_> = hypothesis.tokens.iter().copied().chain(end).collect();
-        // What ends a hypothesis is chosen, and never read.
+        // The last token is chosen, but never read by the decoder.
         let total = hypothesis.score * (path.len() as f32).powf(settings.length_penalty);
         let last = path.iter().fold(0, |node, &token| tree.child(node, token).unwrap_or_else(|| tree.push(Some(node), token, total)));
         tree.nodes[last].finished = Some((rank, hypothesis.score));
@@ -63,13 +63,13 @@ pub fn beam_tree(decoder: &mut dyn Decoder, source: &[i64], settings: &Settings)
     Ok((hypotheses, tree))
 }
 
-/// A decoder that remembers what one sentence's beams read.
+/// A decoder that records the beams of one sentence.
 struct Watching<'d> {
     inner: &'d mut dyn Decoder,
     tree: BeamTree,
-    /// Where each beam stands.
+    /// The node of each beam.
     running: Vec<usize>,
-    /// For each beam the log-probabilities of what comes next.
+    /// The log-probabilities of the next tokens of each beam.
     scores: Vec<Vec<f32>>,
 }
 

@@ -1,33 +1,33 @@
-//! What may come next: scores of tokens that may not, or less likely, are changed in place.
+//! Constraints on the next token, which change scores in place.
 //!
-//! Each rule means what transformers' logits processor of its name means, and they come in transformers' order. In beam
-//! search they see log-probabilities, else logits.
+//! Each equals transformers' logits processor of its name, in transformers' order. In beam search scores are log-probabilities,
+//! otherwise logits.
 
 use crate::Settings;
 use crate::batch::Prompt;
 use crate::scores::log_softmax;
 
-/// A hypothesis that wants one more token.
+/// A hypothesis before its next token.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context<'a> {
     pub(crate) prompt: &'a Prompt<'a>,
-    /// The start token, the prefix and what was generated.
+    /// The start token, the prefix and the generated tokens.
     pub(crate) tokens: &'a [i64],
 }
 
 impl Context<'_> {
-    /// The tokens that were generated.
+    /// The number of generated tokens.
     pub(crate) fn n_new(&self) -> usize {
         self.tokens.len() - self.prompt.tokens.len()
     }
 }
 
 impl Settings {
-    /// Takes from the scores `[vocab]` of the next token what these settings forbid there.
+    /// Applies the constraints to the scores `[vocab]` of the next token.
     pub(crate) fn constrain(&self, context: &Context<'_>, scores: &mut [f32]) {
         let (tokens, source, n_new) = (context.tokens, context.prompt.source, context.n_new());
         if self.encoder_repetition_penalty != 1.0 {
-            // Of all beams. In transformers 4.57 as many beams as there are sentences are penalised, whosever they are.
+            // For all beams. transformers 4.57 penalises only as many beams as there are sentences.
             penalize(scores, source, 1.0 / self.encoder_repetition_penalty);
         }
         if self.repetition_penalty != 1.0 {
@@ -54,7 +54,7 @@ impl Settings {
         }
     }
 
-    /// Whether [`Settings::constrain_fully`] does no more than forbid tokens: whatever the scores are, the others keep theirs.
+    /// Whether [`Settings::constrain_fully`] only forbids tokens and keeps all other scores.
     pub(crate) fn only_forbids(&self, context: &Context<'_>) -> bool {
         let penalizes = self.encoder_repetition_penalty != 1.0 || self.repetition_penalty != 1.0;
         let forces_first = self.forced_bos_token.is_some() && context.tokens.len() == 1;
@@ -62,14 +62,14 @@ impl Settings {
         !(penalizes || self.renormalize || forces_first || forces_last)
     }
 
-    /// The same with [`Settings::renormalize`], which comes after what sampling takes away.
+    /// The same with [`Settings::renormalize`], which follows the filters of sampling.
     pub(crate) fn constrain_fully(&self, context: &Context<'_>, scores: &mut [f32]) {
         self.constrain(context, scores);
         self.renormalize_if_set(scores);
     }
 
     pub(crate) fn renormalize_if_set(&self, scores: &mut [f32]) {
-        // Where everything is forbidden, there is nothing to divide.
+        // If every token is forbidden, there is nothing to normalise.
         if self.renormalize && scores.iter().any(|score| score.is_finite()) {
             log_softmax(scores);
         }
@@ -78,7 +78,7 @@ impl Settings {
     fn forbid_word(&self, scores: &mut [f32], word: &[i64], tokens: &[i64]) {
         let Some((last, before)) = word.split_last() else { return };
         let is_end = before.is_empty() && self.eos_tokens.contains(last);
-        // transformers asks for as many tokens as the word has, although one fewer comes before its last.
+        // transformers requires as many tokens as the word has, although one fewer precedes its last.
         let is_due = before.is_empty() || (word.len() <= tokens.len() && tokens.ends_with(before));
         if is_due && !is_end {
             forbid(scores, &[*last]);
@@ -105,7 +105,7 @@ fn force(scores: &mut [f32], token: i64) {
     }
 }
 
-/// Divides positive scores of the tokens by `penalty`, and multiplies negative ones, once for each token.
+/// Divides positive scores of the tokens by `penalty` and multiplies negative ones, once per token.
 fn penalize(scores: &mut [f32], tokens: &[i64], penalty: f32) {
     for (index, &token) in tokens.iter().enumerate() {
         if let Some(score) = score(scores, token).filter(|_| !tokens[..index].contains(&token)) {
@@ -114,7 +114,7 @@ fn penalize(scores: &mut [f32], tokens: &[i64], penalty: f32) {
     }
 }
 
-/// Forbids what would end a run of `size` tokens that `seen` has.
+/// Forbids tokens that would complete an n-gram of `size` tokens in `seen`.
 fn forbid_ngrams(scores: &mut [f32], size: usize, tokens: &[i64], seen: &[i64]) {
     let Some(before) = size.checked_sub(1).filter(|&before| before <= tokens.len()) else { return };
     let last = &tokens[tokens.len() - before..];

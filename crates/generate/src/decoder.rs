@@ -1,4 +1,4 @@
-//! The state of a batch that is being decoded, over two sessions of the Cognate layout.
+//! The decoder of the Cognate layout: two sessions and the state of a batch.
 
 use crate::error::Cause;
 use crate::logits::{LastLogits, Logits};
@@ -8,20 +8,20 @@ use cognate_model::interface::{ATTENTION_MASK, INPUT_IDS, LOGITS, cross_of, is_p
 use cognate_runtime::{Session, Value, Values};
 use ndarray::{Array2, Array3, Array5, ArrayD, Axis};
 
-/// Scores for the next tokens of a batch of sentences with some beams each.
+/// Logits of the next tokens of a batch of sentences with beams.
 pub trait Decoder {
-    /// What executes, as [`Session::engine`] says it.
+    /// The engine, as in [`Session::engine`].
     fn engine(&self) -> &str;
 
-    /// Encodes the sources (token ids with their end token) and starts as many empty hypotheses as `beams` for each.
+    /// Encodes the sources (token ids with their end token) and starts `beams` empty hypotheses for each.
     ///
     /// # Errors
     /// If a source is empty or the engine fails.
     fn start(&mut self, sources: &[Vec<i64>], beams: usize) -> Result<()>;
 
-    /// Appends `tokens: [batch, beams]` to hypotheses and returns the logits `[batch, beams, vocab]` of what comes next, in
-    /// row-major order. The caller may overwrite them; they are good until the next call.
-    /// Beam `b` of sentence `s` goes on from that sentence's beam `parents[s, b]`; all from themselves if `None`.
+    /// Appends `tokens: [batch, beams]` to hypotheses and returns the logits `[batch, beams, vocab]` of the next tokens, which the
+    /// caller can overwrite until the next call. Beam `b` of sentence `s` continues that sentence's beam `parents[s, b]`; `None`
+    /// continues each beam.
     ///
     /// # Errors
     /// If the engine fails.
@@ -30,7 +30,7 @@ pub trait Decoder {
     /// The cross attention `[batch, beams, src]` of the last step in one layer, averaged over its heads.
     ///
     /// # Errors
-    /// If the graphs do not give it, or the layer does not exist.
+    /// If the graphs do not output it, or the layer does not exist.
     fn cross_attention(&mut self, layer_index: usize) -> Result<Array3<f32>> {
         Attentions::default().layer(layer_index, &[])
     }
@@ -47,11 +47,11 @@ pub struct SessionDecoder {
     encoder: Box<dyn Session>,
     decoder: Box<dyn Session>,
     pad_token: i64,
-    /// Each past input with the present output that feeds it.
+    /// Each past input with its present output.
     past: Vec<(String, String)>,
-    /// The inputs of the next step but for the tokens.
+    /// The inputs of the next step without the tokens.
     state: Values,
-    /// Those of the last step.
+    /// The logits of the last step.
     logits: LastLogits,
     attentions: Attentions,
 }
@@ -74,7 +74,7 @@ impl SessionDecoder {
         })
     }
 
-    /// Lets each beam have the past of its parent.
+    /// Gives each beam the past of its parent.
     fn move_past(&mut self, parents: &Array2<usize>) -> Result<()> {
         if parents.indexed_iter().all(|((_, beam), &parent)| beam == parent) {
             return Ok(());
@@ -136,7 +136,7 @@ impl Decoder for SessionDecoder {
     }
 }
 
-/// What is left of a step's outputs: cross attentions, where the graph gives them.
+/// The cross-attentions among a step's outputs.
 #[derive(Default)]
 pub(crate) struct Attentions {
     pub(crate) outputs: Values,
@@ -166,8 +166,8 @@ impl Attentions {
     }
 }
 
-/// Each past input of a decoder of ours with the present output that feeds it. Beside these it reads tokens, the mask, the encoder's
-/// outputs and what is called in `others`.
+/// Each past input of a decoder of Cognate with its present output. Its other inputs are tokens, the mask, the encoder's outputs and
+/// `others`.
 pub(crate) fn pasts(encoder: &dyn Session, decoder: &dyn Session, others: &[&str]) -> Result<Vec<(String, String)>> {
     let layout = |graph, expected, found: &[String]| Cause::Layout { graph, expected, found: found.join(", ") };
     let present = |input: &String| Some((input.clone(), present_of(input)?));
@@ -194,7 +194,7 @@ pub(crate) fn pasts(encoder: &dyn Session, decoder: &dyn Session, others: &[&str
     Ok(pasts)
 }
 
-/// Encodes the sources: what a decoder of ours reads at every step.
+/// Encodes the sources; the result is the constant input of the decoder.
 pub(crate) fn encoded(encoder: &mut dyn Session, decoder: &dyn Session, sources: &[Vec<i64>], pad_token: i64) -> Result<Values> {
     let (ids, mask) = padded(sources, pad_token)?;
     let mask = mask.into_dyn();
@@ -209,7 +209,7 @@ pub(crate) fn encoded(encoder: &mut dyn Session, decoder: &dyn Session, sources:
     Ok(state)
 }
 
-/// `batch`, `heads` and `d_k` of the past called `name`: those of the layer's cross keys or values.
+/// `batch`, `heads` and `d_k` of the past `name`, from the layer's cross keys or values.
 pub(crate) fn cross_sizes(state: &Values, name: &str) -> Result<[usize; 3]> {
     let cross = cross_of(name).unwrap_or_default();
     match state.get(&cross).map(Value::shape) {
@@ -218,7 +218,7 @@ pub(crate) fn cross_sizes(state: &Values, name: &str) -> Result<[usize; 3]> {
     }
 }
 
-/// The sources as `[batch, src]` ids, filled up with `pad_token`, and the mask of what is no padding.
+/// The sources as `[batch, src]` ids, padded with `pad_token`, and the attention mask.
 pub(crate) fn padded(sources: &[Vec<i64>], pad_token: i64) -> Result<(Array2<i64>, Array2<i64>)> {
     if let Some(index) = sources.iter().position(Vec::is_empty) {
         return Err(Cause::Empty(index).into());
@@ -234,7 +234,7 @@ pub(crate) fn padded(sources: &[Vec<i64>], pad_token: i64) -> Result<(Array2<i64
     Ok((ids, mask))
 }
 
-/// `past: [batch, beams, ...]` with each beam that of its parent.
+/// `past: [batch, beams, ...]` with each beam replaced by its parent.
 fn moved<T: Copy>(mut past: ArrayD<T>, parents: &Array2<usize>) -> ArrayD<T> {
     for (mut sentence, parents) in past.outer_iter_mut().zip(parents.outer_iter()) {
         if parents.iter().enumerate().all(|(beam, &parent)| beam == parent) {

@@ -1,8 +1,8 @@
-//! What can go wrong in decoding.
+//! Errors of decoding.
 
 use crate::scores::Unusable;
 
-/// The result of this crate's calls.
+/// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error that names the file's field, the sentence or the engine.
@@ -10,17 +10,17 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[error(transparent)]
 pub struct Error(#[from] Cause);
 
-/// What an [`Error`] is about.
+/// The category of an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// A generation setting is malformed or not supported.
     Settings,
-    /// The graphs are no encoder and decoder of the expected layout.
+    /// The graphs are not an encoder and a decoder of the expected layout.
     Layout,
-    /// A sentence, its target or its prefix is not as it must be.
+    /// A sentence, its target or its prefix is invalid.
     Source,
-    /// A model's scores are no numbers to choose a token by.
+    /// The model's scores do not allow choosing a token.
     Scores,
     /// The engine failed.
     Runtime,
@@ -28,7 +28,7 @@ pub enum ErrorKind {
 
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum Cause {
-    #[error("{file}: no JSON object: {message}")]
+    #[error("{file}: expected a JSON object: {message}")]
     Json { file: &'static str, message: String },
     #[error("{file}: {field} {found} is not supported; expected {expected}")]
     Setting { file: &'static str, field: &'static str, found: String, expected: &'static str },
@@ -40,29 +40,22 @@ pub(crate) enum Cause {
     Contradiction(String),
     #[error("expected as many {what} as sources, {expected}, found {found}")]
     Count { what: &'static str, expected: usize, found: usize },
-    #[error(
-        "the target prefix of sentence {sentence} of the batch has {tokens} tokens; expected at most {room}, which leaves room for one more"
-    )]
+    #[error("the target prefix of sentence {sentence} of the batch has {tokens} tokens; expected at most {room}")]
     Prefix { sentence: usize, tokens: usize, room: usize },
     #[error("the target of sentence {sentence} of the batch does not begin with its prefix")]
     Target { sentence: usize },
-    #[error("the target of sentence {sentence} of the batch has the token {token}; the model knows those from 0 to {}", vocab - 1)]
+    #[error("the target of sentence {sentence} of the batch has the token {token}, expected 0 to {}", vocab - 1)]
     Vocabulary { sentence: usize, token: i64, vocab: usize },
-    #[error(
-        "sentence {sentence}, step {step}: a score of the model is NaN or infinite; look for weights or activations beyond the range of \
-         their type"
-    )]
+    #[error("sentence {sentence}, step {step}: a logit is NaN or infinite; weights or activations may exceed the range of their type")]
     NotFinite { sentence: u64, step: usize },
-    #[error(
-        "sentence {sentence}, step {step}: no token may come: every score is minus infinity, by the model or by what the settings forbid"
-    )]
+    #[error("sentence {sentence}, step {step}: every token is forbidden: all scores are minus infinity")]
     Forbidden { sentence: u64, step: usize },
     #[error(transparent)]
     Runtime(#[from] cognate_runtime::Error),
 }
 
 impl Cause {
-    /// Why the `step`-th token of a sentence, counted from 1, cannot be chosen.
+    /// The error that the `step`-th token of a sentence, from 1, cannot be chosen.
     pub(crate) fn scores(why: Unusable, sentence: u64, step: usize) -> Self {
         match why {
             Unusable::NotFinite => Cause::NotFinite { sentence, step },
@@ -72,7 +65,7 @@ impl Cause {
 }
 
 impl Error {
-    /// What the error is about.
+    /// The category of the error.
     pub fn kind(&self) -> ErrorKind {
         match self.0 {
             Cause::Json { .. } | Cause::Setting { .. } | Cause::Contradiction(_) => ErrorKind::Settings,

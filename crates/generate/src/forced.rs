@@ -1,4 +1,4 @@
-//! Scores along given targets: what would come next, had everything before been as given, and how likely the target is.
+//! Scores along given targets: their log-probabilities, and the greedy choices at each step.
 
 use crate::batch::{Prompt, SentenceBatch};
 use crate::constraints::Context;
@@ -10,15 +10,14 @@ use ndarray::Array2;
 /// A target's log-probabilities under a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scored {
-    /// Of each token after the given prefix, the end token last.
+    /// Of each token after the prefix, with the end token.
     pub log_probabilities: Vec<f32>,
     /// Their sum.
     pub total: f32,
 }
 
-/// The log-probability of each target (without start and end token), and of the first end token after it, under the model alone:
-/// no setting forbids or forces anything. A target must begin with its prefix, if the batch has prefixes; those tokens are given
-/// and count for nothing.
+/// The model's log-probability of each target (without start and end token) and of an end token after it, without constraints. If the
+/// batch has prefixes, targets must begin with them; their tokens are not counted.
 ///
 /// # Errors
 /// If a source is empty, a target does not begin with its prefix, or the engine fails.
@@ -55,10 +54,10 @@ pub fn score(decoder: &mut dyn Decoder, batch: &SentenceBatch<'_>, targets: &[Ve
     Ok(scored)
 }
 
-/// For each hypothesis the likeliest token at each of its steps, from the tokens that precede it there; its end is a step too, if it
-/// is complete. A decoder that agrees with the one that decoded the hypotheses greedily gives their own tokens.
+/// For each hypothesis the most probable token at each step, given the hypothesis's previous tokens; the end of a complete hypothesis
+/// is a step. A decoder that agrees with the one that decoded greedily returns the same tokens.
 ///
-/// One step that differs changes no other, as it would in decoding: the share of equal steps measures a decoder's precision.
+/// A step that differs does not affect later ones, so the share of equal steps measures a decoder's precision.
 ///
 /// # Errors
 /// If a source is empty or the engine fails.
@@ -88,8 +87,8 @@ pub fn greedy_choices(
     Ok(choices)
 }
 
-/// Calls `at` with a sentence, a step and the logits `[vocab]` of `targets[sentence][step]`, for each. Sentences leave the batch
-/// when their targets end.
+/// Calls `at` with each sentence, step and logits `[vocab]` of `targets[sentence][step]`. Sentences leave the batch at the end of their
+/// targets.
 fn follow(
     decoder: &mut dyn Decoder,
     sources: &[Vec<i64>],

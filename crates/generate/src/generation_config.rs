@@ -1,8 +1,8 @@
-//! `generation_config.json`, and what a checkpoint's `config.json` says of decoding.
+//! Reads decoding settings from `generation_config.json`, or from `config.json`.
 //!
-//! Fields and defaults are those of transformers' `GenerationConfig`. One of the two files is followed, as in transformers 4.57:
-//! `generation_config.json` if it is there, unless it says that it was derived from `config.json` (`_from_model_config`) and
-//! `config.json` sets decoding itself. What is set there and not supported is rejected, never ignored.
+//! Fields and defaults are those of transformers' `GenerationConfig`. As in transformers 4.57, `generation_config.json` is used if it
+//! exists, unless it was derived from `config.json` (`_from_model_config`) and `config.json` sets decoding. Unsupported settings are
+//! rejected.
 
 use crate::error::Cause;
 use crate::settings::{A_FACTOR, FACTORS};
@@ -10,10 +10,10 @@ use crate::{EarlyStopping, Error, Result, Sampling, Settings};
 use cognate_model::Config;
 use serde_json::{Map, Value};
 
-/// New tokens where neither the settings nor the model have a limit.
+/// The maximum number of new tokens if neither the settings nor the model have a limit.
 const UNLIMITED: usize = 512;
 
-/// Memory grows with them; a file may not ask for more.
+/// Limits of a file, since memory grows with them.
 const MOST_BEAMS: usize = 1 << 10;
 const MOST_SEQUENCES: usize = 1 << 16;
 
@@ -46,7 +46,7 @@ const DERIVED: [(&str, &str); 22] = [
     ("begin_suppress_tokens", ""),
 ];
 
-/// What a family's `config.json` means where it leaves a field of decoding out: the defaults of transformers' classes.
+/// The defaults of decoding in a family's `config.json`: those of transformers' classes.
 const FAMILIES: [(&str, &str, u64); 8] = [
     ("bart", "forced_eos_token_id", 2),
     ("mbart", "forced_eos_token_id", 2),
@@ -61,7 +61,7 @@ const FAMILIES: [(&str, &str, u64); 8] = [
 const ZERO: &[&str] = &["0", "0.0"];
 const ONE: &[&str] = &["1", "1.0"];
 
-/// Fields that nothing here follows, with the values for which nothing needs to be done.
+/// Unsupported fields with the values that have no effect.
 const NEUTRAL: [(&str, &[&str]); 18] = [
     ("num_beam_groups", ONE),
     ("diversity_penalty", ZERO),
@@ -85,13 +85,12 @@ const NEUTRAL: [(&str, &[&str]); 18] = [
 
 impl Settings {
     /// The settings of a checkpoint: the texts of its `config.json` and, if it has one, its `generation_config.json`.
-    /// Where `config.json` is followed and names no token, `model` does. Where no limit is named, as many tokens are generated as the
-    /// decoder has positions, or 512 where it has no limit either (transformers: 20). A `generation_config.json` without an end
-    /// token decodes to that limit.
+    /// Tokens that `config.json` does not name are `model`'s. The default limit is the number of the decoder's positions, or 512
+    /// (transformers: 20). A `generation_config.json` without an end token decodes to the limit.
     ///
     /// # Errors
-    /// If a text is no JSON, a field has the wrong type, or asks for what is not supported; if `generation_config.json` has no token to
-    /// start from. The message names file and field.
+    /// If a text is not JSON, a field has the wrong type or is not supported, or `generation_config.json` has no start token. The
+    /// message names file and field.
     pub fn from_json(config: &str, generation: Option<&str>, model: &Config) -> Result<Self> {
         let files = File::followed(config, generation)?;
         for (field, neutral) in NEUTRAL {
@@ -104,7 +103,7 @@ impl Settings {
             eos_tokens.push(model.eos_token as i64);
         }
         let pad_token = files.known("pad_token_id", model.vocab.max(model.source_vocab))?;
-        // The start token and a prefix count in lengths without `new` in their names; fields with it come first.
+        // Lengths without `new` in their names count the start token and a prefix; the others have precedence.
         let positions = model.max_positions.map_or(usize::MAX, |positions| positions + 1);
         let (max_new_tokens, max_length) = match (files.size("max_new_tokens")?, files.size("max_length")?) {
             (Some(new), _) => (new, positions),
@@ -147,14 +146,14 @@ impl Settings {
     }
 }
 
-/// The file by which a checkpoint decodes.
+/// The file with the settings of decoding.
 struct File {
     name: &'static str,
     fields: Map<String, Value>,
 }
 
 impl File {
-    /// One of the two, by the rules of transformers' `generate`.
+    /// One of the two files, by the rules of transformers' `generate`.
     fn followed(config: &str, generation: Option<&str>) -> Result<Self> {
         let mut config = parse(CONFIG, config)?;
         let generation = generation.map(|text| parse(GENERATION, text)).transpose()?;
@@ -178,7 +177,7 @@ impl File {
         }
     }
 
-    /// The field's value that is not null.
+    /// The value of a field, if it is not null.
     fn find(&self, field: &str) -> Option<&Value> {
         self.fields.get(field).filter(|value| !value.is_null())
     }
@@ -187,7 +186,7 @@ impl File {
         self.find(field).map(|value| convert(value).ok_or_else(|| refuse(self.name, field, value, expected))).transpose()
     }
 
-    /// What decoding starts from.
+    /// The start token of decoding.
     fn start_token(&self, model: &Config) -> Result<i64> {
         const START: &str = "decoder_start_token_id";
         match (self.known(START, model.vocab)?, self.name) {
@@ -202,7 +201,7 @@ impl File {
         }
     }
 
-    /// A token that the decoder may be given.
+    /// A token of the decoder's vocabulary.
     fn known(&self, field: &'static str, vocab: usize) -> Result<Option<i64>> {
         let is_known = |token: &i64| usize::try_from(*token).is_ok_and(|token| token < vocab);
         self.read(field, "the id of a token that the model has", |value| as_token(value).filter(is_known))
@@ -259,7 +258,7 @@ impl File {
         Ok(self.read(field, "a list of lists of token ids", |value| value.as_array()?.iter().map(word).collect())?.unwrap_or_default())
     }
 
-    /// How to draw, if `do_sample` asks for it; else its fields mean nothing, as in transformers.
+    /// The settings of sampling, if `do_sample` is set; otherwise its fields are ignored, as in transformers.
     fn sampling(&self) -> Result<Option<Sampling>> {
         if !self.flag("do_sample")? {
             return Ok(None);
@@ -296,13 +295,13 @@ fn as_token(value: &Value) -> Option<i64> {
     value.as_i64().filter(|&token| token >= 0)
 }
 
-/// Whether a value is written so; numbers may be written with or without a fraction.
+/// Whether a value equals the text; numbers with and without a fraction are equal.
 fn is_same(value: &Value, written: &str) -> bool {
     let text = value.to_string();
     text == written || value.as_f64().is_some_and(|number| written.parse() == Ok(number))
 }
 
-/// The text's object; anything else would look like one without fields.
+/// The object of a JSON text.
 fn parse(file: &'static str, text: &str) -> Result<Map<String, Value>> {
     serde_json::from_str(text).map_err(|error| Cause::Json { file, message: error.to_string() }.into())
 }

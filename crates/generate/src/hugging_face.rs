@@ -1,17 +1,17 @@
-//! The state of a batch that is being decoded, over sessions of the Hugging Face layout, Cognate's or Optimum's.
+//! The decoder of the Hugging Face layout, of Cognate or Optimum: sessions and the state of a batch.
 //!
-//! The layout knows no beams: each is a row of the batch, `row = sentence · beams + beam`, with a copy of the encoder's
+//! The layout has no axis of beams: each beam is a row of the batch, `row = sentence · beams + beam`, with a copy of the encoder's
 //! states and of the cross keys and values.
 //!
-//! The first step, without a past, differs from the others in one of three ways:
+//! The first step, without a past, differs from later ones in one of three ways:
 //!
 //! | decoder | first step |
 //! |---|---|
 //! | Cognate's `decoder_model_merged.onnx` | pasts of length 0 |
-//! | Optimum's `decoder_model_merged.onnx`, with an `If` | `use_cache_branch` is false, and pasts do not matter |
-//! | Optimum's `decoder_model.onnx` and `decoder_with_past_model.onnx` | the former, which takes no pasts |
+//! | Optimum's `decoder_model_merged.onnx`, with an `If` | `use_cache_branch` is false, pasts are ignored |
+//! | Optimum's `decoder_model.onnx` and `decoder_with_past_model.onnx` | the former, which has no pasts |
 //!
-//! Cross keys and values are those of the first step: later ones are the same, or nothing.
+//! Cross keys and values are those of the first step.
 
 use crate::Result;
 use crate::decoder::{Attentions, Decoder, missing, padded, select};
@@ -22,25 +22,25 @@ use cognate_model::{Config, HuggingFaceNames};
 use cognate_runtime::{Session, Values};
 use ndarray::{Array1, Array2, Array3, Array4};
 
-/// Chooses between the subgraphs of Optimum's merged decoder.
+/// The input that selects a subgraph of Optimum's merged decoder.
 const BRANCH: &str = "use_cache_branch";
 
 /// The decoder of a folder in the Hugging Face layout.
 pub struct HuggingFaceDecoder {
     encoder: Box<dyn Session>,
-    /// What runs the first step, where another graph runs the others.
+    /// The decoder of the first step, if there is a separate one.
     first: Option<Box<dyn Session>>,
     decoder: Box<dyn Session>,
     pad_token: i64,
     /// `heads` and `d_k` of the decoder.
     head_shape: [usize; 2],
-    /// Each past input with the present output that feeds it.
+    /// Each past input with its present output.
     past: Vec<(String, String)>,
     beams: usize,
     is_first_step: bool,
-    /// What lasts beyond a step: pasts, the encoder's states, the mask.
+    /// The inputs that are kept between steps: pasts, the encoder's states, the mask.
     state: Values,
-    /// Those of the last step.
+    /// The logits of the last step.
     logits: LastLogits,
     attentions: Attentions,
 }
@@ -96,7 +96,7 @@ impl HuggingFaceDecoder {
         Ok(Self { encoder, first, decoder, pad_token, head_shape, past, beams: 1, is_first_step: true, state, logits, attentions })
     }
 
-    /// Keeps only the given rows of the states whose names are `wanted`, in that order.
+    /// Keeps only the given rows, in that order, of the states whose names are `wanted`.
     fn keep(&mut self, rows: &[usize], wanted: impl Fn(&str) -> bool) -> Result<()> {
         let names: Vec<_> = self.state.iter().map(|(name, _)| name.to_string()).collect();
         for name in names.iter().filter(|name| wanted(name)) {
@@ -107,7 +107,7 @@ impl HuggingFaceDecoder {
         Ok(())
     }
 
-    /// Runs a step for as many rows.
+    /// Runs a step of `n_rows` rows.
     fn run(&mut self, n_rows: usize) -> Result<Values> {
         let session = self.first.as_mut().filter(|_| self.is_first_step).unwrap_or(&mut self.decoder);
         if session.inputs().iter().any(|input| input == BRANCH) {
@@ -122,7 +122,7 @@ impl HuggingFaceDecoder {
             if let Some(value) = self.state.remove(name) {
                 given.insert(name, value);
             } else if self.past.iter().any(|(past, _)| past == name) {
-                // Optimum calls the length of past cross keys that of the source, and engines may hold it to that.
+                // Optimum names the length of past cross keys like that of the source, and engines can check it.
                 let length = if has_branch && !is_own(name) { src } else { 0 };
                 given.insert(name, Array4::<f32>::zeros((n_rows, heads, length, d_k)).into_dyn());
             }
@@ -163,7 +163,7 @@ impl Decoder for HuggingFaceDecoder {
         let is_moved = |((_, beam), parent): ((usize, usize), &usize)| beam != *parent;
         if let Some(parents) = parents.filter(|parents| parents.indexed_iter().any(is_moved)) {
             let rows: Vec<usize> = parents.indexed_iter().map(|((sentence, _), parent)| sentence * self.beams + parent).collect();
-            // What comes from the encoder is equal in all beams of a sentence.
+            // The encoder's outputs are equal in all beams of a sentence.
             self.keep(&rows, is_own)?;
         }
         let (batch, beams) = tokens.dim();
@@ -193,12 +193,12 @@ impl Decoder for HuggingFaceDecoder {
     }
 }
 
-/// Whether an input lasts beyond its step.
+/// Whether an input is kept between steps.
 fn is_state(name: &str) -> bool {
     name != INPUT_IDS && name != BRANCH
 }
 
-/// Whether a past is of what was decoded, not of the source.
+/// Whether a past is one of self-attention.
 fn is_own(name: &str) -> bool {
     name.contains(".decoder.")
 }

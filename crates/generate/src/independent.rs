@@ -1,5 +1,4 @@
-//! Hypotheses that know nothing of each other: greedy decoding, which takes the likeliest next token until the end token,
-//! and sampling, which draws it.
+//! Independent hypotheses: greedy search and sampling.
 
 use crate::batch::{Event, Prompt, SentenceBatch};
 use crate::constraints::Context;
@@ -31,11 +30,11 @@ enum State {
     Running,
     /// By the end token.
     Ended,
-    /// By the limit, or because nobody wants it any more.
+    /// By the limit or by the observer.
     Cut,
 }
 
-/// Decodes a batch; sentences that have ended leave it.
+/// Decodes a batch; finished sentences leave it.
 pub(crate) fn decode_independently(
     decoder: &mut dyn Decoder,
     batch: &SentenceBatch<'_>,
@@ -57,7 +56,7 @@ pub(crate) fn decode_independently(
             let attention = decoder.cross_attention(layer_index)?;
             for (sentence, attention) in rows.iter_mut().zip(attention.outer_iter()) {
                 for (sequence, attention) in sentence.sequences.iter_mut().zip(attention.outer_iter()) {
-                    // The start token has no source; a sequence that has ended gets no more tokens.
+                    // The start token has no alignment; a finished sequence has no new token.
                     if sequence.alignment.len() + 1 < sequence.tokens.len() {
                         sequence.alignment.push(alignment(attention, sentence.prompt.source.len()));
                     }
@@ -115,8 +114,8 @@ impl<'a> Sentence<'a> {
             };
             sequence.tokens.push(token);
             let is_at_limit = sequence.tokens.len() == self.prompt.tokens.len() + self.prompt.limit;
-            let told = observer(Event::Token { sentence: self.index, sequence: index, token });
-            if is_at_limit || told.is_break() {
+            let answer = observer(Event::Token { sentence: self.index, sequence: index, token });
+            if is_at_limit || answer.is_break() {
                 sequence.state = State::Cut;
             }
         }
@@ -145,7 +144,7 @@ impl Sequence {
         self.tokens.last().copied().expect("a sequence begins with the start token")
     }
 
-    /// The next token, if it does not end the sequence.
+    /// The next token; `None` at the end.
     fn next(&mut self, prompt: &Prompt<'_>, logits: Row<'_>, settings: &Settings) -> Result<Option<i64>, Unusable> {
         if let Some(given) = prompt.next(&self.tokens) {
             self.margins.push(f32::INFINITY);
@@ -153,7 +152,7 @@ impl Sequence {
         }
         let context = Context { prompt, tokens: &self.tokens };
         if !settings.scores && settings.sampling.is_none() {
-            // The order of logits is that of scores, whatever their scale, and no rule looks at more than their signs.
+            // Scaling keeps the order of logits, and constraints depend only on their signs.
             settings.constrain(&context, logits.scores);
             let (token, margin) = largest(logits.scores)?;
             self.margins.push(margin * logits.scale);
@@ -161,7 +160,7 @@ impl Sequence {
         }
         logits.check()?;
         let logits = logits.into_logits();
-        // What beam search would add up: log-probabilities under the same constraints.
+        // Log-probabilities under the same constraints, as in beam search.
         let log_probabilities = settings.scores.then(|| {
             let mut scores = logits.to_vec();
             log_softmax(&mut scores);

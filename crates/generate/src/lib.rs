@@ -1,11 +1,9 @@
-//! Autoregressive decoding: from source ids to target ids, over any pair of sessions.
+//! Autoregressive decoding: from source ids to target ids, with any pair of sessions. Independent of text and files.
 //!
-//! A [`Decoder`] gives scores for the next tokens of a batch; [`decode`] chooses among them until each sentence has ended:
-//! greedily, by beam search or by drawing, as [`Settings`] say, which are those of `generation_config.json`. [`score`] tells how
-//! likely given targets are, [`attend`] what is attended to along one. [`SessionDecoder`] is the decoder of exported graphs (and of graphs in memory),
-//! [`HuggingFaceDecoder`] that of the Hugging Face layout, [`SharedCacheDecoder`] that of caches which beams share.
-//!
-//! This crate knows no text and no files.
+//! A [`Decoder`] computes logits of the next tokens of a batch. [`decode`] runs greedy search, beam search or sampling by the
+//! [`Settings`] of `generation_config.json`. [`score`] computes the log-probabilities of given targets, [`attend`] attention weights.
+//! [`SessionDecoder`] is the decoder of the Cognate layout, [`HuggingFaceDecoder`] that of the Hugging Face layout,
+//! [`SharedCacheDecoder`] that of caches which beams share.
 
 use cognate_model::{Config, Layout};
 use cognate_runtime::Session;
@@ -43,34 +41,32 @@ pub use shared_cache::SharedCacheDecoder;
 /// A translation, as ids.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hypothesis {
-    /// The tokens after the start token, a given prefix included, without the end token.
+    /// The tokens with a given prefix, without start and end token.
     pub tokens: Vec<i64>,
-    /// Whether the end token was reached; else the limit on new tokens cut it.
+    /// Whether the end token was generated; otherwise the limit on new tokens was reached.
     pub complete: bool,
-    /// The log-probability of what follows the prefix, as the constraints leave it, divided by the length of that (the end token
-    /// included) to the power of the length penalty. Without beam search 0, unless [`Settings::scores`] asks for it.
+    /// The log-probability of the tokens after the prefix under the constraints, divided by their number (the end token included) to
+    /// the power of the length penalty. Without beam search it is 0 unless [`Settings::scores`] is set.
     pub score: f32,
-    /// How near each choice was: where a margin is near the rounding of f32, another engine may choose otherwise.
+    /// The margin of each choice. If it is near the rounding error of f32, another engine can choose differently.
     ///
-    /// Greedy: for each step, that of the end token included, the distance between the logits of the best and the second-best next
-    /// token; infinity where a token is given. Beam search: at each step the same number, the smallest distance, over all steps,
-    /// between the scores of two hypotheses of which one was preferred: to run on, to finish, to be waited for, or to come first
-    /// among those returned. Sampling: infinity.
+    /// Greedy search: for each step, the end token's included, the distance between the two largest logits; infinity for given tokens.
+    /// Beam search: the same number for each step, the smallest distance between the scores of two hypotheses of which one was
+    /// preferred. Sampling: infinity.
     pub margins: Vec<f32>,
-    /// The position in the source that each of `tokens` comes from: what the step that chose it attended to most, in
-    /// [`Settings::alignment_layer`]; nothing without one.
+    /// For each of `tokens` the source position with the largest cross-attention in [`Settings::alignment_layer`]; empty without one.
     pub alignment: Vec<usize>,
 }
 
 impl Hypothesis {
-    /// The smallest of `margins`; infinity of none.
+    /// The smallest margin; infinity if there are none.
     pub fn margin(&self) -> f32 {
         self.margins.iter().copied().fold(f32::INFINITY, f32::min)
     }
 }
 
-/// The decoder over the sessions of a layout, for a model of the given configuration: the encoder and the decoder; of Optimum's
-/// folders also the encoder, the decoder of the first step and that of all others.
+/// The decoder for the sessions of a layout: an encoder and a decoder, or for Optimum's folders an encoder, a decoder of the first
+/// step and a decoder of later steps.
 ///
 /// # Errors
 /// If their inputs and outputs are not those of the layout.
@@ -104,15 +100,15 @@ pub fn generate(decoder: &mut dyn Decoder, sources: &[Vec<i64>], settings: &Sett
     Ok(hypotheses.into_iter().filter_map(|found| found.into_iter().next()).collect())
 }
 
-/// Decodes a batch: for each sentence its hypotheses, the best first; samples in the order of their numbers. With one beam greedily
-/// or by drawing, else by beam search.
+/// Decodes a batch: for each sentence its hypotheses, the best first, or samples in the order of their numbers. One beam is greedy
+/// search or sampling, several are beam search.
 ///
-/// The observer hears every step. Where it answers [`ControlFlow::Break`], the hypothesis of that event (in beam search: the
-/// sentence) ends as it is.
+/// The observer is called at every step. If it returns [`ControlFlow::Break`], the event's hypothesis (in beam search: the sentence)
+/// ends.
 ///
 /// # Errors
-/// If settings contradict each other, a source is empty, a prefix leaves no room, the engine fails, or there are no scores to choose
-/// a token by: one is NaN or infinite, or every token is forbidden.
+/// If settings contradict each other, a source is empty, a prefix is too long, the engine fails, a logit is NaN or infinite, or every
+/// token is forbidden.
 ///
 /// ```
 /// use cognate_generate::{SentenceBatch, SessionDecoder, Settings, decode};
@@ -149,7 +145,7 @@ pub fn decode(
     }
 }
 
-/// The position, among the first `src`, that is attended to most.
+/// The position with the largest attention among the first `src`.
 fn alignment(attention: ArrayView1<'_, f32>, src: usize) -> usize {
     let row: Vec<f32> = attention.iter().take(src).copied().collect();
     scores::largest(&row).map_or(0, |(place, _)| usize::try_from(place).unwrap_or_default())

@@ -1,4 +1,4 @@
-//! The logits of a step, where the decoder has them.
+//! The logits of a step.
 
 use crate::Result;
 use crate::error::Cause;
@@ -6,17 +6,17 @@ use crate::scores::Row;
 use cognate_runtime::Value;
 use ndarray::ArrayViewMut3;
 
-/// The logits `[batch, beams, vocab]` of the next tokens, in row-major order. The caller may overwrite them; they are good until the
-/// decoder's next call.
+/// The logits `[batch, beams, vocab]` of the next tokens in row-major order. The caller can overwrite them until the decoder's next
+/// call.
 #[derive(Debug)]
 pub struct Logits<'d> {
     scores: ArrayViewMut3<'d, f32>,
-    /// By row, what its scores are to be multiplied by; none for 1.
+    /// The factor of each row; `None` for 1.
     scales: Option<&'d [f32]>,
 }
 
 impl<'d> Logits<'d> {
-    /// Logits as they are.
+    /// Logits without factors.
     ///
     /// # Panics
     /// If they are not in row-major order.
@@ -25,7 +25,7 @@ impl<'d> Logits<'d> {
         Self { scores, scales: None }
     }
 
-    /// Logits that are yet to be multiplied, row by row, by positive `scales`: `[batch · beams]`.
+    /// Logits that have to be multiplied by positive factors of their rows, `scales: [batch · beams]`.
     ///
     /// # Panics
     /// If they are not in row-major order, or not as many rows.
@@ -54,7 +54,7 @@ impl<'d> Logits<'d> {
     }
 }
 
-/// The logits of the last step, kept as the engine gave them.
+/// The logits of the last step, as the engine returned them.
 #[derive(Default)]
 pub(crate) struct LastLogits {
     value: Option<Value>,
@@ -62,7 +62,7 @@ pub(crate) struct LastLogits {
 }
 
 impl LastLogits {
-    /// Keeps the logits of one new token of each hypothesis, whatever axes they have, and `scales` of their rows, and lends them.
+    /// Stores the logits of one new token per hypothesis, with any axes, and `scales` of their rows, and borrows them.
     pub(crate) fn put(&mut self, logits: Value, scales: Option<Value>, (batch, beams): (usize, usize)) -> Result<Logits<'_>> {
         let shape = logits.shape().to_vec();
         let wrong = |found| Cause::Layout { graph: "decoder", expected: format!("logits of {batch} x {beams} new tokens"), found };

@@ -1,7 +1,7 @@
-//! Drawing the next token from its distribution.
+//! Sampling of the next token.
 //!
-//! Tokens are taken away as transformers' logits warpers of the same names do it, then one is drawn: the first whose
-//! cumulative probability exceeds a uniform number.
+//! Tokens are filtered by transformers' logits warpers of the same names; then the first token whose cumulative probability exceeds a
+//! uniform number is chosen.
 
 use crate::Sampling;
 use crate::scores::log_softmax;
@@ -9,21 +9,21 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use std::cmp::Ordering;
 
-/// A sample's own random numbers: the same wherever and beside whomever it is drawn.
+/// The random numbers of a sample, independent of its batch.
 #[derive(Clone, Debug)]
 pub(crate) struct Generator(ChaCha8Rng);
 
 impl Sampling {
-    /// The numbers of sample `sequence` of a sentence.
+    /// The random numbers of sample `sequence` of a sentence.
     pub(crate) fn generator(&self, sentence_number: u64, sequence: usize) -> Generator {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
         rng.set_stream(sentence_number);
-        // More numbers than a sample can use lie between two of them.
+        // Samples are further apart than the numbers that one can use.
         rng.set_word_pos((sequence as u128) << 40);
         Generator(rng)
     }
 
-    /// Sets to minus infinity the scores `[vocab]` of tokens that shall not be drawn; the `fewest` likeliest stay in any case.
+    /// Sets the scores `[vocab]` of filtered tokens to minus infinity; the `fewest` most probable are always kept.
     pub(crate) fn warp(&self, scores: &mut [f32], fewest: usize) {
         if self.temperature != 1.0 {
             scores.iter_mut().for_each(|score| *score /= self.temperature);
@@ -52,7 +52,7 @@ impl Sampling {
         }
     }
 
-    /// From the least likely on, tokens go as long as together they have at most `1 - top_p`; the `fewest` likeliest stay.
+    /// Removes the least probable tokens while their total probability is at most `1 - top_p`; the `fewest` most probable are kept.
     fn keep_top_p(&self, scores: &mut [f32], fewest: usize) {
         let log_probabilities = normalized(scores);
         let mut order: Vec<usize> = (0..scores.len()).collect();
@@ -68,7 +68,7 @@ impl Sampling {
         }
     }
 
-    /// From the one whose surprise is nearest to the expected on, tokens stay until together they have `typical_p`.
+    /// Keeps tokens in the order of the distance of their surprise from the entropy until their total probability is `typical_p`.
     fn keep_typical(&self, scores: &mut [f32], fewest: usize) {
         let log_probabilities = normalized(scores);
         let expected = entropy(&log_probabilities);
@@ -87,19 +87,19 @@ impl Sampling {
 }
 
 impl Generator {
-    /// Keys of scores: the tokens of the largest keys, largest first, are those that drawing without putting back would draw one
-    /// after another by the probabilities that the scores are the logits of (Gumbel-top-k; Kool et al. 2019, section 2.3).
+    /// Gumbel keys of scores: the tokens of the largest keys, largest first, are a sample without replacement from the distribution of
+    /// the logits (Gumbel-top-k; Kool et al. 2019, section 2.3).
     pub(crate) fn keys(&mut self, scores: &[f32]) -> Vec<f32> {
         let key = |&score: &f32| if score.is_finite() { score - (-self.uniform().ln()).ln() as f32 } else { score };
         scores.iter().map(key).collect()
     }
 
-    /// A number of the 53 bits of an f64 from 0 to below 1.
+    /// A uniform number of 53 bits in [0, 1).
     fn uniform(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// A token of the distribution that the scores `[vocab]` are the logits of.
+    /// A token of the distribution of the logits `[vocab]`.
     pub(crate) fn draw(&mut self, scores: &[f32]) -> i64 {
         let largest = largest(scores);
         let weight = |score: f32| f64::from(score - largest).exp();
@@ -121,7 +121,7 @@ fn descending(a: &f32, b: &f32) -> Ordering {
     b.total_cmp(a)
 }
 
-/// The score of the `n`-th likeliest token; of fewer tokens minus infinity.
+/// The `n`-th largest score; minus infinity if there are fewer.
 fn nth_largest(scores: &[f32], n: usize) -> f32 {
     if !(1..=scores.len()).contains(&n) {
         return f32::NEG_INFINITY;
@@ -139,7 +139,7 @@ fn normalized(scores: &[f32]) -> Vec<f32> {
     log_probabilities
 }
 
-/// The expected surprise; what cannot come adds nothing.
+/// The entropy.
 fn entropy(log_probabilities: &[f32]) -> f32 {
     let possible = log_probabilities.iter().filter(|log| log.is_finite());
     -possible.map(|log| log * log.exp()).sum::<f32>()
@@ -153,7 +153,7 @@ fn keep(scores: &mut [f32], stays: impl Fn(usize, f32) -> bool) {
     }
 }
 
-/// Keeps tokens of at least a probability that may depend on the entropy, and the `fewest` likeliest anyway.
+/// Keeps tokens of at least a probability that can depend on the entropy, and the `fewest` most probable.
 fn keep_probable(scores: &mut [f32], fewest: usize, bound: impl Fn(f32) -> f32) {
     let log_probabilities = normalized(scores);
     let (bound, least) = (bound(entropy(&log_probabilities)), nth_largest(scores, fewest));
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
     use serde_json::Value;
 
-    /// transformers' warpers on recorded logits: options, how many stay in any case, logits, probabilities.
+    /// transformers' warpers on recorded logits: options, number of tokens always kept, logits, probabilities.
     fn recorded() -> Vec<(Sampling, usize, Vec<f32>, Vec<f64>)> {
         let text = std::fs::read_to_string(cognate_testing::testdata("golden/decoding/warpers.json")).unwrap();
         let file: Value = serde_json::from_str(&text).unwrap();
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn sentences_and_samples_have_numbers_of_their_own() {
+    fn sentences_and_samples_have_different_numbers() {
         let draws = |seed, sentence, sequence| {
             let mut generator = Sampling { seed, ..Sampling::default() }.generator(sentence, sequence);
             [(); 20].map(|()| generator.draw(&[0.0; 100]))

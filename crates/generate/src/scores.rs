@@ -1,14 +1,14 @@
-//! Arithmetic on rows of scores, each `[vocab]`: the only loops of decoding that touch every token of the vocabulary.
+//! Arithmetic on rows of scores `[vocab]`: the only loops of decoding over the whole vocabulary.
 //!
-//! They run in lanes, for each processor in its own instructions. What an engine leaves unscaled is scaled on the way.
+//! They are vectorised for each processor's instruction set. Unscaled logits are scaled in the same loops.
 
 use cognate_kernels::{exponential, prefetch_behind};
 use multiversion::multiversion;
 use multiversion::target::target_cfg_f;
 
-/// Numbers that are treated together: a few vectors, so that one need not wait for the other.
+/// Numbers per iteration: several vectors, for instruction-level parallelism.
 const LANES: usize = 64;
-/// Scores that are passed over together if the largest of them is not large enough; few enough for a sum of probabilities in f32.
+/// Scores that are skipped together if the largest is too small; few enough to sum probabilities in f32.
 const CHUNK: usize = 1024;
 
 /// The scores of the next token of one hypothesis: `scale · scores` are its logits.
@@ -18,7 +18,7 @@ pub(crate) struct Row<'l> {
     pub(crate) scale: f32,
 }
 
-/// Why no token can be chosen.
+/// The reason why no token can be chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unusable {
     /// A score is NaN, or plus infinity.
@@ -27,7 +27,7 @@ pub(crate) enum Unusable {
     Forbidden,
 }
 
-/// Whether a row has a score to choose by.
+/// Checks the largest score of a row.
 pub(crate) fn check(largest: f32) -> Result<(), Unusable> {
     match largest {
         f32::NEG_INFINITY => Err(Unusable::Forbidden),
@@ -37,7 +37,7 @@ pub(crate) fn check(largest: f32) -> Result<(), Unusable> {
 }
 
 impl<'l> Row<'l> {
-    /// Whether the model gave scores to choose by.
+    /// Checks that a token can be chosen.
     pub(crate) fn check(&self) -> Result<(), Unusable> {
         check(largest_of(self.scores) * self.scale)
     }
@@ -51,8 +51,8 @@ impl<'l> Row<'l> {
     }
 }
 
-/// How scores become log-probabilities: `(scale · score - largest) - log_sum`. In this order: `largest + log_sum` would round at the
-/// size of the logits.
+/// Maps scores to log-probabilities: `(scale · score - largest) - log_sum`, in this order because `largest + log_sum` would lose
+/// precision.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Normalisation {
     scale: f32,
@@ -64,13 +64,13 @@ impl Normalisation {
     /// For scores that are log-probabilities already.
     const NONE: Self = Self { scale: 1.0, largest: 0.0, log_sum: 0.0 };
 
-    /// That of a softmax over the row, whose largest scores by chunks are `maxima`.
+    /// The softmax of a row; `maxima` are the largest scores of its chunks.
     fn of(scores: &[f32], scale: f32, maxima: &[f32]) -> Self {
         let largest = largest_of(maxima) * scale;
-        // A sum of as many terms as a vocabulary has would round in f32.
+        // A sum over the vocabulary would lose precision in f32.
         let mut sum = 0.0;
         for chunk in scores.chunks(CHUNK) {
-            // Rows follow each other: the next one comes while this one is summed.
+            // Prefetches the next row.
             prefetch_behind(chunk, scores.len());
             sum += f64::from(sum_of_exponentials(chunk, scale, largest));
         }
@@ -82,35 +82,35 @@ impl Normalisation {
     }
 }
 
-/// What a hypothesis may go on with.
+/// The possible next tokens of a hypothesis.
 #[derive(Debug)]
 pub(crate) struct Candidates<'l> {
     scores: &'l mut [f32],
     normalisation: Normalisation,
-    /// By chunk, at least the largest score.
+    /// An upper bound of the scores of each chunk.
     maxima: Vec<f32>,
     /// The score of the hypothesis.
     so_far: f32,
 }
 
 impl<'l> Candidates<'l> {
-    /// By scores that are log-probabilities.
+    /// From log-probabilities.
     pub(crate) fn of_log_probabilities(scores: &'l mut [f32], so_far: f32) -> Self {
         Self { maxima: maxima(scores), normalisation: Normalisation::NONE, scores, so_far }
     }
 
-    /// By log-probabilities that are computed where they are compared.
+    /// From logits, whose log-probabilities are computed on comparison.
     pub(crate) fn of_logits(row: Row<'l>, so_far: f32) -> Self {
         let maxima = maxima(row.scores);
         Self { normalisation: Normalisation::of(row.scores, row.scale, &maxima), maxima, scores: row.scores, so_far }
     }
 
-    /// Whether the model gave scores to choose by.
+    /// Checks that a token can be chosen.
     pub(crate) fn check(&self) -> Result<(), Unusable> {
         check(self.normalisation.largest)
     }
 
-    /// The scores, of which some may be made smaller.
+    /// The scores, which may be decreased.
     pub(crate) fn scores(&mut self) -> &mut [f32] {
         self.scores
     }
@@ -139,7 +139,7 @@ pub(crate) fn log_softmax(row: &mut [f32]) {
 
 /// The position of the largest score, the first of equals, and its distance to the second largest.
 pub(crate) fn largest(row: &[f32]) -> Result<(i64, f32), Unusable> {
-    // Chunks that hold one of the two largest so far are walked through one by one: fewer scores in smaller ones.
+    // Chunks with one of the two largest so far are searched: small ones have fewer scores.
     const CHUNK: usize = 512;
     let (mut best, mut first, mut second) = (0, f32::NEG_INFINITY, f32::NEG_INFINITY);
     for (number, chunk) in row.chunks(CHUNK).enumerate() {
@@ -161,15 +161,15 @@ pub(crate) fn largest(row: &[f32]) -> Result<(i64, f32), Unusable> {
     check(first).map(|()| (best as i64, first - second))
 }
 
-/// The `count` best continuations of all hypotheses, best first; of equals the one of the earlier hypothesis and the smaller token.
+/// The `count` best continuations of all hypotheses, best first; ties go to the earlier hypothesis and the smaller token.
 pub(crate) fn best_continuations<'r>(rows: impl IntoIterator<Item = Candidates<'r>>, count: usize) -> Vec<Continuation> {
     let mut best: Vec<Continuation> = Vec::with_capacity(count + 1);
-    // What a score must exceed to be among the best.
+    // The score to exceed.
     let mut bound = None;
     for (parent, candidates) in rows.into_iter().enumerate() {
         let total = |score: f32| candidates.so_far + candidates.normalisation.apply(score);
         for (number, (chunk, &largest)) in candidates.scores.chunks(CHUNK).zip(&candidates.maxima).enumerate() {
-            // Rounding keeps the order, so none of them is larger.
+            // Rounding is monotonic, so none of them is larger.
             if bound.is_some_and(|bound| total(largest) <= bound) {
                 continue;
             }
@@ -194,7 +194,7 @@ pub(crate) fn best_continuations<'r>(rows: impl IntoIterator<Item = Candidates<'
 fn largest_of(scores: &[f32]) -> f32 {
     let larger = |a: f32, b: f32| if b > a { b } else { a };
     let mut lanes = [f32::NEG_INFINITY; LANES];
-    // Comparisons pass over NaN: lanes that have met one are marked.
+    // Comparisons ignore NaN, so lanes record it.
     let mut unordered = [0u32; LANES];
     let (whole, rest) = scores.as_chunks::<LANES>();
     for scores in whole {
@@ -206,7 +206,7 @@ fn largest_of(scores: &[f32]) -> f32 {
     if unordered.iter().any(|&met| met != 0) || rest.iter().any(|score| score.is_nan()) {
         return f32::NAN;
     }
-    // By halves: one lane after the other would wait for each.
+    // By halves, for instruction-level parallelism.
     for half in [LANES / 2, LANES / 4] {
         for lane in 0..half {
             lanes[lane] = larger(lanes[lane], lanes[lane + half]);
@@ -262,9 +262,9 @@ mod tests {
         assert_eq!(largest(&[f32::NEG_INFINITY, 3.0, 1.0]), Ok((1, 2.0)));
     }
 
-    /// Wherever it stands: in lanes, in what is left over, before and behind the largest.
+    /// At any place: in lanes, in the remainder, before and after the largest.
     #[test]
-    fn rows_without_an_order_are_no_rows_of_scores() {
+    fn rows_with_nan_or_infinity_are_refused() {
         for length in [1, 63, 64, 65, 512, 700, 2_000] {
             for place in [0, length / 2, length - 1] {
                 let row = |odd: f32| {
@@ -289,9 +289,9 @@ mod tests {
         assert_eq!(row, [0.25_f32.ln(), 0.25_f32.ln(), f32::NEG_INFINITY, 0.25_f32.ln(), 0.25_f32.ln()]);
     }
 
-    /// In lanes and chunks as one by one, wherever the largest stand.
+    /// Lanes and chunks find the same as a sort.
     #[test]
-    fn long_rows_are_searched_as_short_ones() {
+    fn long_rows_are_searched_like_short_ones() {
         let row: Vec<f32> = (0..2_000).map(|index: i32| ((index * 7_919 % 2_003) as f32).sin() * 5.0).collect();
         let mut order: Vec<usize> = (0..row.len()).collect();
         order.sort_by(|&a, &b| row[b].total_cmp(&row[a]).then(a.cmp(&b)));

@@ -1,70 +1,70 @@
-//! How to decode: what may come next, and how one chooses among it.
+//! Settings of decoding: constraints, search and sampling.
 //!
-//! Meanings are those of transformers' `generate`; [`Settings::from_json`] reads them from a checkpoint's files.
+//! They have the semantics of transformers' `generate`; [`Settings::from_json`] reads them from a checkpoint's files.
 
 use crate::Result;
 use crate::error::Cause;
 use cognate_model::Config;
 use std::ops::RangeInclusive;
 
-/// How to decode.
+/// Settings of decoding.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// The token that decoding starts from.
+    /// The start token.
     pub start_token: i64,
     /// Tokens that end a sentence.
     pub eos_tokens: Vec<i64>,
-    /// The token that fills short sources of a batch.
+    /// The padding token of sources.
     pub pad_token: i64,
-    /// The token that must come first, if any, where no prefix is given.
+    /// The forced first token, if there is no prefix.
     pub forced_bos_token: Option<i64>,
-    /// The token that must come last where the limit cuts a sentence, if any.
+    /// The forced last token at the limit.
     pub forced_eos_token: Option<i64>,
-    /// Sequences of tokens that are never generated, each of at least one token. A lone token that ends sentences is let through.
+    /// Forbidden sequences of at least one token. A single end token is ignored.
     pub bad_words: Vec<Vec<i64>>,
-    /// Tokens that are never generated, even where they are forced.
+    /// Forbidden tokens, even if they are forced.
     pub suppressed_tokens: Vec<i64>,
-    /// Tokens that are not generated as the first free choice.
+    /// Tokens that are forbidden as the first free choice.
     pub suppressed_first_tokens: Vec<i64>,
-    /// Above 1, tokens that the target has already, the start token included, are less likely to come again; above 0.
+    /// The penalty of tokens of the target, the start token included; values above 1 make them less likely.
     pub repetition_penalty: f32,
-    /// Above 1, tokens of the source are more likely; above 0. In every beam: transformers 4.57.6 reaches only as many beams of a
-    /// batch as it has sentences.
+    /// Values above 1 make tokens of the source more likely, in every beam. transformers 4.57.6 changes only as many beams of a batch
+    /// as it has sentences.
     pub encoder_repetition_penalty: f32,
-    /// No run of so many tokens comes twice in a target; 0 allows all.
+    /// The size of n-grams that do not repeat in a target; 0 for none.
     pub no_repeat_ngram_size: usize,
-    /// No run of so many tokens of the source comes in its target; 0 allows all.
+    /// The size of n-grams of the source that do not occur in its target; 0 for none.
     pub encoder_no_repeat_ngram_size: usize,
-    /// Whether scores are made log-probabilities once more after all of the above.
+    /// Whether scores are normalised after all of the above.
     pub renormalize: bool,
-    /// The fewest tokens, the start token and a given prefix included, before one may end the sentence.
+    /// The minimum number of tokens before the end token, the start token and a prefix included.
     pub min_length: usize,
-    /// The fewest tokens that are generated before one may end the sentence.
+    /// The minimum number of generated tokens before the end token.
     pub min_new_tokens: usize,
-    /// The most tokens, the start token, a given prefix and the end token included.
+    /// The maximum number of tokens, the start token, a prefix and the end token included.
     pub max_length: usize,
-    /// The most tokens that are generated, the end token included; at least 1.
+    /// The maximum number of generated tokens, the end token included; at least 1.
     pub max_new_tokens: usize,
-    /// Hypotheses kept in beam search, which draws with sampling; 1 decodes greedily, or samples.
+    /// The number of beams; 1 for greedy search or sampling.
     pub num_beams: usize,
-    /// The power of the length by which beam search divides log-probabilities.
+    /// The exponent of the length by which beam search divides log-probabilities.
     pub length_penalty: f32,
-    /// When beam search stops.
+    /// The stopping condition of beam search.
     pub early_stopping: EarlyStopping,
-    /// Hypotheses returned for each sentence: at most as many as beams; with sampling and one beam, any number of samples.
+    /// The number of returned hypotheses per sentence: at most the number of beams, or any number of samples with one beam.
     pub num_return_sequences: usize,
-    /// Whether tokens are drawn instead of the likeliest taken, and how.
+    /// Sampling, if enabled.
     pub sampling: Option<Sampling>,
-    /// Whether hypotheses that are not from beam search, which has them anyway, get a score.
+    /// Whether to compute scores without beam search too.
     pub scores: bool,
-    /// The decoder's layer whose cross attention aligns target and source; `None` aligns nothing.
+    /// The decoder's layer whose cross-attention gives alignments; `None` for no alignments.
     pub alignment_layer: Option<usize>,
 }
 
-/// When beam search takes a sentence for done (transformers' `early_stopping`).
+/// The stopping condition of beam search for a sentence (transformers' `early_stopping`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EarlyStopping {
-    /// When the best running hypothesis, at its present length, cannot beat the worst finished one.
+    /// When the best running hypothesis, at its current length, cannot beat the worst finished one.
     #[default]
     Heuristic,
     /// As soon as there are as many finished hypotheses as beams.
@@ -73,24 +73,24 @@ pub enum EarlyStopping {
     Never,
 }
 
-/// How tokens are drawn. Each part takes tokens away from what those before it left, in this order.
+/// Settings of sampling; the filters apply in this order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
-    /// What scores are divided by: below 1 likely tokens become likelier; above 0.
+    /// The divisor of logits, above 0; values below 1 sharpen the distribution.
     pub temperature: f32,
-    /// Only so many of the likeliest tokens; 0 allows all.
+    /// The number of most probable tokens that are kept; 0 for all.
     pub top_k: usize,
-    /// Only the likeliest tokens that together have this probability; from 0 to 1, which allows all.
+    /// Keeps the most probable tokens with this total probability, from 0 to 1 (all).
     pub top_p: f32,
-    /// Only tokens at least this many times as probable as the likeliest; from 0, which allows all, to 1.
+    /// Keeps tokens of at least this share of the highest probability, from 0 (all) to 1.
     pub min_p: f32,
-    /// Only the tokens nearest to the expected surprise that together have this probability (Meister et al. 2023); 1 allows all.
+    /// Keeps the tokens nearest to the expected surprise with this total probability (Meister et al. 2023); 1 for all.
     pub typical_p: f32,
-    /// Only tokens of at least this probability (Hewitt et al. 2022); 0 allows all.
+    /// Keeps tokens of at least this probability (Hewitt et al. 2022); 0 for all.
     pub epsilon_cutoff: f32,
-    /// As `epsilon_cutoff`, lower where the distribution is flat (Hewitt et al. 2022); 0 allows all.
+    /// Like `epsilon_cutoff`, but lower for flat distributions (Hewitt et al. 2022); 0 for all.
     pub eta_cutoff: f32,
-    /// What is drawn follows from this, from the sentence's number and from the sample's.
+    /// The random seed, combined with the numbers of the sentence and the sample.
     pub seed: u64,
 }
 
@@ -101,15 +101,15 @@ impl Default for Sampling {
     }
 }
 
-/// What scores may be multiplied or divided by, so that none becomes infinite.
+/// The range of factors for which no score becomes infinite.
 pub(crate) const FACTORS: RangeInclusive<f32> = 1e-30..=1e30;
 pub(crate) const A_FACTOR: &str = "a number from 1e-30 to 1e30";
 
 impl Settings {
-    /// Sees whether the settings agree with each other.
+    /// Checks the settings.
     ///
     /// # Errors
-    /// If they do not; the message names what to change.
+    /// If they contradict each other.
     pub fn check(&self) -> Result<()> {
         let Self { num_beams, num_return_sequences, .. } = *self;
         let refuse = |message: String| Err(Cause::Contradiction(message).into());
@@ -139,7 +139,7 @@ impl Settings {
         Ok(())
     }
 
-    /// The most tokens that can be generated after the start token and a prefix.
+    /// The maximum number of new tokens after the start token and a prefix.
     pub(crate) fn limit(&self, sentence: usize, prefix: &[i64]) -> Result<usize> {
         let room = self.max_length.saturating_sub(1);
         match room.saturating_sub(prefix.len()).min(self.max_new_tokens) {
@@ -150,8 +150,8 @@ impl Settings {
     }
 }
 
-/// The decoder's layer whose cross attention, averaged over its heads, tells best which source token a target token comes from:
-/// the last but one (Garg et al. 2019, section 4.1), or the only one. The last layer attends to what comes next as well.
+/// The decoder's layer whose cross-attention, averaged over its heads, aligns best: the last but one (Garg et al. 2019, section 4.1),
+/// or the only one.
 pub fn alignment_layer(config: &Config) -> usize {
     config.decoder.n_layers.saturating_sub(2)
 }

@@ -1,7 +1,7 @@
-//! The state of a batch that is being decoded, over caches that beams share.
+//! The decoder of the shared-cache layout: sessions and the state of a batch.
 //!
-//! A step writes into the caches where they lie. A beam that goes on from another gets its history as a list of places, and
-//! nothing is moved; sentences that are done leave by a move of those behind them.
+//! A step writes into the caches in place. A beam that continues another gets its history as a list of positions, and nothing is
+//! copied. When a sentence is finished, later ones move to its place.
 
 use crate::Result;
 use crate::decoder::{Attentions, Decoder, cross_sizes, encoded, missing, pasts, select};
@@ -11,7 +11,7 @@ use cognate_runtime::{Session, Value, Values};
 use ndarray::{Array2, Array3, ArrayD, Axis, s};
 use std::mem;
 
-/// Places of the first caches; where they do not suffice there are twice as many.
+/// The initial capacity of caches, which doubles when needed.
 const CAPACITY: usize = 32;
 
 /// The decoder of a folder in the shared-cache layout.
@@ -19,14 +19,14 @@ pub struct SharedCacheDecoder {
     encoder: Box<dyn Session>,
     decoder: Box<dyn Session>,
     pad_token: i64,
-    /// Each cache as it is read, and as it is written.
+    /// The input and the output of each cache.
     caches: Vec<(String, String)>,
-    /// The inputs of the next step but for the tokens and the places.
+    /// The inputs of the next step without tokens and holders.
     state: Values,
-    /// `[batch, beams, capacity]`: which beam of the sentence holds each place, up to `past`.
+    /// `[batch, beams, capacity]`: the beam of the sentence that holds each position up to `past`.
     holders: Array3<i64>,
     past: usize,
-    /// Those of the last step.
+    /// The logits of the last step.
     logits: LastLogits,
     attentions: Attentions,
 }
@@ -42,7 +42,7 @@ impl SharedCacheDecoder {
         Ok(Self { encoder, decoder, pad_token, caches, state: Values::new(), holders, past: 0, logits, attentions })
     }
 
-    /// Makes room for one more place.
+    /// Makes room for one more position.
     fn reserve(&mut self) -> Result<()> {
         let (batch, beams, capacity) = self.holders.dim();
         if self.past < capacity {
@@ -127,7 +127,7 @@ impl Decoder for SharedCacheDecoder {
     }
 }
 
-/// A cache, in the memory of an earlier one if that is large enough: its places are written before they are read.
+/// A cache, in the memory of an earlier one if it is large enough: positions are written before they are read.
 fn empty(shape: Vec<usize>, before: Option<Value>) -> ArrayD<f32> {
     let size = shape.iter().product();
     match before {
@@ -143,7 +143,7 @@ fn empty(shape: Vec<usize>, before: Option<Value>) -> ArrayD<f32> {
     }
 }
 
-/// Of `[sentences · beams, heads, places, d_k]` the given sentences with their first `used` places, in the same memory.
+/// The given sentences of `[sentences · beams, heads, positions, d_k]` with their first `used` positions, in the same memory.
 fn kept<T: Copy>(array: ArrayD<T>, sentences: &[usize], beams: usize, used: usize) -> ArrayD<T> {
     let mut shape = array.shape().to_vec();
     let is_plain = array.is_standard_layout() && sentences.is_sorted_by(|a, b| a < b);

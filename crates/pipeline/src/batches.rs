@@ -7,32 +7,32 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-/// The largest batch.
+/// The maximum size of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchLimit {
-    /// Tokens, padding included.
+    /// Number of tokens, padding included.
     pub tokens: usize,
-    /// Sentences.
+    /// Number of sentences.
     pub sentences: usize,
 }
 
 impl BatchLimit {
-    /// As many sentences as fit into this number of tokens, padding included.
+    /// A limit on tokens only.
     pub fn tokens(tokens: usize) -> Self {
         Self { tokens, sentences: usize::MAX }
     }
 }
 
-/// Divides sentences into batches within a limit; a longer sentence is a batch of its own. Returns indices into `lengths`, the
-/// longest sentences first.
+/// Divides sentences into batches within a limit; a longer sentence is one batch. Returns indices into `lengths`, the longest
+/// sentences first.
 pub fn batches(lengths: &[usize], limit: BatchLimit) -> Vec<Vec<usize>> {
     let mut order: Vec<_> = (0..lengths.len()).collect();
-    // Stable, so that the batches depend on the text alone.
+    // Stable, so that batches depend only on the text.
     order.sort_by_key(|&index| std::cmp::Reverse(lengths[index]));
     let mut batches: Vec<Vec<usize>> = Vec::new();
     for index in order {
         match batches.last_mut() {
-            // The first sentence of a batch is its longest, to whose length the others are padded.
+            // The others are padded to the length of the first sentence.
             Some(batch) if batch.len() < limit.sentences && (batch.len() + 1) * lengths[batch[0]] <= limit.tokens => batch.push(index),
             _ => batches.push(vec![index]),
         }
@@ -43,10 +43,10 @@ pub fn batches(lengths: &[usize], limit: BatchLimit) -> Vec<Vec<usize>> {
 /// Runs `work` on each batch, with one decoder for each of the model's workers, and returns the results in the order of the
 /// sentences. `done` is called after each batch with its indices and results.
 ///
-/// The batches depend on the lengths alone, and so do the results, however many workers there are.
+/// Batches, and so results, depend only on the lengths, not on the number of workers.
 ///
 /// # Errors
-/// The first error of `work`; batches that have not begun are left.
+/// The first error of `work`; no more batches are started then.
 pub fn in_batches<T: Send>(
     model: &LoadedModel,
     lengths: &[usize],
@@ -63,7 +63,7 @@ pub fn in_batches<T: Send>(
             while let number = next.fetch_add(1, Ordering::Relaxed)
                 && let Some(batch) = batches.get(number)
             {
-                // Nobody receives after an error of another worker.
+                // The receiver is gone after an error of another worker.
                 if sender.send(Ok((number, work(decoder.as_mut(), batch)?))).is_err() {
                     break;
                 }

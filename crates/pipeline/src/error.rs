@@ -1,8 +1,8 @@
-//! What can go wrong between input and output.
+//! Errors of translating, scoring and observing.
 
 use std::fmt;
 
-/// The result of this crate's calls.
+/// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error that names the folder, the file, the option or the sentence.
@@ -10,7 +10,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[error(transparent)]
 pub struct Error(#[from] Cause);
 
-/// What an [`Error`] is about.
+/// The category of an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -22,7 +22,7 @@ pub enum ErrorKind {
     Folder,
     /// An option contradicts the model or another option.
     Options,
-    /// A sentence or its translation is not as it must be.
+    /// A sentence or its translation is invalid.
     Input,
     /// An engine cannot load or run the model.
     Engine,
@@ -33,14 +33,11 @@ pub(crate) enum Cause {
     #[error(transparent)]
     Text(#[from] cognate_text::Error),
     #[error(
-        "{folder}: vocab_size in config.json is {rows}, but {files} wants at least {required} ({piece:?} has the id {id}): \
+        "{folder}: vocab_size in config.json is {rows}, but {files} needs at least {required} ({piece:?} has the id {id}): \
          tokenizer and model do not belong together; take all files from one checkpoint"
     )]
     Rows { folder: String, rows: usize, files: String, required: usize, piece: String, id: i64 },
-    #[error(
-        "the tokenizer gives {piece:?} the id {id}, but vocab_size in config.json is {vocab}: the model knows no such token; \
-         leave it out of the text"
-    )]
+    #[error("token {piece:?} has the id {id}, but vocab_size in config.json is {vocab}; remove it from the text")]
     Unknown { piece: String, id: i64, vocab: usize },
 
     #[error(transparent)]
@@ -70,12 +67,12 @@ pub(crate) enum Cause {
 }
 
 impl Error {
-    /// An error of a crate above this one, so that they all have one type.
+    /// An error of a higher crate, so that all have one type.
     pub fn new(kind: ErrorKind, message: impl fmt::Display) -> Self {
         Self(Cause::Other { kind, message: message.to_string() })
     }
 
-    /// What the error is about.
+    /// The category of the error.
     pub fn kind(&self) -> ErrorKind {
         match &self.0 {
             Cause::Text(_) => ErrorKind::Text,
@@ -89,8 +86,7 @@ impl Error {
         }
     }
 
-    /// The name of the option that is wrong, as the field of [`crate::DecodingOptions`] or [`crate::LoadOptions`] is called, and
-    /// what is wrong with it.
+    /// The name of the invalid option, a field of [`crate::DecodingOptions`] or [`crate::LoadOptions`], and the message.
     pub fn option(&self) -> Option<(&'static str, &str)> {
         match &self.0 {
             Cause::Option { option, message } => Some((option, message)),
@@ -107,7 +103,7 @@ impl Error {
         Self(Cause::Input(message.to_string()))
     }
 
-    /// The same error, with the name of the sentence it is about.
+    /// Adds the name of the sentence to an error.
     #[must_use]
     pub fn at(self, place: impl fmt::Display) -> Self {
         Self(Cause::At { place: place.to_string(), error: Box::new(self) })

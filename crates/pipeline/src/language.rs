@@ -1,8 +1,7 @@
 //! The languages of a multilingual model.
 //!
-//! The source language changes what the tokenizer puts around a sentence. The target language is a token that must be
-//! decoded first (mBART-50, M2M100, NLLB), or that decoding starts from (mBART-25, PLBart), or the sentence's first one
-//! (Marian).
+//! The source language changes the special tokens around a sentence. The target language is the forced first token (mBART-50,
+//! M2M100, NLLB), the start token (mBART-25, PLBart), or the first token of the sentence (Marian).
 
 use cognate_generate::Settings;
 use cognate_model::Config;
@@ -10,17 +9,17 @@ use cognate_text::{TargetLanguage, Tokenizer};
 
 use crate::error::{Error, Result};
 
-/// The languages to translate from and into; the tokenizer's own if `None`.
+/// The source and target languages; the tokenizer's defaults if `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Languages {
-    /// The language of the sentences: `en_XX` (mBART), `eng_Latn` (NLLB), `en` (M2M100).
+    /// The source language: `en_XX` (mBART), `eng_Latn` (NLLB), `en` (M2M100).
     pub source_language: Option<String>,
-    /// The language to translate into: `de_DE` (mBART), `deu_Latn` (NLLB), `de` (M2M100), `deu` (Marian).
+    /// The target language: `de_DE` (mBART), `deu_Latn` (NLLB), `de` (M2M100), `deu` (Marian).
     pub target_language: Option<String>,
 }
 
 impl Languages {
-    /// Whether any is chosen.
+    /// Whether a language is set.
     pub fn is_chosen(&self) -> bool {
         self.source_language.is_some() || self.target_language.is_some()
     }
@@ -28,7 +27,7 @@ impl Languages {
     /// The tokenizer with these languages.
     ///
     /// # Errors
-    /// If it does not know the languages, or the model has no row for the target's token.
+    /// If the tokenizer does not have the languages, or the model has no embedding for the target's token.
     pub fn choose(&self, tokenizer: Tokenizer, config: &Config) -> Result<Tokenizer> {
         let wrong = |option| move |error: cognate_text::Error| Error::wrong_option(option, error);
         let tokenizer = tokenizer.with_languages(self.source_language.as_deref(), None).map_err(wrong("source_language"))?;
@@ -45,29 +44,29 @@ impl Languages {
     }
 }
 
-/// Where the target language of a model is named.
+/// Where the target language of a model is set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetNaming {
-    /// In the model's files or by the tokenizer's choice; or there is only one language.
+    /// In the model's files or the tokenizer, or there is only one language.
     Settled,
-    /// In front of each sentence, as `>>deu<<`: Marian's codes, which are listed.
+    /// At the beginning of each sentence, such as `>>deu<<`, with one of Marian's codes.
     InSentences(Vec<String>),
     /// Nowhere.
     Missing {
-        /// The field of `generation_config.json` that would name it.
+        /// The field of `generation_config.json` that can set it.
         field: &'static str,
-        /// The languages that the model knows.
+        /// The model's languages.
         codes: Vec<String>,
-        /// Whether the model may still translate: many of PLBart's checkpoints are trained for one language, and start as BART does.
+        /// Whether the model can translate without it: many checkpoints of PLBart have one target language.
         is_optional: bool,
     },
 }
 
 impl TargetNaming {
-    /// Finds out where the target language is named, for a model with this `config.json`.
+    /// Finds where the target language of a model with this `config.json` is set.
     ///
     /// # Errors
-    /// If the tokenizer has no token for one of its own languages.
+    /// If the tokenizer has no token for one of its languages.
     pub fn of(config_json: &str, tokenizer: &Tokenizer, settings: &Settings) -> Result<Self> {
         let codes = tokenizer.languages();
         let Some(first) = codes.first().filter(|_| !tokenizer.has_target_language()) else { return Ok(Self::Settled) };
@@ -85,7 +84,7 @@ impl TargetNaming {
     }
 }
 
-/// Lets decoding begin with the target language that the tokenizer was given, if it was.
+/// Sets the tokenizer's target language, if it has one, in `settings`.
 pub fn decode_into(tokenizer: &Tokenizer, settings: &mut Settings) {
     match tokenizer.target_language() {
         Some(TargetLanguage::Forced(id)) => settings.forced_bos_token = Some(id),
@@ -94,7 +93,7 @@ pub fn decode_into(tokenizer: &Tokenizer, settings: &mut Settings) {
     }
 }
 
-/// Whether a vocabulary's piece is one of these codes: `en_XX`, or `__java__`.
+/// Whether a piece is one of these codes: `en_XX` or `__java__`.
 fn is_code(piece: &str, codes: &[String]) -> bool {
     let bare = piece.strip_prefix("__").and_then(|rest| rest.strip_suffix("__")).unwrap_or(piece);
     codes.iter().any(|code| code == bare)

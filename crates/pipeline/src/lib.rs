@@ -1,11 +1,9 @@
-//! From input to output: translating, scoring and observing text with a model's folder.
+//! Translating, scoring and observing text with a model's folder.
 //!
-//! [`Translator`] encodes sentences, groups them into batches, decodes them on several workers and gives texts back;
-//! [`Scorer`] gives the probabilities of translations; [`Observer`] gives attention weights and what else explains a
-//! translation. All of them load a model through [`LoadedModel`].
+//! [`Translator`] encodes sentences, groups them into batches and decodes them on several workers; [`Scorer`] computes the
+//! probabilities of translations; [`Observer`] computes attention weights and explanations. All load a model as [`LoadedModel`].
 //!
-//! This crate knows no command line and prints nothing: what a user may want to know is returned as a [`Notice`] or a
-//! [`Warning`].
+//! This crate is independent of the command line and prints nothing: messages are returned as [`Notice`]s and [`Warning`]s.
 
 mod batches;
 mod error;

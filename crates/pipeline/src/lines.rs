@@ -1,9 +1,8 @@
-//! Lines through threads: one reads and encodes them ([`reading`]), some translate ([`workers`]), and the caller's thread puts
-//! the translations in order.
+//! Translation of lines by threads: one reads and encodes lines ([`reading`]), several translate ([`workers`]), and the caller's thread
+//! orders the translations.
 //!
-//! Few windows of lines are on the way at a time: a new one is read when the oldest is handed over, so that a slow sentence
-//! holds back a bounded number of others, and memory does not grow with the input. The batches depend on the text alone, and
-//! so do the translations, however many workers there are.
+//! The number of windows of lines in flight is bounded: a new one is read when the oldest is returned, so that memory does not grow
+//! with the input. Batches, and so translations, depend only on the text, not on the number of workers.
 
 mod message;
 mod reading;
@@ -18,14 +17,14 @@ use std::collections::VecDeque;
 use std::panic;
 use std::sync::mpsc;
 
-/// How lines are read, and what errors call them.
+/// How lines are read, and their names in errors.
 #[derive(Clone, Debug)]
 pub struct LineOptions {
     /// The name of a line in errors, before its number: `text.en: line`.
     pub unit: String,
     /// The name of a line's prefix in errors, before its number.
     pub prefix_unit: String,
-    /// The maximum number of lines that are read before they are translated; a window of long lines ends earlier.
+    /// The maximum number of lines of a window; a window of long lines is shorter.
     pub window: usize,
 }
 
@@ -35,16 +34,16 @@ impl Default for LineOptions {
     }
 }
 
-/// What [`Translator::translate_lines`] reports.
+/// An event of [`Translator::translate_lines`].
 #[derive(Debug)]
 pub enum LineEvent {
-    /// Some sentences are done, whose translations come later, in the order of the lines.
+    /// Sentences were translated; their translations follow in the order of the lines.
     Progress {
-        /// The sentences.
+        /// Number of sentences.
         sentences: usize,
-        /// The tokens of their translations.
+        /// Number of tokens of their translations.
         tokens: usize,
-        /// The bytes of their lines, with line ends.
+        /// Number of bytes of their lines, with line ends.
         bytes: usize,
     },
     /// The translations of the next lines.
@@ -57,11 +56,11 @@ pub enum LineEvent {
 }
 
 impl Translator {
-    /// Translates lines as they are read, window by window, and hands the translations to `handle` in the order of the lines.
-    /// Memory does not grow with the input.
+    /// Translates lines as they are read, window by window, and calls `handle` with translations in the order of the lines. Memory does
+    /// not grow with the input.
     ///
     /// # Errors
-    /// The first error by the order of lines, of the input, the translation or `handle`; the lines before it were handed over.
+    /// The first error in the order of lines, of the input, the translation or `handle`; earlier lines were passed to `handle`.
     pub fn translate_lines<E: From<Error> + Send + 'static>(
         &self,
         input: impl Iterator<Item = Result<Line, E>> + Send + 'static,
@@ -72,17 +71,17 @@ impl Translator {
     }
 }
 
-/// So many lines keep a worker busy for a while.
+/// Number of lines that keep a worker busy.
 const LINES_OF_A_WORKER: usize = 256;
 
-/// A window on its way.
+/// A window that is being translated.
 struct Open<E> {
     first: usize,
     translations: Vec<Translation>,
     sentences: Vec<String>,
-    /// Batches that are not translated yet.
+    /// Number of batches that are not translated yet.
     n_waiting: usize,
-    /// The place of the first line that has no translation, and why.
+    /// The index and the error of the first line without a translation.
     failure: Option<(usize, E)>,
     is_last: bool,
 }
@@ -97,7 +96,7 @@ fn run<E: From<Error> + Send + 'static>(
     let unit = options.unit.clone();
     let (sender, messages) = mpsc::channel();
     let (permit, permits) = mpsc::channel();
-    // One window to be handed over, one to be read, and some for the workers.
+    // One window to return, one to read, and some for the workers.
     let n_ahead = 2 + n_workers.min((n_workers * LINES_OF_A_WORKER).div_ceil(options.window.max(1)));
     (0..n_ahead).for_each(|_| permit.send(()).expect("the receiver is here"));
     reading::start(input, translator.clone(), options, permits, sender.clone())?;
@@ -122,7 +121,7 @@ fn run<E: From<Error> + Send + 'static>(
                 let tokens = done.translations.iter().map(|(_, translation)| translation.n_tokens()).sum();
                 handle(LineEvent::Progress { sentences: done.n_lines, tokens, bytes: done.bytes })?;
                 if done.failure.is_some() {
-                    // What comes before may fail, too, and would be the error in its place.
+                    // Earlier lines can fail too, and have precedence.
                     workers.stop_before(number + 1);
                 }
                 open[number - n_handed_over].take(done, &unit);
@@ -142,7 +141,7 @@ fn run<E: From<Error> + Send + 'static>(
             match window.failure {
                 Some((_, error)) => return Err(error),
                 None if window.is_last => return Ok(()),
-                // A reader that has ended needs none.
+                // The reader may have ended.
                 None => drop(permit.send(())),
             }
         }
@@ -156,7 +155,7 @@ impl<E: From<Error>> Open<E> {
         Self { first, translations, sentences, n_waiting, failure, is_last }
     }
 
-    /// Puts translations in their places.
+    /// Stores the translations of a batch.
     fn take(&mut self, done: Done, unit: &str) {
         self.n_waiting -= 1;
         for (place, mut translation) in done.translations {

@@ -29,19 +29,19 @@ pub struct LoadedModel {
     notices: Vec<Notice>,
 }
 
-/// A model in memory, with what it decodes with.
+/// A model in memory with its tokenizer and settings.
 pub struct InMemory<'m> {
     /// The model.
     pub model: &'m Model,
-    /// Where it comes from.
+    /// Its source.
     pub source: ModelSource,
     /// Its tokenizer.
     pub tokenizer: Tokenizer,
-    /// How it decodes.
+    /// Its settings of decoding.
     pub settings: Settings,
 }
 
-/// What the small files of a model say; they are read and checked before the weights are touched.
+/// The contents of a model's small files, which are checked before the weights are read.
 struct Files {
     config: Config,
     settings: Settings,
@@ -57,7 +57,7 @@ impl LoadedModel {
     /// `adjust` changes the settings of the model's files, given its configuration and tokenizer.
     ///
     /// # Errors
-    /// If a file is missing or wrong, an option contradicts the model, or the engine cannot run it.
+    /// If a file is missing or invalid, an option contradicts the model, or the engine cannot run it.
     pub fn open(
         source: ModelSource,
         options: &LoadOptions,
@@ -65,7 +65,7 @@ impl LoadedModel {
         adjust: impl FnOnce(Settings, &Config, &Tokenizer) -> Result<Settings>,
     ) -> Result<Self> {
         options.check()?;
-        // Beside graphs in place lie the weights that the reference evaluator takes.
+        // The reference evaluator reads the checkpoint of an export in place.
         let source = if options.engine == Engine::Reference { source.into_checkpoint() } else { source };
         let mut notices = Vec::new();
         let files = files(&source, options, adjust, &mut notices)?;
@@ -118,7 +118,7 @@ impl LoadedModel {
         Ok(loaded)
     }
 
-    /// Where the model comes from.
+    /// The source of the model.
     pub fn source(&self) -> &ModelSource {
         &self.source
     }
@@ -128,7 +128,7 @@ impl LoadedModel {
         &self.config
     }
 
-    /// How the model decodes.
+    /// The settings of decoding.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -138,7 +138,7 @@ impl LoadedModel {
         &self.tokenizer
     }
 
-    /// Where the target language is named.
+    /// Where the target language is set.
     pub fn target_naming(&self) -> &TargetNaming {
         &self.target_naming
     }
@@ -158,7 +158,7 @@ impl LoadedModel {
         self.workers
     }
 
-    /// What a user should know.
+    /// Messages for the user.
     pub fn notices(&self) -> &[Notice] {
         &self.notices
     }
@@ -167,12 +167,12 @@ impl LoadedModel {
         self.notices.push(notice);
     }
 
-    /// A session of each graph, the encoder first; none has weights of its own.
+    /// A session of each graph, the encoder first. They share the weights.
     pub fn sessions(&self) -> Vec<Box<dyn Session>> {
         self.graphs.iter().map(|graph| graph.clone().session()).collect()
     }
 
-    /// A decoder for one worker; it has a state of its own and no weights.
+    /// A decoder for one worker, with separate state and shared weights.
     ///
     /// # Errors
     /// If the graphs are not those of the layout.
@@ -183,7 +183,7 @@ impl LoadedModel {
     /// The tokens of a sentence, with its end token.
     ///
     /// # Errors
-    /// If it is empty, too long, or has a token that the model does not know.
+    /// If it is empty, too long, or has a token outside the model's vocabulary.
     pub fn source_ids(&self, text: &str) -> Result<Vec<i64>> {
         let ids = self.tokenizer.encode(text)?;
         if text.trim().is_empty() || ids.is_empty() {
@@ -197,13 +197,13 @@ impl LoadedModel {
         Ok(ids)
     }
 
-    /// The tokens of a translation, with the language that must come first, without its end token.
+    /// The tokens of a translation with a forced first token, without its end token.
     ///
     /// # Errors
     /// If it is too long.
     pub fn target_ids(&self, text: &str) -> Result<Vec<i64>> {
         let ids: Vec<_> = self.settings.forced_bos_token.into_iter().chain(self.tokenizer.encode_target(text)?).collect();
-        // The start token takes a position, the end token none.
+        // The start token has a position, the end token does not.
         self.check_length("translation", ids.len() + 1)?;
         Ok(ids)
     }
@@ -211,7 +211,7 @@ impl LoadedModel {
     fn check_length(&self, what: &str, n_tokens: usize) -> Result<()> {
         match self.config.max_positions {
             Some(limit) if n_tokens > limit => {
-                Err(Error::input(format_args!("the {what} takes {n_tokens} positions; expected at most {limit}, those of the model")))
+                Err(Error::input(format_args!("the {what} has {n_tokens} tokens; expected at most {limit}, the positions of the model")))
             }
             _ => Ok(()),
         }
@@ -240,10 +240,10 @@ fn files(
 }
 
 impl TargetNaming {
-    /// Checks that a model in `folder` is told which language to translate into, if it needs to be told.
+    /// Checks that the target language of a model in `folder` is set.
     ///
     /// # Errors
-    /// If it needs to be told and is not.
+    /// If it is required and not set.
     pub fn check(&self, folder: &Path) -> Result<Option<Notice>> {
         let Self::Missing { codes, is_optional, .. } = self else { return Ok(None) };
         if *is_optional {
@@ -251,7 +251,7 @@ impl TargetNaming {
         }
         let (place, n_languages, listed) = (folder.display(), codes.len(), listed(codes));
         let message = format!(
-            "{place}: the model knows {n_languages} languages, and none is named to translate into: pass --target-language, one of {listed}"
+            "{place}: the model has {n_languages} languages and no target language is set: pass --target-language, one of {listed}"
         );
         Err(Error::input(message))
     }
@@ -281,7 +281,7 @@ fn model_graphs(model: &Model, attentions: Attentions, runtime: &dyn Runtime, op
     Ok((layout, runtime.read_graphs(&f32_programs(model, layout, attentions)?, options)?))
 }
 
-/// Whether ONNX Runtime would add up products of 8 bits in 16: its kernels for older x86 processors do, and their sums saturate.
+/// Warns if ONNX Runtime accumulates 8-bit products in 16 bits, which saturate: its kernels for older x86 processors do.
 #[cfg(target_arch = "x86_64")]
 fn saturation(folder: &Path, engine: Engine) -> Result<Option<Notice>> {
     let has_vnni = std::is_x86_feature_detected!("avx512vnni") || std::is_x86_feature_detected!("avxvnni");

@@ -1,13 +1,13 @@
-//! What a user should know about a model that was loaded.
+//! Messages about a loaded model.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// Something noteworthy about a loaded model; the work goes on.
+/// A message about a loaded model, which is not an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Notice {
-    /// The model knows several languages, and none is named to translate into.
+    /// The model has several languages and no target language is set.
     NoTargetLanguage {
         /// The model's folder.
         folder: PathBuf,
@@ -23,30 +23,30 @@ pub enum Notice {
     },
     /// The tokenizer cannot be read.
     NoTokenizer {
-        /// Why.
+        /// The reason.
         reason: String,
-        /// What cannot be done without it.
+        /// The consequence.
         consequence: &'static str,
     },
-    /// Lines of a text are longer than the model can take, and were cut.
+    /// Lines of a text have more tokens than the model's positions and were truncated.
     LinesCut {
         /// The text.
         file: String,
-        /// The lines that were cut.
+        /// Number of truncated lines.
         n_cut: usize,
-        /// All lines.
+        /// Number of lines.
         n_lines: usize,
-        /// The tokens that the model can take.
+        /// The maximum number of tokens.
         limit: usize,
     },
     /// The processor lacks instructions for 8-bit products.
     NoVnni,
-    /// More than one thread was asked for, and the engine uses one.
+    /// Several threads were requested, but the engine uses one.
     OneThread {
         /// The engine's name.
         engine: &'static str,
     },
-    /// The graphs of an export in place give no attention weights, and the checkpoint beside them is exported again.
+    /// The graphs of an export in place do not output attention weights, and its checkpoint is exported again.
     ExportedAgain {
         /// The folder.
         folder: PathBuf,
@@ -54,7 +54,7 @@ pub enum Notice {
 }
 
 impl Notice {
-    /// Whether results may not be as expected.
+    /// Whether results can differ from the expected ones.
     pub fn is_warning(&self) -> bool {
         !matches!(self, Notice::ExportedAgain { .. })
     }
@@ -64,7 +64,7 @@ impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Notice::NoTargetLanguage { folder, codes } => {
-                write!(f, "{}: no target language is named; --target-language takes {}", folder.display(), listed(codes))
+                write!(f, "{}: no target language is set; pass --target-language, one of {}", folder.display(), listed(codes))
             }
             Notice::UnusedTensors { folder, names } => {
                 let (n, tensors) = (names.len(), if names.len() == 1 { "tensor is" } else { "tensors are" });
@@ -72,23 +72,23 @@ impl fmt::Display for Notice {
             }
             Notice::NoTokenizer { reason, consequence } => write!(f, "{reason}; {consequence}"),
             Notice::LinesCut { file, n_cut, n_lines, limit } => {
-                write!(f, "{file}: {n_cut} of {n_lines} lines have more than {limit} tokens, the limit of the model, and were cut")
+                write!(f, "{file}: {n_cut} of {n_lines} lines were truncated to {limit} tokens, the model's positions")
             }
             Notice::NoVnni => f.write_str(
-                "this processor has no instructions for 8-bit products (VNNI), without which ONNX Runtime's sums saturate; \
-                 expect worse translations, or choose an export in f32",
+                "this processor has no VNNI instructions, without which ONNX Runtime's 8-bit sums saturate; expect worse translations, or \
+                 use an export in f32",
             ),
-            Notice::OneThread { engine } => write!(f, "--threads: {engine} runs on one thread; only ort uses more"),
+            Notice::OneThread { engine } => write!(f, "--threads: {engine} uses one thread; only ort uses several"),
             Notice::ExportedAgain { folder } => write!(
                 f,
-                "{}: its graphs give no attention weights; its checkpoint is exported again, to a temporary folder",
+                "{}: the graphs do not output attention weights; the checkpoint is exported to a temporary folder",
                 folder.display()
             ),
         }
     }
 }
 
-/// Names with commas between them, the first eight of many.
+/// Names separated by commas, at most eight.
 pub fn listed(names: &[String]) -> String {
     const SHOWN: usize = 8;
     let shown = names.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");

@@ -1,4 +1,4 @@
-//! A loaded model whose attention is observed: from a sentence to its words and weights.
+//! Attention weights and explanations of a sentence.
 
 mod explained;
 
@@ -15,28 +15,28 @@ use cognate_text::Tokenizer;
 use ndarray::Array4;
 use std::path::Path;
 
-/// A model whose graphs give their attention weights.
+/// A model whose graphs output attention weights.
 pub struct Observer {
     model: LoadedModel,
     ignore_unused: bool,
 }
 
-/// What an example holds beside attention weights.
+/// The contents of an example besides attention weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Details {
     /// Nothing.
     Omit,
-    /// Everything, with this many of the likeliest next words at each step.
+    /// An explanation, with this number of most probable next tokens at each step.
     Likeliest(usize),
 }
 
-/// A sentence and its translation, as the model reads and writes them.
+/// The tokens of a sentence and its translation.
 struct Sentence {
     /// The source's ids, with its end token.
     source: Vec<i64>,
-    /// What the decoder reads, from the start token on.
+    /// The decoder's input, from the start token.
     read: Vec<i64>,
-    /// What it writes at each of these positions.
+    /// The decoder's output at each of these positions.
     written: Vec<i64>,
     text: String,
     /// Whether the translation was given.
@@ -44,10 +44,10 @@ struct Sentence {
 }
 
 impl Observer {
-    /// Loads a model; of `decoding`, only `beams` and `max_new_tokens` count.
+    /// Loads a model; of `decoding`, only `beams` and `max_new_tokens` are used.
     ///
     /// # Errors
-    /// If its graphs give no attention weights, and as [`LoadedModel::open`].
+    /// If its graphs do not output attention weights, and as [`LoadedModel::open`].
     pub fn load(source: ModelSource, options: &LoadOptions, decoding: &DecodingOptions) -> Result<Self> {
         let (source, notice) = with_attentions(source)?;
         let adjust = |settings, config: &Config, _: &Tokenizer| decoding.apply_deterministic(settings, config);
@@ -61,7 +61,7 @@ impl Observer {
         &self.model
     }
 
-    /// A sentence with its attention weights along a translation: the given one, or the model's.
+    /// The attention weights of a sentence and its translation, `target` or the model's.
     ///
     /// # Errors
     /// If a text is empty or too long, or the engine fails.
@@ -101,7 +101,7 @@ impl Observer {
             Some(target) => (self.model.target_ids(target).map_err(|error| Error::wrong_option("target", error))?, true, target.to_owned()),
             None => {
                 let found = generate(self.model.decoder()?.as_mut(), std::slice::from_ref(&source), settings)?;
-                let found = found.into_iter().next().ok_or_else(|| Error::input("the model gave no translation"))?;
+                let found = found.into_iter().next().ok_or_else(|| Error::input("the model has no translation"))?;
                 let Hypothesis { tokens, complete, .. } = found;
                 let text = self.model.tokenizer().decode(&tokens)?;
                 (tokens, complete, text)
@@ -130,20 +130,19 @@ fn weights(found: Array4<f32>) -> Result<Weights> {
     Weights::new([layers, heads, rows, columns], found.into_iter().collect()).map_err(Error::input)
 }
 
-/// A source whose graphs give their attention weights. If those of an export do not, and the checkpoint lies beside them, the
-/// checkpoint.
+/// A source whose graphs output attention weights: the checkpoint of an export in place if its graphs do not.
 fn with_attentions(source: ModelSource) -> Result<(ModelSource, Option<Notice>)> {
     let ModelSource::Exported(folder) = &source else { return Ok((source, None)) };
     let Some(lack) = lack(folder)? else { return Ok((source, None)) };
     match source.clone().into_checkpoint() {
         ModelSource::Exported(_) => {
-            Err(Cause::InFolder(format!("{}: {lack}, or give the checkpoint that it was made from", folder.display())).into())
+            Err(Cause::InFolder(format!("{}: {lack}, or pass the checkpoint that it was exported from", folder.display())).into())
         }
         checkpoint => Ok((checkpoint, Some(Notice::ExportedAgain { folder: folder.clone() }))),
     }
 }
 
-/// Why the graphs in a folder do not give all their attention weights, and what to do.
+/// Why the graphs in a folder do not output all attention weights, and the remedy.
 fn lack(folder: &Path) -> Result<Option<&'static str>> {
     if optimum(folder).is_some() {
         return Ok(Some(
@@ -154,7 +153,7 @@ fn lack(folder: &Path) -> Result<Option<&'static str>> {
     let layout = require_layout(folder)?;
     if layout == Layout::SharedCache {
         return Ok(Some(
-            "was exported with --target ort, whose attention keeps its weights; export it again without --target ort and with --attentions",
+            "was exported with --target ort, without attention weights; export it again with --attentions and without --target ort",
         ));
     }
     for (file, name) in layout.files().into_iter().zip([Names::encoder_attentions(0), Names::decoder_attentions(0)]) {

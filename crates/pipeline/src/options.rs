@@ -1,4 +1,4 @@
-//! How a model is loaded and how it decodes. The fields have the names of the command's options.
+//! Options of loading and decoding, with the names of the command's options.
 
 use crate::error::{Error, Result};
 use crate::language::Languages;
@@ -9,26 +9,24 @@ use cognate_text::Tokenizer;
 use std::num::NonZeroUsize;
 use std::thread;
 
-/// How a model is loaded.
+/// Options of loading a model.
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
     /// The inference engine.
     pub engine: Engine,
-    /// Where the engine computes.
+    /// The device of the engine.
     pub device: Device,
     /// The languages of a multilingual model.
     pub languages: Languages,
-    /// The number of batches that are translated at the same time; by default one for each core, on a GPU one. They share
-    /// the weights.
+    /// The number of batches that are translated in parallel; by default the number of cores, on a GPU 1. They share the weights.
     pub workers: Option<NonZeroUsize>,
-    /// The number of threads that ONNX Runtime uses for each worker; by default 1 if `workers` is not set, else ONNX Runtime's
-    /// own choice.
+    /// The number of threads of ONNX Runtime for each worker; by default 1 if `workers` is not set, else ONNX Runtime's choice.
     pub threads: Option<NonZeroUsize>,
-    /// Ignore tensors of a checkpoint that its model has no use for, instead of rejecting the checkpoint.
+    /// Ignore unused tensors of a checkpoint instead of rejecting it.
     pub ignore_unused: bool,
-    /// Load a multilingual model that is not told which language to translate into; it then decodes any.
+    /// Load a multilingual model without a target language; it can then decode any.
     pub allow_missing_language: bool,
-    /// Move the weights into huge pages (Linux): faster, and it changes how the memory of the whole process is mapped.
+    /// Move the weights into huge pages (Linux): faster, but it changes the memory mapping of the whole process.
     pub huge_pages: bool,
 }
 
@@ -50,7 +48,7 @@ impl LoadOptions {
     /// Checks that the options do not contradict each other.
     pub(crate) fn check(&self) -> Result<()> {
         if self.device == Device::Cuda && self.workers.is_some_and(|workers| workers > NonZeroUsize::MIN) {
-            let message = "a GPU runs one batch at a time; leave it out, and translate more tokens together to fill the GPU";
+            let message = "expected 1 on a GPU; increase batch_tokens to use the GPU fully";
             return Err(Error::wrong_option("workers", message));
         }
         Ok(())
@@ -60,7 +58,7 @@ impl LoadOptions {
 /// The names of tokens for unknown words.
 pub(crate) const UNKNOWN: [&str; 3] = ["<unk>", "[UNK]", "__unk__"];
 
-/// How a model decodes. What is not set is as in the model's `generation_config.json`.
+/// Options of decoding. The defaults are those of the model's `generation_config.json`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DecodingOptions {
     /// The number of hypotheses in beam search; 1 is greedy.
@@ -73,52 +71,52 @@ pub struct DecodingOptions {
     pub min_length: Option<usize>,
     /// The number of translations of each sentence, at most `beams`; by default 1.
     pub n_best: Option<NonZeroUsize>,
-    /// Give the scores of greedy and sampled translations, too.
+    /// Compute scores of greedy and sampled translations too.
     pub scores: bool,
-    /// Give the source position that each token comes from.
+    /// Compute the source position of each token.
     pub alignments: bool,
-    /// The power of the length by which beam search divides log-probabilities: above 0 favours long translations.
+    /// The exponent of the length by which beam search divides log-probabilities; values above 0 favour long translations.
     pub length_penalty: Option<f32>,
-    /// When beam search stops.
+    /// The stopping condition of beam search.
     pub early_stopping: Option<EarlyStopping>,
-    /// Above 1, tokens of the translation so far become less likely.
+    /// The penalty of repeated tokens; values above 1 make them less likely.
     pub repetition_penalty: Option<f32>,
-    /// No n-gram of this size occurs twice in a translation; 0 allows all.
+    /// The size of n-grams that do not repeat in a translation; 0 for none.
     pub no_repeat_ngram_size: Option<usize>,
-    /// No n-gram of this size of the sentence occurs in its translation; 0 allows all.
+    /// The size of n-grams of the sentence that do not occur in its translation; 0 for none.
     pub encoder_no_repeat_ngram_size: Option<usize>,
-    /// Texts that no translation contains.
+    /// Forbidden texts.
     pub bad_words: Vec<String>,
-    /// Tokens that no translation contains.
+    /// Forbidden tokens.
     pub suppress_tokens: Vec<i64>,
-    /// No translation contains the unknown token.
+    /// Forbid the unknown token.
     pub disable_unk: bool,
     /// Replace each unknown token of a translation by the source word that it attends to most.
     pub replace_unknowns: bool,
     /// The beginning of every translation.
     pub target_prefix: Option<String>,
-    /// Sample each token from its distribution; with beams, sample their continuations.
+    /// Sample each token; with beams, sample their continuations.
     pub sample: bool,
-    /// The divisor of scores before sampling, above 0: below 1 likely tokens become likelier.
+    /// The divisor of logits before sampling, above 0; values below 1 sharpen the distribution.
     pub temperature: Option<f32>,
-    /// Sample from this many of the likeliest tokens; 0 takes all.
+    /// Sample from this number of most probable tokens; 0 for all.
     pub top_k: Option<usize>,
-    /// Sample from the likeliest tokens that together have this probability, above 0 and at most 1.
+    /// Sample from the most probable tokens with this total probability, above 0 and at most 1.
     pub top_p: Option<f32>,
-    /// Sample from tokens of at least this share of the likeliest one's probability, from 0 to 1.
+    /// Sample from tokens of at least this share of the highest probability, from 0 to 1.
     pub min_p: Option<f32>,
-    /// Sample from the tokens closest to the expected information that together have this probability, above 0 and at most 1.
+    /// Sample from the tokens closest to the expected information with this total probability, above 0 and at most 1.
     pub typical_p: Option<f32>,
-    /// Sample from tokens of at least this probability; 0 takes all.
+    /// Sample from tokens of at least this probability; 0 for all.
     pub epsilon_cutoff: Option<f32>,
-    /// Sample from tokens of a probability that depends on the entropy (eta sampling); 0 takes all.
+    /// Sample from tokens above a probability that depends on the entropy (eta sampling); 0 for all.
     pub eta_cutoff: Option<f32>,
     /// The random seed of sampling.
     pub seed: Option<u64>,
 }
 
 impl DecodingOptions {
-    /// Puts these options in place of the model's settings.
+    /// Overrides the model's settings.
     ///
     /// # Errors
     /// If they contradict each other or the model.
@@ -140,7 +138,7 @@ impl DecodingOptions {
         } else if self.beams.is_some_and(|beams| beams.get() > 1) {
             settings.sampling = None;
         }
-        // Without the option a sentence has one translation, whatever the model's files ask for.
+        // By default a sentence has one translation, whatever the model's files set.
         settings.num_return_sequences = self.n_best.map_or(1, NonZeroUsize::get);
         let is_bounded = settings.sampling.is_none() || settings.num_beams > 1;
         if is_bounded && settings.num_return_sequences > settings.num_beams {
@@ -161,7 +159,7 @@ impl DecodingOptions {
             (settings.min_new_tokens, settings.min_length) = (fewest, 0);
         }
         if let Some(fewest) = self.min_length {
-            // The start token counts, too.
+            // The start token counts too.
             let limit = settings.max_length.min(settings.max_new_tokens.saturating_add(1));
             if fewest > limit {
                 let message = format!("expected at most {limit}, the maximum number of tokens, found {fewest}");
@@ -189,14 +187,14 @@ impl DecodingOptions {
         Ok(settings)
     }
 
-    /// The settings of one translation that is to be explained: nothing is sampled, and only beams and lengths can be chosen.
+    /// The settings of a translation to explain, without sampling; only beams and lengths are overridden.
     pub(crate) fn apply_deterministic(&self, mut settings: Settings, config: &Config) -> Result<Settings> {
         (settings.sampling, settings.num_return_sequences, settings.alignment_layer) = (None, 1, None);
         self.limit(&mut settings, config)?;
         Ok(settings)
     }
 
-    /// Puts the number of beams and of tokens in place of the model's.
+    /// Overrides the numbers of beams and tokens.
     fn limit(&self, settings: &mut Settings, config: &Config) -> Result<()> {
         if let Some(beams) = self.beams {
             settings.num_beams = beams.get();
@@ -212,7 +210,7 @@ impl DecodingOptions {
         Ok(())
     }
 
-    /// What the graphs must give.
+    /// The attention outputs that the graphs need.
     pub(crate) fn attentions(&self) -> Attentions {
         if self.alignments || self.replace_unknowns { Attentions::Cross } else { Attentions::Omit }
     }

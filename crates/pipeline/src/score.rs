@@ -1,4 +1,4 @@
-//! How probable given translations are under a model.
+//! The probabilities of given translations.
 
 use crate::batches::{BatchLimit, in_batches};
 use crate::error::{Error, Result};
@@ -15,7 +15,7 @@ pub struct Pair {
     pub source: String,
     /// Its translation.
     pub target: String,
-    /// The beginning of the translation that is given and not scored; may be empty.
+    /// The beginning of the translation that is not scored; can be empty.
     pub prefix: String,
     /// The name of the pair in errors.
     pub place: String,
@@ -51,7 +51,7 @@ impl Scorer {
         &self.model
     }
 
-    /// Scores pairs, as many together as fill `batch_tokens`. A language that must come first is given and not counted.
+    /// Scores pairs in batches of `batch_tokens`. A forced first token is not counted.
     ///
     /// # Errors
     /// If a text is empty or too long, a translation does not begin with its prefix, or the engine fails.
@@ -82,8 +82,7 @@ impl Scorer {
         in_batches(&self.model, &lengths, BatchLimit::tokens(batch_tokens), work, |_, _| {})
     }
 
-    /// The tokens at the beginning of a translation that are given: those that are forced to come first are no choice of the
-    /// model, nor is the prefix.
+    /// The tokens at the beginning of a translation that are not scored: the forced first token and the prefix.
     fn prefix(&self, pair: &Pair, target: &[i64]) -> Result<Vec<i64>> {
         let ids = if pair.prefix.is_empty() { Vec::new() } else { self.model.tokenizer().encode_target(&pair.prefix)? };
         let prefix: Vec<_> = self.model.settings().forced_bos_token.into_iter().chain(ids).collect();

@@ -1,4 +1,4 @@
-//! The tokens of a source text, as many as the model can take.
+//! Encoding of a source text to at most the model's number of tokens.
 
 use cognate_generate::Settings;
 use cognate_model::Config;
@@ -6,39 +6,39 @@ use cognate_text::Tokenizer;
 
 use crate::error::{Cause, Result};
 
-/// The most tokens of a source for models that could take any number: attention's memory grows with their square.
+/// The maximum number of source tokens of models without a limit: the memory of attention grows quadratically.
 const LONGEST_SOURCE: usize = 4096;
 
-/// Turns texts into the tokens of a model's encoder.
+/// Encodes texts for a model's encoder.
 #[derive(Clone)]
 pub struct SourceEncoder {
     tokenizer: Tokenizer,
-    /// What the tokenizer makes of no text: the tokens around every text.
+    /// The tokens of an empty text: those around every text.
     around: Vec<i64>,
     ends: Vec<i64>,
     vocab: usize,
     limit: usize,
 }
 
-/// A text for the model.
+/// An encoded text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EncodedSource {
-    /// Nothing to read: no text, or only what cannot be seen.
+    /// No text, or only invisible characters.
     Empty,
     /// Tokens, the special ones around them included.
     Tokens {
         /// The tokens.
         ids: Vec<i64>,
-        /// How many tokens the text has, if they were too many for the model and were cut.
+        /// The number of tokens of a text that was truncated.
         cut_from: Option<usize>,
     },
 }
 
 impl SourceEncoder {
-    /// For a tokenizer, the configuration of its model and the settings that it decodes by.
+    /// An encoder for a tokenizer and its model.
     pub fn new(tokenizer: &Tokenizer, config: &Config, settings: &Settings) -> Self {
         Self {
-            // Some vocabularies have no pieces for no text.
+            // Some vocabularies cannot encode an empty text.
             around: tokenizer.encode("").unwrap_or_default(),
             tokenizer: tokenizer.clone(),
             ends: settings.eos_tokens.clone(),
@@ -47,15 +47,15 @@ impl SourceEncoder {
         }
     }
 
-    /// The most tokens of a source.
+    /// The maximum number of tokens of a source.
     pub fn max_tokens(&self) -> usize {
         self.limit
     }
 
-    /// The tokens of a text. A longer one than the model can take is cut in front of the tokens that end every text.
+    /// The tokens of a text. A text that is too long is truncated before the tokens that end every text.
     ///
     /// # Errors
-    /// If the tokenizer rejects the text, or gives an id that the model has no row for.
+    /// If the tokenizer rejects the text, or returns an id without an embedding.
     pub fn encode(&self, text: &str) -> Result<EncodedSource> {
         let ids = if is_blank(text) { Vec::new() } else { self.tokenizer.encode(text)? };
         if ids == self.around || ids.iter().all(|id| self.ends.contains(id)) {
@@ -73,8 +73,8 @@ impl SourceEncoder {
     }
 }
 
-/// The first `limit` tokens of a text that is longer, with the last tokens of those `around` every text in their places: the
-/// end, and in some families the language.
+/// Truncates a text to `limit` tokens and keeps the last of the tokens `around` every text: the end, and in some families the
+/// language.
 fn cut(mut ids: Vec<i64>, around: &[i64], limit: usize) -> Vec<i64> {
     let ends_so = |&count: &usize| ids.ends_with(&around[around.len() - count..]);
     let n_after = (0..=around.len().min(limit)).rev().find(ends_so).unwrap_or(0);
@@ -84,7 +84,7 @@ fn cut(mut ids: Vec<i64>, around: &[i64], limit: usize) -> Vec<i64> {
     ids
 }
 
-/// Whether nothing of a line can be seen: spaces, controls, zero-width characters.
+/// Whether a line is invisible: spaces, controls, zero-width characters.
 fn is_blank(line: &str) -> bool {
     let is_zero_width = |c| matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}');
     line.chars().all(|c| c.is_whitespace() || c.is_control() || is_zero_width(c))
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_keep_what_stands_around_them() {
+    fn long_texts_keep_their_last_special_tokens() {
         let cases = [
             // Marian, mBART-50, mBART-25, a tokenizer without a template.
             (vec![5, 6, 7, 0], vec![0], 3, vec![5, 6, 0]),

@@ -1,4 +1,4 @@
-//! Whether a folder's tokenizer belongs to its model.
+//! Opens a folder's tokenizer and checks that it belongs to the model.
 
 use std::path::Path;
 
@@ -11,17 +11,17 @@ use crate::notice::Notice;
 /// The tokenizer in `folder`, for a model with this configuration.
 ///
 /// # Errors
-/// If there is none, or it cannot be read, or it is that of another model.
+/// If it is missing, cannot be read, or belongs to another model.
 pub fn open_tokenizer(folder: &Path, config: &Config) -> Result<Tokenizer> {
     let tokenizer = Tokenizer::from_folder(folder)?;
     check_tokenizer(folder, &tokenizer, config)?;
     Ok(tokenizer)
 }
 
-/// The tokenizer in `folder`, for work that goes on without one; a notice tells the consequence.
+/// The tokenizer in `folder` if it can be read, otherwise a notice with the consequence.
 ///
 /// # Errors
-/// If it is the tokenizer of another model.
+/// If it belongs to another model.
 pub fn open_tokenizer_if_readable(
     folder: &Path,
     config: &Config,
@@ -36,10 +36,10 @@ pub fn open_tokenizer_if_readable(
     }
 }
 
-/// Rejects a tokenizer with ids that the model has no rows for. Fewer ids than rows are common: tables are padded.
+/// Rejects a tokenizer with ids that have no embeddings. Fewer ids than rows are common: tables are padded.
 ///
-/// Special tokens beyond the table are accepted, as published checkpoints have them (`facebook/bart-large-cnn`: 50,264 rows and
-/// `<mask>` at 50,264; mT5's sentinels); a sentence that spells one is rejected by [`SourceEncoder`](crate::SourceEncoder).
+/// Special tokens beyond the table are accepted, because published checkpoints have them (`facebook/bart-large-cnn`: 50,264 rows and
+/// `<mask>` at 50,264; mT5's sentinels); a sentence that contains one is rejected by [`SourceEncoder`](crate::SourceEncoder).
 ///
 /// # Errors
 /// If a piece of text has such an id.
@@ -54,7 +54,7 @@ pub fn check_tokenizer(folder: &Path, tokenizer: &Tokenizer, config: &Config) ->
     let is_text = |id: &i64| around.contains(id) || tokenizer.decode(&[*id]).is_ok_and(|text| !text.is_empty());
     let Some(id) = (rows as i64..required as i64).find(is_text) else { return Ok(()) };
     let there: Vec<&str> = Tokenizer::PIECES.into_iter().filter(|name| folder.join(name).exists()).collect();
-    // Beside tokenizer.json the others are not read.
+    // The others are not read if there is a tokenizer.json.
     let there = if there.contains(&Tokenizer::PIECES[0]) { &there[..1] } else { &there };
     let piece = tokenizer.piece(id).unwrap_or_default();
     Err(Cause::Rows { folder: folder.display().to_string(), rows, files: there.join(" with "), required, piece, id })?

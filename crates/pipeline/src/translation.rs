@@ -7,7 +7,7 @@ use cognate_generate::Hypothesis;
 pub struct Line {
     /// The sentence.
     pub text: String,
-    /// The beginning of its translation, if it has one of its own.
+    /// The prefix of its translation, if it differs from the default.
     pub prefix: Option<String>,
 }
 
@@ -18,7 +18,7 @@ pub struct Translation {
     pub text: String,
     /// All translations, the best first: as many as [`DecodingOptions::n_best`](crate::DecodingOptions::n_best).
     pub hypotheses: Vec<TranslatedText>,
-    /// What may be wrong with the sentence or its translation.
+    /// The warnings about the sentence and its translation.
     pub warnings: Vec<Warning>,
     /// The number of words of the sentence that are not in the vocabulary.
     pub n_unknown: usize,
@@ -34,35 +34,35 @@ pub struct TranslatedText {
 }
 
 impl Translation {
-    /// Takes over what was found out about the sentence before it was translated.
+    /// Adds the warnings about the source.
     pub(crate) fn begin_with(&mut self, prepared: &mut Translation) {
         self.warnings.splice(..0, std::mem::take(&mut prepared.warnings));
         self.n_unknown = prepared.n_unknown;
     }
 
-    /// The number of tokens that were generated, end tokens included.
+    /// The number of generated tokens, end tokens included.
     pub fn n_tokens(&self) -> usize {
         let tokens = |found: &TranslatedText| found.hypothesis.tokens.len() + usize::from(found.hypothesis.complete);
         self.hypotheses.iter().map(tokens).sum()
     }
 }
 
-/// What may be wrong with one sentence.
+/// A warning about a sentence or its translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
-    /// It has no words, and so has its translation.
+    /// The sentence and its translation are empty.
     Empty,
-    /// It has more tokens than the model can take; the rest was cut.
+    /// The sentence was truncated.
     TooLong {
-        /// The tokens.
+        /// The number of its tokens.
         tokens: usize,
-        /// The tokens that the model can take.
+        /// The maximum number of tokens.
         limit: usize,
     },
-    /// It does not begin with the code of the language to translate into, as the model expects it.
+    /// The sentence does not begin with the code of a target language, which the model needs.
     NoLanguage,
-    /// Its translation reached no end within the maximum number of tokens and was cut.
+    /// The translation was truncated at the maximum number of tokens.
     Unfinished {
         /// The maximum number of tokens.
         limit: usize,

@@ -1,4 +1,4 @@
-//! A loaded model that translates sentences.
+//! Translation of sentences.
 
 use crate::batches::{BatchLimit, in_batches};
 use crate::error::{Error, Result};
@@ -16,23 +16,23 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The tokens that are translated together if [`TranslatorOptions::batch_tokens`] is not set.
+/// The default of [`TranslatorOptions::batch_tokens`].
 const BATCH_TOKENS: usize = 2048;
 
-/// How a translator is loaded and how it translates.
+/// Options of a translator.
 #[derive(Clone, Debug, Default)]
 pub struct TranslatorOptions {
-    /// How the model is loaded.
+    /// Options of loading.
     pub load: LoadOptions,
-    /// How it decodes.
+    /// Options of decoding.
     pub decoding: DecodingOptions,
-    /// The number of tokens that are translated together, padding and beams included; by default 2048.
+    /// The maximum number of tokens of a batch, padding and beams included; by default 2048.
     pub batch_tokens: Option<NonZeroUsize>,
-    /// The maximum number of sentences that are translated together; by default any.
+    /// The maximum number of sentences of a batch; by default any.
     pub batch_size: Option<NonZeroUsize>,
 }
 
-/// A model that translates. It can be shared between threads, and a clone shares the model.
+/// A model that translates. It can be shared between threads; clones share the model.
 #[derive(Clone)]
 pub struct Translator {
     shared: Arc<Shared>,
@@ -41,7 +41,7 @@ pub struct Translator {
 struct Shared {
     model: LoadedModel,
     sources: SourceEncoder,
-    /// The beginning of every translation that has none of its own.
+    /// The default prefix of translations.
     prefix: Vec<i64>,
     batch_limit: BatchLimit,
     /// The unknown token of sources.
@@ -56,7 +56,7 @@ impl Translator {
     /// Loads the model in `folder`, a checkpoint or an export, with the settings of its files.
     ///
     /// # Errors
-    /// If there is no such model, or no engine that runs it.
+    /// If there is no such model, or no engine can run it.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(folder, &TranslatorOptions::default())
     }
@@ -64,15 +64,15 @@ impl Translator {
     /// Loads the model in `folder`, a checkpoint or an export.
     ///
     /// # Errors
-    /// If there is no such model, an option contradicts it, or there is no engine that runs it.
+    /// If there is no such model, an option contradicts it, or no engine can run it.
     pub fn open_with(folder: impl AsRef<Path>, options: &TranslatorOptions) -> Result<Self> {
         Self::load(ModelSource::find(folder.as_ref())?, options)
     }
 
-    /// Loads a model that was found before.
+    /// Loads a model from its source.
     ///
     /// # Errors
-    /// If an option contradicts the model, or there is no engine that runs it.
+    /// If an option contradicts the model, or no engine can run it.
     pub fn load(source: ModelSource, options: &TranslatorOptions) -> Result<Self> {
         let TranslatorOptions { load, decoding, batch_tokens, batch_size } = options;
         let adjust = |settings, config: &_, tokenizer: &_| decoding.apply(settings, config, tokenizer);
@@ -98,21 +98,20 @@ impl Translator {
         self.model().engine()
     }
 
-    /// What a user should know about the loaded model.
+    /// Messages about the loaded model.
     pub fn notices(&self) -> &[Notice] {
         self.model().notices()
     }
 
-    /// How the model decodes.
+    /// The settings of decoding.
     pub fn settings(&self) -> &Settings {
         self.model().settings()
     }
 
-    /// Translates sentences, in batches of similar length on several workers. The translations do not depend on how many
-    /// workers there are.
+    /// Translates sentences in batches of similar length on several workers. The translations do not depend on the number of workers.
     ///
     /// # Errors
-    /// If a sentence cannot be encoded, or the engine fails; the error names the first such sentence, from 1.
+    /// If a sentence cannot be encoded, or the engine fails; the error names the first such sentence, counted from 1.
     pub fn translate(&self, sentences: &[impl AsRef<str>]) -> Result<Vec<Translation>> {
         let mut translations = Vec::with_capacity(sentences.len());
         let (mut places, mut sources, mut prefixes) = (Vec::new(), Vec::new(), Vec::new());
@@ -146,11 +145,11 @@ impl Translator {
         Ok(translations)
     }
 
-    /// Translates one sentence and hands its text over as it grows; `number` counts sentences from 1, and is part of the
-    /// random seed of sampling. Returns the whole translation.
+    /// Translates one sentence and calls `write` with each part of its text as soon as it is final. `number` counts sentences from 1
+    /// and is part of the random seed. Returns the complete translation.
     ///
     /// # Errors
-    /// If the model searches with several beams, the sentence cannot be encoded, the engine fails, or `write` does.
+    /// As [`Translator::check_stream`], or if the sentence cannot be encoded, the engine fails, or `write` does.
     pub fn stream<E: From<Error>>(
         &self,
         sentence: &Line,
@@ -234,12 +233,12 @@ impl Translator {
         Ok(())
     }
 
-    /// The largest batch, its beams not counted.
+    /// The maximum size of a batch without beams.
     pub(crate) fn batch_limit(&self) -> BatchLimit {
         self.shared.batch_limit
     }
 
-    /// The tokens of a sentence, if it has words, and a translation with the warnings about it.
+    /// The tokens of a sentence, if it is not empty, and a translation with the warnings about it.
     pub(crate) fn prepare(&self, sentence: &str) -> Result<(Translation, Option<Vec<i64>>)> {
         let (warnings, ids): (_, Option<Vec<i64>>) = match self.shared.sources.encode(sentence)? {
             EncodedSource::Empty => (vec![Warning::Empty], None),
@@ -254,7 +253,7 @@ impl Translator {
         Ok((Translation { warnings, n_unknown, ..Translation::default() }, ids))
     }
 
-    /// The tokens that the translation of a line begins with.
+    /// The tokens of the prefix of a line's translation.
     pub(crate) fn prefix(&self, line: &Line) -> Result<Vec<i64>> {
         match &line.prefix {
             None => Ok(self.shared.prefix.clone()),
@@ -262,8 +261,8 @@ impl Translator {
         }
     }
 
-    /// Translates a batch. If that fails, translates each sentence by itself, in the order of their numbers, until the one
-    /// that fails is found. If `is_wanted` becomes false, decoding stops, and the translations are incomplete.
+    /// Translates a batch. If that fails, translates the sentences one by one, in the order of their numbers, to find the one that
+    /// fails. If `is_wanted` becomes false, decoding stops, and the translations are incomplete.
     pub(crate) fn translate_batch(
         &self,
         decoder: &mut dyn Decoder,
@@ -309,7 +308,7 @@ impl Translator {
         Ok(Translation { text, hypotheses, warnings, n_unknown: 0 })
     }
 
-    /// Whether a sentence does not name the language to translate into, and nothing else does.
+    /// Whether a sentence lacks the code of a required target language.
     fn lacks_language(&self, sentence: &str) -> bool {
         let code = || Some(sentence.strip_prefix(">>")?.split_once("<<")?.0);
         match self.model().target_naming() {
@@ -319,7 +318,7 @@ impl Translator {
     }
 }
 
-/// The tokens that a translation begins with: the language, if it must come first, and those of the text.
+/// The tokens of a prefix: the forced first token and those of the text.
 fn prefix(text: &str, tokenizer: &Tokenizer, settings: &Settings) -> Result<Vec<i64>> {
     if text.is_empty() {
         return Ok(Vec::new());
@@ -328,7 +327,7 @@ fn prefix(text: &str, tokenizer: &Tokenizer, settings: &Settings) -> Result<Vec<
     let prefix: Vec<_> = settings.forced_bos_token.into_iter().chain(ids).collect();
     let room = settings.max_length.saturating_sub(2).min(settings.max_new_tokens.saturating_sub(1));
     if prefix.len() > room {
-        let message = format!("has {} tokens; expected at most {room}, for which the model has room", prefix.len());
+        let message = format!("has {} tokens; expected at most {room}", prefix.len());
         return Err(Error::input(message));
     }
     Ok(prefix)

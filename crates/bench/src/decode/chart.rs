@@ -5,22 +5,22 @@ use std::fmt::Write;
 use super::report::{Block, Row};
 
 /// The bar that is 1.
-const UNIT: &str = "ct2-int8";
+pub const UNIT: &str = "ct2-int8";
 
-const WIDTH: f64 = 1000.0;
-const LEFT: f64 = 50.0;
-const TOP: f64 = 90.0;
-const PANEL: f64 = 210.0;
+pub const WIDTH: f64 = 1000.0;
+pub const LEFT: f64 = 50.0;
+pub const TOP: f64 = 90.0;
+pub const PANEL: f64 = 210.0;
 /// Of a panel; the rest is its title and the names of the groups.
-const BARS: f64 = 150.0;
+pub const BARS: f64 = 150.0;
 /// Parts of a group's width that stay empty.
-const GAP: f64 = 0.12;
+pub const GAP: f64 = 0.12;
 
-const THEIRS: [&str; 5] = ["#c9c9c9", "#a8a8a8", "#878787", "#e8b06a", "#d98a1f"];
-const OURS: [&str; 5] = ["#b5d3ee", "#8cbbe3", "#4f93cc", "#1f6fb2", "#0b3f73"];
+pub const THEIRS: [&str; 5] = ["#c9c9c9", "#a8a8a8", "#878787", "#e8b06a", "#d98a1f"];
+pub const OURS: [&str; 5] = ["#b5d3ee", "#8cbbe3", "#4f93cc", "#1f6fb2", "#0b3f73"];
 
 /// The chart as SVG; blocks without CTranslate2 int8 have no panel.
-pub(crate) fn svg(blocks: &[Block]) -> String {
+pub fn svg(blocks: &[Block]) -> String {
     let panels: Vec<&Block> = blocks.iter().filter(|block| block.rows.iter().any(|row| row.way.name == UNIT)).collect();
     let height = TOP + PANEL * panels.len() as f64;
     let mut svg = format!(
@@ -38,12 +38,12 @@ pub(crate) fn svg(blocks: &[Block]) -> String {
 }
 
 /// Rows have one colour in all panels: that of their number among theirs or ours.
-fn colours(rows: &[Row]) -> Vec<&'static str> {
+pub fn colours(rows: &[Row]) -> Vec<&'static str> {
     let (mut theirs, mut ours) = (THEIRS.iter().cycle(), OURS.iter().cycle());
     rows.iter().filter_map(|row| if row.is_ours() { ours.next() } else { theirs.next() }.copied()).collect()
 }
 
-fn legend(svg: &mut String, rows: &[Row]) {
+pub fn legend(svg: &mut String, rows: &[Row]) {
     const IN_A_LINE: usize = 5;
     for (index, (row, colour)) in rows.iter().zip(colours(rows)).enumerate() {
         let x = LEFT + (index % IN_A_LINE) as f64 * (WIDTH - LEFT) / IN_A_LINE as f64;
@@ -53,7 +53,7 @@ fn legend(svg: &mut String, rows: &[Row]) {
     }
 }
 
-fn panel(svg: &mut String, block: &Block, top: f64) {
+pub fn panel(svg: &mut String, block: &Block, top: f64) {
     let ratios = |column: usize| block.rows.iter().map(move |row| block.ratio(row, UNIT, column).unwrap_or_default());
     let columns = block.columns.len();
     let highest = (0..columns).flat_map(ratios).fold(1.0, f64::max);
@@ -80,25 +80,5 @@ fn panel(svg: &mut String, block: &Block, top: f64) {
         }
         let middle = left + group * (1.0 - GAP) / 2.0;
         let _ = writeln!(svg, "<text x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>", base + 16.0, column.title());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::report::tests::block;
-    use super::*;
-
-    #[test]
-    fn bars_are_as_high_as_ratios() {
-        let svg = svg(&[block([150.0, 50.0])]);
-        // CTranslate2's bars and ours, in the order of the columns; the highest ratio, 1.5, is the scale.
-        let heights: Vec<f64> = svg
-            .lines()
-            .filter(|line| line.starts_with("<rect x=") && line.contains("y=\"") && !line.contains("height=\"12\""))
-            .map(|line| line.split("height=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap())
-            .collect();
-        assert_eq!(heights, [100.0, 150.0, 100.0, 25.0]);
-        assert!(svg.contains("Marian-base, 1 thread") && svg.contains("4 beams, batch 8") && svg.contains("Cognate int8"), "{svg}");
-        assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
     }
 }

@@ -1,47 +1,47 @@
 //! The models that are measured: their sizes, what one call has to read and to multiply, and the sources.
 
 /// Tokens of each source, the end token included.
-pub(crate) const SOURCE_TOKENS: usize = 24;
+pub const SOURCE_TOKENS: usize = 24;
 /// Tokens generated for each source.
-pub(crate) const NEW_TOKENS: usize = 32;
+pub const NEW_TOKENS: usize = 32;
 
 /// A model with random weights, as `xtask/interop/python/make_checkpoint.py` makes it.
 #[derive(Debug)]
-pub(crate) struct Shape {
-    pub(crate) name: &'static str,
-    title: &'static str,
-    d_model: u64,
-    d_ff: u64,
+pub struct Shape {
+    pub name: &'static str,
+    pub title: &'static str,
+    pub d_model: u64,
+    pub d_ff: u64,
     /// Of each stack.
-    layers: u64,
-    vocab: u64,
-    eos: u64,
+    pub layers: u64,
+    pub vocab: u64,
+    pub eos: u64,
 }
 
-pub(crate) const SHAPES: [Shape; 2] = [
+pub const SHAPES: [Shape; 2] = [
     Shape { name: "marian-base", title: "Marian-base", d_model: 512, d_ff: 2048, layers: 6, vocab: 32_000, eos: 0 },
     Shape { name: "t5-small", title: "T5-small", d_model: 512, d_ff: 2048, layers: 6, vocab: 32_128, eos: 1 },
 ];
 
 impl Shape {
     /// The heading of what is measured on so many threads.
-    pub(crate) fn on(&self, threads: usize) -> String {
+    pub fn on(&self, threads: usize) -> String {
         let threads = if threads == 1 { "1 thread".into() } else { format!("{threads} threads") };
         format!("{}, {threads}", self.title)
     }
 
     /// Elements of the matrices that all source tokens are multiplied with: the encoder, and the decoder's cross keys and values.
-    pub(crate) fn encoder_weights(&self) -> u64 {
+    pub fn encoder_weights(&self) -> u64 {
         self.layers * (6 * self.d_model * self.d_model + 2 * self.d_model * self.d_ff)
     }
 
     /// Elements of the matrices that each new token is multiplied with: the decoder but for cross keys and values, and the output.
-    pub(crate) fn decoder_weights(&self) -> u64 {
+    pub fn decoder_weights(&self) -> u64 {
         self.layers * (6 * self.d_model * self.d_model + 2 * self.d_model * self.d_ff) + self.d_model * self.vocab
     }
 
     /// Sources of random tokens, the same in every run; those of a small batch are the first of a large one.
-    pub(crate) fn sources(&self, batch: usize) -> Vec<Vec<u64>> {
+    pub fn sources(&self, batch: usize) -> Vec<Vec<u64>> {
         // Numerical Recipes' generator; its upper bits are good enough for ids. The first and last few ids of a vocabulary are special.
         let (mut state, special) = (1u64, 16);
         let mut token = || {
@@ -55,38 +55,20 @@ impl Shape {
 
 /// One kind of call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Column {
-    pub(crate) batch: usize,
-    pub(crate) beams: usize,
+pub struct Column {
+    pub batch: usize,
+    pub beams: usize,
 }
 
 impl Column {
-    pub(crate) fn method(self) -> String {
+    pub fn method(self) -> String {
         match self.beams {
             1 => "greedy".into(),
             beams => format!("{beams} beams"),
         }
     }
 
-    pub(crate) fn title(self) -> String {
+    pub fn title(self) -> String {
         format!("{}, batch {}", self.method(), self.batch)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_step_of_marian_base_reads_154_megabytes() {
-        assert_eq!(SHAPES[0].decoder_weights() * 4, 153_616_384);
-    }
-
-    #[test]
-    fn sources_are_tokens() {
-        let sources = SHAPES[1].sources(32);
-        assert!(sources.iter().all(|source| source.len() == SOURCE_TOKENS && source.ends_with(&[1])));
-        assert!(sources.iter().flat_map(|source| &source[..23]).all(|token| (16..31_944).contains(token)));
-        assert_eq!(SHAPES[1].sources(8), sources[..8]);
     }
 }

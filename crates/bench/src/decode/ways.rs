@@ -15,7 +15,7 @@ use xtask::workspace::capture;
 
 /// The type of the weights that are read at each step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Weights {
+pub enum Weights {
     F32,
     Int8,
     /// Layers in 4 bits, that of the output in 8.
@@ -23,10 +23,10 @@ pub(crate) enum Weights {
 }
 
 impl Weights {
-    pub(crate) const ALL: [Weights; 3] = [F32, Int8, Int4];
+    pub const ALL: [Weights; 3] = [F32, Int8, Int4];
 
     /// Of an element; in 4 bits as if the layer of the output had 4 bits too, and scales none.
-    pub(crate) fn bytes(self) -> f64 {
+    pub fn bytes(self) -> f64 {
         match self {
             F32 => 4.0,
             Int8 => 1.0,
@@ -37,7 +37,7 @@ impl Weights {
 
 /// Who runs.
 #[derive(Debug)]
-pub(crate) enum Program {
+pub enum Program {
     /// `cognate-bench measure decode`, on what `cognate export` with these flags writes; `flag` is one of `cognate-bench measure decode`, if any.
     Ours { export: &'static [&'static str], engine: &'static str, flag: Option<&'static str> },
     /// `serve.py` with this kind, on what `convert.py` makes of the checkpoint, if it has to be converted.
@@ -46,28 +46,28 @@ pub(crate) enum Program {
 
 /// A row.
 #[derive(Debug)]
-pub(crate) struct Way {
-    pub(crate) name: &'static str,
-    pub(crate) title: &'static str,
-    pub(crate) weights: Weights,
-    pub(crate) program: Program,
+pub struct Way {
+    pub name: &'static str,
+    pub title: &'static str,
+    pub weights: Weights,
+    pub program: Program,
     /// The row with which it is compared: CTranslate2 in the same precision.
-    pub(crate) peer: Option<&'static str>,
+    pub peer: Option<&'static str>,
     /// Least ratios to the peer on one thread, Marian-base: greedy at batch 1, 8 and 32, then the same with 4 beams.
-    pub(crate) floors: Option<[[f64; 3]; 2]>,
+    pub floors: Option<[[f64; 3]; 2]>,
 }
 
 impl Way {
     /// Whether it has floors to keep, or is the measure of one that has.
-    pub(crate) fn is_compared(&self) -> bool {
+    pub fn is_compared(&self) -> bool {
         self.floors.is_some() || WAYS.iter().any(|way| way.floors.is_some() && way.peer == Some(self.name))
     }
 }
 
-const CT2: Option<&str> = Some("ct2");
-const CT2_INT8: Option<&str> = Some("ct2-int8");
+pub const CT2: Option<&str> = Some("ct2");
+pub const CT2_INT8: Option<&str> = Some("ct2-int8");
 
-const fn theirs(
+pub const fn theirs(
     name: &'static str,
     title: &'static str,
     weights: Weights,
@@ -78,7 +78,7 @@ const fn theirs(
     Way { name, title, weights, program: Program::Theirs { kind, is_converted }, peer, floors: None }
 }
 
-const fn ours(
+pub const fn ours(
     name: &'static str,
     title: &'static str,
     weights: Weights,
@@ -94,15 +94,21 @@ const fn ours(
 }
 
 /// A row of ours on ONNX Runtime with a flag of `bench decode`.
-const fn without(name: &'static str, title: &'static str, weights: Weights, export: &'static [&'static str], flag: &'static str) -> Way {
+pub const fn without(
+    name: &'static str,
+    title: &'static str,
+    weights: Weights,
+    export: &'static [&'static str],
+    flag: &'static str,
+) -> Way {
     Way { program: Program::Ours { export, engine: "ort", flag: Some(flag) }, ..ours(name, title, weights, export, "ort", None) }
 }
 
-const F32_EXPORT: &[&str] = &["--target", "ort"];
-const INT8_EXPORT: &[&str] = &["--target", "ort", "--precision", "int8"];
+pub const F32_EXPORT: &[&str] = &["--target", "ort"];
+pub const INT8_EXPORT: &[&str] = &["--target", "ort", "--precision", "int8"];
 
 /// All rows, in the order in which they take turns. Of ours, those whose flags this `cognate` does not know are left out.
-pub(crate) const WAYS: &[Way] = &[
+pub const WAYS: &[Way] = &[
     theirs("pytorch", "PyTorch", F32, "pytorch", false, CT2),
     theirs("optimum", "Optimum", F32, "optimum", true, CT2),
     theirs("optimum-int8", "Optimum int8", Int8, "optimum-int8", true, CT2_INT8),
@@ -129,28 +135,28 @@ pub(crate) const WAYS: &[Way] = &[
 ];
 
 /// The names, for the command line.
-pub(crate) fn names() -> PossibleValuesParser {
+pub fn names() -> PossibleValuesParser {
     PossibleValuesParser::new(WAYS.iter().map(|way| way.name))
 }
 
 /// Where programs and models of one shape lie.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place<'a> {
-    pub(crate) cognate: &'a Path,
-    pub(crate) bench: &'a Path,
-    pub(crate) python: &'a Path,
-    pub(crate) scripts: &'a Path,
+pub struct Place<'a> {
+    pub cognate: &'a Path,
+    pub bench: &'a Path,
+    pub python: &'a Path,
+    pub scripts: &'a Path,
     /// Holds the folder `checkpoint`, and one for each form.
-    pub(crate) folder: &'a Path,
+    pub folder: &'a Path,
 }
 
 impl Place<'_> {
-    fn checkpoint(&self) -> PathBuf {
+    pub fn checkpoint(&self) -> PathBuf {
         self.folder.join("checkpoint")
     }
 
     /// Writes the model in the form that the row wants. Conversions of other programs take long and stay.
-    pub(crate) fn prepare(&self, way: &Way) -> Result<()> {
+    pub fn prepare(&self, way: &Way) -> Result<()> {
         let folder = self.folder.join(way.name);
         match way.program {
             Program::Theirs { is_converted: false, .. } => {}
@@ -175,7 +181,7 @@ impl Place<'_> {
     }
 
     /// The program that answers requests on so many threads and processors.
-    pub(crate) fn serve(&self, way: &Way, threads: usize) -> Command {
+    pub fn serve(&self, way: &Way, threads: usize) -> Command {
         let folder = self.folder.join(way.name);
         match way.program {
             Program::Theirs { kind, is_converted } => {
@@ -194,7 +200,7 @@ impl Place<'_> {
         }
     }
 
-    fn script(&self, mut command: Command, name: &str) -> Command {
+    pub fn script(&self, mut command: Command, name: &str) -> Command {
         // The scripts lie in the source tree, which is left as it is.
         command.arg(self.scripts.join(name)).env("PYTHONDONTWRITEBYTECODE", "1").env("HF_HUB_OFFLINE", "1");
         command
@@ -202,31 +208,9 @@ impl Place<'_> {
 }
 
 /// Runs to the end; where it fails, the line in which it says why is the error.
-fn told(command: &mut Command) -> Result<()> {
+pub fn told(command: &mut Command) -> Result<()> {
     if let Err(error) = capture(command) {
         bail!("{}", reason(&error.to_string()));
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn floors_have_two_digits_at_most() {
-        let floors = WAYS.iter().filter_map(|way| way.floors).flatten().flatten();
-        floors.for_each(|floor| assert_eq!(format!("{floor:.2}").parse(), Ok(floor)));
-    }
-
-    #[test]
-    fn rows_are_compared_with_rows() {
-        for way in WAYS {
-            assert_eq!(WAYS.iter().filter(|other| other.name == way.name).count(), 1, "{}", way.name);
-            let Some(peer) = way.peer else { continue };
-            let peer = WAYS.iter().find(|other| other.name == peer);
-            let wanted = if way.weights == F32 { F32 } else { Int8 };
-            assert!(peer.is_some_and(|peer| peer.weights == wanted), "{}", way.name);
-        }
-    }
 }

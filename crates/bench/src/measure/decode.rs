@@ -19,76 +19,76 @@ use std::time::{Duration, Instant};
 ///
 /// No sentence ends before its limit, so that every call does the same work. Prints lines of JSON.
 #[derive(clap::Args)]
-pub(crate) struct Decode {
+pub struct Decode {
     /// The folder of an export
     #[arg(long, value_name = "DIR")]
-    model: PathBuf,
+    pub model: PathBuf,
     /// What computes: auto, tract or ort
     #[arg(long, default_value = "auto")]
-    engine: Engine,
+    pub engine: Engine,
     /// Where it computes: cpu or cuda
     #[arg(long, default_value = "cpu")]
-    device: Device,
+    pub device: Device,
     /// Threads that ONNX Runtime uses [default: its own choice]
     #[arg(long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
+    pub threads: Option<NonZeroUsize>,
     /// Let ONNX Runtime run its own operators only, also where ours are faster
     #[arg(long)]
-    plain: bool,
+    pub plain: bool,
     /// Leave the model's memory in the system's ordinary pages
     #[arg(long)]
-    no_huge_pages: bool,
+    pub no_huge_pages: bool,
     /// Answer requests of standard input, one a line, instead: {"sources": [[5, 6, 0]], "beams": 4, "new_tokens": 32}
     #[arg(long)]
-    requests: bool,
+    pub requests: bool,
     /// Sentences of a call, all of one length
     #[arg(long, value_name = "N", default_value = "1")]
-    batch: NonZeroUsize,
+    pub batch: NonZeroUsize,
     /// Hypotheses of a sentence; 1 is greedy
     #[arg(long, value_name = "N", default_value = "1")]
-    beams: NonZeroUsize,
+    pub beams: NonZeroUsize,
     /// Tokens of a source, the end token included
     #[arg(long, value_name = "N", default_value = "24")]
-    source_tokens: NonZeroUsize,
+    pub source_tokens: NonZeroUsize,
     /// Tokens that are generated for each sentence
     #[arg(long, value_name = "N", default_value = "32")]
-    new_tokens: NonZeroUsize,
+    pub new_tokens: NonZeroUsize,
     /// Calls that are measured
     #[arg(long, value_name = "N", default_value = "5")]
-    rounds: NonZeroUsize,
+    pub rounds: NonZeroUsize,
 }
 
 /// One call.
 #[derive(Debug, Deserialize)]
-struct Request {
+pub struct Request {
     /// Token ids, each source with its end token.
-    sources: Vec<Vec<i64>>,
-    beams: NonZeroUsize,
-    new_tokens: NonZeroUsize,
+    pub sources: Vec<Vec<i64>>,
+    pub beams: NonZeroUsize,
+    pub new_tokens: NonZeroUsize,
 }
 
 /// What a call took.
 #[derive(Debug, Serialize)]
-struct Answer {
-    seconds: f64,
+pub struct Answer {
+    pub seconds: f64,
     /// Of these within the engine's sessions.
-    seconds_in_graph: f64,
+    pub seconds_in_graph: f64,
     /// Tokens that were generated, of the best hypotheses.
-    tokens: usize,
+    pub tokens: usize,
     /// Memory of the process afterwards, where the system tells (Linux).
     #[serde(skip_serializing_if = "Option::is_none")]
-    resident_kib: Option<u64>,
+    pub resident_kib: Option<u64>,
 }
 
 /// The resident memory of this process, in KiB.
-fn resident() -> Option<u64> {
+pub fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 
 /// Runs the command.
-pub(crate) fn run(options: &Decode, out: &mut dyn Write) -> Result<()> {
+pub fn run(options: &Decode, out: &mut dyn Write) -> Result<()> {
     let start = Instant::now();
     let mut model = Loaded::open(options)?;
     let loaded = json!({ "engine": model.decoder.engine(), "load_seconds": start.elapsed().as_secs_f64() });
@@ -110,7 +110,7 @@ pub(crate) fn run(options: &Decode, out: &mut dyn Write) -> Result<()> {
 
 impl Decode {
     /// A call on made-up tokens, the same at each run.
-    fn request(&self, config: &Config) -> Request {
+    pub fn request(&self, config: &Config) -> Request {
         let vocab = config.source_vocab.max(1);
         // Neighbours are far from each other, and no number comes twice before all have come where 7919 does not divide them.
         let token = |index: usize| ((index + 1) * 7919 % vocab) as i64;
@@ -124,15 +124,15 @@ impl Decode {
 }
 
 /// A model in memory.
-struct Loaded {
-    decoder: Box<dyn Decoder>,
-    config: Config,
-    settings: Settings,
-    in_graph: Arc<AtomicU64>,
+pub struct Loaded {
+    pub decoder: Box<dyn Decoder>,
+    pub config: Config,
+    pub settings: Settings,
+    pub in_graph: Arc<AtomicU64>,
 }
 
 impl Loaded {
-    fn open(options: &Decode) -> Result<Self> {
+    pub fn open(options: &Decode) -> Result<Self> {
         let folder = &options.model;
         find_layout(folder).with_context(|| format!("{}: expected the folder of an export", folder.display()))?;
         let Configuration { config_json, config, generation_json } = Configuration::read(folder)?;
@@ -155,7 +155,7 @@ impl Loaded {
         Ok(Self { decoder, config, settings, in_graph })
     }
 
-    fn measure(&mut self, request: &Request) -> Result<Answer> {
+    pub fn measure(&mut self, request: &Request) -> Result<Answer> {
         let mut settings = self.settings.clone();
         settings.num_beams = request.beams.get();
         (settings.min_new_tokens, settings.max_new_tokens) = (request.new_tokens.get(), request.new_tokens.get());
@@ -173,10 +173,10 @@ impl Loaded {
 }
 
 /// A session that counts its time.
-struct Timed {
-    inner: Box<dyn Session>,
+pub struct Timed {
+    pub inner: Box<dyn Session>,
     /// Nanoseconds.
-    spent: Arc<AtomicU64>,
+    pub spent: Arc<AtomicU64>,
 }
 
 impl Session for Timed {
@@ -202,7 +202,7 @@ impl Session for Timed {
 }
 
 impl Timed {
-    fn timed(&mut self, run: impl FnOnce(&mut dyn Session) -> Ran<Values>) -> Ran<Values> {
+    pub fn timed(&mut self, run: impl FnOnce(&mut dyn Session) -> Ran<Values>) -> Ran<Values> {
         let start = Instant::now();
         let found = run(self.inner.as_mut());
         self.spent.fetch_add(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);

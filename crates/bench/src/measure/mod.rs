@@ -3,9 +3,9 @@
 //! Answers are lines of JSON on standard output. Models are loaded once and measured as often as asked, by options or by
 //! requests on standard input, so that several programs can take turns.
 
-mod decode;
-mod read;
-mod train;
+pub mod decode;
+pub mod read;
+pub mod train;
 
 use anyhow::Result;
 use serde::Serialize;
@@ -13,14 +13,14 @@ use std::io::{self, BufWriter, Write};
 
 /// Measure one thing; called by the comparisons
 #[derive(clap::Subcommand)]
-pub(crate) enum Measure {
+pub enum Measure {
     Decode(decode::Decode),
     Train(train::Train),
     Read(read::Read),
 }
 
 /// Runs the command.
-pub(crate) fn run(measure: &Measure) -> Result<()> {
+pub fn run(measure: &Measure) -> Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
     match measure {
         Measure::Decode(options) => decode::run(options, &mut out)?,
@@ -31,7 +31,7 @@ pub(crate) fn run(measure: &Measure) -> Result<()> {
 }
 
 /// Writes a line that a waiting program reads at once.
-fn print_line(out: &mut dyn Write, answer: &impl Serialize) -> Result<()> {
+pub fn print_line(out: &mut dyn Write, answer: &impl Serialize) -> Result<()> {
     writeln!(out, "{}", serde_json::to_string(answer)?)?;
     Ok(out.flush()?)
 }

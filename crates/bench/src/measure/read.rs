@@ -16,47 +16,47 @@ use multiversion::multiversion;
 use serde_json::json;
 
 /// Bytes of a block: an ordinary page.
-const BLOCK: usize = 4096;
+pub const BLOCK: usize = 4096;
 /// Passes over the memory of which the fastest counts, and the bytes that a pass reads at least, so that starting threads is nothing.
-const PASSES: usize = 5;
-const PASS_BYTES: usize = 1 << 27;
+pub const PASSES: usize = 5;
+pub const PASS_BYTES: usize = 1 << 27;
 /// The most bytes that can be asked for: 8 GiB, beyond every cache.
-const MOST_BYTES: usize = 1 << 33;
+pub const MOST_BYTES: usize = 1 << 33;
 /// More threads than any machine has.
-const MOST_THREADS: usize = 1 << 12;
+pub const MOST_THREADS: usize = 1 << 12;
 
 /// Measure how fast this machine reads memory, the same bytes again and again
 ///
 /// Prints a line of JSON: bytes per second for each size, the best of several ways to read.
 #[derive(clap::Args)]
-pub(crate) struct Read {
+pub struct Read {
     /// Threads, each with its part of the bytes
     #[arg(long, value_name = "N", default_value = "1")]
-    threads: NonZeroUsize,
+    pub threads: NonZeroUsize,
     /// Bytes that are read again and again, with commas between
     #[arg(long, value_name = "N", value_delimiter = ',', required = true)]
-    bytes: Vec<NonZeroUsize>,
+    pub bytes: Vec<NonZeroUsize>,
 }
 
 /// A way to read: streams side by side, each a part of the memory, and how many bytes ahead it asks for what comes.
 #[derive(Clone, Copy)]
-struct Way {
-    streams: usize,
-    ahead: usize,
+pub struct Way {
+    pub streams: usize,
+    pub ahead: usize,
 }
 
-const WAYS: [Way; 4] =
+pub const WAYS: [Way; 4] =
     [Way { streams: 1, ahead: 0 }, Way { streams: 1, ahead: 2 * BLOCK }, Way { streams: 4, ahead: 0 }, Way { streams: 4, ahead: BLOCK }];
 
 /// Runs the command.
-pub(crate) fn run(options: &Read, out: &mut dyn Write) -> Result<()> {
+pub fn run(options: &Read, out: &mut dyn Write) -> Result<()> {
     ensure!(options.threads.get() <= MOST_THREADS, "--threads: expected at most {MOST_THREADS}, found {}", options.threads);
     let speeds: Vec<f64> = options.bytes.iter().map(|bytes| fastest(bytes.get(), options.threads.get())).collect::<Result<_>>()?;
     super::print_line(out, &json!({ "bytes_per_second": speeds }))
 }
 
 /// Bytes in a second, of the best way.
-fn fastest(bytes: usize, threads: usize) -> Result<f64> {
+pub fn fastest(bytes: usize, threads: usize) -> Result<f64> {
     let mut best = 0.0f64;
     let least = 4 * BLOCK * threads;
     ensure!((least..=MOST_BYTES).contains(&bytes), "--bytes: expected {least} (16 KiB for each thread) to {MOST_BYTES}, found {bytes}");
@@ -81,7 +81,7 @@ fn fastest(bytes: usize, threads: usize) -> Result<f64> {
 }
 
 /// Memory that has been written to, in huge pages where it is said and the system has them.
-fn memory(bytes: usize, in_huge_pages: bool) -> Result<MmapMut> {
+pub fn memory(bytes: usize, in_huge_pages: bool) -> Result<MmapMut> {
     let mut memory = MmapMut::map_anon(bytes).context("no memory to read")?;
     #[cfg(target_os = "linux")]
     {
@@ -96,7 +96,7 @@ fn memory(bytes: usize, in_huge_pages: bool) -> Result<MmapMut> {
 }
 
 impl Way {
-    fn read(self, memory: &[u8]) {
+    pub fn read(self, memory: &[u8]) {
         let stream = memory.len() / self.streams;
         let streams: Vec<&[u8]> = memory.chunks_exact(stream).collect();
         for start in (0..stream).step_by(BLOCK) {
@@ -114,7 +114,7 @@ impl Way {
 /// The sum of a block's numbers of 64 bits, without carries; reads each byte once, by the processor's longest vectors.
 #[allow(clippy::needless_range_loop, reason = "iterators over two sides are not always inlined into functions of other instruction sets")]
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2", "aarch64+neon"))]
-fn sum(block: &[u8]) -> u64 {
+pub fn sum(block: &[u8]) -> u64 {
     const NUMBERS: usize = 64;
     let mut sums = [0u64; NUMBERS];
     let (numbers, _) = block.as_chunks::<8>();
@@ -129,18 +129,4 @@ fn sum(block: &[u8]) -> u64 {
         sum = sum.wrapping_add(part);
     }
     sum
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn memory_is_read_whole() {
-        let memory = memory(12 * BLOCK, true).unwrap();
-        assert_eq!(sum(&memory), 0x0101_0101_0101_0101u64.wrapping_mul(memory.len() as u64 / 8));
-        // No way leaves the memory's end.
-        WAYS.iter().for_each(|way| way.read(&memory));
-    }
 }

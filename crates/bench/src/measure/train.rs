@@ -25,47 +25,47 @@ use std::time::Instant;
 /// Answers requests of standard input, one a line: {"updates": 8}. Prints lines of JSON: first what was loaded, then one for each
 /// request.
 #[derive(clap::Args)]
-pub(crate) struct Train {
+pub struct Train {
     /// Settings of the run; tokenizer.from names a tokenizer
     #[arg(value_name = "CONFIG.toml")]
-    config: PathBuf,
+    pub config: PathBuf,
     /// The folder of the run, empty or new
     #[arg(long, value_name = "DIR")]
-    out: PathBuf,
+    pub out: PathBuf,
     /// What computes: auto, tract or ort
     #[arg(long, default_value = "auto")]
-    engine: Engine,
+    pub engine: Engine,
     /// Write config.json and the first batches, as batches.jsonl, into this folder before
     #[arg(long, value_name = "DIR", requires = "batches")]
-    write: Option<PathBuf>,
+    pub write: Option<PathBuf>,
     /// How many batches are written
     #[arg(long, value_name = "N")]
-    batches: Option<usize>,
+    pub batches: Option<usize>,
 }
 
 /// What is to be measured together.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Request {
-    updates: NonZeroU64,
+pub struct Request {
+    pub updates: NonZeroU64,
 }
 
 /// What the updates of a request took.
 #[derive(Debug, Default, Serialize)]
-struct Answer {
-    seconds: f64,
+pub struct Answer {
+    pub seconds: f64,
     /// Of these within the engine's sessions.
-    seconds_in_graph: f64,
+    pub seconds_in_graph: f64,
     /// Labels of the batches.
-    tokens: u64,
+    pub tokens: u64,
     /// Of the last update, a label.
-    loss: f64,
+    pub loss: f64,
     /// The most memory that was resident so far; 0 where Linux does not tell it.
-    peak_bytes: u64,
+    pub peak_bytes: u64,
 }
 
 /// Runs the command.
-pub(crate) fn run(options: &Train, out: &mut dyn Write) -> Result<()> {
+pub fn run(options: &Train, out: &mut dyn Write) -> Result<()> {
     let base = memory("VmRSS");
     let mut config = TrainingConfig::read(&options.config)?;
     // Requests end the run; its log tells the time in the engine.
@@ -122,7 +122,7 @@ pub(crate) fn run(options: &Train, out: &mut dyn Write) -> Result<()> {
 }
 
 /// Writes what other programs need to train the same model on the same batches.
-fn write(folder: &Path, config: &TrainingConfig, trainer: &Trainer<'_>, count: usize) -> Result<()> {
+pub fn write(folder: &Path, config: &TrainingConfig, trainer: &Trainer<'_>, count: usize) -> Result<()> {
     let Some(tokenizer) = &config.tokenizer.from else { bail!("tokenizer.from is missing: batches are written with a given tokenizer") };
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     fs::write(folder.join("config.json"), trainer.model().config_json())?;
@@ -151,7 +151,7 @@ fn write(folder: &Path, config: &TrainingConfig, trainer: &Trainer<'_>, count: u
 }
 
 /// A field of this program's memory, in bytes; 0 where Linux does not tell it.
-fn memory(field: &str) -> u64 {
+pub fn memory(field: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
     let kibibytes = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());

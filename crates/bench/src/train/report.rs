@@ -9,79 +9,79 @@ use crate::statistics::{Bound, Summary};
 use xtask::table::{table, thousands};
 
 /// PyTorch's time in f32 over ours, at least.
-const SPEED: Bound = Bound::AtLeast(1.0);
+pub const SPEED: Bound = Bound::AtLeast(1.0);
 /// Our memory over PyTorch's in f32, at most: what a program takes beyond what it had before there was a model.
-const MEMORY: Bound = Bound::AtMost(1.3);
+pub const MEMORY: Bound = Bound::AtMost(1.3);
 
 /// One program's answers.
 #[derive(Debug)]
-pub(crate) struct Row {
-    pub(crate) way: Way,
-    engine: String,
-    base_bytes: u64,
-    peak_bytes: u64,
-    answers: Vec<Answer>,
+pub struct Row {
+    pub way: Way,
+    pub engine: String,
+    pub base_bytes: u64,
+    pub peak_bytes: u64,
+    pub answers: Vec<Answer>,
 }
 
 impl Row {
-    pub(crate) fn new(way: Way, driver: &Driver) -> Row {
+    pub fn new(way: Way, driver: &Driver) -> Row {
         Row { way, engine: driver.engine().to_owned(), base_bytes: driver.base_bytes(), peak_bytes: 0, answers: Vec::new() }
     }
 
     /// An answer; one that does not count tells of memory alone.
-    pub(crate) fn add(&mut self, answer: Answer, counts: bool) {
+    pub fn add(&mut self, answer: Answer, counts: bool) {
         self.peak_bytes = self.peak_bytes.max(answer.peak_bytes);
         if counts {
             self.answers.push(answer);
         }
     }
 
-    fn speeds(&self) -> impl Iterator<Item = f64> {
+    pub fn speeds(&self) -> impl Iterator<Item = f64> {
         self.answers.iter().map(|answer| answer.tokens as f64 / answer.seconds)
     }
 
     /// The median share of the time that is not the engine's, where the program tells it.
-    fn outside(&self) -> Option<f64> {
+    pub fn outside(&self) -> Option<f64> {
         let shares = self.answers.iter().map(|answer| Some(1.0 - answer.seconds_in_graph? / answer.seconds));
         Some(Summary::of(shares.collect::<Option<Vec<_>>>()?).median)
     }
 
     /// What training took beyond the bare program.
-    fn memory(&self) -> u64 {
+    pub fn memory(&self) -> u64 {
         self.peak_bytes.saturating_sub(self.base_bytes)
     }
 }
 
 /// One shape on some threads.
 #[derive(Debug)]
-pub(crate) struct Block {
-    pub(crate) shape: &'static Shape,
-    pub(crate) threads: usize,
-    pub(crate) parameters: u64,
-    pub(crate) rows: Vec<Row>,
+pub struct Block {
+    pub shape: &'static Shape,
+    pub threads: usize,
+    pub parameters: u64,
+    pub rows: Vec<Row>,
 }
 
 impl Block {
-    fn row(&self, way: Way) -> Option<&Row> {
+    pub fn row(&self, way: Way) -> Option<&Row> {
         self.rows.iter().find(|row| row.way == way)
     }
 
     /// The ratio of the row's speed to that of PyTorch in f32: the median of the rounds' ratios.
-    fn ratio(&self, row: &Row) -> Option<f64> {
+    pub fn ratio(&self, row: &Row) -> Option<f64> {
         let peer = self.row(Way::PyTorch)?;
         Some(Summary::of(row.speeds().zip(peer.speeds()).map(|(row, peer)| row / peer)).median)
     }
 
-    fn memory_ratio(&self, row: &Row) -> Option<f64> {
+    pub fn memory_ratio(&self, row: &Row) -> Option<f64> {
         Some(row.memory() as f64 / self.row(Way::PyTorch)?.memory() as f64)
     }
 
-    fn title(&self) -> String {
+    pub fn title(&self) -> String {
         let threads = if self.threads == 1 { "1 thread".into() } else { format!("{} threads", self.threads) };
         format!("{}, {threads}", self.shape.title)
     }
 
-    fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let megabytes = |bytes: u64| format!("{:.0}", bytes as f64 / 1e6);
         // Only ours has bounds to keep.
         let ratio = |row: &Row, bound: Bound, ratio: Option<f64>| match ratio {
@@ -109,7 +109,7 @@ impl Block {
     }
 
     /// A line for each bound that is not kept.
-    fn missed(&self) -> Vec<String> {
+    pub fn missed(&self) -> Vec<String> {
         let Some(ours) = self.row(Way::Cognate) else { return Vec::new() };
         let ratios = [("tokens/s", SPEED, self.ratio(ours)), ("memory", MEMORY, self.memory_ratio(ours))];
         let missed = ratios.into_iter().filter_map(|(name, bound, ratio)| {
@@ -123,26 +123,26 @@ impl Block {
 
 /// All that a run gave.
 #[derive(Debug)]
-pub(crate) struct Report {
-    rounds: u32,
-    updates: u32,
-    blocks: Vec<Block>,
+pub struct Report {
+    pub rounds: u32,
+    pub updates: u32,
+    pub blocks: Vec<Block>,
 }
 
 impl Report {
-    pub(crate) fn new(rounds: u32, updates: u32) -> Report {
+    pub fn new(rounds: u32, updates: u32) -> Report {
         Report { rounds, updates, blocks: Vec::new() }
     }
 
-    pub(crate) fn add(&mut self, block: Block) {
+    pub fn add(&mut self, block: Block) {
         self.blocks.push(block);
     }
 
-    pub(crate) fn missed(&self) -> Vec<String> {
+    pub fn missed(&self) -> Vec<String> {
         self.blocks.iter().flat_map(Block::missed).collect()
     }
 
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let text: String = self.blocks.iter().map(Block::text).collect();
         let mut engines: Vec<&str> = Vec::new();
         for row in self.blocks.iter().flat_map(|block| &block.rows) {
@@ -154,7 +154,7 @@ impl Report {
     }
 
     /// The part of the page that is committed.
-    pub(crate) fn section(&self) -> Section {
+    pub fn section(&self) -> Section {
         let machine = Machine::here();
         let introduction = String::from(
             "Updates on Multi30k English-German: a vocabulary of 8,000, batches of at most 2,048 tokens a side in the shapes that the text gives\n\
@@ -172,53 +172,5 @@ impl Report {
         let text =
             format!("{}{updates} updates a turn, {rounds} rounds; each program has {processors}.\n\n{}", machine.sentence(), self.text());
         Section { title: "Speed of training", introduction, processor: machine.title, text }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::SHAPES;
-    use super::*;
-
-    fn row(way: Way, seconds: [f64; 3], in_graph: Option<f64>, peak_bytes: u64) -> Row {
-        let mut row = Row { way, engine: way.title().into(), base_bytes: 100_000_000, peak_bytes: 0, answers: Vec::new() };
-        let answer = |seconds| Answer { seconds, seconds_in_graph: in_graph.map(|share| share * seconds), tokens: 1_000, peak_bytes };
-        row.add(answer(100.0), false);
-        seconds.into_iter().for_each(|seconds| row.add(answer(seconds), true));
-        row
-    }
-
-    fn block(ours: [f64; 3], peak_bytes: u64) -> Block {
-        let rows = vec![row(Way::PyTorch, [1.0, 2.0, 1.0], None, 300_000_000), row(Way::Cognate, ours, Some(0.95), peak_bytes)];
-        Block { shape: &SHAPES[1], threads: 2, parameters: 7_500_000, rows }
-    }
-
-    #[test]
-    fn a_block_is_a_table() {
-        let expected = "\
-            ### 3+3 layers, d_model 256, d_ff 1024, 4 heads, 2 threads\n\n\
-            7,500,000 parameters; four copies of them are 120 MB.\n\n\
-            |             |         tokens/s | to PyTorch f32 | outside the engine | peak, MB | of it training | to PyTorch f32 |\n\
-            | ----------- | ---------------: | -------------: | -----------------: | -------: | -------------: | -------------: |\n\
-            | PyTorch f32 |  1000 (500-1000) |           1.00 |                  - |      300 |            200 |           1.00 |\n\
-            | Cognate f32 | 1250 (1000-1250) |           1.25 |               5.0% |      320 |            220 |           1.10 |\n\n";
-        assert_eq!(block([0.8, 1.0, 0.8], 320_000_000).text(), expected);
-    }
-
-    #[test]
-    fn every_missed_bound_is_named() {
-        assert!(block([1.0, 2.0, 1.0], 360_000_000).missed().is_empty());
-        // Rounded, both keep their bounds.
-        let almost = block([1.004, 2.008, 1.004], 360_500_000);
-        assert_eq!(almost.missed().len(), 2);
-        assert!(almost.text().contains("**0.99 < 1**") && almost.text().contains("**1.31 > 1.3**"), "{}", almost.text());
-        let title = "3+3 layers, d_model 256, d_ff 1024, 4 heads, 2 threads";
-        assert_eq!(
-            block([1.1, 2.1, 1.0], 400_000_000).missed(),
-            [
-                format!("{title}: 0.95 times PyTorch's tokens/s in f32, at least 1"),
-                format!("{title}: 1.50 times PyTorch's memory in f32, at most 1.3")
-            ]
-        );
     }
 }

@@ -2,6 +2,27 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod checkpoint;
+mod copy_task;
+mod decode;
+mod decode_chart;
+mod decode_limits;
+mod decode_report;
+mod decode_shape;
+mod decode_ways;
+#[cfg(unix)]
+mod driver;
+mod export;
+mod in_place;
+mod machine;
+mod measure_read;
+mod peers;
+mod process;
+mod processors;
+mod record;
+mod statistics;
+mod train_report;
+
 use cognate::Export;
 use cognate_runtime::{Device, Engine};
 use insta::assert_snapshot;

@@ -169,13 +169,13 @@ fn exports_give_their_attentions_if_they_were_asked_to() {
         assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-5), "{name}");
     }
     let refused = |name: &str, args: &[&str]| with_dir(&look(&exported(name, args)).failed(1), folder.path());
-    assert_snapshot!(refused("without", &[]), @"cognate: error: DIR/without: was exported without attention weights; export it again with --attentions, or give the checkpoint that it was made from");
-    assert_snapshot!(refused("fused", &["--target", "ort", "--attentions"]), @"cognate: error: DIR/fused: was exported with --target ort, whose attention keeps its weights; export it again without --target ort and with --attentions, or give the checkpoint that it was made from");
+    assert_snapshot!(refused("without", &[]), @"cognate: error: DIR/without: was exported without attention weights; export it again with --attentions, or pass the checkpoint that it was exported from");
+    assert_snapshot!(refused("fused", &["--target", "ort", "--attentions"]), @"cognate: error: DIR/fused: was exported with --target ort, without attention weights; export it again with --attentions and without --target ort, or pass the checkpoint that it was exported from");
     // Beside graphs in place lies the checkpoint.
     let checkpoint = crate::checkpoint(true);
     run(&["export", checkpoint.path().to_str().unwrap(), "--in-place"]).ok();
     let ended = look(checkpoint.path().to_str().unwrap());
-    assert_snapshot!(with_dir(ended.err.lines().next().unwrap(), checkpoint.path()), @"cognate: DIR: its graphs give no attention weights; its checkpoint is exported again, to a temporary folder");
+    assert_snapshot!(with_dir(ended.err.lines().next().unwrap(), checkpoint.path()), @"cognate: DIR: the graphs do not output attention weights; the checkpoint is exported to a temporary folder");
     ended.ok();
 }
 
@@ -212,7 +212,7 @@ fn what_cannot_be_drawn_is_refused() {
     assert_snapshot!(refused(&[" ", "--out", &at("a.svg")]), @"cognate: error: the source is empty; expected a sentence");
     assert_snapshot!(refused(&["A dog.", "--compare", "", "--out", &at("a.svg")]), @"cognate: error: --compare: the source is empty; expected a sentence");
     assert_snapshot!(refused(&["--out", &at("a.svg")]), @"cognate: error: stdin: expected a sentence, found none; pass it as the argument, or through a pipe");
-    assert_snapshot!(refused(&[&"dog ".repeat(300), "--out", &at("a.svg")]), @"cognate: error: the source takes 301 positions; expected at most 256, those of the model");
+    assert_snapshot!(refused(&[&"dog ".repeat(300), "--out", &at("a.svg")]), @"cognate: error: the source has 301 tokens; expected at most 256, the positions of the model");
     assert_snapshot!(refused(&["A dog.", "--model", "preset:tiny", "--out", &at("a.svg")]), @"cognate: error: preset:tiny: has random weights and no tokenizer; expected a checkpoint or an export");
     let lines = run_with(&["attend", "--out", &at("a.svg")], "A dog.\nA cat.\n").failed(1);
     assert_snapshot!(lines, @"cognate: error: stdin: expected one sentence, found 2 lines");

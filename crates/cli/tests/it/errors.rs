@@ -54,7 +54,7 @@ fn a_wrong_command_line() {
 fn a_model_that_is_not_there() {
     assert_snapshot!(run(&["translate", "--model", "no/such/model", "Hello."]).failed(1), @"cognate: error: no/such/model: no such file or folder; expected the folder of a checkpoint (config.json, model.safetensors, tokenizer files) or of an export (encoder.onnx, decoder.onnx, config.json, tokenizer files); models are not downloaded");
     assert_snapshot!(ended(cognate(&["translate", "Hello."]).env("COGNATE_MODEL", "no/such/model")).failed(1), @"cognate: error: COGNATE_MODEL: no/such/model: no such file or folder; expected the folder of a checkpoint (config.json, model.safetensors, tokenizer files) or of an export (encoder.onnx, decoder.onnx, config.json, tokenizer files); models are not downloaded");
-    assert_snapshot!(run(&["translate", "--model", "testdata", "Hello."]).failed(1), @"cognate: error: testdata: holds no model; expected a checkpoint (config.json, model.safetensors, tokenizer files) or an export (encoder.onnx, decoder.onnx, config.json, tokenizer files)");
+    assert_snapshot!(run(&["translate", "--model", "testdata", "Hello."]).failed(1), @"cognate: error: testdata: contains no model; expected a checkpoint (config.json, model.safetensors, tokenizer files) or an export (encoder.onnx, decoder.onnx, config.json, tokenizer files)");
     assert_snapshot!(run(&["translate", "--model", "preset:tiny", "Hello."]).failed(1), @"cognate: error: preset:tiny: has random weights and no tokenizer; expected a checkpoint or an export");
     assert_snapshot!(run(&["export", "preset:huge", "out"]).failed(1), @"cognate: error: preset:huge: no such preset; expected one of preset:tiny, preset:base, preset:big");
     assert_snapshot!(run(&["translate", "--model", "Cargo.toml", "Hello."]).failed(1), @"cognate: error: Cargo.toml: is a file; expected the folder of a checkpoint or of an export");
@@ -107,7 +107,7 @@ fn a_wrong_configuration() {
       d_model 127 is not divisible by encoder_attention_heads 4
       d_model 127 is not divisible by decoder_attention_heads 4
     ");
-    assert_snapshot!(config_error("\"marian\"", "\"opus\""), @r#"cognate: error: DIR/config.json: model_type "opus" is not supported; expected one of bart, blenderbot, blenderbot-small, cognate, m2m_100, marian, mbart, mt5, pegasus, plbart, t5, umt5"#);
+    assert_snapshot!(config_error("\"marian\"", "\"opus\""), @r#"cognate: error: DIR/config.json: model_type "opus" is not supported; expected one of bart, bert, blenderbot, blenderbot-small, camembert, cognate, distilbert, m2m_100, marian, mbart, mpnet, mt5, pegasus, plbart, roberta, t5, umt5, xlm-roberta"#);
     assert_snapshot!(config_error("\"vocab_size\": 8000", "\"vocab_size\": \"many\""), @r#"cognate: error: DIR/config.json: vocab_size: expected a whole number, found "many""#);
     assert_snapshot!(config_error("\"d_model\"", "d_model"), @"cognate: error: DIR/config.json: not JSON: key must be a string at line 7 column 3");
 }
@@ -203,7 +203,7 @@ fn a_wrong_exported_folder() {
     fs::copy(bundled_checkpoint().join("tokenizer.json"), path.join("tokenizer.json")).unwrap();
     assert_snapshot!(error_with(&folder, "reference"), @"cognate: error: DIR: --engine reference evaluates the graphs of a checkpoint, and this is an export; give the checkpoint that it was made from, or choose tract or ort");
     edit(&folder, "config.json", "\"vocab_size\": 8000", "\"vocab_size\": 20");
-    assert_snapshot!(error_of(&folder), @r#"cognate: error: DIR: vocab_size in config.json is 20, but tokenizer.json wants at least 8000 ("▁man" has the id 20): tokenizer and model do not belong together; take all files from one checkpoint"#);
+    assert_snapshot!(error_of(&folder), @r#"cognate: error: DIR: vocab_size in config.json is 20, but tokenizer.json needs at least 8000 ("▁man" has the id 20): tokenizer and model do not belong together; take all files from one checkpoint"#);
     edit(&folder, "cognate.json", "\"format_version\": 1", "\"format_version\": 2");
     assert_snapshot!(error(&["show", out]), @"cognate: error: DIR/cognate.json: format_version 2 is newer than this program, which reads 1; update it");
     fs::remove_file(path.join("decoder.onnx")).unwrap();

@@ -127,7 +127,7 @@ fn damage_is_found_without_the_checkpoint() {
                 let ended = run(&["verify", folder_of(&path, &file)]);
                 assert_eq!(ended.status, Some(1), "{file}: {}", ended.out);
                 assert!(ended.err.contains(&format!("{}: changed since the export", path.display())), "{}", ended.err);
-                assert!(ended.out.contains(&format!("files: {} of {n_files} as exported, by BLAKE3", n_files - 1)), "{}", ended.out);
+                assert!(ended.out.contains(&format!("files: {} of {n_files} unchanged by BLAKE3", n_files - 1)), "{}", ended.out);
                 assert!(ended.out.contains("  FAILED"), "{}", ended.out);
             }
             fs::write(&path, good).unwrap();
@@ -147,13 +147,13 @@ fn an_export_without_hashes_is_verified_and_says_so() {
     let path = folder.path().join("out");
     let out = path.to_str().unwrap();
     run(&["export", cognate_testing::golden("bart").to_str().unwrap(), out, "--no-verify"]).ok();
-    assert!(run(&["verify", out]).ok().contains("\nfiles: 3 of 3 as exported, by BLAKE3\n"));
+    assert!(run(&["verify", out]).ok().contains("\nfiles: 3 of 3 unchanged by BLAKE3\n"));
     let file = path.join("cognate.json");
     let mut account: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     let files = account.as_object_mut().unwrap().remove("files").unwrap();
     fs::write(&file, account.to_string()).unwrap();
     let said = run(&["verify", out]).ok();
-    assert!(said.contains("\nfiles: not compared with what was exported, of which no hashes are there\n"), "{said}");
+    assert!(said.contains("\nfiles: not checked, because the export has no hashes\n"), "{said}");
 
     // Hashes may be anybody's: they name no file of another folder.
     for (name, stranger) in [("../weights", files["encoder.onnx"].clone()), ("/etc/passwd", files["encoder.onnx"].clone())] {

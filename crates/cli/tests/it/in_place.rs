@@ -145,7 +145,7 @@ fn an_export_in_place_is_made_again_and_noticed_when_stale() {
     fs::write(&weights, safetensors::serialize(views, Some(note)).unwrap()).unwrap();
     assert!(run(&["show", path]).ok().contains("model.safetensors, 9.4 MB, changed since the export\n"));
     let message = error(&["translate", "--engine", "tract", "--model", path, "Hello."]);
-    assert_snapshot!(message, @"cognate: error: DIR/model.safetensors: is not the file any more for which the graphs were made; run `cognate export DIR --in-place --force`");
+    assert_snapshot!(message, @"cognate: error: DIR/model.safetensors: was replaced since the export; run `cognate export DIR --in-place --force`");
     assert_eq!(error(&["verify", path]), message);
     run(&["export", path, "--in-place", "--force"]).ok();
     let translated = |model| run(&["translate", "--engine", "tract", "--model", model, SENTENCES[0]]).ok();
@@ -256,8 +256,8 @@ fn weights_that_change_after_a_verification_are_found() {
     let good = fs::read(&weights).unwrap();
     let hash = blake3::hash(&good).to_string();
     let first = run(&["verify", model]).ok();
-    assert!(first.contains("files: 3 of 3 as exported, by BLAKE3\n"), "{first}");
-    assert!(first.contains(&format!("  model.safetensors: {hash}, read for the first time\n")), "{first}");
+    assert!(first.contains("files: 3 of 3 unchanged by BLAKE3\n"), "{first}");
+    assert!(first.contains(&format!("  model.safetensors: {hash}, first verification\n")), "{first}");
     let mut damaged = good.clone();
     let middle = good.len() / 2;
     damaged[middle..middle + 4].copy_from_slice(&[0x3c; 4]);
@@ -267,5 +267,5 @@ fn weights_that_change_after_a_verification_are_found() {
     assert!(ended.err.contains("model.safetensors: changed since the export"), "{}", ended.err);
     fs::write(&weights, good).unwrap();
     let second = run(&["verify", model]).ok();
-    assert!(second.contains("files: 4 of 4 as exported, by BLAKE3\n") && !second.contains("first time"), "{second}");
+    assert!(second.contains("files: 4 of 4 unchanged by BLAKE3\n") && !second.contains("first verification"), "{second}");
 }

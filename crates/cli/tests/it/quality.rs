@@ -173,7 +173,7 @@ fn a_loss_is_told_and_no_failure() {
     assert!((bleu.score - 100.0 + loss).abs() < 1e-9, "{bleu}");
 
     let shown = run(&["show", &model]).ok();
-    assert!(shown.contains("  quality      beside f32 on ") && shown.contains("less  LOW\n      greedy steps  "), "{shown}");
+    assert!(shown.contains("  quality      compared with f32 on ") && shown.contains("less  LOW\n      greedy steps  "), "{shown}");
     run(&["verify", &model, "--checkpoint", outliers.path().to_str().unwrap()]);
     assert_eq!(quality(&out), stored, "a verification leaves it");
 }
@@ -183,14 +183,14 @@ fn without_a_text_the_sentences_are_our_own() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
     let said = run(&["export", BUNDLED, out.to_str().unwrap(), "--precision", "int8"]).ok();
-    assert!(said.contains(": 24 sentences of Cognate's own, greedy\n  greedy steps  ") && !said.contains("BLEU"), "{said}");
+    assert!(said.contains(": 24 sentences of the bundled text, greedy\n  greedy steps  ") && !said.contains("BLEU"), "{said}");
     let stored = quality(&out);
     let [steps, equal] = ["steps", "equal"].map(|name| stored["steps"][name].as_u64().unwrap());
     assert!(stored["bleu"].is_null() && steps > 200 && equal <= steps && 100 * equal > 95 * steps, "{stored}");
 
     for (model, options) in [(BUNDLED, &["--precision", "int8", "--no-verify"][..]), ("preset:tiny", &["--precision", "int8"])] {
         let said = run(&[&["export", model, out.to_str().unwrap(), "--force"], options].concat()).ok();
-        assert!(!said.contains("beside f32") && quality(&out).is_null(), "{said}");
+        assert!(!said.contains("compared with f32") && quality(&out).is_null(), "{said}");
     }
 }
 
@@ -224,7 +224,7 @@ fn what_is_wrong_with_a_text_is_found_before_anything_is_written() {
     cognate: error: --data: DIR/latin.de: line 1: not UTF-8 at byte 3; convert the file to UTF-8
     cognate: error: --data: DIR/.: is a folder; expected a text file, one sentence a line
     cognate: error: --data: expected a lower precision with it, found f32; add --precision
-    cognate: error: --data: preset:tiny: has no tokenizer to translate a text with; leave it out
+    cognate: error: --data: preset:tiny: has no tokenizer, so text cannot be translated
     ");
 }
 

@@ -19,7 +19,7 @@ fn the_form_for_onnx_runtime_says_so_elsewhere() {
         let said = run(&[&["translate", "--model", &out, "A man."], args].concat()).failed(1);
         with_dir(said.lines().last().unwrap(), folder.path())
     };
-    assert_snapshot!(refused(&["--engine", "tract"]), @"cognate: error: DIR/out: was exported with --target ort, for ONNX Runtime on the processor alone, found tract; export it without --target ort, or choose --engine ort (`cargo xtask onnxruntime` brings the library)");
+    assert_snapshot!(refused(&["--engine", "tract"]), @"cognate: error: DIR/out: was exported with --target ort, for ONNX Runtime on the CPU only, found tract; export it without --target ort, or choose --engine ort (`cargo xtask onnxruntime` installs the library)");
     let verified = run(&["verify", &out]).failed(1);
     assert_snapshot!(with_dir(&verified, folder.path()), @"cognate: error: DIR/out: its weights are joined or rounded, and say nothing about the model; pass --checkpoint with what it was exported from");
     let shown = run(&["show", &out]).ok();

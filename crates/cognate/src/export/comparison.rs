@@ -1,8 +1,7 @@
-//! What an export in a lower precision loses: the same model in f32, exported likewise to a temporary folder, is run by the
-//! same engine.
+//! The comparison of a lower precision with f32: the same model is exported in f32 to a temporary folder and run by the same engine.
 //!
-//! Both choose greedily along the f32 model's translations. If a text is given, both translate it, and BLEU is compared. The
-//! batches depend on the text alone, and so does the result, however many workers there are.
+//! Both run greedy search along the f32 model's translations. If a text is given, both translate it, and BLEU is compared. Batches,
+//! and so results, depend only on the text, not on the number of workers.
 
 use super::tokenizer::ChosenTokenizer;
 use super::{Export, ExportEvent};
@@ -23,7 +22,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::thread;
 
-/// Tokens that are translated together, padding and beams included.
+/// Maximum number of tokens of a batch, padding and beams included.
 const BATCH_TOKENS: usize = 2048;
 
 /// The text on which two precisions are compared.
@@ -32,14 +31,14 @@ pub struct ComparisonText(Text);
 
 #[derive(Clone, Debug)]
 enum Text {
-    /// Sentences of Cognate.
+    /// Bundled sentences.
     Own,
     /// Lines of two files with these names.
     Given { names: [String; 2], sources: Vec<String>, references: Vec<String> },
 }
 
 impl ComparisonText {
-    /// Cognate's own sentences, which have no references.
+    /// The bundled sentences, which have no references.
     pub fn own() -> Self {
         Self(Text::Own)
     }
@@ -47,7 +46,7 @@ impl ComparisonText {
     /// The lines of a file and of the file of their references.
     ///
     /// # Errors
-    /// If a file cannot be read or has no text, or they have not as many lines.
+    /// If a file cannot be read or is empty, or their numbers of lines differ.
     pub fn read(sources: &Path, references: &Path) -> Result<Self> {
         let names = [sources, references].map(super::file_name);
         let input = |message| Error::new(ErrorKind::Input, message);
@@ -80,14 +79,14 @@ impl ComparisonText {
 }
 
 impl Export {
-    /// Checks that the model can translate a text: before anything is written.
+    /// Checks, before anything is written, that the model can translate a text.
     ///
     /// # Errors
     /// If it has no tokenizer, needs a language, or no engine runs it.
     pub fn check_comparison(&self) -> Result<()> {
         let (tokenizer, _) = ChosenTokenizer::of(&self.source, &self.model, &self.languages)?;
         let (ModelSource::Checkpoint(folder), Some(tokenizer)) = (&self.source, &tokenizer.tokenizer) else {
-            let message = format!("{}: has no tokenizer to translate a text with; leave it out", self.source);
+            let message = format!("{}: has no tokenizer, so text cannot be translated", self.source);
             return Err(Error::new(ErrorKind::Input, message));
         };
         let generation = read_if_there(&folder.join(GENERATION_CONFIG))?;
@@ -97,8 +96,8 @@ impl Export {
         Ok(())
     }
 
-    /// Compares the export in `out` with one in f32, and stores the result in its `cognate.json`. The result is `None` for an
-    /// export in f32, and if the model cannot read any of Cognate's own sentences.
+    /// Compares the export in `out` with one in f32, and stores the result in its `cognate.json`. The result is `None` for an export in
+    /// f32, and if the model cannot read any bundled sentence.
     ///
     /// # Errors
     /// If the model cannot translate, or an engine fails.
@@ -152,7 +151,7 @@ impl Export {
         let folder = temporary.path().join("f32");
         self.write_in_f32(&folder, layout, tokenizer)?;
         let single = load(&folder)?;
-        // What is mapped stays where a file may be removed, and an interruption leaves nothing behind.
+        // On Unix mapped files can be removed, so that an interruption leaves nothing.
         let _there = (!cfg!(unix)).then_some(temporary);
         let (lines, notice) = self.lines(text, &single)?;
         let notices = notice.into_iter().collect();

@@ -1,4 +1,4 @@
-//! The graphs of an export in its precision, and what stays f32.
+//! The graphs of an export in its precision, and the nodes that stay f32.
 
 use super::{Export, ExportEvent};
 use crate::sentences::{self, Encoded};

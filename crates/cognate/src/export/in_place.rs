@@ -1,6 +1,6 @@
-//! Exporting in place: graphs beside the checkpoint, which point into its weights.
+//! Export in place: graphs in the checkpoint's folder, which refer to its weights.
 //!
-//! Only the headers of the weights are read, so time and memory do not grow with them.
+//! Only the headers of weights files are read, so time and memory do not depend on their size.
 
 use super::tokenizer::ChosenTokenizer;
 use super::{Export, Exported, file_name, weights_files};
@@ -13,19 +13,19 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::thread;
 
-/// All files that such an export writes.
+/// All files of such an export.
 const FILES: [&str; 5] = ["encoder.onnx", "decoder.onnx", "model.onnx", GENERATED, Manifest::FILE];
 
-/// Tokenizers up to this size are checked: reading one with 250,000 pieces takes longer than everything else, and a
-/// verification reads it, too.
+/// The maximum size of tokenizers that are checked: reading one of 250,000 pieces takes longer than the export, and a verification
+/// reads it too.
 const QUICKLY_READ: u64 = 2_000_000;
 
 impl Export {
-    /// Writes the graphs into the checkpoint's folder, in the Cognate layout and f32; they point into its weights, which are
-    /// neither copied nor read.
+    /// Writes the graphs into the checkpoint's folder, in the Cognate layout and f32; they refer to its weights, which are neither
+    /// copied nor read.
     ///
     /// # Errors
-    /// If the source is no checkpoint with weights in f32, an option asks for something else, or the system refuses.
+    /// If the source is not a checkpoint with weights in f32, an option contradicts this form, or a file cannot be written.
     pub fn write_in_place(&self) -> Result<Exported> {
         let wrong = |message: String| Err(Error::wrong_option("in_place", message));
         if self.precision != Precision::F32 {
@@ -71,7 +71,7 @@ impl Export {
     }
 }
 
-/// Fails if a file that would be replaced was not written by an export in place, which always leaves a manifest.
+/// Fails if a file to replace was not written by an export in place, which always writes a manifest.
 fn refuse_foreign(checkpoint: &Path) -> Result<()> {
     let Some(taken) = FILES.iter().map(|file| checkpoint.join(file)).find(|path| path.symlink_metadata().is_ok()) else { return Ok(()) };
     if Manifest::is_in_place(checkpoint)? {

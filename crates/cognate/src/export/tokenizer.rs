@@ -1,4 +1,4 @@
-//! The tokenizer of an export: the files of the checkpoint, and the languages that were chosen.
+//! The tokenizer of an export: the checkpoint's files with the chosen languages.
 
 use cognate_export::Folder;
 use cognate_folder::{GENERATION_CONFIG, ModelSource, copy_tokenizer, read_if_there};
@@ -13,9 +13,9 @@ const CONFIG: &str = "tokenizer_config.json";
 /// The tokenizer of an export and its languages.
 #[derive(Debug, Default)]
 pub(super) struct ChosenTokenizer {
-    /// With these languages, if the checkpoint has one.
+    /// The tokenizer with these languages, if the checkpoint has one.
     pub(super) tokenizer: Option<Tokenizer>,
-    /// `src_lang`, as transformers spells it.
+    /// `src_lang` of transformers.
     source: Option<String>,
     target: Option<(String, TargetLanguage)>,
 }
@@ -45,7 +45,7 @@ impl ChosenTokenizer {
             (None, _) => None,
             (Some(code), Some(target)) => Some((spelt(code), target)),
             (Some(code), None) => {
-                let message = format!("this model reads {code} in every sentence; give it to `cognate translate`");
+                let message = format!("this model needs {code} in every sentence; pass it to `cognate translate`");
                 return Err(Error::wrong_option("target_language", message));
             }
         };
@@ -65,7 +65,7 @@ impl ChosenTokenizer {
         Ok(copy_tokenizer(checkpoint, folder, &[CONFIG])?)
     }
 
-    /// A `generation_config.json` by which the chosen target language is decoded.
+    /// `generation_config.json` with the chosen target language.
     pub(super) fn generation_config(&self, text: String) -> Result<String> {
         match self.target {
             None => Ok(text),

@@ -1,14 +1,14 @@
-//! How an export in f16 was tuned.
+//! The calibration of an export in f16.
 
 use super::StepsReport;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What stays f32 for the sake of precision, and how many greedy steps then choose as f32 does, on the reference evaluator in
-/// f32. The sentences used for tuning flatter the choice: the held-out ones measure it.
+/// The parts that stay f32 for precision, and the number of greedy steps that then equal those of f32 on the reference evaluator.
+/// Steps on tuning sentences are biased; those on held-out sentences measure the precision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Calibration {
-    /// What stays f32.
+    /// The parts that stay f32.
     pub caution: Caution,
     /// Steps of the sentences used for tuning.
     pub tuned: StepsReport,
@@ -17,7 +17,7 @@ pub struct Calibration {
 }
 
 impl Calibration {
-    /// Whether no caution was enough, and the last was taken.
+    /// Whether the precision was not reached with any caution.
     pub fn gave_up(&self) -> bool {
         !self.tuned.passed()
     }
@@ -37,15 +37,15 @@ impl fmt::Display for Calibration {
     }
 }
 
-/// What is kept in f32 for the sake of precision, until greedy decoding of a sample chooses the same tokens.
+/// The parts that stay f32 for precision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Caution {
     /// Nothing.
     Nothing,
-    /// Everything that the encoder computes: an error there is in every step.
+    /// The encoder: its errors affect every step.
     Encoder,
-    /// Everything that both stacks and the output compute; tables, keys and values stay f16.
+    /// Both stacks and the output; tables, keys and values are f16.
     Stacks,
 }
 

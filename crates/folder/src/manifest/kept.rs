@@ -1,27 +1,27 @@
-//! What stays f32 in an export in f16.
+//! The nodes that stay f32 in an export in f16.
 
 use cognate_model::without_layer;
 use cognate_passes::half::{Kept, Why};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Something that stays f32 in an export of lower precision; equal nodes of all layers together.
+/// Nodes that stay f32 in an export in f16; equal nodes of all layers are one entry.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KeptInF32 {
     /// `encoder` or `decoder`.
     pub graph: String,
     /// The operation, parameter, input or output, with `{l}` for the layer.
     pub node: String,
-    /// How many there are.
+    /// The number of nodes.
     pub places: usize,
     /// The reason.
     pub why: String,
-    /// The largest magnitude that was seen there; `None` if none was, or if it was not a number.
+    /// The largest magnitude found there; `None` if there is none or it is NaN.
     pub largest: Option<f32>,
 }
 
 impl KeptInF32 {
-    /// What a pass kept, by reason.
+    /// The nodes that a pass kept, by reason.
     pub fn of(kept: &[Kept]) -> Vec<Self> {
         let mut kept: Vec<_> = kept.iter().collect();
         kept.sort_by_key(|kept| kept.why);
@@ -57,9 +57,9 @@ fn reason(why: Why) -> &'static str {
     match why {
         Why::Range => "near or beyond the limit of f16",
         Why::Weight => "weights beyond the limit of f16",
-        Why::Reads => "reads what f16 cannot hold",
+        Why::Reads => "input exceeds the range of f16",
         Why::Precision => "greedy tokens would change",
-        Why::Unseen => "values that no run has shown",
+        Why::Unseen => "values not observed in any run",
         Why::Mask => "mask",
         Why::Softmax => "softmax",
         Why::Normalisation => "normalisation",

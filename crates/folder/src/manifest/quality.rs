@@ -1,30 +1,30 @@
-//! What an export in a lower precision than f32 loses: BLEU on a text, and single choices of greedy decoding.
+//! The comparison of a lower precision with f32: BLEU on a text, and steps of greedy search.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// An export beside the same model in f32, exported likewise, on the same engine.
+/// The comparison of an export with the same model in f32 on the same engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Quality {
-    /// What executed both, with version and provider.
+    /// The engine with version and provider.
     pub engine: String,
-    /// How both translated: `greedy`, or `beam N`.
+    /// The search: `greedy`, or `beam N`.
     pub method: String,
-    /// Lines of the text.
+    /// The number of lines of the text.
     pub sentences: usize,
-    /// Single choices of greedy decoding.
+    /// Steps of greedy search.
     pub steps: StepsComparison,
-    /// `None` if the sentences were Cognate's own, which have no references.
+    /// BLEU; `None` for bundled sentences, which have no references.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bleu: Option<BleuComparison>,
 }
 
-/// Choices of greedy decoding, each after the tokens of the f32 model's own translation: one that differs changes no other.
+/// Steps of greedy search along the translations of the f32 model: a difference does not affect later steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepsComparison {
-    /// All of them, ends of sentences included.
+    /// The number of steps, ends of sentences included.
     pub steps: usize,
-    /// Those in which both choose the same token.
+    /// The number of steps with the same token.
     pub equal: usize,
 }
 
@@ -39,20 +39,20 @@ pub struct BleuComparison {
     pub f32: f64,
     /// BLEU of the export.
     pub exported: f64,
-    /// The settings, as sacreBLEU writes them.
+    /// sacreBLEU's signature.
     pub signature: String,
 }
 
 impl BleuComparison {
-    /// How much less the export has than f32.
+    /// The BLEU lost relative to f32.
     pub fn loss(&self) -> f64 {
         self.f32 - self.exported
     }
 
-    /// A larger loss is worth a warning: trainings that differ in their seed alone differ by as much.
+    /// A larger loss is a warning: trainings with different seeds differ by as much.
     pub const LOSS_LIMIT: f64 = 0.3;
 
-    /// Whether the loss is worth a warning.
+    /// Whether the loss exceeds the limit.
     pub fn is_low(&self) -> bool {
         self.loss() > Self::LOSS_LIMIT
     }
@@ -61,8 +61,8 @@ impl BleuComparison {
 impl fmt::Display for Quality {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { engine, method, sentences, steps: StepsComparison { steps, equal }, bleu } = self;
-        let text = bleu.as_ref().map_or("Cognate's own", |bleu| bleu.source.as_str());
-        writeln!(f, "beside f32 on {engine}: {} sentences of {text}, {method}", sentences)?;
+        let text = bleu.as_ref().map_or("the bundled text", |bleu| bleu.source.as_str());
+        writeln!(f, "compared with f32 on {engine}: {sentences} sentences of {text}, {method}")?;
         if let Some(bleu) = bleu {
             let (loss, mark) = (bleu.loss(), if bleu.is_low() { "  LOW" } else { "" });
             let change = format!("{:.2} {}", loss.abs(), if loss < 0.0 { "more" } else { "less" });
@@ -87,7 +87,7 @@ mod tests {
                 Quality { engine, method, sentences: 1000, steps: StepsComparison { steps: 2000, equal: 1999 }, bleu: Some(bleu) };
             quality.to_string().lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
         };
-        let [head, steps] = ["beside f32 on tract: 1000 sentences of a.en, greedy", "greedy steps 1999 of 2000 equal, 99.95%"];
+        let [head, steps] = ["compared with f32 on tract: 1000 sentences of a.en, greedy", "greedy steps 1999 of 2000 equal, 99.95%"];
         for (f32, exported, bleu) in [
             (30.0, 29.75, "BLEU 29.75, in f32 30.00: 0.25 less"),
             (30.0, 29.5, "BLEU 29.50, in f32 30.00: 0.50 less LOW"),
@@ -98,12 +98,12 @@ mod tests {
     }
 
     #[test]
-    fn sentences_of_our_own_have_no_bleu_in_json() {
+    fn bundled_sentences_have_no_bleu_in_json() {
         let steps = StepsComparison { steps: 0, equal: 0 };
         let quality = Quality { engine: "tract".into(), method: "beam 4".into(), sentences: 24, steps, bleu: None };
-        let text = serde_json::to_string(&quality).expect("an account is JSON");
+        let text = serde_json::to_string(&quality).expect("a report is JSON");
         assert_eq!(text, r#"{"engine":"tract","method":"beam 4","sentences":24,"steps":{"steps":0,"equal":0}}"#);
         assert_eq!(serde_json::from_str::<Quality>(&text).expect("what was written"), quality);
-        assert!(quality.to_string().starts_with("beside f32 on tract: 24 sentences of Cognate's own, beam 4\n"), "{quality}");
+        assert!(quality.to_string().starts_with("compared with f32 on tract: 24 sentences of the bundled text, beam 4\n"), "{quality}");
     }
 }

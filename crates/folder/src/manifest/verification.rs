@@ -1,40 +1,40 @@
-//! What a verification found.
+//! The report of a verification.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 
-/// What a verification found; kept in `cognate.json`.
+/// The report of a verification, stored in `cognate.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verification {
-    /// What the runtimes were measured against.
+    /// The reference of the comparison.
     pub reference: String,
     /// The bound on the relative L2 error.
     pub tolerance: f64,
     /// The seed of the random batches.
     pub seed: u64,
-    /// Batches run through the encoder and through the decoder.
+    /// The number of batches of the encoder and the decoder.
     pub batches: usize,
-    /// The files of the export, by their hashes; none where nothing says what they were.
+    /// The files of the export with their hashes; empty without recorded hashes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileReport>,
-    /// One for each runtime that was present.
+    /// The available runtimes.
     pub runtimes: Vec<RuntimeReport>,
 }
 
-/// A graph, or a file of weights.
+/// A graph or a weights file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileReport {
     /// Its name in the folder.
     pub file: String,
-    /// The BLAKE3 hash of what was exported; nothing if this is the first time that the file is read.
+    /// The BLAKE3 hash at the export; `None` at the first verification of an export in place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exported: Option<String>,
-    /// The BLAKE3 hash of the file that is there; its size, if that is another already.
+    /// The BLAKE3 hash of the file, or its size if it differs.
     pub found: String,
 }
 
 impl FileReport {
-    /// Whether the file is the one that was exported.
+    /// Whether the file is unchanged.
     pub fn passed(&self) -> bool {
         self.exported.as_ref().is_none_or(|exported| *exported == self.found)
     }
@@ -43,25 +43,25 @@ impl FileReport {
 /// One runtime.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RuntimeReport {
-    /// What executed, with version and provider.
+    /// The engine with version and provider.
     pub engine: String,
-    /// The worst errors of each output; the layers of a kind together.
+    /// The largest errors of each output over all layers.
     pub outputs: Vec<OutputReport>,
     /// Decoded sentences, by method.
     pub decoding: Vec<DecodingReport>,
-    /// Single steps of greedy decoding, where the precision is not that of f32; sentences are then told, and bound by nothing.
+    /// Steps of greedy search in precisions other than f32; sentences are then reported without a bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<StepsReport>,
 }
 
-/// The choices of greedy decoding, each made after the reference's own tokens: one that differs changes no other.
+/// Steps of greedy search along the reference's tokens: a difference does not affect later steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepsReport {
-    /// Tokens that the reference chose, end tokens included.
+    /// The number of the reference's tokens, end tokens included.
     pub steps: usize,
-    /// Those that the runtime chose too.
+    /// The number of equal tokens.
     pub equal: usize,
-    /// How many of them must be.
+    /// The required number of equal tokens.
     #[serde(default)]
     pub wanted: usize,
 }
@@ -93,40 +93,40 @@ pub struct OutputReport {
 pub struct DecodingReport {
     /// `greedy`, or `beam N`.
     pub method: String,
-    /// Sentences decoded.
+    /// The number of sentences.
     pub sentences: usize,
-    /// Those whose tokens are all equal to the reference's.
+    /// The number of sentences with the reference's tokens.
     pub equal: usize,
-    /// Those whose first step that differs was a tie to the reference itself, within 1e-5 in its logits; of beam search, those whose
-    /// score is within 1e-5 of the reference's.
+    /// The number of sentences whose first difference is a tie of the reference, within 1e-5 of its logits; in beam search, of
+    /// sentences with a score within 1e-5 of the reference's.
     pub ties: usize,
 }
 
-/// JSON has no NaN and no infinity: they are written as `null`, and read back as NaN, which passes no bound.
+/// JSON has no NaN and no infinity: they are written as `null` and read as NaN, which exceeds every bound.
 fn number_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
 
 impl Verification {
-    /// Whether every file is the one that was exported, and every runtime stayed within the bounds.
+    /// Whether all files are unchanged and all runtimes are within the bounds.
     pub fn passed(&self) -> bool {
         self.files.iter().all(FileReport::passed) && self.runtimes.iter().all(|runtime| runtime.passed(self.tolerance))
     }
 
-    /// The report on files of which one is not what was exported: no runtime is asked what it makes of them.
+    /// The report on changed files, which no runtime is run with.
     pub fn of_damage(files: Vec<FileReport>, tolerance: f64, seed: u64) -> Self {
         Self { files, ..Self::new("files that were exported", tolerance, seed) }
     }
 
     fn write_files(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.files.is_empty() {
-            return writeln!(f, "files: not compared with what was exported, of which no hashes are there");
+            return writeln!(f, "files: not checked, because the export has no hashes");
         }
         let known = || self.files.iter().filter(|file| file.exported.is_some());
-        writeln!(f, "files: {} of {} as exported, by BLAKE3", known().filter(|file| file.passed()).count(), known().count())?;
+        writeln!(f, "files: {} of {} unchanged by BLAKE3", known().filter(|file| file.passed()).count(), known().count())?;
         for FileReport { file, exported, found } in &self.files {
             match exported {
-                None => writeln!(f, "  {file}: {found}, read for the first time")?,
+                None => writeln!(f, "  {file}: {found}, first verification")?,
                 Some(exported) if exported == found => {}
                 Some(exported) => writeln!(f, "  {file}: exported {exported}, found {found}  FAILED")?,
             }
@@ -134,14 +134,14 @@ impl Verification {
         Ok(())
     }
 
-    /// Nothing is found yet.
+    /// A report without results.
     pub fn new(reference: &str, tolerance: f64, seed: u64) -> Self {
         Self { reference: reference.into(), tolerance, seed, batches: 0, files: Vec::new(), runtimes: Vec::new() }
     }
 }
 
 impl RuntimeReport {
-    /// Whether this runtime stayed within the bounds: each error (not a number never does), and each sentence or the steps.
+    /// Whether all errors (NaN never is), and all sentences or the steps, are within the bounds.
     pub fn passed(&self, tolerance: f64) -> bool {
         let close = self.outputs.iter().all(|output| output.relative_l2_error <= tolerance);
         let equal = || self.decoding.iter().all(|decoding| decoding.equal + decoding.ties == decoding.sentences);
@@ -151,7 +151,11 @@ impl RuntimeReport {
 
 impl fmt::Display for Verification {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "against the {}, {} batches with seed {}; bound {:.0e}", self.reference, self.batches, self.seed, self.tolerance)?;
+        writeln!(
+            f,
+            "compared with the {}, {} batches with seed {}; bound {:.0e}",
+            self.reference, self.batches, self.seed, self.tolerance
+        )?;
         self.write_files(f)?;
         for runtime in &self.runtimes {
             writeln!(f, "{}: {}", runtime.engine, if runtime.passed(self.tolerance) { "passed" } else { "FAILED" })?;

@@ -152,7 +152,7 @@ fn what_does_not_fit_is_refused() {
         let batch = SentenceBatch { sources, prefixes, numbers };
         decode(decoder, &batch, settings, &mut |_| ControlFlow::Continue(())).unwrap_err().to_string()
     };
-    insta::assert_snapshot!(refused(&[vec![], vec![1, 2, 3, 4], vec![]], &[]), @"the target prefix of sentence 1 of the batch has 4 tokens; expected at most 3, which leaves room for one more");
+    insta::assert_snapshot!(refused(&[vec![], vec![1, 2, 3, 4], vec![]], &[]), @"the target prefix of sentence 1 of the batch has 4 tokens; expected at most 3");
     insta::assert_snapshot!(refused(&[vec![]], &[]), @"expected as many prefixes as sources, 3, found 1");
     insta::assert_snapshot!(refused(&[], &[1]), @"expected as many numbers as sources, 3, found 1");
 }

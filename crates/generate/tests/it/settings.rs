@@ -21,8 +21,8 @@ fn refused(generation: &str) -> String {
 
 #[test]
 fn messages() {
-    assert_snapshot!(refused("{"), @"generation_config.json: no JSON object: EOF while parsing a value at line 1 column 68");
-    assert_snapshot!(refused("[1]"), @"generation_config.json: no JSON object: invalid type: sequence, expected a map at line 1 column 0");
+    assert_snapshot!(refused("{"), @"generation_config.json: expected a JSON object: EOF while parsing a value at line 1 column 68");
+    assert_snapshot!(refused("[1]"), @"generation_config.json: expected a JSON object: invalid type: sequence, expected a map at line 1 column 0");
     assert_snapshot!(refused(r#"{"do_sample": "yes"}"#), @r#"generation_config.json: do_sample "yes" is not supported; expected true or false"#);
     assert_snapshot!(refused(r#"{"num_beam_groups": 2}"#), @"generation_config.json: num_beam_groups 2 is not supported; expected the default; leave it out");
     assert_snapshot!(refused(r#"{"sequence_bias": [[[3], 1.5]]}"#), @"generation_config.json: sequence_bias [[[3],1.5]] is not supported; expected the default; leave it out");

@@ -94,7 +94,7 @@ fn no_way_of_decoding_takes_a_token_by_them() {
     }
     let targets = vec![vec![5, 5, 5]; 2];
     let scored = score(&mut broken(kinds[1].clone()), &SentenceBatch::new(&sources()), &targets, &settings(|_| {})).unwrap_err();
-    assert_snapshot!(scored, @"sentence 1, step 3: a score of the model is NaN or infinite; look for weights or activations beyond the range of their type");
+    assert_snapshot!(scored, @"sentence 1, step 3: a logit is NaN or infinite; weights or activations may exceed the range of their type");
     let chosen =
         decode(&mut broken(vec![]), &SentenceBatch::new(&sources()), &settings(|_| {}), &mut |_| ControlFlow::Continue(())).unwrap();
     let hypotheses: Vec<_> = chosen.into_iter().map(|mut found| found.remove(0)).collect();
@@ -114,9 +114,6 @@ fn a_step_at_which_nothing_is_allowed_is_an_error() {
         });
         let error =
             decode(&mut broken(vec![]), &SentenceBatch::new(&sources()), &settings, &mut |_| ControlFlow::Continue(())).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "sentence 0, step 1: no token may come: every score is minus infinity, by the model or by what the settings forbid"
-        );
+        assert_eq!(error.to_string(), "sentence 0, step 1: every token is forbidden: all scores are minus infinity");
     }
 }

@@ -1,12 +1,12 @@
-//! What the threads tell each other.
+//! The messages between threads.
 
 use crate::error::Error;
 use crate::translation::Translation;
 use std::any::Any;
 
-/// What the other threads tell the caller's.
+/// A message to the caller's thread.
 pub(super) enum Message<E> {
-    /// Lines were read; windows come in order.
+    /// Lines were read; windows are in order.
     Window(Window<E>),
     /// A batch was translated, or failed.
     Done(Done),
@@ -14,7 +14,7 @@ pub(super) enum Message<E> {
     Panic(Box<dyn Any + Send>),
 }
 
-/// Some lines, ready to be translated.
+/// Encoded lines.
 pub(super) struct Window<E> {
     /// The number of its first line, from 1.
     pub(super) first: usize,
@@ -26,7 +26,7 @@ pub(super) struct Window<E> {
     pub(super) batches: Vec<Batch>,
     /// The number of lines that are in no batch, and their bytes with line ends.
     pub(super) empty: (usize, usize),
-    /// Why the lines after these cannot be translated.
+    /// The error of the next line.
     pub(super) failure: Option<E>,
     pub(super) is_last: bool,
 }
@@ -35,26 +35,26 @@ pub(super) struct Window<E> {
 pub(super) struct Batch {
     /// The number of its window, from 0.
     pub(super) window: usize,
-    /// The places of its sentences in the window.
+    /// The indices of its sentences in the window.
     pub(super) lines: Vec<usize>,
     /// The numbers of its sentences in the input, from 1.
     pub(super) numbers: Vec<u64>,
     pub(super) sources: Vec<Vec<i64>>,
-    /// The beginnings of their translations, of each or of none.
+    /// The prefixes of their translations; empty for none.
     pub(super) prefixes: Vec<Vec<i64>>,
     /// The bytes of its lines, with line ends.
     pub(super) bytes: usize,
 }
 
-/// What became of a batch.
+/// The result of a batch.
 pub(super) struct Done {
     /// The number of its window, from 0.
     pub(super) window: usize,
     pub(super) n_lines: usize,
     /// The bytes of its lines, with line ends.
     pub(super) bytes: usize,
-    /// Translations with the places of their sentences in the window; all that come before a failure.
+    /// Translations with the indices of their sentences in the window; all before a failure.
     pub(super) translations: Vec<(usize, Translation)>,
-    /// The place of the first sentence that has no translation, and why.
+    /// The index and the error of the first sentence without a translation.
     pub(super) failure: Option<(usize, Error)>,
 }

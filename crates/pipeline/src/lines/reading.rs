@@ -1,4 +1,4 @@
-//! The first stage: a thread turns lines into windows of batches of tokens, while others are translated.
+//! The first stage: a thread that encodes lines to windows of batches.
 
 use super::LineOptions;
 use super::message::{Batch, Message, Window};
@@ -10,11 +10,11 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::mpsc::{Receiver, Sender};
 use std::thread;
 
-/// A window of long lines ends with the one that reaches this many bytes, so that memory is bounded.
+/// A window ends with the line that reaches this number of bytes, which bounds memory.
 const WINDOW_BYTES: usize = 1 << 20;
 
-/// Reads all of `input` window by window, each when there is a permit, and sends them on. The thread ends by itself when nobody
-/// gives permits any more, but may wait for a line until then.
+/// Reads `input` window by window, one for each permit, and sends them. The thread ends when there are no more permits; it can wait for
+/// a line until then.
 pub(super) fn start<E: From<Error> + Send + 'static>(
     mut input: impl Iterator<Item = Result<Line, E>> + Send + 'static,
     translator: Translator,
@@ -47,7 +47,7 @@ pub(super) fn start<E: From<Error> + Send + 'static>(
     Ok(())
 }
 
-/// The next lines, none at the end, and why others cannot be read.
+/// The next lines, none at the end, and the error that ends them.
 fn take<E>(input: &mut impl Iterator<Item = Result<Line, E>>, n_lines: usize) -> (Vec<Line>, Option<E>) {
     let (mut lines, mut bytes) = (Vec::new(), 0);
     while lines.len() < n_lines.max(1) && bytes < WINDOW_BYTES {
@@ -63,7 +63,7 @@ fn take<E>(input: &mut impl Iterator<Item = Result<Line, E>>, n_lines: usize) ->
     (lines, None)
 }
 
-/// The window of these lines, with its number and that of its first line.
+/// The window of these lines, given its number and that of its first line.
 fn encode<E: From<Error>>(
     lines: &[Line],
     failure: Option<E>,

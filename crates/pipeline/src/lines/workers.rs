@@ -1,4 +1,4 @@
-//! The second stage: threads that translate batches, each with sessions of its own over the same weights.
+//! The second stage: threads that translate batches, with separate sessions and shared weights.
 
 use super::message::{Batch, Done, Message};
 use crate::error::{Cause, Result};
@@ -10,10 +10,10 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// Threads that translate; they are started as there is work for them, and end with this value.
+/// Threads that translate. They are started on demand and end with this value.
 pub(super) struct Workers<E> {
     worker: Worker<E>,
-    /// `None` when there will be no more.
+    /// `None` after the last batch.
     batches: Option<Sender<Batch>>,
     threads: Vec<JoinHandle<()>>,
     most: usize,
@@ -23,7 +23,7 @@ pub(super) struct Workers<E> {
 struct Worker<E> {
     translator: Translator,
     batches: Arc<Mutex<Receiver<Batch>>>,
-    /// Windows from this number on need not be translated any more.
+    /// Windows from this number on are not needed.
     limit: Arc<AtomicUsize>,
     results: Sender<Message<E>>,
 }
@@ -36,7 +36,7 @@ impl<E> Clone for Worker<E> {
 }
 
 impl<E: Send + 'static> Workers<E> {
-    /// No threads yet, and later at most `most`.
+    /// A pool without threads, and later at most `most`.
     pub(super) fn new(translator: Translator, most: usize, results: Sender<Message<E>>) -> Self {
         let (batches, received) = mpsc::channel();
         let (limit, received) = (Arc::new(AtomicUsize::new(usize::MAX)), Arc::new(Mutex::new(received)));
@@ -44,7 +44,7 @@ impl<E: Send + 'static> Workers<E> {
         Self { worker, batches: Some(batches), threads: Vec::new(), most }
     }
 
-    /// Has batches translated; `n_waiting` are then not translated yet. Results come as messages, in any order.
+    /// Queues batches; `n_waiting` batches are then not translated. Results are sent as messages in any order.
     pub(super) fn give(&mut self, batches: Vec<Batch>, n_waiting: usize) -> Result<()> {
         while self.threads.len() < self.most.min(n_waiting) {
             let worker = self.worker.clone();
@@ -60,14 +60,14 @@ impl<E: Send + 'static> Workers<E> {
 }
 
 impl<E> Workers<E> {
-    /// Leaves the batches of window `limit` and of later ones, also those that are being translated.
+    /// Cancels the batches of window `limit` and of later ones.
     pub(super) fn stop_before(&self, limit: usize) {
         self.worker.limit.fetch_min(limit, Ordering::Relaxed);
     }
 }
 
 impl<E> Drop for Workers<E> {
-    /// Waits for steps that are being computed: the process must not end while an engine computes.
+    /// Waits for running steps: the process must not end while an engine computes.
     fn drop(&mut self) {
         self.stop_before(0);
         self.batches = None;
@@ -79,7 +79,7 @@ impl<E> Drop for Workers<E> {
 }
 
 impl<E> Worker<E> {
-    /// Translates until there is nothing more, or nobody wants the results.
+    /// Translates until the queue is closed or the receiver is gone.
     fn work(self) {
         let mut decoder = None;
         loop {
@@ -110,7 +110,7 @@ impl<E> Worker<E> {
                 }
             },
         };
-        // The results of a batch that is given up are never used: its window comes after a failure.
+        // The results of a cancelled batch are not used: its window is after a failure.
         let is_wanted = || window < self.limit.load(Ordering::Relaxed);
         let sentences = SentenceBatch { sources: &sources, prefixes: &prefixes, numbers: &numbers };
         let (found, failure) = self.translator.translate_batch(decoder.as_mut(), &sentences, is_wanted);

@@ -1,4 +1,4 @@
-//! What a model does with a sentence beside attending: norms, likely next words, and the tree of its search.
+//! Explanations of a sentence: norms of embeddings, probable next tokens, and the tree of beam search.
 
 use super::{Observer, Sentence};
 use crate::error::Result;
@@ -9,12 +9,12 @@ use cognate_pictures::{Attention, Beams, Embeddings, Example, Explained, Finishe
 use cognate_runtime::{Options, Reference, Runtime, Source, Value, Values};
 use ndarray::{Array2, ArrayD, Axis};
 
-/// Source words that each step names.
+/// Number of source tokens of each step.
 const LOOKS: usize = 3;
 
 impl Observer {
-    /// What else the model does with the sentence of an example: `next` are the likeliest tokens at each step with their
-    /// log-probabilities, `followed` the log-probabilities of the tokens that came.
+    /// The explanation of an example: `next` are the most probable tokens at each step with their log-probabilities, `followed` the
+    /// log-probabilities of the target's tokens.
     pub(super) fn explained(
         &self,
         sentence: &Sentence,
@@ -48,7 +48,7 @@ impl Observer {
         Ok(Explained { embeddings, layers, alignment_layer, steps, beams })
     }
 
-    /// The model with its weights as they were trained; `None` if an export rounds them.
+    /// The model with its original weights; `None` if an export is quantised.
     fn weights(&self) -> Result<Option<Model>> {
         let source = self.model.source();
         Ok(match source {
@@ -58,7 +58,7 @@ impl Observer {
         })
     }
 
-    /// The search that found the translation.
+    /// The beam search of the translation.
     fn beams(&self, source: &[i64]) -> Result<Beams> {
         let settings = self.model.settings();
         let (hypotheses, tree) = beam_tree(self.model.decoder()?.as_mut(), source, settings)?;
@@ -76,7 +76,7 @@ impl Observer {
     }
 }
 
-/// The norms of what the first layers read.
+/// The norms of the inputs of the first layers.
 fn norms(model: &Model, sentence: &Sentence) -> Result<Embeddings> {
     let mut session = Reference::F32.load(&Source::Graph(model.embeddings()?), &Options::default())?;
     let ids = |ids: &[i64]| Array2::from_shape_vec((1, ids.len()), ids.to_vec()).expect("a row of ids").into_dyn();

@@ -1,0 +1,58 @@
+//! `cargo xtask bench`: the measurements behind the published figures, each beside a yardstick taken in the same run.
+
+#![allow(missing_docs, clippy::print_stdout)]
+
+pub mod checkpoint;
+pub mod copy_task;
+pub mod decode;
+pub mod driver;
+pub mod export;
+pub mod first_token;
+pub mod in_place;
+pub mod machine;
+pub mod measure;
+pub mod peers;
+pub mod process;
+pub mod processors;
+pub mod record;
+pub mod statistics;
+pub mod train;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser;
+use xtask::workspace::Workspace;
+
+/// Measure what is published, each figure beside a yardstick of the same run
+#[derive(Parser)]
+#[command(name = "cargo xtask bench", bin_name = "cargo xtask bench", max_term_width = 110)]
+enum Bench {
+    Export(export::Options),
+    Decode(decode::Options),
+    Train(train::Options),
+    CopyTask(copy_task::Options),
+    #[command(subcommand, hide = true)]
+    Measure(measure::Measure),
+}
+
+/// Runs the command line.
+pub fn main() -> ExitCode {
+    match run(&Bench::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {}", xtask::explained(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(bench: &Bench) -> Result<()> {
+    match bench {
+        Bench::Export(options) => export::run(&Workspace::find()?, options),
+        Bench::Decode(options) => decode::run(&Workspace::find()?, options),
+        Bench::Train(options) => train::run(&Workspace::find()?, options),
+        Bench::CopyTask(options) => copy_task::run(&Workspace::find()?, options),
+        Bench::Measure(measure) => measure::run(measure),
+    }
+}

@@ -1,0 +1,93 @@
+//! Unit tests of `decode::report`.
+
+use cognate_bench::decode::limits::Limits;
+use cognate_bench::decode::report::*;
+use cognate_bench::decode::shape::Column;
+use cognate_bench::decode::shape::SHAPES;
+use cognate_bench::decode::ways::WAYS;
+use cognate_bench::driver::Answer;
+use cognate_bench::machine::Machine;
+
+/// Marian-base on one thread: CTranslate2 int8 at 100 and 200 tokens a second, ours as told, a quarter of the time outside.
+pub(crate) fn block(ours: [f64; 2]) -> Block {
+    let columns = vec![Column { batch: 1, beams: 1 }, Column { batch: 8, beams: 4 }];
+    let row = |name: &str, speeds: [f64; 2], in_graph: Option<f64>| {
+        let way = WAYS.iter().find(|way| way.name == name).unwrap();
+        let mut row = Row::new(way, &format!("{name} 1"), 2);
+        for (column, speed) in speeds.into_iter().enumerate() {
+            for factor in [1.0, 0.5, 2.0] {
+                let seconds = 32.0 / (speed * factor);
+                row.add(column, Answer { seconds, seconds_in_graph: in_graph.map(|share| share * seconds), tokens: 32, peak_bytes: 0 });
+            }
+        }
+        row
+    };
+    let rows = vec![row("ct2-int8", [100.0, 200.0], None), row("cognate-int8", ours, Some(0.75))];
+    // Limits of 32 tokens in 2.2 + 32 * 3.84 ms, 256 a second, and of 256 in 4.2 + 32 * 3.84 ms, 2,014 a second: memory, but for the
+    // encoder of 8 sentences.
+    Block { shape: &SHAPES[0], threads: 1, limits: Limits { bytes: [1e10; 3], f32: 1e12, int8: Some(2e12) }, columns, rows }
+}
+
+#[test]
+fn a_block_is_four_tables() {
+    let text = block([125.0, 255.0]).text();
+    let expected = "\
+        ### Marian-base, 1 thread\n\n\
+        The machine reads 10.0 GB of f32 weights a second, 10.0 of 8-bit and 10.0 of 4-bit ones, and computes 1000 billion\n\
+        operations a second in f32, 2000 in 8-bit integers.\n\n\
+        | tokens/s         | greedy, batch 1 | 4 beams, batch 8 |\n\
+        | ---------------- | --------------: | ---------------: |\n\
+        | CTranslate2 int8 |    100 (50-200) |    200 (100-400) |\n\
+        | Cognate int8     |    125 (62-250) |    255 (128-510) |\n\n\
+        | to CTranslate2 | greedy, batch 1 | 4 beams, batch 8 |\n\
+        | -------------- | --------------: | ---------------: |\n\
+        | Cognate int8   |            1.25 |   **1.27 < 1.3** |\n\n\
+        | of the limit     | greedy, batch 1 | 4 beams, batch 8 |\n\
+        | ---------------- | --------------: | ---------------: |\n\
+        | CTranslate2 int8 |             39% |              10% |\n\
+        | Cognate int8     |             49% |              13% |\n\n\
+        | outside the graph | greedy, batch 1 | 4 beams, batch 8 |\n\
+        | ----------------- | --------------: | ---------------: |\n\
+        | Cognate int8      |           25.0% |            25.0% |\n\n";
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn every_missed_floor_is_named_and_marked() {
+    let missed = |ours| block(ours).missed();
+    assert_eq!(missed([120.0, 260.0]), Vec::<String>::new());
+    assert_eq!(
+        missed([119.0, 250.0]),
+        [
+            "Marian-base, 1 thread, Cognate int8: greedy, batch 1: 1.19 times CTranslate2, at least 1.2",
+            "Marian-base, 1 thread, Cognate int8: 4 beams, batch 8: 1.25 times CTranslate2, at least 1.3"
+        ]
+    );
+    // Rounded, the first would keep its floor.
+    let almost = block([119.9, 260.0]);
+    assert_eq!(almost.missed(), ["Marian-base, 1 thread, Cognate int8: greedy, batch 1: 1.19 times CTranslate2, at least 1.2"]);
+    assert!(almost.text().contains("| Cognate int8   |  **1.19 < 1.2** |             1.30 |\n"), "{}", almost.text());
+    let on_two_threads = Block { threads: 2, ..block([1.0, 1.0]) };
+    assert!(on_two_threads.missed().is_empty());
+    assert!(!on_two_threads.text().contains("**"));
+}
+
+#[test]
+fn nothing_passes_the_limit_unseen() {
+    // The limit is 256 tokens a second.
+    let over = Block { threads: 2, ..block([257.0, 260.0]) };
+    assert_eq!(over.missed(), ["Marian-base, 2 threads, Cognate int8: greedy, batch 1: 101% of the limit, which is measured too low"]);
+    assert!(over.text().contains("**101%**"), "{}", over.text());
+}
+
+#[test]
+fn the_page_tells_the_processor_and_what_is_missed() {
+    let mut report = Report::new(6);
+    report.add(block([119.0, 260.0]));
+    let section = report.record(Machine::here(), "chart.svg");
+    assert_eq!((section.title, section.processor), ("Speed of decoding", Machine::here().title));
+    let text = section.text;
+    assert!(text.contains("6 rounds (programs without a floor: 2)") && text.contains("(chart.svg)"), "{text}");
+    assert!(text.contains("Not kept:\n\n- Marian-base, 1 thread, Cognate int8: greedy, batch 1: 1.19 times"), "{text}");
+    assert!(text.contains("\n### Marian-base, 1 thread\n") && !text.contains("\n## "), "{text}");
+}

@@ -1,0 +1,22 @@
+//! Unit tests of `process`.
+
+use cognate_bench::process::*;
+use std::process::Command;
+use std::time::Duration;
+
+#[test]
+fn status_is_parsed() {
+    let status = "Name:\tcognate\nVmPeak:\t  412 kB\nVmHWM:\t    264 kB\nVmRSS:\t 100 kB\nRssAnon:\t      52 kB\nRssFile:\t 40 kB\n";
+    assert_eq!(parse(status), Some(Memory { anonymous: 52 * 1024, resident: 264 * 1024 }));
+    assert_eq!(parse("Name:\tcognate\nState:\tZ (zombie)\n"), None);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_program_is_measured() {
+    let measured = measure(Command::new("sleep").arg("0.05")).unwrap();
+    assert!(measured.time >= Duration::from_millis(50));
+    assert!(measured.memory.anonymous > 0 && measured.memory.anonymous < measured.memory.resident);
+    let error = measure(Command::new("sleep").arg("forever")).unwrap_err().to_string();
+    assert!(error.starts_with("sleep forever: exit status: 1"), "{error}");
+}

@@ -3,7 +3,7 @@
 use crate::model_options::UnusedOption;
 use crate::{amounts, messages};
 use anyhow::Result;
-use cognate::train::{Adam, DropoutRates, Loss};
+use cognate::train::{DropoutRates, Loss, Optimiser};
 use cognate::{ExportedStep, ModelSource, TrainingExport};
 use std::io::Write;
 use std::path::PathBuf;
@@ -77,7 +77,7 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let source = ModelSource::find(&options.model)?.into_checkpoint();
     let mut export = TrainingExport::open(&source, options.seed, options.unused.ignore_unused)?;
     messages::notices(export.notices());
-    (export.loss, export.adam, export.force) = (options.loss(), options.adam(), options.force);
+    (export.loss, export.optimiser, export.force) = (options.loss(), options.optimiser(), options.force);
     let ExportedStep { n_nodes, bytes, .. } = export.write(&options.out)?;
     let place = options.out.display();
     writeln!(
@@ -104,9 +104,10 @@ impl Options {
         }
     }
 
-    fn adam(&self) -> Adam {
+    fn optimiser(&self) -> Optimiser {
         let betas = [self.betas[0], self.betas[1]];
-        Adam { betas, epsilon: self.epsilon, weight_decay: self.weight_decay, clip_norm: self.clip_norm, average: None }
+        let Self { epsilon, weight_decay, clip_norm, .. } = *self;
+        Optimiser { betas, epsilon, weight_decay, clip_norm, ..Optimiser::default() }
     }
 }
 

@@ -40,7 +40,7 @@ pub use verification::{Verified, VerifyOptions, verify};
 pub mod train {
     pub use cognate_model::{DropoutRates, Loss};
     pub use cognate_train::config::TrainingConfig;
-    pub use cognate_train::{Adam, Alone, Beginning, Ending, Error, Event, Machine, Outcome, Trainer, Validation};
+    pub use cognate_train::{Alone, Beginning, Ending, Error, Event, Machine, Optimiser, Outcome, Rule, Trainer, Validation};
 }
 
 /// BLEU and chrF, equal to sacreBLEU's.

@@ -12,7 +12,7 @@ use cognate_model::{Loss, Model, StoredTensor};
 use cognate_passes::join::rename;
 use cognate_pipeline::{Error, ErrorKind, Notice, Result};
 use cognate_text::Tokenizer;
-use cognate_train::{Adam, training_step};
+use cognate_train::{Optimiser, training_step};
 use serde_json::{Map, json};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -29,7 +29,7 @@ pub struct TrainingExport {
     /// The loss.
     pub loss: Loss,
     /// The optimiser.
-    pub adam: Adam,
+    pub optimiser: Optimiser,
     /// Whether an earlier export is replaced.
     pub force: bool,
 }
@@ -52,7 +52,7 @@ impl TrainingExport {
     /// If it cannot be read, or a seed is given for a checkpoint.
     pub fn open(source: &ModelSource, seed: Option<u64>, ignore_unused: bool) -> Result<Self> {
         let (model, notices) = crate::export::open_model(source, seed, ignore_unused)?;
-        Ok(Self { source: source.clone(), model, notices, loss: Loss::default(), adam: Adam::default(), force: false })
+        Ok(Self { source: source.clone(), model, notices, loss: Loss::default(), optimiser: Optimiser::default(), force: false })
     }
 
     /// The model.
@@ -99,7 +99,7 @@ impl TrainingExport {
             copy_tokenizer(checkpoint, &mut folder, &[])?;
         }
         folder.write(EXAMPLE.0, EXAMPLE.1.as_bytes())?;
-        let readme = Readme { name: &name, graph: step.graph(), model, stored: &stored, loss: self.loss, adam: self.adam };
+        let readme = Readme { name: &name, graph: step.graph(), model, stored: &stored, loss: self.loss, optimiser: self.optimiser };
         folder.write("README.md", readme.to_string().as_bytes())?;
         let files = folder.commit()?;
         let bytes = files.files.iter().find(|(file, _)| file == GRAPH).map_or(0, |(_, bytes)| *bytes);
@@ -109,7 +109,7 @@ impl TrainingExport {
     /// The step, with the checkpoint's names of weights.
     fn step(&self, stored: &[StoredTensor]) -> Result<Program> {
         let learned: Vec<&str> = self.model.learned().collect();
-        let program = training_step(&self.model.loss(&self.loss)?, &learned, &self.adam).map_err(failed)?;
+        let program = training_step(&self.model.loss(&self.loss)?, &learned, &self.optimiser).map_err(failed)?;
         let names: HashMap<&str, &str> = stored.iter().map(|tensor| (tensor.path.as_str(), tensor.name.as_str())).collect();
         let name_of = |name: &str| {
             let (next, state) = name.strip_prefix("next.").map_or(("", name), |state| ("next.", state));

@@ -4,7 +4,7 @@
 //! - [`train_tokenizers`]: the tokenizers of a corpus, made on the spot.
 //! - [`Batches`]: token-budget batches in seeded order, [`Prefetch`]ed by a thread, resumed at any [`Position`].
 //! - [`config::TrainingConfig`]: what a training file says, with every problem of it in one error.
-//! - [`gradients`] makes of a loss graph one that gives `loss` and `gradient.PATH` of every learned weight; [`Adam::update`] is the
+//! - [`gradients`] makes of a loss graph one that gives `loss` and `gradient.PATH` of every learned weight; [`Optimiser::update`] is the
 //!   graph that takes gradients and state and gives the new state. Between the two, gradients may be summed: over batches, over
 //!   processes. [`training_step`] is both in one graph, for other programs.
 //! - [`Trainer`]: the loop over all of these, with validation, checkpoints and a log, in one process or in several [`Ranks`].
@@ -27,7 +27,7 @@ pub use corpus::{Cleaning, Corpus, Dropped, Files, Pair, Place};
 pub use error::{Error, ErrorKind, Result};
 pub use gradients::gradients;
 pub use left_out::LeftOut;
-pub use optimiser::{Adam, UpdateNames, accumulate, inverse_square_root, paper_rate};
+pub use optimiser::{Optimiser, Rule, UpdateNames, accumulate, inverse_square_root, paper_rate};
 pub use prefetch::Prefetch;
 pub use ranks::{Alone, Ranks};
 pub use tokenizers::{TokenizerChoice, Tokenizers, train_tokenizers};

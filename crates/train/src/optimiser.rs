@@ -1,10 +1,12 @@
-//! The update graph: Adam (Kingma & Ba 2015), with decay apart from the gradient (Loshchilov & Hutter 2019).
+//! The update graph: Adam (Kingma & Ba 2015), Lion (Chen et al. 2023) or Muon (Jordan et al. 2024), with decoupled weight decay
+//! (Loshchilov & Hutter 2019): `x ← (1 - r λ) x - r u`.
 //!
-//! `m ← β₁ m + (1 - β₁) g`, `v ← β₂ v + (1 - β₂) g²`
-//! `x ← (1 - r λ) x - r m̂ / (√v̂ + ε)`, `m̂ = m / (1 - β₁ᵗ)`, `v̂ = v / (1 - β₂ᵗ)`
+//! - Adam: `m ← β₁ m + (1 - β₁) g`, `v ← β₂ v + (1 - β₂) g²`, `u = m̂ / (√v̂ + ε)` with `m̂ = m / (1 - β₁ᵗ)`, `v̂ = v / (1 - β₂ᵗ)`
+//! - Lion: `u = sign(β₁ m + (1 - β₁) g)`, then `m ← β₂ m + (1 - β₂) g`
+//! - Muon, for the matrices of layers: `m ← μ m + (1 - μ) g`, `u = 0.2 √max(out, in) · O(μ m + (1 - μ) g)`, where `O` makes a matrix
+//!   nearly orthogonal; the factor gives `u` the size of Adam's (Liu et al. 2025). Other weights are Adam's.
 //!
-//! `g` is the gradient times `gradient_scale`, as 1 over the tokens that a sum of losses is over, and shortened if the norm of all
-//! gradients is above a limit.
+//! `g` is the gradient times `gradient_scale`, 1 over the number of tokens of a summed loss, and clipped to a norm of all gradients.
 
 mod schedule;
 
@@ -13,9 +15,23 @@ pub use schedule::{inverse_square_root, paper_rate};
 use cognate_graph::{Builder, DType, Error, Graph, Shape, Tensor, Unary};
 use std::fmt;
 
+/// The rule of the update.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rule {
+    /// Adam.
+    #[default]
+    Adam,
+    /// Lion.
+    Lion,
+    /// Muon for the matrices of layers, Adam for the rest.
+    Muon,
+}
+
 /// How weights follow their gradients.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Adam {
+pub struct Optimiser {
+    /// The rule.
+    pub rule: Rule,
     /// `β₁`, `β₂`: how much of the moving averages stays, `0 <= β < 1`.
     pub betas: [f64; 2],
     /// `ε`, above 0.
@@ -28,10 +44,10 @@ pub struct Adam {
     pub average: Option<f64>,
 }
 
-impl Default for Adam {
+impl Default for Optimiser {
     /// The paper's (section 5.3): β 0.9 and 0.98, ε 1e-9.
     fn default() -> Self {
-        Self { betas: [0.9, 0.98], epsilon: 1e-9, weight_decay: 0.0, clip_norm: None, average: None }
+        Self { rule: Rule::Adam, betas: [0.9, 0.98], epsilon: 1e-9, weight_decay: 0.0, clip_norm: None, average: None }
     }
 }
 
@@ -80,19 +96,21 @@ impl UpdateNames {
     pub fn next(name: impl fmt::Display) -> String {
         format!("next.{name}")
     }
-
-    /// The names of all state of weights at `paths`, the weights themselves included.
-    pub fn state<'p>(adam: &Adam, paths: impl IntoIterator<Item = &'p str>) -> Vec<String> {
-        let of = |path: &'p str| {
-            let moments = [path.to_string(), Self::first_moment(path), Self::second_moment(path)];
-            moments.into_iter().chain(adam.average.map(|_| Self::average(path)))
-        };
-        let weights: Vec<_> = paths.into_iter().flat_map(of).collect();
-        [Self::STEP.to_string()].into_iter().chain(weights).collect()
-    }
 }
 
-impl Adam {
+impl Optimiser {
+    /// The names of the state beside the weight `path`: its moments, and its average as the last if there is one.
+    pub fn state(&self, path: &str, shape: &Shape) -> Vec<String> {
+        let second = (self.rule_of(path, shape) == Rule::Adam).then(|| UpdateNames::second_moment(path));
+        [UpdateNames::first_moment(path)].into_iter().chain(second).chain(self.average.map(|_| UpdateNames::average(path))).collect()
+    }
+
+    fn rule_of(&self, path: &str, shape: &Shape) -> Rule {
+        let is_matrix =
+            || path.contains("layers.") && path.ends_with(".weight") && !["relative", "score."].iter().any(|part| path.contains(part));
+        if self.rule == Rule::Muon && !(shape.rank() == 2 && is_matrix()) { Rule::Adam } else { self.rule }
+    }
+
     /// The graph of one step for the weights `learned`, given as paths with shapes; see [`UpdateNames`] for what it reads and gives.
     ///
     /// # Errors
@@ -114,10 +132,12 @@ impl Adam {
             let _scope = builder.root().at(path).enter();
             let input = |name: &str| builder.input(name, DType::F32, shape.clone());
             let next = |name: &str, value| builder.output(&UpdateNames::next(name), value);
-            let (first, second) = (UpdateNames::first_moment(path), UpdateNames::second_moment(path));
-            let (weight, moments) = step.apply(input(path), [input(&first), input(&second)], gradient, square);
+            let names = self.state(path, shape);
+            let moments: Vec<_> = names.iter().filter(|name| **name != UpdateNames::average(path)).collect();
+            let before: Vec<_> = moments.iter().map(|name| input(name)).collect();
+            let (weight, after) = step.apply(self.rule_of(path, shape), input(path), &before, [gradient, square]);
             next(path, weight);
-            [&first, &second].into_iter().zip(moments).for_each(|(name, moment)| next(name, moment));
+            moments.into_iter().zip(after).for_each(|(name, moment)| next(name, moment));
             if let Some(stays) = self.average {
                 let name = UpdateNames::average(path);
                 next(&name, input(&name) * stays as f32 + weight * (1.0 - stays) as f32);
@@ -162,10 +182,10 @@ fn shortening(norm: Tensor<'_>, limit: f64) -> Tensor<'_> {
 
 /// What all weights have in common in one step, numbers of shape `[]`.
 struct Step<'g> {
-    /// `β₁`, `β₂`
-    stays: [f32; 2],
-    /// What `g` and `g²` are multiplied by before they enter the averages.
-    enters: [Tensor<'g>; 2],
+    betas: [f64; 2],
+    rate: Tensor<'g>,
+    /// What `g` is multiplied by.
+    factor: Tensor<'g>,
     /// `r √(1 - β₂ᵗ) / (1 - β₁ᵗ)`
     length: Tensor<'g>,
     /// `ε √(1 - β₂ᵗ)`
@@ -175,7 +195,7 @@ struct Step<'g> {
 }
 
 impl<'g> Step<'g> {
-    fn of(adam: &Adam, builder: &'g Builder, step: Tensor<'g>, rate: Tensor<'g>, factor: Tensor<'g>) -> Self {
+    fn of(optimiser: &Optimiser, builder: &'g Builder, step: Tensor<'g>, rate: Tensor<'g>, factor: Tensor<'g>) -> Self {
         let _scope = builder.root().at("step").enter();
         let count = step.cast(DType::F32);
         // `1 - βᵗ` with no digit lost where βᵗ is near 1: `1 - e⁻²ˣ = 2 tanh x / (1 + tanh x)`.
@@ -183,29 +203,61 @@ impl<'g> Step<'g> {
             let tanh = (count * (-beta.ln() / 2.0) as f32).map(Unary::Tanh);
             (tanh + tanh) / (tanh + 1.0)
         };
-        let [first, second] = adam.betas.map(weight);
+        let [first, second] = optimiser.betas.map(weight);
         let root = second.map(Unary::Sqrt);
-        let enters = [factor * (1.0 - adam.betas[0]) as f32, factor * factor * (1.0 - adam.betas[1]) as f32];
         Self {
-            stays: adam.betas.map(|beta| beta as f32),
-            enters,
+            betas: optimiser.betas,
+            rate,
+            factor,
             length: rate * root / first,
-            epsilon: root * adam.epsilon as f32,
-            keeps: (adam.weight_decay != 0.0).then(|| builder.scalar(1.0) - rate * adam.weight_decay as f32),
+            epsilon: root * optimiser.epsilon as f32,
+            keeps: (optimiser.weight_decay != 0.0).then(|| builder.scalar(1.0) - rate * optimiser.weight_decay as f32),
         }
     }
 
-    /// The new weight and its new moments.
-    fn apply(
-        &self,
-        weight: Tensor<'g>,
-        moments: [Tensor<'g>; 2],
-        gradient: Tensor<'g>,
-        square: Tensor<'g>,
-    ) -> (Tensor<'g>, [Tensor<'g>; 2]) {
-        let first = moments[0] * self.stays[0] + gradient * self.enters[0];
-        let second = moments[1] * self.stays[1] + square * self.enters[1];
-        let change = first * self.length / (second.map(Unary::Sqrt) + self.epsilon);
-        (self.keeps.map_or(weight, |keeps| weight * keeps) - change, [first, second])
+    /// The new weight and its new moments, from a gradient and its square.
+    fn apply(&self, rule: Rule, weight: Tensor<'g>, moments: &[Tensor<'g>], [g, square]: [Tensor<'g>; 2]) -> (Tensor<'g>, Vec<Tensor<'g>>) {
+        let ([m, rest @ ..], [beta1, beta2]) = (moments, self.betas) else { unreachable!("every rule has a moment") };
+        let gradient = |beta: f64| g * (self.factor * (1.0 - beta) as f32);
+        let mean = |beta: f64| *m * beta as f32 + gradient(beta);
+        let (change, moments) = match (rule, rest) {
+            (Rule::Lion, _) => (sign(mean(beta1)) * self.rate, vec![mean(beta2)]),
+            (Rule::Muon, _) => {
+                let m = mean(MOMENTUM);
+                let ahead = m * MOMENTUM as f32 + gradient(MOMENTUM);
+                let larger = [0, 1].map(|axis| m.dim(axis).as_constant().unwrap_or(1)).into_iter().max().unwrap_or(1);
+                (orthogonal(ahead) * (self.rate * (0.2 * (larger as f32).sqrt())), vec![m])
+            }
+            (Rule::Adam, rest) => {
+                let first = mean(beta1);
+                let second = rest[0] * beta2 as f32 + square * (self.factor * self.factor * (1.0 - beta2) as f32);
+                (first * self.length / (second.map(Unary::Sqrt) + self.epsilon), vec![first, second])
+            }
+        };
+        (self.keeps.map_or(weight, |keeps| weight * keeps) - change, moments)
     }
+}
+
+/// Muon's `μ`.
+const MOMENTUM: f64 = 0.95;
+
+/// -1, 0 or 1.
+fn sign<'g>(x: Tensor<'g>) -> Tensor<'g> {
+    let number = |value| x.builder().scalar(value);
+    let is = |condition: Tensor<'g>| condition.select(number(1.0), number(0.0));
+    is(number(0.0).less_or_equal(x)) - is(x.less_or_equal(number(0.0)))
+}
+
+/// A matrix with the singular vectors of `x` and singular values between about 0.7 and 1.2: five Newton-Schulz iterations,
+/// `X ← a X + (b X Xᵀ + c (X Xᵀ)²) X` from `X = x / ‖x‖`.
+fn orthogonal(x: Tensor<'_>) -> Tensor<'_> {
+    let [a, b, c] = [3.4445, -4.775, 2.0315];
+    let is_wide = x.dim(0).as_constant() <= x.dim(1).as_constant();
+    let mut x = x / ((x * x).sum(&[0, 1]).map(Unary::Sqrt) + 1e-7);
+    for _ in 0..5 {
+        let gram = x.gemm(x, [!is_wide, is_wide]);
+        let sum = gram * b + gram.gemm(gram, [false, false]) * c;
+        x = x * a + if is_wide { sum.gemm(x, [false, false]) } else { x.gemm(sum, [false, false]) };
+    }
+    x
 }

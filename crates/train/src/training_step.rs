@@ -11,11 +11,11 @@ use cognate_passes::Error;
 use cognate_passes::join::join;
 
 use crate::gradients::gradients;
-use crate::optimiser::{Adam, UpdateNames};
+use crate::optimiser::{Optimiser, UpdateNames};
 
 /// The program of one step on one batch.
 ///
-/// Inputs: those of `loss`, the [state](UpdateNames::state) of the weights `learned`, and
+/// Inputs: those of `loss`, the [`UpdateNames::STEP`] and the weights `learned` with their [state](Optimiser::state), and
 /// [`learning_rate`](UpdateNames::LEARNING_RATE). Outputs: those of `loss`, [`gradient_norm`](UpdateNames::GRADIENT_NORM), and the
 /// [`next`](UpdateNames::next) of all state. The gradient is that of the loss of a token: of the sum, over the tokens.
 ///
@@ -24,19 +24,19 @@ use crate::optimiser::{Adam, UpdateNames};
 ///
 /// ```
 /// use cognate_model::{Loss, Model, Preset};
-/// use cognate_train::{Adam, training_step};
+/// use cognate_train::{Optimiser, training_step};
 ///
 /// let model = Model::preset(Preset::Tiny, 1)?;
 /// let learned: Vec<_> = model.learned().collect();
-/// let step = training_step(&model.loss(&Loss::default())?, &learned, &Adam::default())?;
+/// let step = training_step(&model.loss(&Loss::default())?, &learned, &Optimiser::default())?;
 /// assert_eq!(step.graph().output("next.first_moment.shared.weight").unwrap().ty.to_string(), "f32 [8000, 128]");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn training_step(loss: &Program, learned: &[&str], adam: &Adam) -> Result<Program, Error> {
+pub fn training_step(loss: &Program, learned: &[&str], optimiser: &Optimiser) -> Result<Program, Error> {
     let gradients = gradients(loss, learned)?;
     let shape = |path: &str| loss.weights().get(path).map_or_else(Shape::default, |recipe| Shape::from(recipe.shape()));
     let shapes: Vec<(&str, Shape)> = learned.iter().map(|&path| (path, shape(path))).collect();
-    let update = adam.update(&shapes)?;
+    let update = optimiser.update(&shapes)?;
     let mut between: HashSet<String> = learned.iter().map(|path| UpdateNames::gradient(path)).collect();
     between.insert(UpdateNames::GRADIENT_SCALE.to_owned());
     let graph = join("training_step", &[gradients.graph(), &scale()?, &update], |name| !between.contains(name))?;

@@ -3,7 +3,7 @@
 use super::{EXAMPLE, GRAPH, WEIGHTS};
 use cognate_graph::Graph;
 use cognate_model::{Loss, LossNames, Model, StoredTensor};
-use cognate_train::{Adam, UpdateNames};
+use cognate_train::{Optimiser, UpdateNames};
 use std::fmt;
 
 /// The contents of the README.
@@ -13,7 +13,7 @@ pub(super) struct Readme<'a> {
     pub(super) model: &'a Model,
     pub(super) stored: &'a [StoredTensor],
     pub(super) loss: Loss,
-    pub(super) adam: Adam,
+    pub(super) optimiser: Optimiser,
 }
 
 impl Readme<'_> {
@@ -75,13 +75,13 @@ impl Readme<'_> {
 
 impl fmt::Display for Readme<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, graph, model, loss, adam, .. } = self;
-        let (learned, values) = (self.learned().count(), model.parameters());
+        let Self { name, graph, model, loss, optimiser, .. } = self;
+        let (rule, learned, values) = (optimiser.rule, self.learned().count(), model.parameters());
         writeln!(
             f,
             "# A training step of {name}\n\n\
              `{GRAPH}` is one training step as an ONNX graph of standard operators: the loss of a batch, its gradients with respect to {learned}\n\
-             weights ({values} values), and Adam's update. It is stateless: the output `next.NAME` is the input `NAME` of the next step.\n\n\
+             weights ({values} values), and {rule:?}'s update. It is stateless: the output `next.NAME` is the input `NAME` of the next step.\n\n\
              | file | contents |\n| --- | --- |\n\
              | `{GRAPH}` | the step |\n\
              | `{WEIGHTS}` | the initial weights by the names of the inputs; moments and `step` are 0 at first |\n\
@@ -93,17 +93,17 @@ impl fmt::Display for Readme<'_> {
         writeln!(
             f,
             "Settings of the export: label smoothing {}; dropout {} of embeddings, {} of sublayers, {} of attention, {} inside the feed-forward;\n\
-             Adam with β {} and {}, ε {:e}, weight decay {}, gradients {}.\n",
+             {rule:?} with β {} and {}, ε {:e}, weight decay {}, gradients {}.\n",
             loss.label_smoothing,
             rates.embedding,
             rates.sublayer,
             rates.attention,
             rates.activation,
-            adam.betas[0],
-            adam.betas[1],
-            adam.epsilon,
-            adam.weight_decay,
-            adam.clip_norm.map_or("not clipped".into(), |limit| format!("clipped to the norm {limit}")),
+            optimiser.betas[0],
+            optimiser.betas[1],
+            optimiser.epsilon,
+            optimiser.weight_decay,
+            optimiser.clip_norm.map_or("not clipped".into(), |limit| format!("clipped to the norm {limit}")),
         )?;
         writeln!(f, "## Inputs\n\n`batch`, `src` and `tgt` can differ between steps.\n")?;
         let inputs = graph.inputs().map(|(_, node)| (node.name.clone(), node.ty.to_string()));

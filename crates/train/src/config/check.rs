@@ -214,7 +214,7 @@ fn optimiser(config: &TrainingConfig, problems: &mut Problems) {
     problems.positive("optimiser.epsilon", Some(optimiser.epsilon));
     problems.at_least("optimiser.weight_decay", Some(optimiser.weight_decay), 0.0);
     if optimiser.weight_decay > 0.0 && optimiser.algorithm == OptimiserAlgorithm::Adam {
-        problems.add("optimiser.weight_decay", optimiser.weight_decay, "0, or optimiser.algorithm = \"adamw\"");
+        problems.add("optimiser.weight_decay", optimiser.weight_decay, "0, or an optimiser.algorithm with weight decay: adamw, lion, muon");
     }
     problems.positive("optimiser.learning_rate", optimiser.learning_rate);
     problems.positive("optimiser.factor", optimiser.factor);

@@ -141,6 +141,10 @@ choice! {
         Adam,
         /// Adam with decoupled weight decay (Loshchilov & Hutter 2019).
         Adamw,
+        /// The sign of a momentum, with decoupled weight decay (Chen et al. 2023).
+        Lion,
+        /// Orthogonalised momentum for the matrices of layers (Jordan et al. 2024), of momentum 0.95; AdamW for other weights.
+        Muon,
     }
 }
 

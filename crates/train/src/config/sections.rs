@@ -228,7 +228,7 @@ section! {
         beta2: f64 = 0.98,
         /// Added to the root of the mean square; above 0.
         epsilon: f64 = 1e-9,
-        /// Share of a weight that is taken away, times the rate; for AdamW. At least 0.
+        /// Share of a weight that is taken away, times the rate; not for `adam`. At least 0.
         weight_decay: f64 = 0.0,
         /// The highest rate, at the end of the warm-up; above 0. Absent: `factor · d_model^-½ · warmup_updates^-½`.
         learning_rate: Option<f64> = None,

@@ -38,7 +38,7 @@ pub use events::{Beginning, Ending, Event, Machine, Outcome, Progress};
 use log::Log;
 pub use log::{LogLine, Stretch, Validation, read_log};
 use model::Start;
-use recipes::{adam, dropout_seed, loss};
+use recipes::{dropout_seed, loss, optimiser};
 use step::{Recipes, Step, Sums};
 use tuning::Learned;
 use validate::ValidationSet;
@@ -112,8 +112,12 @@ impl<'r> Trainer<'r> {
         let held = valid.map(|corpus| ValidationSet::new(corpus, &tokenizer, settings.clone(), &sources)).transpose()?;
         let threads = config.threads.or((machine.ranks.size() > 1).then_some(1));
         let options = Options { device: machine.device, threads: threads.and_then(NonZeroUsize::new), ..Options::default() };
-        let recipes =
-            Recipes { model: &start.model, learned: Learned::new(&config, &start.model)?, loss: loss(&config), adam: adam(&config) };
+        let recipes = Recipes {
+            model: &start.model,
+            learned: Learned::new(&config, &start.model)?,
+            loss: loss(&config),
+            optimiser: optimiser(&config),
+        };
         let mut step = Step::new(&recipes, machine.runtime, &options, machine.ranks)?;
         let fresh = Run::new(told, corpus.fingerprint());
         let (output, run) = match (resumed, former) {

@@ -3,7 +3,7 @@
 use cognate_model::{DropoutRates, Loss};
 
 use crate::config::{OptimiserAlgorithm, TrainingConfig};
-use crate::optimiser::Adam;
+use crate::optimiser::{Optimiser, Rule};
 
 /// A seed of 31 bits for each batch of each update (Steele et al. 2014's mixing of 64 bits).
 pub(super) fn dropout_seed(seed: u64, update: u64, micro: u64) -> i64 {
@@ -33,15 +33,17 @@ pub(super) fn loss(config: &TrainingConfig) -> Loss {
     }
 }
 
-pub(super) fn adam(config: &TrainingConfig) -> Adam {
+pub(super) fn optimiser(config: &TrainingConfig) -> Optimiser {
     let optimiser = &config.optimiser;
-    Adam {
+    Optimiser {
+        rule: match optimiser.algorithm {
+            OptimiserAlgorithm::Adam | OptimiserAlgorithm::Adamw => Rule::Adam,
+            OptimiserAlgorithm::Lion => Rule::Lion,
+            OptimiserAlgorithm::Muon => Rule::Muon,
+        },
         betas: [optimiser.beta1, optimiser.beta2],
         epsilon: optimiser.epsilon,
-        weight_decay: match optimiser.algorithm {
-            OptimiserAlgorithm::Adam => 0.0,
-            OptimiserAlgorithm::Adamw => optimiser.weight_decay,
-        },
+        weight_decay: optimiser.weight_decay,
         clip_norm: optimiser.clip_norm,
         average: optimiser.ema_decay,
     }

@@ -16,7 +16,7 @@ use ndarray::{ArrayD, Dimension, IxDyn, arr0};
 use crate::batches::{Arrays, TrainingBatch, shard};
 use crate::error::{Cause, Result};
 use crate::gradients::gradients;
-use crate::optimiser::{Adam, UpdateNames};
+use crate::optimiser::{Optimiser, UpdateNames};
 use crate::ranks::Ranks;
 
 use super::tuning::Learned;
@@ -65,13 +65,13 @@ pub(super) struct Recipes<'a> {
     pub(super) model: &'a Model,
     pub(super) learned: Learned,
     pub(super) loss: Loss,
-    pub(super) adam: Adam,
+    pub(super) optimiser: Optimiser,
 }
 
 impl<'r> Step<'r> {
     /// Builds, exports and loads the graphs, with the model's weights and moments of zero.
     pub(super) fn new(recipes: &Recipes<'_>, runtime: &dyn Runtime, options: &Options, ranks: &'r dyn Ranks) -> Result<Self> {
-        let Recipes { model, learned: chosen, loss, adam } = recipes;
+        let Recipes { model, learned: chosen, loss, optimiser } = recipes;
         let learned: Vec<&str> = chosen.paths.iter().map(String::as_str).collect();
         let with_dropout = chosen.adapt(model.loss(loss)?)?;
         let recipe = |path: &str| with_dropout.weights().get(path).expect("learned weights are weights").clone();
@@ -79,7 +79,7 @@ impl<'r> Step<'r> {
         let gradient_program = gradients(&with_dropout, &learned)?;
         let plain = chosen.adapt(model.loss(&Loss { label_smoothing: loss.label_smoothing, ..Loss::default() })?)?;
         let plain = Program::new(feed(&fold(plain.graph())?, |path| learned.contains(&path))?, plain.weights().clone())?;
-        let update = Program::new(adam.update(&shapes)?, Weights::default())?;
+        let update = Program::new(optimiser.update(&shapes)?, Weights::default())?;
         let mut graphs = runtime.read_graphs(&[gradient_program, update, plain], options)?.into_iter().map(Loaded::session);
         let mut session = || graphs.next().expect("a graph for each program");
         let mut step = Self {
@@ -89,7 +89,7 @@ impl<'r> Step<'r> {
             loss: session(),
             model: (*model).clone(),
             learned: chosen.clone(),
-            has_averages: adam.average.is_some(),
+            has_averages: optimiser.average.is_some(),
             weights: Values::new(),
             rest: Values::new(),
             sums: Values::new(),
@@ -97,14 +97,14 @@ impl<'r> Step<'r> {
             updates: 0,
             computed: Duration::ZERO,
         };
-        for path in learned {
+        for (path, shape) in &shapes {
             let recipe = recipe(path);
             let array = |values| ArrayD::from_shape_vec(IxDyn(recipe.shape()), values).expect("a recipe has its shape's values");
-            step.weights.insert(path, array(recipe.values::<f32>()));
-            step.rest.insert(UpdateNames::first_moment(path), ArrayD::<f32>::zeros(recipe.shape()));
-            step.rest.insert(UpdateNames::second_moment(path), ArrayD::<f32>::zeros(recipe.shape()));
-            if step.has_averages {
-                step.rest.insert(UpdateNames::average(path), array(recipe.values::<f32>()));
+            step.weights.insert(*path, array(recipe.values::<f32>()));
+            for name in optimiser.state(path, shape) {
+                let is_average = name == UpdateNames::average(path);
+                let first = if is_average { array(recipe.values::<f32>()) } else { ArrayD::zeros(recipe.shape()) };
+                step.rest.insert(name, first);
             }
         }
         Ok(step)

@@ -6,7 +6,7 @@ use cognate_model::Model;
 
 use super::checkpoint::Best;
 use super::log::Validation;
-use super::recipes::{adam, loss};
+use super::recipes::{loss, optimiser};
 use super::step::{Recipes, Step, Sums};
 use super::tuning::Learned;
 use super::validate::ValidationSet;
@@ -14,7 +14,7 @@ use super::{Event, Trainer, resume};
 use crate::batches::TrainingBatch;
 use crate::config::Metric;
 use crate::error::{Cause, Error, Result};
-use crate::optimiser::Adam;
+use crate::optimiser::Optimiser;
 use crate::ranks::{agree, leads};
 
 const FAILED_BATCH: &str = "failed_batch.json";
@@ -95,7 +95,7 @@ impl Trainer<'_> {
                 model: &model,
                 learned: Learned::all(&model),
                 loss: loss(&self.config),
-                adam: Adam { average: None, ..adam(&self.config) },
+                optimiser: Optimiser { average: None, ..optimiser(&self.config) },
             };
             let sums = held.loss(&mut Step::new(&recipes, self.machine.runtime, &self.options, self.machine.ranks)?)?;
             validation = Some(self.judge(held, &model, sums)?);

@@ -1,7 +1,7 @@
 //! The walk over a graph's nodes.
 
 use crate::error::Cause;
-use crate::{Error, Float, Value, cache, ops, parts, quantized, sums};
+use crate::{Error, Float, Value, cache, conv, ops, parts, quantized, sums};
 use cognate_graph::{Bindings, Dim, Graph, Node, NodeId, Op, Program, Recipe};
 use ndarray::{ArcArray, Array, IxDyn};
 
@@ -168,6 +168,10 @@ fn compute<F: Float>(node: &Node, inputs: &[&Value<F>], bindings: &Bindings) -> 
         }
         Op::ScatterAdd => sums::scatter_add(inputs[0], inputs[1], inputs[2]).map_err(|(id, rows)| outside(node, id, rows))?,
         Op::Gemm { transposed } => sums::gemm(*transposed, inputs[0], inputs[1]),
+        Op::Conv(conv) => {
+            let sizes = node.ty.shape.dims()[2..].iter().map(size).collect::<Result<Vec<_>, _>>()?;
+            conv::conv(conv, &sizes, inputs)
+        }
         Op::Softmax => ops::softmax(inputs[0]),
         Op::LogSumExp => sums::log_sum_exp(inputs[0]),
         Op::ShiftedExp => sums::shifted_exp(inputs[0]),

@@ -23,6 +23,7 @@
 //! ```
 
 mod cache;
+mod conv;
 mod error;
 mod evaluator;
 mod ops;

@@ -182,6 +182,11 @@ impl<'g> Lowering<'g> {
                 let attributes: Vec<_> = turns.map(|(name, _)| Attribute::Int(name, 1)).collect();
                 self.whole(id, &attributes)?;
             }
+            Op::Conv(conv) => {
+                let ints = |values: &mut dyn Iterator<Item = &usize>| values.map(|&value| value as i64).collect();
+                let pads = ints(&mut conv.pads.iter().chain(&conv.pads));
+                self.whole(id, &[Attribute::Ints("strides", ints(&mut conv.strides.iter())), Attribute::Ints("pads", pads)])?;
+            }
             Op::LogSumExp => self.log_sum_exp(id, node)?,
             Op::ShiftedExp => {
                 let (tensor, shape, _) = self.exponentials(node)?;

@@ -5,7 +5,8 @@
 
 use crate::infer::infer;
 use crate::{
-    Binary, CachedAttention, Class, DType, Dim, Error, ErrorKind, Graph, Node, NodeId, Op, Output, Scalar, Shape, Statistic, Type, Unary,
+    Binary, CachedAttention, Class, Conv, DType, Dim, Error, ErrorKind, Graph, Node, NodeId, Op, Output, Scalar, Shape, Statistic, Type,
+    Unary,
 };
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -339,6 +340,11 @@ impl<'g> Tensor<'g> {
             order.swap(rank - 2, rank - 1);
         }
         self.transpose(&order)
+    }
+
+    /// Convolution of `self: [batch, in, ...]` with `weight: [out, in, ...]` and `bias: [out]`; see [`Conv`].
+    pub fn conv(self, weight: Tensor<'g>, bias: Option<Tensor<'g>>, conv: Conv) -> Tensor<'g> {
+        self.builder.push(Op::Conv(conv), &[self, weight].into_iter().chain(bias).collect::<Vec<_>>())
     }
 
     /// Softmax along the last axis.

@@ -72,6 +72,15 @@ impl Dim {
         })
     }
 
+    /// `⌊self / by⌋` of a positive number, if that is a polynomial: all coefficients but the constant are multiples.
+    pub fn divided(&self, by: i64) -> Option<Self> {
+        let quotient = |(product, coefficient): (&Vec<Symbol>, &i64)| {
+            (product.is_empty() || coefficient % by == 0).then(|| (product.clone(), coefficient.div_euclid(by)))
+        };
+        let terms = self.terms.iter().map(quotient).collect::<Option<BTreeMap<_, _>>>()?;
+        Some(Self { terms: terms.into_iter().filter(|(_, coefficient)| *coefficient != 0).collect() })
+    }
+
     fn insert(&mut self, product: Vec<Symbol>, coefficient: i64) {
         let total = self.terms.get(&product).copied().unwrap_or(0).saturating_add(coefficient);
         if total == 0 {
@@ -224,6 +233,15 @@ mod tests {
         for (dim, text) in cases {
             assert_eq!(dim.to_string(), text);
         }
+    }
+
+    #[test]
+    fn division_rounds_the_constant_down() {
+        let frames = Dim::symbol("frames");
+        assert_eq!((Dim::from(2) * &frames - 1).divided(2), Some(&frames - 1));
+        assert_eq!((&frames + 2).divided(2), None);
+        assert_eq!(Dim::from(7).divided(2), Some(Dim::from(3)));
+        assert_eq!((Dim::from(3) * &frames + 2).divided(3), Some(frames));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Shape inference: the type of a node from its operation and the types of its inputs.
 
+mod conv;
 mod sums;
 
 use crate::op::{Blocks, CachedAttention, Steps};
@@ -116,6 +117,7 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
         Op::Expand(shape) => sums::expand(shape, take(inputs)?),
         Op::ScatterAdd => sums::scatter_add(take(inputs)?),
         Op::Gemm { transposed } => sums::gemm(*transposed, take(inputs)?),
+        Op::Conv(conv) => conv::conv(conv, inputs),
         Op::Softmax | Op::ShiftedExp => {
             let [x] = take(inputs)?;
             float("input", x)?;

@@ -78,6 +78,8 @@ pub enum Op {
         /// Whether the left and the right matrix are transposed: `[k, m]` and `[n, k]`.
         transposed: [bool; 2],
     },
+    /// A convolution; see [`Conv`].
+    Conv(Conv),
     /// `exp(x) / Σ exp(x)` along the last axis.
     Softmax,
     /// `ln Σ exp(x)` along the last axis, which keeps size 1.
@@ -117,6 +119,18 @@ pub enum Op {
     },
     /// Attention of one query per row to the first `past + 1` positions of caches; see [`CachedAttention`].
     CachedAttention(CachedAttention),
+}
+
+/// A convolution over spatial axes, as PyTorch and ONNX define it (without flipping the kernel).
+///
+/// Inputs: `x: [batch, in, d_1, ..., d_n]`, `weight: [out, in, k_1, ..., k_n]`, optionally `bias: [out]`; f32 or f16. Output:
+/// `[batch, out, e_1, ..., e_n]` with `e_i = ⌊(d_i + 2 p_i - k_i) / s_i⌋ + 1`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Conv {
+    /// The step `s_i` of the kernel along each spatial axis.
+    pub strides: Vec<usize>,
+    /// The zeros `p_i` on both sides of each spatial axis.
+    pub pads: Vec<usize>,
 }
 
 /// A statistic of one row.

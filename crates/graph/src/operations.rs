@@ -20,7 +20,11 @@ impl Graph {
             Class::Product(operands) | Class::IntegerProduct(operands) => {
                 let from_last = if matches!(node.op, Op::Gemm { transposed: [true, _] }) { 2 } else { 1 };
                 let dims = input(0)?.dims();
-                let inner = u64::try_from(dims.get(dims.len().checked_sub(from_last)?)?.evaluate(sizes)?).ok()?;
+                let inner = if matches!(node.op, Op::Conv(_)) {
+                    elements(&input(1)?.dims()[1..].iter().collect(), sizes)?
+                } else {
+                    u64::try_from(dims.get(dims.len().checked_sub(from_last)?)?.evaluate(sizes)?).ok()?
+                };
                 let bias = if node.inputs.len() > operands { output()? } else { 0 };
                 output()?.checked_mul(inner)?.checked_mul(2)?.checked_add(bias)
             }

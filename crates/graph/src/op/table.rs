@@ -129,6 +129,7 @@ impl Op {
             Op::Expand(_) => ("Expand", Class::Move, ""),
             Op::ScatterAdd => ("ScatterAdd", Class::Reduction, ""),
             Op::Gemm { .. } => ("Gemm", Class::Product(2), ""),
+            Op::Conv(_) => ("Conv", Class::Product(2), ""),
             Op::Softmax => ("Softmax", Class::Softmax(5), "exp(xᵢ) / Σ exp(xⱼ)"),
             Op::LogSumExp => ("LogSumExp", Class::Softmax(4), "ln Σ exp(xⱼ)"),
             Op::ShiftedExp => ("ShiftedExp", Class::Softmax(3), "exp(xᵢ - max(x))"),
@@ -165,6 +166,7 @@ impl Op {
                 let sides = ["left", "right"].into_iter().zip(transposed);
                 sides.filter(|(_, turned)| **turned).map(|(side, _)| text(side, "transposed".into())).collect()
             }
+            Op::Conv(conv) => vec![text("strides", format!("{:?}", conv.strides)), text("pads", format!("{:?}", conv.pads))],
             Op::LayerNorm { epsilon } | Op::LayerNormStatistic { epsilon, .. } | Op::RmsNorm { epsilon } => {
                 vec![text("epsilon", format!("{epsilon:e}"))]
             }

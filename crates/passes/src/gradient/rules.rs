@@ -2,6 +2,7 @@
 //!
 //! With `y = op(x, ...)` and `dy = ∂loss/∂y`, a rule gives `dx = (∂y/∂x)ᵀ dy` for each operand.
 
+use super::conv::conv;
 use super::cotangent::{Cotangent, Part, Rows, full, summed};
 use cognate_graph::{Binary, DType, Dim, Op, Scalar, Shape, Statistic, Tensor, Unary, concat};
 
@@ -74,6 +75,7 @@ pub(super) fn parts<'b>(op: &Op, inputs: &[Tensor<'b>], y: Tensor<'b>, cotangent
         Op::Expand(_) => vec![summed(dy, &shape, &inputs[0].ty().shape)],
         Op::ScatterAdd => return Some(vec![(0, Part::Dense(dy)), (2, Part::Dense(whole().gather(inputs[1])))]),
         Op::Gemm { transposed } => gemm(*transposed, inputs[0], inputs[1], whole()),
+        Op::Conv(kernel) => conv(kernel, inputs, whole())?,
         Op::Softmax => {
             let weighted = dy * y;
             vec![weighted - weighted.sum(&[shape.rank() - 1]) * y]

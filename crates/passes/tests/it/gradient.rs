@@ -1,7 +1,7 @@
 //! Gradients of every operation against central differences in f64, and what is refused.
 
 use cognate_eval::{Evaluator, Value};
-use cognate_graph::{Builder, DType, Dim, Graph, Program, Statistic, Steps, Tensor, Type, Unary, Weights, concat};
+use cognate_graph::{Builder, Conv, DType, Dim, Graph, Program, Statistic, Steps, Tensor, Type, Unary, Weights, concat};
 use cognate_passes::gradient::gradient;
 use cognate_passes::{ErrorKind, feed::feed, fold::fold};
 use insta::assert_snapshot;
@@ -66,6 +66,20 @@ const TABLE: &[(&str, Row)] = &[
     ("Linear", |given| given.x.linear(given.matrix, None)),
     ("Linear, bias", |given| given.x.linear(given.square, Some(given.row))),
     ("Linear, tied", |given| given.matrix.gather(given.ids).linear(given.matrix, None)),
+    ("Conv", |given| given.x.conv(given.matrix.reshape([4, 3, 1]), Some(given.row), Conv { strides: vec![1], pads: vec![0] })),
+    ("Conv, padded", |given| {
+        let weight = concat(0, &[given.matrix, given.square]).slice(0, 0, 6).reshape([2, 3, 4]);
+        given.x.conv(weight, None, Conv { strides: vec![1], pads: vec![2] })
+    }),
+    ("Conv, steps", |given| {
+        let weight = concat(0, &[given.matrix, given.square]).slice(0, 0, 6).reshape([4, 3, 2]);
+        given.x.conv(weight, Some(given.row), Conv { strides: vec![2], pads: vec![1] })
+    }),
+    ("Conv, two axes", |given| {
+        let x = given.x.reshape([given.x.dim(0), 1.into(), 3.into(), 4.into()]);
+        let weight = given.matrix.reshape([2, 1, 2, 3]);
+        x.conv(weight, None, Conv { strides: vec![2, 1], pads: vec![0, 1] })
+    }),
     ("Reshape", |given| given.x.reshape([Dim::from(2), given.x.dim(0), 6.into()]) + given.column.reshape([given.x.dim(0), 1.into()])),
     ("Transpose", |given| given.x.transpose(&[2, 0, 1]) * given.row.reshape([4, 1, 1])),
     ("Concat", |given| concat(1, &[given.x, given.z, given.x * given.row])),

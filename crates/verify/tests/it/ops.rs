@@ -2,7 +2,7 @@
 
 use crate::engines::{assert_close, everywhere, output};
 use crate::fast;
-use cognate_graph::{Builder, CachedAttention, DType, Dim, Op, Program, Statistic, Steps, Tensor, Unary, Weights, concat};
+use cognate_graph::{Builder, CachedAttention, Conv, DType, Dim, Op, Program, Statistic, Steps, Tensor, Unary, Weights, concat};
 use cognate_runtime::{Value, Values};
 use ndarray::{ArrayD, IxDyn};
 
@@ -81,6 +81,18 @@ const TABLE: &[(&str, Row)] = &[
     ("Expand", |given| given.x.number(0.5).expand([Dim::from("rows"), 3.into()])),
     ("ScatterAdd", |given| added_rows(given, given.square)),
     ("ScatterAdd", |given| added_rows(given, given.row)),
+    ("Conv", |given| {
+        let x = given.x.reshape([Dim::from("rows"), 2.into(), 3.into()]);
+        x.conv(given.square.reshape([6, 2, 3]), Some(given.row), Conv { strides: vec![1], pads: vec![1] })
+    }),
+    ("Conv", |given| {
+        let x = given.x.reshape([Dim::from(1), 3.into(), Dim::from("rows") * 2]);
+        x.conv(given.square.reshape([4, 3, 3]), None, Conv { strides: vec![2], pads: vec![1] })
+    }),
+    ("Conv", |given| {
+        let x = given.square.gather(given.ids).reshape([Dim::from("rows"), 1.into(), 3.into(), 4.into()]);
+        x.conv(given.square.reshape([9, 1, 2, 2]), None, Conv { strides: vec![1, 2], pads: vec![0, 1] })
+    }),
     ("Gemm", |given| given.x.gemm(given.square, [false, false])),
     ("Gemm", |given| given.x.gemm(given.square, [false, true])),
     ("Gemm", |given| given.x.gemm(given.x, [true, false])),
@@ -208,7 +220,8 @@ fn all() -> Vec<Op> {
         Op::Sum(_) => Some(Op::Expand(Shape::default())),
         Op::Expand(_) => Some(Op::ScatterAdd),
         Op::ScatterAdd => Some(Op::Gemm { transposed: [false; 2] }),
-        Op::Gemm { .. } => Some(Op::Softmax),
+        Op::Gemm { .. } => Some(Op::Conv(Conv { strides: vec![1], pads: vec![0] })),
+        Op::Conv(_) => Some(Op::Softmax),
         Op::Softmax => Some(Op::LogSumExp),
         Op::LogSumExp => Some(Op::ShiftedExp),
         Op::ShiftedExp => Some(Op::LayerNorm { epsilon: 0.0 }),

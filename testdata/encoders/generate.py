@@ -107,6 +107,79 @@ def draw_inputs(model, seed):
     return inputs | ({"token_type_ids": types} if model.config.model_type == "bert" else {})
 
 
+# Folders with a tokenizer: as sentence-transformers writes them, and classifiers.
+SENTENCES = {
+    "sentence": dict(pooling="mean", normalize=True, max_seq_length=12),
+    "sentence-classes": dict(labels=["bad", "good", "neither"]),
+    "sentence-first": dict(pooling="cls", normalize=False, max_seq_length=20),
+    "sentence-score": dict(labels=["good"]),
+}
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "dog", "##s", "man", "is", "riding", "bicycle", ".", ",", "two"]
+PIECES += [c for c in "bcdefghijklmnopqrstuvwxyz0123"] + ["##" + c for c in "abcdefghijklmnopqrtuvwxyz"] + ["\u732b", "\u72ac"]
+TEXTS = [
+    "A man is riding a bicycle.",
+    "Two dogs, a man.",
+    "",
+    "Caf\u00e9 \u732b\u72ac \u1e9e!",
+    "two dogs is a man riding a bicycle, a dog, a man, a bicycle, two dogs.",
+    "  A\tman\u200b [MASK] isdog ",
+]
+
+
+def draw_sentence_model(case):
+    """A model with a tokenizer and the files of sentence-transformers."""
+    settings, folder = SENTENCES[case], HERE / case
+    torch.manual_seed(sum(case.encode()))
+    fields = SHAPE | dict(vocab_size=len(PIECES))
+    if "labels" in settings:
+        labels = dict(enumerate(settings["labels"]))
+        config = transformers.BertConfig(**fields, id2label=labels, label2id={label: i for i, label in labels.items()})
+        model = transformers.BertForSequenceClassification(config)
+    else:
+        model = transformers.BertModel(transformers.BertConfig(**fields), add_pooling_layer=False)
+    model.save_pretrained(folder)
+    (folder / "vocab.txt").write_text("".join(piece + "\n" for piece in PIECES))
+    transformers.BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder)
+    if "labels" in settings:
+        return
+    kinds = ["Transformer", "Pooling"] + ["Normalize"] * settings["normalize"]
+    paths = ["", "1_Pooling", "2_Normalize"]
+    modules = [
+        dict(idx=i, name=str(i), path=paths[i], type=f"sentence_transformers.models.{kind}") for i, kind in enumerate(kinds)
+    ]
+    modes = {f"pooling_mode_{mode}": False for mode in ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")}
+    modes[f"pooling_mode_{settings['pooling']}" + ("_token" if settings["pooling"] == "cls" else "_tokens")] = True
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    for name, value in [
+        ("modules.json", modules),
+        ("1_Pooling/config.json", dict(word_embedding_dimension=16, **modes)),
+        ("sentence_bert_config.json", dict(max_seq_length=settings["max_seq_length"], do_lower_case=False)),
+    ]:
+        (folder / name).write_text(json.dumps(value, indent=2) + "\n")
+
+
+@torch.no_grad()
+def ask_for_sentences(case):
+    """Texts with their ids and embeddings, as sentence-transformers computes them, or the probabilities of classes, in float64."""
+    settings, folder = SENTENCES[case], HERE / case
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    if "labels" in settings:
+        model = transformers.BertForSequenceClassification.from_pretrained(folder, attn_implementation="eager").eval().double()
+        logits = [model(**tokenizer(text, truncation=True, max_length=24, return_tensors="pt")).logits[0] for text in TEXTS]
+        scores = [row.softmax(0) if len(row) > 1 else row.sigmoid() for row in logits]
+        return [dict(text=text, ids=tokenizer(text).input_ids, numbers=row.tolist()) for text, row in zip(TEXTS, scores)]
+    model = transformers.BertModel.from_pretrained(folder, attn_implementation="eager", add_pooling_layer=False).eval().double()
+    answers = []
+    for text in TEXTS:
+        ids = tokenizer(text, truncation=True, max_length=settings["max_seq_length"], return_tensors="pt")
+        states = model(**ids).last_hidden_state[0]
+        vector = states[0] if settings["pooling"] == "cls" else states.mean(0)
+        if settings["normalize"]:
+            vector = torch.nn.functional.normalize(vector, dim=0)
+        answers.append(dict(text=text, ids=tokenizer(text).input_ids, numbers=vector.tolist()))
+    return answers
+
+
 def load_model(case):
     folder = HERE / case
     name = CASES[case][0]
@@ -152,6 +225,17 @@ def main():
         else:
             save_file(answers, file)
             print(f"{case:24} {', '.join(f'{name} {list(tensor.shape)}' for name, tensor in answers.items())}")
+    for case in SENTENCES if options.cases == list(CASES) else []:
+        if options.new_weights:
+            draw_sentence_model(case)
+        file, answers = HERE / case / "sentences.json", ask_for_sentences(case)
+        if not options.check:
+            file.write_text(json.dumps(answers, indent=1) + "\n")
+            continue
+        for old, new in zip(json.loads(file.read_text()), answers, strict=True):
+            worst = max(abs(a - b) for a, b in zip(old.pop("numbers"), new.pop("numbers"), strict=True))
+            if old != new or not worst <= TOLERANCE:
+                failures.append(case)
     sys.exit(f"differ: {', '.join(failures)}" if failures else 0)
 
 

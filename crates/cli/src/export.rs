@@ -7,7 +7,10 @@ use crate::{amounts, messages};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use cognate::{BleuComparison, ComparisonText, Export, ExportEvent, Exported, Layout, Manifest, ModelSource, Origin, Precision, Quality};
+use cognate::{
+    BleuComparison, ComparisonText, Export, ExportEvent, Exported, Layout, Manifest, ModelSource, Origin, Precision, Quality,
+    SentenceSettings,
+};
 use cognate_folder::{Calibration, StepsReport};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -33,6 +36,9 @@ pub(crate) struct Options {
     /// f32
     #[arg(long, conflicts_with = "out")]
     in_place: bool,
+    /// Part of the checkpoint to export [default: all; of a folder with the modules.json of sentence-transformers the encoder]
+    #[arg(long, value_enum, value_name = "PART")]
+    part: Option<Part>,
     /// Layout of the folder: cognate (encoder.onnx, decoder.onnx, one weights file), or hf (for Optimum and transformers.js:
     /// onnx/encoder_model.onnx, onnx/decoder_model_merged.onnx without an If)
     #[arg(long, value_name = "LAYOUT", value_parser = parse_layout, default_value = Layout::Cognate.name())]
@@ -86,6 +92,7 @@ Examples:
   cognate export my-checkpoint out16 --precision f16
   cognate export my-checkpoint fast --target ort --precision int8
   cognate export my-checkpoint out8 --precision int8 --data test.en test.de
+  cognate export t5-small out --part encoder
   cognate export preset:base base --no-verify
   cognate export nllb out --source-language eng_Latn --target-language deu_Latn
   cognate export my-checkpoint out --force && cognate translate --model out \"Hello.\"";
@@ -97,7 +104,11 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     if options.data.is_some() && options.precision == Precision::F32 {
         bail!("--data: expected a lower precision with it, found f32; add --precision");
     }
-    let export = Export::open_with(&source, options.seed, options.unused.ignore_unused)?
+    let opened = match options.part.map_or_else(|| default_part(&source), Ok)? {
+        Part::All => Export::open_with(&source, options.seed, options.unused.ignore_unused)?,
+        Part::Encoder => Export::open_encoder(&source)?,
+    };
+    let export = opened
         .layout(options.layout)
         .target(options.target.into())
         .precision(options.precision)
@@ -110,6 +121,20 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
         Some(folder) => write_folder(options, &export, &source, folder, start, out),
         None => write_in_place(&export, &source, start, out),
     }
+}
+
+/// What is exported of a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// The whole model
+    All,
+    /// The encoder, without a decoder and without what reads its states
+    Encoder,
+}
+
+fn default_part(source: &ModelSource) -> Result<Part> {
+    let ModelSource::Checkpoint(folder) = source else { return Ok(Part::All) };
+    Ok(if SentenceSettings::read(folder)?.is_some() { Part::Encoder } else { Part::All })
 }
 
 /// Writes a folder, verifies it, and compares a lower precision with f32.

@@ -6,8 +6,10 @@
 
 mod amounts;
 mod attend;
+mod classify;
 mod completions;
 mod decoding;
+mod embed;
 mod evaluate;
 mod explain;
 mod export;
@@ -51,6 +53,8 @@ Examples:
   cognate export CHECKPOINT OUT                   export a Hugging Face checkpoint to ONNX
   cognate translate --model OUT --input text.en   translate a file
   cognate score --input pairs.tsv                 compute probabilities of given translations
+  cognate embed --model BERT \"Two dogs.\"          compute the vector of a sentence
+  cognate classify --model BERT \"Two dogs.\"       compute the class of a sentence
   cognate evaluate --reference text.de output.de  compute BLEU and chrF
   cognate train CONFIG.toml --out OUT             train a model on parallel text
   cognate plot OUT --out curves.svg               draw the curves of a training run
@@ -72,6 +76,8 @@ Environment:
 enum Command {
     Translate(Box<translate::Options>),
     Score(score::Options),
+    Embed(embed::Options),
+    Classify(classify::Options),
     Evaluate(evaluate::Options),
     Export(export::Options),
     Train(Box<train::Options>),
@@ -122,6 +128,8 @@ fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     match command {
         Command::Translate(options) => translate::run(options, out),
         Command::Score(options) => score::run(options, out),
+        Command::Embed(options) => embed::run(options, out),
+        Command::Classify(options) => classify::run(options, out),
         Command::Evaluate(options) => evaluate::run(options, out),
         Command::Export(options) => export::run(options, out),
         Command::Train(options) => train::run(options, out),

@@ -11,7 +11,7 @@ use anyhow::{Result, bail};
 use clap::ValueEnum;
 use cognate::{Export, Manifest, ModelSource, Origin};
 use cognate_export::Listing;
-use cognate_folder::{Stamp, WeightHashes, require_layout};
+use cognate_folder::{Stamp, WeightHashes, graph_files, require_layout};
 use cognate_graph::{Class, Graph, Program, Type};
 use cognate_model::{Attentions, Model, without_layer};
 use cognate_text::Tokenizer;
@@ -69,6 +69,16 @@ enum GraphName {
     Step,
     /// Encoder and decoder on given targets
     TeacherForced,
+}
+
+impl GraphName {
+    /// The graphs that a model is exported as.
+    fn of(model: &Model) -> &'static [Self] {
+        match model.config().require_decoder() {
+            Ok(()) => &[Self::Encode, Self::Step],
+            Err(_) => &[Self::Encode],
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -178,7 +188,7 @@ fn model(source: &ModelSource, model: &Model, languages: &[String], out: &mut dy
     }
     writeln!(out, "\nparameters")?;
     parameters::table(model, out)?;
-    for name in [GraphName::Encode, GraphName::Step] {
+    for &name in GraphName::of(model) {
         let program = program(model, name)?;
         let graph = program.graph();
         writeln!(out, "\ngraph {}: {} nodes", graph.name(), n_nodes(graph))?;
@@ -213,8 +223,8 @@ fn ports<'g>(kind: &str, ports: impl Iterator<Item = (&'g str, &'g Type)>, out: 
 fn exported(options: &Options, folder: &Path, out: &mut dyn Write) -> Result<()> {
     let manifest = Manifest::read(folder)?;
     let layout = require_layout(folder)?;
-    let listings = layout.files().map(|file| Ok((file, Listing::read(&folder.join(file))?)));
-    let listings = listings.into_iter().collect::<Result<Vec<_>>>()?;
+    let listings = graph_files(folder, layout).into_iter().map(|file| Ok((file, Listing::read(&folder.join(file))?)));
+    let listings = listings.collect::<Result<Vec<_>>>()?;
     let languages = languages(&ModelSource::Exported(folder.into()));
     if options.json {
         return Ok(writeln!(out, "{}", json::exported(folder, manifest.as_ref(), &listings, &languages))?);

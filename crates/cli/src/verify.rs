@@ -4,7 +4,8 @@ use crate::messages;
 use crate::model_options::{LanguageOptions, UnusedOption};
 use anyhow::{Result, bail};
 use cognate::{Export, Languages, ModelSource, Verified, VerifyOptions};
-use cognate_model::Model;
+use cognate_folder::Configuration;
+use cognate_model::{Head, Model, Parts};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -34,7 +35,11 @@ pub(crate) struct Options {
 /// Runs the command.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let checkpoint = |folder: &PathBuf| -> Result<Export> {
-        Ok(Export::open_with(&ModelSource::find(folder)?.into_checkpoint(), None, options.unused.ignore_unused)?)
+        let source = ModelSource::find(folder)?.into_checkpoint();
+        Ok(match Configuration::read(&options.folder)?.config.parts {
+            Parts::Encoder(Head::None | Head::Pooler) => Export::open_encoder(&source)?,
+            Parts::Encoder(_) | Parts::Both => Export::open_with(&source, None, options.unused.ignore_unused)?,
+        })
     };
     let checkpoint = options.checkpoint.as_ref().map(checkpoint).transpose()?;
     checkpoint.iter().for_each(|checkpoint| messages::notices(checkpoint.notices()));

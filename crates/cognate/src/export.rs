@@ -217,6 +217,7 @@ impl Export {
         let (tokenizer, notice) = ChosenTokenizer::of(&self.source, &self.model, &self.languages)?;
         let mut folder = Folder::create(out, self.existing())?;
         folder.replaces(&Tokenizer::FILES);
+        folder.replaces(&SentenceSettings::FILES);
         let graphs = graphs::graphs(self, layout, events)?;
         let name = self.source.name();
         let origin = thread::scope(|scope| {

@@ -227,8 +227,8 @@ impl Folder {
     }
 }
 
-/// Allowed subfolders: where transformers.js searches for graphs.
-const SUBFOLDERS: [&str; 1] = ["onnx"];
+/// Allowed subfolders: where transformers.js searches for graphs, and sentence-transformers for settings.
+const SUBFOLDERS: [&str; 2] = ["onnx", "1_Pooling"];
 
 fn entries(folder: &Path) -> Result<Vec<DirEntry>, Error> {
     let entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<_>>);

@@ -8,7 +8,7 @@ mod verification;
 
 pub use calibration::{Calibration, Caution};
 pub use kept::KeptInF32;
-pub use quality::{BleuComparison, Quality, StepsComparison};
+pub use quality::{BleuComparison, Quality, StepsComparison, VectorComparison};
 pub use stamp::Stamp;
 pub use verification::{DecodingReport, FileReport, OutputReport, RuntimeReport, StepsReport, Verification};
 

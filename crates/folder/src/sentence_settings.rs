@@ -34,8 +34,8 @@ pub struct SentenceSettings {
 
 const MODULES: &str = "modules.json";
 const LIMITS: &str = "sentence_bert_config.json";
-/// Other files that belong to the format.
-const OTHERS: [&str; 1] = ["config_sentence_transformers.json"];
+const POOLING: &str = "1_Pooling";
+const POOLING_CONFIG: &str = "1_Pooling/config.json";
 
 #[derive(Deserialize)]
 struct Module {
@@ -56,60 +56,48 @@ impl SentenceSettings {
     /// # Errors
     /// If a file cannot be read, or asks for what is not supported.
     pub fn read(folder: &Path) -> Result<Option<Self>> {
-        let Some(modules) = modules(folder)? else { return Ok(None) };
+        let path = folder.join(MODULES);
+        let Some(text) = read_if_there(&path)? else { return Ok(None) };
+        let modules: Vec<Module> = parse(&path, &text)?;
         let path = folder.join(LIMITS);
         let limits: Option<Limits> = read_if_there(&path)?.map(|text| parse(&path, &text)).transpose()?;
         let mut settings = Self { pooling: Pooling::Mean, normalize: false, max_tokens: limits.and_then(|limits| limits.max_seq_length) };
         for Module { path, kind } in modules {
             match kind.rsplit('.').next().unwrap_or_default() {
                 "Transformer" if path.is_empty() => {}
-                "Pooling" => settings.pooling = pooling(folder, &path)?,
+                "Pooling" if path == POOLING => settings.pooling = pooling(folder)?,
                 "Normalize" => settings.normalize = true,
                 _ => {
-                    let place = folder.join(MODULES);
                     let message = format!(
-                        "type {kind:?}, path {path:?} is not supported; expected Transformer in this folder, Pooling and Normalize"
+                        "type {kind:?}, path {path:?} is not supported; expected Transformer in this folder, Pooling in {POOLING}, and Normalize"
                     );
-                    return Err(Error::new(ErrorKind::Model, place.display(), message));
+                    return Err(Error::new(ErrorKind::Model, folder.join(MODULES).display(), message));
                 }
             }
         }
         Ok(Some(settings))
     }
 
+    /// The files of these settings.
+    pub const FILES: [&str; 4] = [MODULES, LIMITS, POOLING_CONFIG, "config_sentence_transformers.json"];
+
     /// Copies the files of these settings from a checkpoint.
     ///
     /// # Errors
     /// If one cannot be read or written.
     pub fn copy(checkpoint: &Path, folder: &mut Folder) -> Result<()> {
-        let Some(modules) = modules(checkpoint)? else { return Ok(()) };
-        let settings = modules.iter().filter(|module| !module.path.is_empty()).map(|module| format!("{}/config.json", module.path));
-        for name in [MODULES, LIMITS].into_iter().chain(OTHERS).map(str::to_owned).chain(settings) {
-            let path = checkpoint.join(&name);
+        for name in Self::FILES {
+            let path = checkpoint.join(name);
             if path.is_file() {
-                folder.copy(&name, &path)?;
+                folder.copy(name, &path)?;
             }
         }
         Ok(())
     }
 }
 
-/// The modules, each in a subfolder of the folder.
-fn modules(folder: &Path) -> Result<Option<Vec<Module>>> {
-    let path = folder.join(MODULES);
-    let Some(text) = read_if_there(&path)? else { return Ok(None) };
-    let modules: Vec<Module> = parse(&path, &text)?;
-    let is_plain = |name: &str| name.is_empty() || Path::new(name).file_name().is_some_and(|plain| plain == name);
-    match modules.iter().find(|module| !is_plain(&module.path)) {
-        Some(module) => {
-            Err(Error::new(ErrorKind::Model, path.display(), format_args!("path {:?} is not a subfolder of this folder", module.path)))
-        }
-        None => Ok(Some(modules)),
-    }
-}
-
-fn pooling(folder: &Path, module: &str) -> Result<Pooling> {
-    let path = folder.join(module).join("config.json");
+fn pooling(folder: &Path) -> Result<Pooling> {
+    let path = folder.join(POOLING_CONFIG);
     let wrong = |message: String| Error::new(ErrorKind::Model, path.display(), message);
     let text = read_if_there(&path)?.ok_or_else(|| wrong("missing, though modules.json names it".into()))?;
     let fields: BTreeMap<String, serde_json::Value> = parse(&path, &text)?;

@@ -34,11 +34,26 @@ pub(super) enum Good {
     Run,
     /// A text of a few lines, and settings to train on it.
     Text,
+    /// An encoder as sentence-transformers writes it.
+    Encoder,
+    /// A classifier of texts.
+    Classifier,
 }
 
 impl Good {
-    const ALL: [Self; 9] =
-        [Self::Checkpoint, Self::Sharded, Self::Marian, Self::Bart, Self::Exported, Self::Optimum, Self::InPlace, Self::Run, Self::Text];
+    const ALL: [Self; 11] = [
+        Self::Checkpoint,
+        Self::Sharded,
+        Self::Marian,
+        Self::Bart,
+        Self::Exported,
+        Self::Optimum,
+        Self::InPlace,
+        Self::Run,
+        Self::Text,
+        Self::Encoder,
+        Self::Classifier,
+    ];
 }
 
 /// Where the good models are.
@@ -73,6 +88,8 @@ impl Models {
         checkpoint(&testdata, "bart", bart)?;
         write(&bart.join("vocab.json"), part("byte-level.vocab.json")?)?;
         write(&bart.join("merges.txt"), part("byte-level.merges.txt")?)?;
+        copy_folder(&testdata.join("encoders/sentence"), models.path(Good::Encoder))?;
+        copy_folder(&testdata.join("encoders/sentence-classes"), models.path(Good::Classifier))?;
         let cognate = |arguments: &[&std::ffi::OsStr]| capture(Command::new(program).args(arguments));
         let (source, exported, optimum) = (models.path(Good::Checkpoint), models.path(Good::Exported), models.path(Good::Optimum));
         cognate(&["export".as_ref(), source.as_ref(), exported.as_ref(), "--no-verify".as_ref()])?;

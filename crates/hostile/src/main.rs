@@ -11,6 +11,7 @@ mod accounts;
 mod bytes;
 mod child;
 mod config;
+mod encoders;
 mod good;
 mod graphs;
 mod kills;
@@ -83,6 +84,10 @@ enum Reader {
     Input,
     /// `cognate evaluate --reference DIR/text`
     Evaluate,
+    /// `cognate embed --model DIR`
+    Embed,
+    /// `cognate classify --model DIR`
+    Classify,
     /// `cognate train DIR/run.toml`
     Train,
     /// `cognate train --resume --out DIR`
@@ -102,6 +107,8 @@ impl Reader {
             Reader::Ort => "translate, ort",
             Reader::Input => "translate --input",
             Reader::Evaluate => "evaluate",
+            Reader::Embed => "embed",
+            Reader::Classify => "classify",
             Reader::Train => "train",
             Reader::Resume => "train --resume",
         }
@@ -128,6 +135,11 @@ impl Reader {
             Reader::Input => {
                 let fixed = ["translate", "--max-new-tokens", "4", "--engine", "tract", "--model"].map(str::as_ref);
                 [&fixed[..], &[good.as_ref(), "--input".as_ref(), text.as_ref()]].concat()
+            }
+            Reader::Embed | Reader::Classify => {
+                let command = if self == Reader::Embed { "embed" } else { "classify" };
+                let fixed = [command, "--engine", "tract", "--model"].map(str::as_ref);
+                [&fixed[..], &[folder.as_ref(), "A dog.".as_ref()]].concat()
             }
             Reader::Evaluate => vec!["evaluate".as_ref(), "--reference".as_ref(), text.as_ref(), text.as_ref()],
             Reader::Train => {
@@ -208,9 +220,17 @@ fn run(options: &Options) -> Result<()> {
         return kills::run(&program, &models, folder.path(), count);
     }
     let mut cases = Vec::new();
-    for family in
-        [weights::cases, config::cases, accounts::cases, tokenizers::cases, graphs::cases, training::cases, text::cases, library::cases]
-    {
+    for family in [
+        weights::cases,
+        config::cases,
+        accounts::cases,
+        tokenizers::cases,
+        encoders::cases,
+        graphs::cases,
+        training::cases,
+        text::cases,
+        library::cases,
+    ] {
         cases.extend(family(&models)?);
     }
     let n_cases = cases.len();

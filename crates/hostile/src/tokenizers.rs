@@ -10,6 +10,7 @@ use super::weights::{link, pipe};
 use super::{Case, Change, Expect, Reader};
 
 const READERS: &[Reader] = &[Reader::Tract];
+const ENCODER_READERS: &[Reader] = &[Reader::Embed];
 
 pub(super) fn cases(models: &Models) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
@@ -20,13 +21,22 @@ pub(super) fn cases(models: &Models) -> Result<Vec<Case>> {
         (Good::Marian, "vocab.json"),
         (Good::Bart, "vocab.json"),
         (Good::Bart, "merges.txt"),
+        (Good::Encoder, "vocab.txt"),
     ];
     for (good, file) in files {
         let bytes = read(&models.path(good).join(file))?;
         let length = bytes.len();
+        let readers = if good == Good::Encoder { ENCODER_READERS } else { READERS };
         let case = |name: String, expect, change: Change| {
-            Case::new(format!("{good:?}, {file}: {name}").to_lowercase(), good, READERS, expect, move |folder| change(&folder.join(file)))
+            Case::new(format!("{good:?}, {file}: {name}").to_lowercase(), good, readers, expect, move |folder| {
+                if good == Good::Encoder {
+                    // It would be read in place of the vocabulary.
+                    std::fs::remove_file(folder.join("tokenizer.json"))?;
+                }
+                change(&folder.join(file))
+            })
         };
+        let is_lines = file.ends_with(".txt");
         let either = Expect::Either(file);
         let refused = Expect::Refused(file);
         cases.push(case("untouched".into(), Expect::Either(""), Box::new(|_| Ok(()))));
@@ -39,17 +49,17 @@ pub(super) fn cases(models: &Models) -> Result<Vec<Case>> {
         };
         for place in cuts {
             // Merges are lines: fewer of them make a tokenizer, too. So do fewer pieces.
-            let expect = if file == "merges.txt" || is_spm { either } else { refused };
+            let expect = if is_lines || is_spm { either } else { refused };
             cases.push(case(format!("cut at {place}"), expect, Box::new(move |path| edit(path, |bytes| bytes.truncate(place)))));
         }
         for place in spread(length, 12) {
             cases.push(case(format!("byte {place} changed"), either, Box::new(move |path| edit(path, |bytes| bytes[place] ^= 0x41))));
         }
-        if file != "merges.txt" {
+        if !is_lines {
             cases.push(case("nested 100,000 deep".into(), refused, Box::new(|path| write(path, nested(100_000)))));
         }
         cases.push(case("not UTF-8".into(), refused, Box::new(|path| write(path, b"\xff\xfe\xfd\n\xff \xfe\n\n"))));
-        let expect = if file == "merges.txt" { either } else { refused };
+        let expect = if is_lines { either } else { refused };
         cases.push(case("16 MB of one letter".into(), expect, Box::new(|path| write(path, vec![b'a'; 16 << 20]))));
         cases.push(case("a hole of 10 GB".into(), refused, Box::new(|path| Ok(std::fs::File::create(path)?.set_len(10_000_000_000)?))));
         cases.push(case("a pipe".into(), refused, Box::new(pipe)));

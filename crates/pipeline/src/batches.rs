@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::loaded::LoadedModel;
 use cognate_generate::Decoder;
+use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
@@ -52,19 +53,29 @@ pub fn in_batches<T: Send>(
     lengths: &[usize],
     limit: BatchLimit,
     work: impl Fn(&mut dyn Decoder, &[usize]) -> Result<Vec<T>> + Sync,
+    done: impl FnMut(&[usize], &[T]),
+) -> Result<Vec<T>> {
+    let workers = (model.workers(), || model.decoder());
+    on_workers(workers, batches(lengths, limit), |decoder, batch| work(decoder.as_mut(), batch), done)
+}
+
+/// [`in_batches`] for as many workers, each with what the function makes; every index is in one of the batches.
+pub(crate) fn on_workers<W, T: Send>(
+    (n_workers, make): (NonZeroUsize, impl Fn() -> Result<W> + Sync),
+    batches: Vec<Vec<usize>>,
+    work: impl Fn(&mut W, &[usize]) -> Result<Vec<T>> + Sync,
     mut done: impl FnMut(&[usize], &[T]),
 ) -> Result<Vec<T>> {
-    let batches = batches(lengths, limit);
     let next = AtomicUsize::new(0);
     let (sender, results) = mpsc::channel();
     let worker = |sender: mpsc::Sender<Result<(usize, Vec<T>)>>| {
         let run = || -> Result<()> {
-            let mut decoder = model.decoder()?;
+            let mut worker = make()?;
             while let number = next.fetch_add(1, Ordering::Relaxed)
                 && let Some(batch) = batches.get(number)
             {
                 // The receiver is gone after an error of another worker.
-                if sender.send(Ok((number, work(decoder.as_mut(), batch)?))).is_err() {
+                if sender.send(Ok((number, work(&mut worker, batch)?))).is_err() {
                     break;
                 }
             }
@@ -74,9 +85,9 @@ pub fn in_batches<T: Send>(
             let _ = sender.send(Err(error));
         }
     };
-    let mut all: Vec<Option<T>> = lengths.iter().map(|_| None).collect();
+    let mut all: Vec<Option<T>> = batches.iter().flatten().map(|_| None).collect();
     thread::scope(|scope| {
-        for _ in 0..model.workers().get().min(batches.len()) {
+        for _ in 0..n_workers.get().min(batches.len()) {
             let (sender, worker) = (sender.clone(), &worker);
             scope.spawn(move || worker(sender));
         }

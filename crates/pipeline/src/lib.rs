@@ -2,10 +2,14 @@
 //!
 //! [`Translator`] encodes sentences, groups them into batches and decodes them on several workers; [`Scorer`] computes the
 //! probabilities of translations; [`Observer`] computes attention weights and explanations. All load a model as [`LoadedModel`].
+//! [`Embedder`] and [`Classifier`] read texts by an encoder alone.
 //!
 //! This crate is independent of the command line and prints nothing: messages are returned as [`Notice`]s and [`Warning`]s.
 
 mod batches;
+mod classify;
+mod embed;
+mod encoder;
 mod error;
 mod language;
 mod lines;
@@ -20,6 +24,9 @@ mod translation;
 mod translator;
 
 pub use batches::{BatchLimit, batches, in_batches};
+pub use classify::{Class, Classifier};
+pub use embed::{EmbedOptions, Embedder};
+pub use encoder::{LoadedEncoder, Part};
 pub use error::{Error, ErrorKind, Result};
 pub use language::{Languages, TargetNaming, decode_into};
 pub use lines::{LineEvent, LineOptions};

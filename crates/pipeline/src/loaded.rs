@@ -50,7 +50,7 @@ struct Files {
 }
 
 /// The graphs of a layout, the encoder first.
-type Graphs = (Layout, Vec<Arc<dyn Loaded>>);
+pub(crate) type Graphs = (Layout, Vec<Arc<dyn Loaded>>);
 
 impl LoadedModel {
     /// Loads a checkpoint or an export.
@@ -227,6 +227,11 @@ fn files(
     let folder = source.folder()?;
     Manifest::check(folder)?;
     let Configuration { config_json, config, generation_json } = Configuration::read(folder)?;
+    if config.require_decoder().is_err() {
+        let message =
+            format!("{}: an encoder alone, which does not translate; `cognate embed` and `cognate classify` read it", folder.display());
+        return Err(Cause::InFolder(message).into());
+    }
     let settings = Settings::from_json(&config_json, generation_json.as_deref(), &config)
         .map_err(|error| Cause::InFolder(format!("{}{MAIN_SEPARATOR}{error}", folder.display())))?;
     let tokenizer = options.languages.choose(open_tokenizer(folder, &config)?, &config)?;
@@ -258,7 +263,7 @@ impl TargetNaming {
 }
 
 /// The graphs of an export.
-fn exported_graphs(folder: &Path, runtime: &dyn Runtime, options: &Options) -> Result<Graphs> {
+pub(crate) fn exported_graphs(folder: &Path, runtime: &dyn Runtime, options: &Options) -> Result<Graphs> {
     if runtime.engine() == Engine::Reference {
         let message = format!(
             "{}: --engine reference evaluates the graphs of a checkpoint, and this is an export; \
@@ -272,7 +277,7 @@ fn exported_graphs(folder: &Path, runtime: &dyn Runtime, options: &Options) -> R
 }
 
 /// The graphs of a model in memory.
-fn model_graphs(model: &Model, attentions: Attentions, runtime: &dyn Runtime, options: &Options) -> Result<Graphs> {
+pub(crate) fn model_graphs(model: &Model, attentions: Attentions, runtime: &dyn Runtime, options: &Options) -> Result<Graphs> {
     // The layout for ONNX Runtime's operators on the processor is the fastest there; these return no weights of the decoder's
     // self-attention and have no additive scores.
     let has_operators = attentions != Attentions::All && model.config().score != AttentionScore::Additive;
@@ -283,13 +288,13 @@ fn model_graphs(model: &Model, attentions: Attentions, runtime: &dyn Runtime, op
 
 /// Warns if ONNX Runtime accumulates 8-bit products in 16 bits, which saturate: its kernels for older x86 processors do.
 #[cfg(target_arch = "x86_64")]
-fn saturation(folder: &Path, engine: Engine) -> Result<Option<Notice>> {
+pub(crate) fn saturation(folder: &Path, engine: Engine) -> Result<Option<Notice>> {
     let has_vnni = std::is_x86_feature_detected!("avx512vnni") || std::is_x86_feature_detected!("avxvnni");
     let saturates = engine == Engine::Ort && !has_vnni && Manifest::precision_of(folder)?.is_quantised();
     Ok(saturates.then_some(Notice::NoVnni))
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn saturation(_: &Path, _: Engine) -> Result<Option<Notice>> {
+pub(crate) fn saturation(_: &Path, _: Engine) -> Result<Option<Notice>> {
     Ok(None)
 }

@@ -37,14 +37,29 @@ pub enum EncodedSource {
 impl SourceEncoder {
     /// An encoder for a tokenizer and its model.
     pub fn new(tokenizer: &Tokenizer, config: &Config, settings: &Settings) -> Self {
+        Self { ends: settings.eos_tokens.clone(), ..Self::of_encoder(tokenizer, config) }
+    }
+
+    /// For an encoder alone.
+    pub(crate) fn of_encoder(tokenizer: &Tokenizer, config: &Config) -> Self {
         Self {
             // Some vocabularies cannot encode an empty text.
             around: tokenizer.encode("").unwrap_or_default(),
             tokenizer: tokenizer.clone(),
-            ends: settings.eos_tokens.clone(),
+            ends: Vec::new(),
             vocab: config.source_vocab,
             limit: config.max_positions.unwrap_or(LONGEST_SOURCE),
         }
+    }
+
+    /// Cuts texts to so many tokens, if the model can take as many.
+    pub(crate) fn cut_to(&mut self, limit: usize) {
+        self.limit = self.limit.min(limit);
+    }
+
+    /// The tokens around every text.
+    pub(crate) fn around(&self) -> &[i64] {
+        &self.around
     }
 
     /// The maximum number of tokens of a source.

@@ -61,13 +61,14 @@ pub(crate) enum Spaces {
 
 impl Tokenizer {
     /// The tokenizer files that a checkpoint can have, by the names of all families and versions of transformers.
-    pub const FILES: [&str; 13] = [
+    pub const FILES: [&str; 14] = [
         "tokenizer.json",
         "target_tokenizer.json",
         "tokenizer_config.json",
         "special_tokens_map.json",
         "added_tokens.json",
         "vocab.json",
+        "vocab.txt",
         "target_vocab.json",
         "merges.txt",
         "source.spm",
@@ -78,8 +79,8 @@ impl Tokenizer {
     ];
 
     /// The files of [`Tokenizer::FILES`] that contain pieces; a folder without any of them has no tokenizer.
-    pub const PIECES: [&str; 6] =
-        ["tokenizer.json", "source.spm", "sentencepiece.bpe.model", "spiece.model", "vocab.json", "target_vocab.json"];
+    pub const PIECES: [&str; 7] =
+        ["tokenizer.json", "source.spm", "sentencepiece.bpe.model", "spiece.model", "vocab.json", "target_vocab.json", "vocab.txt"];
 
     /// Reads one `tokenizer.json` of at most 256 MiB. The file's truncation and padding are ignored: they belong to the
     /// batch, and transformers resets them on every call too.

@@ -3,8 +3,8 @@
 use crate::amounts;
 use anyhow::Result;
 use cognate_model::{
-    AttentionScore, Config, EmbeddingNorm, Embeddings, Model, Norm, NormPlacement, OutputProjection, Positions, RelativeLayers, Sinusoids,
-    Stack,
+    AttentionScore, Config, EmbeddingNorm, Embeddings, Head, Model, Norm, NormPlacement, OutputProjection, Parts, Positions,
+    RelativeLayers, Sinusoids, Stack,
 };
 
 /// The description, by name.
@@ -27,10 +27,27 @@ pub(super) fn facts(model: &Model) -> Result<Vec<(&'static str, String)>> {
         ("tokens", format!("{start_token} starts, {eos_token} ends, {pad_token} pads")),
         ("parameters", format!("{}, {size} in f32", amounts::thousands(n_parameters))),
     ];
+    if let Parts::Encoder(head) = config.parts {
+        facts.retain(|(name, _)| *name != "decoder");
+        facts.insert(3, ("output", self::head(head)));
+        facts.retain(|(name, _)| *name != "tokens");
+        facts.push(("tokens", format!("{pad_token} pads")));
+    }
     if let Some(attention) = attention(config) {
         facts.insert(5, ("attention", attention.into()));
     }
     Ok(facts)
+}
+
+/// What reads the states of an encoder alone.
+fn head(head: Head) -> String {
+    match head {
+        Head::None => "the states".into(),
+        Head::Pooler => "the states, and a pooler of the first".into(),
+        Head::Text { labels, .. } => format!("{labels} classes of the text"),
+        Head::Tokens { labels } => format!("{labels} classes of each token"),
+        Head::Vocabulary { .. } => "the token at each position".into(),
+    }
 }
 
 fn stack(stack: Stack) -> String {

@@ -20,7 +20,7 @@ pub(super) fn model(source: &ModelSource, model: &Model, languages: &[String]) -
         let (inputs, outputs) = (inputs.collect::<Vec<_>>(), outputs.collect::<Vec<_>>());
         Ok(json!({ "name": graph.name(), "nodes": n_nodes(graph), "inputs": inputs, "outputs": outputs }))
     };
-    let graphs: Vec<_> = [GraphName::Encode, GraphName::Step].into_iter().map(graph).collect::<Result<_>>()?;
+    let graphs: Vec<_> = GraphName::of(model).iter().copied().map(graph).collect::<Result<_>>()?;
     Ok(json!({
         "source": source.to_string(),
         "config": serde_json::from_str::<Value>(model.config_json())?,

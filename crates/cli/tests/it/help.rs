@@ -8,6 +8,8 @@ fn help_of_each_command() {
     for command in [
         "translate",
         "score",
+        "embed",
+        "classify",
         "evaluate",
         "export",
         "train",

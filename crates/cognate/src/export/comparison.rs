@@ -8,13 +8,14 @@ use super::{Export, ExportEvent};
 use crate::sentences;
 use cognate_export::{Existing, Folder, Staged};
 use cognate_folder::{
-    BleuComparison, GENERATION_CONFIG, Manifest, ModelSource, Precision, Quality, StepsComparison, f32_programs, read_if_there,
-    write_programs,
+    BleuComparison, GENERATION_CONFIG, Manifest, ModelSource, Precision, Quality, StepsComparison, VectorComparison, f32_programs,
+    read_if_there, write_programs,
 };
 use cognate_generate::{Decoder, Hypothesis, Settings, generate, greedy_choices};
 use cognate_model::{Attentions, Layout};
 use cognate_pipeline::{
-    BatchLimit, EncodedSource, Error, ErrorKind, LoadOptions, LoadedModel, Notice, Result, SourceEncoder, TargetNaming, in_batches,
+    BatchLimit, EncodedSource, Error, ErrorKind, LoadOptions, LoadedEncoder, LoadedModel, Notice, Part, Result, SourceEncoder,
+    TargetNaming, in_batches,
 };
 use cognate_runtime::{Device, Engine};
 use cognate_text::{corpus_bleu, read_lines};
@@ -89,6 +90,9 @@ impl Export {
             let message = format!("{}: has no tokenizer, so text cannot be translated", self.source);
             return Err(Error::new(ErrorKind::Input, message));
         };
+        if self.model.config().require_decoder().is_err() {
+            return Err(Error::new(ErrorKind::Input, format!("{}: an encoder alone translates no text; leave it out", self.source)));
+        }
         let generation = read_if_there(&folder.join(GENERATION_CONFIG))?;
         let settings = Settings::from_json(self.model.config_json(), generation.as_deref(), self.model.config())?;
         TargetNaming::of(self.model.config_json(), tokenizer, &settings)?.check(folder)?;
@@ -111,7 +115,10 @@ impl Export {
         if self.precision == Precision::F32 || (!text.is_given() && tokenizer.tokenizer.is_none()) {
             return Ok((None, Vec::new()));
         }
-        let (quality, notices) = self.measure(out, text, &tokenizer, events)?;
+        let (quality, notices) = match self.model.config().require_decoder() {
+            Ok(()) => self.measure(out, text, &tokenizer, events)?,
+            Err(_) => (Some(self.measure_vectors(out, &tokenizer, events)?), Vec::new()),
+        };
         if let (Some(quality), Some(mut manifest)) = (&quality, Manifest::read(out)?) {
             manifest.quality = Some(quality.clone());
             manifest.write(out)?;
@@ -207,7 +214,29 @@ impl Export {
             beams => format!("beam {beams}"),
         };
         let steps = compare_steps(&expected, &found, &ends);
-        Ok((Some(Quality { engine: lower.engine().into(), method, sentences: lines.n_lines, steps, bleu }), notices))
+        Ok((Some(Quality { engine: lower.engine().into(), method, sentences: lines.n_lines, steps, vectors: None, bleu }), notices))
+    }
+
+    /// Compares the vectors of an encoder alone.
+    fn measure_vectors(&self, out: &Path, tokenizer: &ChosenTokenizer, events: &mut dyn FnMut(ExportEvent<'_>)) -> Result<Quality> {
+        let layout = self.written_layout()?;
+        let failed = |error| Error::new(ErrorKind::Folder, format!("a temporary folder for the export in f32: {error}"));
+        let temporary = Staged::temporary().map_err(failed)?;
+        let folder = temporary.path().join("f32");
+        self.write_in_f32(&folder, layout, tokenizer)?;
+        // Sentences by which f16 was tuned would flatter it.
+        let texts: Vec<_> = sentences::VERIFICATION.iter().chain(&sentences::COMPARISON).collect();
+        let options = LoadOptions { engine: engine(layout), workers: Some(NonZeroUsize::MIN), ..LoadOptions::default() };
+        let mut engine = String::new();
+        let mut read = |folder: &Path| {
+            let model = LoadedEncoder::open(ModelSource::Exported(folder.into()), &options, Part::Whole)?;
+            engine = model.engine().into();
+            events(ExportEvent::Stage(&format!("vectors on {engine}")));
+            model.vectors(&texts)
+        };
+        let (single, lower) = (read(&folder)?, read(out)?);
+        let (steps, vectors) = (StepsComparison { steps: 0, equal: 0 }, VectorComparison::of(single.iter().zip(&lower)));
+        Ok(Quality { engine, method: "vectors".into(), sentences: texts.len(), steps, vectors: Some(vectors), bleu: None })
     }
 
     /// Writes the same export in f32.

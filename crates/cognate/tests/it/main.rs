@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod encoders;
+
 use cognate::{
     DecodingOptions, Engine, ErrorKind, Export, Layout, Line, LoadOptions, Notice, Target, Translator, TranslatorOptions, VerifyOptions,
     Warning, verify,

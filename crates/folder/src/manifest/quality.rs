@@ -12,8 +12,11 @@ pub struct Quality {
     pub method: String,
     /// The number of lines of the text.
     pub sentences: usize,
-    /// Steps of greedy search.
+    /// Steps of greedy search; none of an encoder alone.
     pub steps: StepsComparison,
+    /// Vectors of an encoder alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vectors: Option<VectorComparison>,
     /// BLEU; `None` for bundled sentences, which have no references.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bleu: Option<BleuComparison>,
@@ -26,6 +29,26 @@ pub struct StepsComparison {
     pub steps: usize,
     /// The number of steps with the same token.
     pub equal: usize,
+}
+
+/// Cosines of the vectors that both make of a sentence, the means of its states.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VectorComparison {
+    /// Their mean.
+    pub mean_cosine: f64,
+    /// The least of them.
+    pub least_cosine: f64,
+}
+
+impl VectorComparison {
+    /// Of pairs of vectors.
+    pub fn of<'v>(pairs: impl Iterator<Item = (&'v Vec<f32>, &'v Vec<f32>)>) -> Self {
+        let product = |one: &[f32], other: &[f32]| one.iter().zip(other).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+        let cosine = |(one, other): (&Vec<f32>, &Vec<f32>)| product(one, other) / (product(one, one) * product(other, other)).sqrt();
+        let cosines: Vec<f64> = pairs.map(cosine).collect();
+        let mean_cosine = cosines.iter().sum::<f64>() / cosines.len().max(1) as f64;
+        Self { mean_cosine, least_cosine: cosines.into_iter().fold(1.0, f64::min) }
+    }
 }
 
 /// BLEU of both, `0..=100`.
@@ -60,13 +83,16 @@ impl BleuComparison {
 
 impl fmt::Display for Quality {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { engine, method, sentences, steps: StepsComparison { steps, equal }, bleu } = self;
+        let Self { engine, method, sentences, steps: StepsComparison { steps, equal }, vectors, bleu } = self;
         let text = bleu.as_ref().map_or("the bundled text", |bleu| bleu.source.as_str());
         writeln!(f, "compared with f32 on {engine}: {sentences} sentences of {text}, {method}")?;
         if let Some(bleu) = bleu {
             let (loss, mark) = (bleu.loss(), if bleu.is_low() { "  LOW" } else { "" });
             let change = format!("{:.2} {}", loss.abs(), if loss < 0.0 { "more" } else { "less" });
             writeln!(f, "  {:<34} {:.2}, in f32 {:.2}: {change}{mark}", "BLEU", bleu.exported, bleu.f32)?;
+        }
+        if let Some(VectorComparison { mean_cosine, least_cosine }) = vectors {
+            return writeln!(f, "  {:<34} {mean_cosine:.6} in the mean, {least_cosine:.6} at least", "cosines");
         }
         let share = 100.0 * *equal as f64 / (*steps).max(1) as f64;
         writeln!(f, "  {:<34} {} of {} equal, {share:.2}%", "greedy steps", equal, steps)
@@ -83,8 +109,14 @@ mod tests {
             let (source, reference, signature) = ("a.en".into(), "a.de".into(), String::new());
             let bleu = BleuComparison { source, reference, f32, exported, signature };
             let (engine, method) = ("tract".into(), "greedy".into());
-            let quality =
-                Quality { engine, method, sentences: 1000, steps: StepsComparison { steps: 2000, equal: 1999 }, bleu: Some(bleu) };
+            let quality = Quality {
+                engine,
+                method,
+                sentences: 1000,
+                steps: StepsComparison { steps: 2000, equal: 1999 },
+                vectors: None,
+                bleu: Some(bleu),
+            };
             quality.to_string().lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
         };
         let [head, steps] = ["compared with f32 on tract: 1000 sentences of a.en, greedy", "greedy steps 1999 of 2000 equal, 99.95%"];
@@ -100,7 +132,7 @@ mod tests {
     #[test]
     fn bundled_sentences_have_no_bleu_in_json() {
         let steps = StepsComparison { steps: 0, equal: 0 };
-        let quality = Quality { engine: "tract".into(), method: "beam 4".into(), sentences: 24, steps, bleu: None };
+        let quality = Quality { engine: "tract".into(), method: "beam 4".into(), sentences: 24, steps, vectors: None, bleu: None };
         let text = serde_json::to_string(&quality).expect("a report is JSON");
         assert_eq!(text, r#"{"engine":"tract","method":"beam 4","sentences":24,"steps":{"steps":0,"equal":0}}"#);
         assert_eq!(serde_json::from_str::<Quality>(&text).expect("what was written"), quality);

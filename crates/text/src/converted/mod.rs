@@ -1,5 +1,5 @@
 //! Tokenizers that transformers converts to the form of the `tokenizers` library: T5, mBART, NLLB, Pegasus, BART,
-//! Blenderbot.
+//! Blenderbot, BERT, MPNet.
 //!
 //! The library splits the text, not SentencePiece: results differ on some texts (no fallback to bytes, runs of spaces become
 //! one `▁`) and equal those of transformers' fast tokenizers.
@@ -9,6 +9,7 @@
 pub(crate) mod byte_level;
 mod merges;
 pub(crate) mod sentence_piece;
+pub(crate) mod word_piece;
 
 use std::path::Path;
 

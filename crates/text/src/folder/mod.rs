@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::classic::{BlenderbotSmall, Classic, M2m100, Marian, PlBart};
 use crate::codes;
-use crate::converted::{byte_level, sentence_piece};
+use crate::converted::{byte_level, sentence_piece, word_piece};
 use crate::error::{Cause, Result};
 use crate::language::{Languages, SourcePlace, TargetPlace, Template};
 use crate::sentencepiece;
@@ -40,10 +40,12 @@ pub(crate) enum Family {
     Bart,
     Blenderbot,
     BlenderbotSmall,
+    Bert,
+    Mpnet,
 }
 
 /// The classes of each family without `Fast`, and the values of `model_type` of models that name no class.
-const FAMILIES: [(Family, &[&str], &[&str]); 11] = [
+const FAMILIES: [(Family, &[&str], &[&str]); 13] = [
     (Family::Marian, &["MarianTokenizer"], &["marian"]),
     (Family::M2m100, &["M2M100Tokenizer"], &["m2m_100"]),
     (Family::MBart, &["MBartTokenizer"], &["mbart"]),
@@ -52,9 +54,11 @@ const FAMILIES: [(Family, &[&str], &[&str]); 11] = [
     (Family::PlBart, &["PLBartTokenizer"], &["plbart"]),
     (Family::Pegasus, &["PegasusTokenizer"], &["pegasus", "pegasus_x", "bigbird_pegasus"]),
     (Family::T5, &["T5Tokenizer", "MT5Tokenizer"], &["t5", "mt5", "umt5", "longt5", "switch_transformers"]),
-    (Family::Bart, &["BartTokenizer", "LEDTokenizer", "MvpTokenizer"], &["bart", "led", "mvp"]),
+    (Family::Bart, &["BartTokenizer", "LEDTokenizer", "MvpTokenizer", "RobertaTokenizer"], &["bart", "led", "mvp", "roberta"]),
     (Family::Blenderbot, &["BlenderbotTokenizer"], &["blenderbot"]),
     (Family::BlenderbotSmall, &["BlenderbotSmallTokenizer"], &["blenderbot-small"]),
+    (Family::Bert, &["BertTokenizer", "DistilBertTokenizer"], &["bert", "distilbert"]),
+    (Family::Mpnet, &["MPNetTokenizer"], &["mpnet"]),
 ];
 
 impl Family {
@@ -76,6 +80,7 @@ impl Family {
             Self::MBart | Self::MBart50 | Self::Nllb | Self::PlBart => &["sentencepiece.bpe.model"],
             Self::Pegasus | Self::T5 => &["spiece.model"],
             Self::Bart | Self::Blenderbot | Self::BlenderbotSmall => &["vocab.json", "merges.txt"],
+            Self::Bert | Self::Mpnet => &["vocab.txt"],
         }
     }
 
@@ -87,7 +92,9 @@ impl Family {
             Self::Nllb => Some("eng_Latn"),
             // The base vocabulary works without a language.
             Self::PlBart => (codes.len() > codes::PLBART_BASE.len()).then_some("en_XX"),
-            Self::Marian | Self::Pegasus | Self::T5 | Self::Bart | Self::Blenderbot | Self::BlenderbotSmall => None,
+            Self::Marian | Self::Pegasus | Self::T5 | Self::Bart | Self::Blenderbot | Self::BlenderbotSmall | Self::Bert | Self::Mpnet => {
+                None
+            }
         }
     }
 }
@@ -102,7 +109,8 @@ impl Tokenizer {
     /// | M2M100 | `sentencepiece.bpe.model`, `vocab.json` |
     /// | mBART-25, mBART-50, NLLB, PLBart | `sentencepiece.bpe.model` |
     /// | T5, mT5, UMT5, Pegasus | `spiece.model` |
-    /// | BART, LED, MVP, Blenderbot, Blenderbot-small | `vocab.json`, `merges.txt` |
+    /// | BART, LED, MVP, RoBERTa, Blenderbot, Blenderbot-small | `vocab.json`, `merges.txt` |
+    /// | BERT, DistilBERT, MPNet | `vocab.txt` |
     ///
     /// A `target_tokenizer.json` beside `tokenizer.json`, written by [`crate::TrainedTokenizer::files`], is that of the
     /// target language. `tokenizer_config.json`, `special_tokens_map.json` and `added_tokens.json` are optional.
@@ -162,7 +170,7 @@ fn family(folder: &Path, settings: &Settings) -> Result<Option<Family>> {
 
 fn no_family(folder: &Path, settings: &Settings) -> Cause {
     let file = folder.join("tokenizer.json").display().to_string();
-    let names = ["source.spm", "sentencepiece.bpe.model", "spiece.model", "vocab.json"];
+    let names = ["source.spm", "sentencepiece.bpe.model", "spiece.model", "vocab.json", "vocab.txt"];
     let found: Vec<&str> = names.into_iter().filter(|name| folder.join(name).exists()).collect();
     match settings.class() {
         _ if found.is_empty() => Cause::NoTokenizer { file },
@@ -192,6 +200,7 @@ fn read(folder: &Path, family: Family, settings: &Settings) -> Result<Tokenizer>
             library(convert(&name, &model, settings)?)
         }
         Family::Bart => library(byte_level::open(folder, settings, true)?),
+        Family::Bert | Family::Mpnet => library(word_piece::open(folder, settings, family == Family::Mpnet)?),
         Family::Blenderbot => library(byte_level::open(folder, settings, false)?),
     };
     let mut tokenizer = Tokenizer::new(engine, file, spaces);
@@ -206,7 +215,9 @@ fn read(folder: &Path, family: Family, settings: &Settings) -> Result<Tokenizer>
     let eos = specials.get("eos_token");
     tokenizer.template = Some(match family {
         Family::BlenderbotSmall => Template::default(),
-        Family::Bart => Template { prefix: vec![id(specials.get("cls_token"))?], suffix: vec![id(specials.get("sep_token"))?] },
+        Family::Bart | Family::Bert | Family::Mpnet => {
+            Template { prefix: vec![id(specials.get("cls_token"))?], suffix: vec![id(specials.get("sep_token"))?] }
+        }
         // transformers always appends `</s>`, whatever `eos_token` is.
         Family::T5 => Template { prefix: vec![], suffix: vec![id(Some("</s>"))?] },
         Family::Marian
@@ -251,7 +262,9 @@ fn add_languages(tokenizer: &mut Tokenizer, family: Family, settings: &Settings)
             (codes::NLLB, if legacy { SourcePlace::Last } else { SourcePlace::First }, TargetPlace::Forced)
         }
         Family::PlBart => (PlBart::codes(settings)?, SourcePlace::Last, TargetPlace::Start),
-        Family::Pegasus | Family::T5 | Family::Bart | Family::Blenderbot | Family::BlenderbotSmall => return Ok(()),
+        Family::Pegasus | Family::T5 | Family::Bart | Family::Blenderbot | Family::BlenderbotSmall | Family::Bert | Family::Mpnet => {
+            return Ok(());
+        }
     };
     let spelt = |code: &str| match family {
         Family::M2m100 | Family::PlBart => M2m100::token(code),

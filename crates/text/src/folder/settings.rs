@@ -23,6 +23,19 @@ pub(crate) const BART_SPECIALS: [(&str, &str); 7] = [
     ("mask_token", "<mask>"),
 ];
 
+pub(crate) const BERT_SPECIALS: [(&str, &str); 5] =
+    [("unk_token", "[UNK]"), ("sep_token", "[SEP]"), ("pad_token", "[PAD]"), ("cls_token", "[CLS]"), ("mask_token", "[MASK]")];
+
+pub(crate) const MPNET_SPECIALS: [(&str, &str); 7] = [
+    ("bos_token", "<s>"),
+    ("eos_token", "</s>"),
+    ("unk_token", "[UNK]"),
+    ("sep_token", "</s>"),
+    ("pad_token", "<pad>"),
+    ("cls_token", "<s>"),
+    ("mask_token", "<mask>"),
+];
+
 /// The special tokens that have a name, in transformers' order.
 pub(crate) const NAMED: [&str; 7] = ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 const ADDITIONAL: &str = "additional_special_tokens";

@@ -100,9 +100,9 @@ fn files_that_are_missing() {
 #[test]
 fn settings_that_make_no_sense() {
     let settings = |case: &str, settings: Value| error_with(case, "tokenizer_config.json", settings.to_string());
-    let class = json!({"tokenizer_class": "BertTokenizerFast"});
+    let class = json!({"tokenizer_class": "GPT2TokenizerFast"});
     let unknown = error(ErrorKind::File, "t5", |folder| fs::write(folder.join("tokenizer_config.json"), class.to_string()).unwrap());
-    assert_snapshot!(unknown, @"tokenizer.json: no such file; tokenizer_config.json names BertTokenizer, which needs a tokenizer.json: save it with transformers' fast tokenizer");
+    assert_snapshot!(unknown, @"tokenizer.json: no such file; tokenizer_config.json names GPT2Tokenizer, which needs a tokenizer.json: save it with transformers' fast tokenizer");
     assert_snapshot!(settings("t5", json!([])), @"tokenizer_config.json: is JSON, but not Hugging Face's tokenizer_config.json: invalid type: sequence, expected a map at line 1 column 0");
     assert_snapshot!(settings("t5", json!({"extra_ids": 1e9})), @"tokenizer_config.json: extra_ids is 1000000000.0, expected a number from 0 to 65536");
     assert_snapshot!(settings("t5", json!({"extra_ids": 5, "additional_special_tokens": ["<extra_id_0>"]})), @"tokenizer_config.json: extra_ids is 5, expected as many as additional_special_tokens has <extra_id_...>, 1");

@@ -1,0 +1,217 @@
+//! A loaded encoder: its configuration, tokenizer and graph, and texts in batches through it.
+
+use crate::batches::{BatchLimit, batches, on_workers};
+use crate::error::{Cause, Error, ErrorKind, Result};
+use crate::loaded::{exported_graphs, model_graphs, saturation};
+use crate::notice::Notice;
+use crate::options::LoadOptions;
+use crate::source::{EncodedSource, SourceEncoder};
+use crate::tokenizer::open_tokenizer;
+use cognate_folder::{Configuration, Manifest, ModelSource};
+use cognate_model::interface::{ATTENTION_MASK, INPUT_IDS, TOKEN_TYPE_IDS};
+use cognate_model::{Attentions, Config, Model};
+use cognate_runtime::{Engine, Loaded, Options, Session, Values};
+use ndarray::{Array2, ArrayD, ArrayView1, Ix3};
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A loaded encoder. Its sessions share the weights.
+pub struct LoadedEncoder {
+    source: ModelSource,
+    config_json: String,
+    config: Config,
+    encoder: SourceEncoder,
+    graph: Arc<dyn Loaded>,
+    engine: String,
+    /// Of the graph.
+    inputs: Vec<String>,
+    outputs: Vec<String>,
+    workers: NonZeroUsize,
+    notices: Vec<Notice>,
+}
+
+/// Tokens that are read together, padding included.
+pub(crate) const BATCH_TOKENS: usize = 4096;
+
+/// What of a checkpoint is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Everything, also what reads the states.
+    Whole,
+    /// The encoder.
+    Encoder,
+}
+
+impl LoadedEncoder {
+    /// Loads a checkpoint or an export.
+    ///
+    /// # Errors
+    /// If a file is missing or wrong, the model is no encoder alone, or the engine cannot run it.
+    pub fn open(source: ModelSource, options: &LoadOptions, part: Part) -> Result<Self> {
+        options.check()?;
+        let source = if options.engine == Engine::Reference { source.into_checkpoint() } else { source };
+        let folder = source.folder()?;
+        Manifest::check(folder)?;
+        let Configuration { config_json, config, .. } = Configuration::read(folder)?;
+        let tokenizer = options.languages.choose(open_tokenizer(folder, &config)?, &config)?;
+        let runtime = options.engine.open(options.device)?;
+        let (threads, workers) = (options.n_threads(), options.n_workers());
+        let load = Options { device: options.device, threads, workers: Some(workers), plain: false, huge_pages: options.huge_pages };
+        let (mut config, mut notices) = (config, Vec::new());
+        let (_, graphs) = if let ModelSource::Exported(_) = source {
+            notices.extend(saturation(folder, runtime.engine())?);
+            exported_graphs(folder, runtime.as_ref(), &load)?
+        } else {
+            let model = open(&source, folder, options, part)?;
+            config = model.config().clone();
+            model_graphs(&model, Attentions::Omit, runtime.as_ref(), &load)?
+        };
+        let Ok([graph]) = <[_; 1]>::try_from(graphs) else { return Err(has_decoder(folder)) };
+        let session = graph.clone().session();
+        let (engine, inputs, outputs) = (session.engine().to_owned(), session.inputs().to_vec(), session.outputs().to_vec());
+        drop(session);
+        let encoder = SourceEncoder::of_encoder(&tokenizer, &config);
+        Ok(Self { source, config_json, config, encoder, graph, engine, inputs, outputs, workers, notices })
+    }
+
+    /// Where the model comes from.
+    pub fn source(&self) -> &ModelSource {
+        &self.source
+    }
+
+    /// The engine with its version and provider.
+    pub fn engine(&self) -> &str {
+        &self.engine
+    }
+
+    /// What a user should know.
+    pub fn notices(&self) -> &[Notice] {
+        &self.notices
+    }
+
+    /// The model's configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The most tokens of a text; longer texts are cut.
+    pub fn max_tokens(&self) -> usize {
+        self.encoder.max_tokens()
+    }
+
+    pub(crate) fn config_json(&self) -> &str {
+        &self.config_json
+    }
+
+    /// Cuts texts to so many tokens; returns how many stand around every text.
+    pub(crate) fn cut_to(&mut self, max_tokens: usize) -> usize {
+        self.encoder.cut_to(max_tokens);
+        self.encoder.around().len()
+    }
+
+    /// Whether the graph gives this output.
+    pub(crate) fn gives(&self, output: &str) -> bool {
+        self.outputs.iter().any(|known| known == output)
+    }
+
+    /// What `read` makes of the outputs for each batch of texts and of its mask, `i64 [batch, src]`: a result for each text.
+    ///
+    /// # Errors
+    /// If a text has no tokens or one that the model does not know, or the engine fails.
+    pub(crate) fn run<T: Send>(
+        &self,
+        texts: &[impl AsRef<str>],
+        limit: BatchLimit,
+        read: impl Fn(&Values, &Array2<i64>) -> Result<Vec<T>> + Sync,
+    ) -> Result<Vec<T>> {
+        let tokens =
+            |(text, number): (&_, usize)| self.tokens(AsRef::as_ref(text)).map_err(|error| error.at(format_args!("text {number}")));
+        let texts = texts.iter().zip(1..).map(tokens).collect::<Result<Vec<_>>>()?;
+        let lengths: Vec<_> = texts.iter().map(Vec::len).collect();
+        let work = |session: &mut Box<dyn Session>, chosen: &[usize]| {
+            let (inputs, mask) = self.inputs(&chosen.iter().map(|&index| texts[index].as_slice()).collect::<Vec<_>>());
+            read(&session.run(&inputs)?, &mask)
+        };
+        on_workers((self.workers, || Ok(self.graph.clone().session())), batches(&lengths, limit), work, |_, _| {})
+    }
+
+    /// What the model makes of each text: the mean of its states over the tokens, or its logits likewise.
+    ///
+    /// # Errors
+    /// If a text has a token that the model does not know, or the engine fails.
+    pub fn vectors(&self, texts: &[impl AsRef<str>]) -> Result<Vec<Vec<f32>>> {
+        let name = self.outputs.first().map_or("", String::as_str);
+        self.run(texts, BatchLimit::tokens(BATCH_TOKENS), |outputs, mask| {
+            let single = |row: ArrayView1<'_, f64>| row.iter().map(|number| *number as f32).collect();
+            Ok(self.mean(outputs, name, mask)?.outer_iter().map(single).collect())
+        })
+    }
+
+    /// The mean of an output over the tokens that `mask` shows, `[batch, width]`; of one without an axis of tokens the output itself.
+    pub(crate) fn mean(&self, outputs: &Values, name: &str, mask: &Array2<i64>) -> Result<Array2<f64>> {
+        let found = self.output(outputs, name)?;
+        if found.ndim() == 2 {
+            return found.into_dimensionality().map_err(|error| self.failed(error));
+        }
+        let states = found.into_dimensionality::<Ix3>().map_err(|error| self.failed(error))?;
+        let mut means = Array2::zeros((states.shape()[0], states.shape()[2]));
+        for (mut mean, (states, mask)) in means.outer_iter_mut().zip(states.outer_iter().zip(mask.outer_iter())) {
+            let weights = mask.mapv(|shown| shown as f64);
+            mean.assign(&(weights.dot(&states) / weights.sum().max(1.0)));
+        }
+        Ok(means)
+    }
+
+    /// An output in double precision, so that sums add no rounding.
+    pub(crate) fn output(&self, outputs: &Values, name: &str) -> Result<ArrayD<f64>> {
+        let found = outputs.get(name).ok_or_else(|| self.failed(format_args!("no output {name}")))?;
+        Ok(found.to_f64()?)
+    }
+
+    fn failed(&self, message: impl std::fmt::Display) -> Error {
+        Error::new(ErrorKind::Engine, format_args!("{}: {message}", self.engine))
+    }
+
+    /// A text without words is what stands around every text.
+    fn tokens(&self, text: &str) -> Result<Vec<i64>> {
+        match self.encoder.encode(text)? {
+            EncodedSource::Tokens { ids, .. } => Ok(ids),
+            EncodedSource::Empty if self.encoder.around().is_empty() => Err(Error::input("the text is empty; expected a sentence")),
+            EncodedSource::Empty => Ok(self.encoder.around().to_vec()),
+        }
+    }
+
+    /// The graph's inputs, and the mask among them.
+    fn inputs(&self, texts: &[&[i64]]) -> (Values, Array2<i64>) {
+        let shape = (texts.len(), texts.iter().map(|ids| ids.len()).max().unwrap_or(0));
+        let (mut ids, mut mask) = (Array2::from_elem(shape, self.config.pad_token as i64), Array2::zeros(shape));
+        for (row, text) in texts.iter().enumerate() {
+            for (column, &id) in text.iter().enumerate() {
+                (ids[[row, column]], mask[[row, column]]) = (id, 1);
+            }
+        }
+        let mut values: Values = [(INPUT_IDS, ids.into_dyn()), (ATTENTION_MASK, mask.clone().into_dyn())].into_iter().collect();
+        if self.inputs.iter().any(|name| name == TOKEN_TYPE_IDS) {
+            values.insert(TOKEN_TYPE_IDS, ArrayD::<i64>::zeros(vec![shape.0, shape.1]));
+        }
+        (values, mask)
+    }
+}
+
+fn open(source: &ModelSource, folder: &Path, options: &LoadOptions, part: Part) -> Result<Model> {
+    match part {
+        Part::Encoder => Ok(Model::open_encoder(folder)?),
+        Part::Whole => {
+            let (model, _) = source.open(0, options.ignore_unused)?;
+            model.config().require_decoder().map_or(Ok(()), |()| Err(has_decoder(folder)))?;
+            Ok(model)
+        }
+    }
+}
+
+fn has_decoder(folder: &Path) -> Error {
+    let message =
+        format!("{}: a model with a decoder; expected an encoder alone, as `cognate export --part encoder` writes it", folder.display());
+    Cause::InFolder(message).into()
+}

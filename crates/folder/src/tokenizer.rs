@@ -7,7 +7,7 @@ use std::path::Path;
 
 /// Whether `folder` has a tokenizer.
 pub fn has_tokenizer(folder: &Path) -> bool {
-    Tokenizer::PIECES.iter().any(|name| folder.join(name).exists())
+    Tokenizer::is_in(folder)
 }
 
 /// The size of the tokenizer files in `folder`.

@@ -310,7 +310,9 @@ impl Translator {
 
     /// Whether a sentence lacks the code of a required target language.
     fn lacks_language(&self, sentence: &str) -> bool {
-        let code = || Some(sentence.strip_prefix(">>")?.split_once("<<")?.0);
+        // Marian's and MADLAD's.
+        let between = |left, right| Some(sentence.strip_prefix(left)?.split_once(right)?.0);
+        let code = || between(">>", "<<").or_else(|| between("<2", ">"));
         match self.model().target_naming() {
             TargetNaming::InSentences(codes) => code().is_none_or(|code| !codes.iter().any(|known| known == code)),
             TargetNaming::Settled | TargetNaming::Missing { .. } => false,

@@ -53,7 +53,7 @@ impl Languages {
     /// The token of a code, plain or spelt as in the vocabulary: `en`, `__en__`, `>>deu<<`.
     pub(crate) fn find(&self, file: &str, code: &str) -> Result<u32> {
         let bare = |left, right| code.strip_prefix(left).and_then(|rest| rest.strip_suffix(right));
-        let spellings = [Some(code), bare("__", "__"), bare(">>", "<<")];
+        let spellings = [Some(code), bare("__", "__"), bare(">>", "<<"), bare("<2", ">")];
         let id = |spelling: &str| self.known.iter().find(|(known, _)| known == spelling).map(|(_, id)| *id);
         let unknown = || Cause::UnknownLanguage { file: file.to_owned(), code: code.to_owned(), known: self.like(code) };
         Ok(spellings.into_iter().flatten().find_map(id).ok_or_else(unknown)?)

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::classic::{BlenderbotSmall, Classic, M2m100, Marian, PlBart};
+use crate::classic::{BlenderbotSmall, ByT5, Classic, M2m100, Marian, PlBart};
 use crate::codes;
 use crate::converted::{byte_level, sentence_piece, word_piece};
 use crate::error::{Cause, Result};
@@ -42,10 +42,11 @@ pub(crate) enum Family {
     BlenderbotSmall,
     Bert,
     Mpnet,
+    ByT5,
 }
 
 /// The classes of each family without `Fast`, and the values of `model_type` of models that name no class.
-const FAMILIES: [(Family, &[&str], &[&str]); 13] = [
+const FAMILIES: [(Family, &[&str], &[&str]); 14] = [
     (Family::Marian, &["MarianTokenizer"], &["marian"]),
     (Family::M2m100, &["M2M100Tokenizer"], &["m2m_100"]),
     (Family::MBart, &["MBartTokenizer"], &["mbart"]),
@@ -59,6 +60,7 @@ const FAMILIES: [(Family, &[&str], &[&str]); 13] = [
     (Family::BlenderbotSmall, &["BlenderbotSmallTokenizer"], &["blenderbot-small"]),
     (Family::Bert, &["BertTokenizer", "DistilBertTokenizer"], &["bert", "distilbert"]),
     (Family::Mpnet, &["MPNetTokenizer"], &["mpnet"]),
+    (Family::ByT5, &["ByT5Tokenizer"], &[]),
 ];
 
 impl Family {
@@ -81,6 +83,8 @@ impl Family {
             Self::Pegasus | Self::T5 => &["spiece.model"],
             Self::Bart | Self::Blenderbot | Self::BlenderbotSmall => &["vocab.json", "merges.txt"],
             Self::Bert | Self::Mpnet => &["vocab.txt"],
+            // Its pieces are bytes.
+            Self::ByT5 => &[],
         }
     }
 
@@ -92,9 +96,8 @@ impl Family {
             Self::Nllb => Some("eng_Latn"),
             // The base vocabulary works without a language.
             Self::PlBart => (codes.len() > codes::PLBART_BASE.len()).then_some("en_XX"),
-            Self::Marian | Self::Pegasus | Self::T5 | Self::Bart | Self::Blenderbot | Self::BlenderbotSmall | Self::Bert | Self::Mpnet => {
-                None
-            }
+            Self::Marian | Self::Pegasus | Self::T5 | Self::ByT5 => None,
+            Self::Bart | Self::Blenderbot | Self::BlenderbotSmall | Self::Bert | Self::Mpnet => None,
         }
     }
 }
@@ -111,6 +114,7 @@ impl Tokenizer {
     /// | T5, mT5, UMT5, Pegasus | `spiece.model` |
     /// | BART, LED, MVP, RoBERTa, Blenderbot, Blenderbot-small | `vocab.json`, `merges.txt` |
     /// | BERT, DistilBERT, MPNet | `vocab.txt` |
+    /// | ByT5 | none |
     ///
     /// A `target_tokenizer.json` beside `tokenizer.json`, written by [`crate::TrainedTokenizer::files`], is that of the
     /// target language. `tokenizer_config.json`, `special_tokens_map.json` and `added_tokens.json` are optional.
@@ -139,7 +143,7 @@ fn open(folder: &Path) -> Result<Tokenizer> {
     settings.check_supported()?;
     let Some(family) = family(folder, &settings)? else { Err(no_family(folder, &settings))? };
     let missing: Vec<&str> = family.files().iter().copied().filter(|name| !folder.join(name).exists()).collect();
-    if missing.len() == family.files().len() {
+    if !missing.is_empty() && missing.len() == family.files().len() {
         Err(Cause::NoTokenizer { file: file.display().to_string() })?;
     }
     if let Some(first) = missing.first() {
@@ -168,6 +172,12 @@ fn family(folder: &Path, settings: &Settings) -> Result<Option<Family>> {
     Ok(folder.join("source.spm").exists().then_some(Family::Marian))
 }
 
+/// Whether a folder names a family without files.
+pub(crate) fn needs_no_pieces(folder: &Path) -> bool {
+    let family = Settings::read(folder).and_then(|settings| family(folder, &settings));
+    matches!(family, Ok(Some(Family::ByT5)))
+}
+
 fn no_family(folder: &Path, settings: &Settings) -> Cause {
     let file = folder.join("tokenizer.json").display().to_string();
     let names = ["source.spm", "sentencepiece.bpe.model", "spiece.model", "vocab.json", "vocab.txt"];
@@ -180,7 +190,7 @@ fn no_family(folder: &Path, settings: &Settings) -> Cause {
 }
 
 fn read(folder: &Path, family: Family, settings: &Settings) -> Result<Tokenizer> {
-    let name = folder.join(family.files()[0]);
+    let name = folder.join(family.files().first().unwrap_or(&"tokenizer_config.json"));
     let file = name.display().to_string();
     let spaces = spaces(settings, Some(family))?;
     let (engine, specials) = match family {
@@ -188,6 +198,7 @@ fn read(folder: &Path, family: Family, settings: &Settings) -> Result<Tokenizer>
         Family::M2m100 => classic(M2m100::open(folder, settings)?),
         Family::PlBart => classic(PlBart::open(folder, settings)?),
         Family::BlenderbotSmall => classic(BlenderbotSmall::open(folder, settings)?),
+        Family::ByT5 => classic(ByT5::open(settings)?),
         Family::MBart | Family::MBart50 | Family::Nllb | Family::Pegasus | Family::T5 => {
             let model = sentencepiece::read(&name)?;
             let convert = match family {
@@ -207,8 +218,8 @@ fn read(folder: &Path, family: Family, settings: &Settings) -> Result<Tokenizer>
     let id = |token: Option<&str>| {
         let token = token.unwrap_or("</s>");
         // The ids are those of `vocab.json` if the family has one.
-        let table = family.files().iter().find(|name| **name == "vocab.json").unwrap_or(&family.files()[0]);
-        let file = folder.join(table).display().to_string();
+        let table = family.files().iter().find(|name| **name == "vocab.json").or(family.files().first());
+        let file = table.map_or(name.clone(), |table| folder.join(table)).display().to_string();
         let missing = || Cause::MissingToken { file, token: token.to_owned() };
         Ok::<_, crate::Error>(tokenizer.token_id(token).ok_or_else(missing)?)
     };
@@ -219,7 +230,7 @@ fn read(folder: &Path, family: Family, settings: &Settings) -> Result<Tokenizer>
             Template { prefix: vec![id(specials.get("cls_token"))?], suffix: vec![id(specials.get("sep_token"))?] }
         }
         // transformers always appends `</s>`, whatever `eos_token` is.
-        Family::T5 => Template { prefix: vec![], suffix: vec![id(Some("</s>"))?] },
+        Family::T5 | Family::ByT5 => Template { prefix: vec![], suffix: vec![id(Some("</s>"))?] },
         Family::Marian
         | Family::Pegasus
         | Family::Blenderbot
@@ -253,7 +264,8 @@ fn spaces(settings: &Settings, family: Option<Family>) -> Result<Spaces> {
 /// Finds the languages of a multilingual tokenizer and sets its source language.
 fn add_languages(tokenizer: &mut Tokenizer, family: Family, settings: &Settings) -> Result<()> {
     let (codes, source, target) = match family {
-        Family::Marian => return add_target_languages(tokenizer),
+        Family::Marian => return add_target_languages(tokenizer, Marian::language),
+        Family::T5 => return add_target_languages(tokenizer, madlad_language),
         Family::M2m100 => (M2m100::codes(settings)?, SourcePlace::First, TargetPlace::Forced),
         Family::MBart => (codes::MBART, SourcePlace::Last, TargetPlace::Start),
         Family::MBart50 => (codes::MBART50, SourcePlace::First, TargetPlace::Forced),
@@ -262,7 +274,7 @@ fn add_languages(tokenizer: &mut Tokenizer, family: Family, settings: &Settings)
             (codes::NLLB, if legacy { SourcePlace::Last } else { SourcePlace::First }, TargetPlace::Forced)
         }
         Family::PlBart => (PlBart::codes(settings)?, SourcePlace::Last, TargetPlace::Start),
-        Family::Pegasus | Family::T5 | Family::Bart | Family::Blenderbot | Family::BlenderbotSmall | Family::Bert | Family::Mpnet => {
+        Family::Pegasus | Family::ByT5 | Family::Bart | Family::Blenderbot | Family::BlenderbotSmall | Family::Bert | Family::Mpnet => {
             return Ok(());
         }
     };
@@ -307,9 +319,14 @@ fn add_languages(tokenizer: &mut Tokenizer, family: Family, settings: &Settings)
     Ok(())
 }
 
-/// Marian's languages: the pieces `>>deu<<` of the vocabulary.
-fn add_target_languages(tokenizer: &mut Tokenizer) -> Result<()> {
-    let mut known = tokenizer.pieces_like(|piece| Marian::language(piece).map(str::to_owned));
+/// The language of a piece of MADLAD-400 such as `<2de>` (Kudugunta et al. 2023).
+fn madlad_language(piece: &str) -> Option<&str> {
+    piece.strip_prefix("<2")?.strip_suffix('>').filter(|code| code.starts_with(|char: char| char.is_ascii_alphabetic()))
+}
+
+/// The languages of Marian and MADLAD-400: pieces of the vocabulary.
+fn add_target_languages(tokenizer: &mut Tokenizer, language: fn(&str) -> Option<&str>) -> Result<()> {
+    let mut known = tokenizer.pieces_like(|piece| language(piece).map(str::to_owned));
     known.sort_unstable_by_key(|(_, id)| *id);
     if !known.is_empty() {
         tokenizer.languages = Some(Languages { known, source: SourcePlace::Nowhere, target: TargetPlace::InSource, eos: 0 });

@@ -153,3 +153,53 @@ fn a_tokenizer_json_of_marian_says_the_target_language_first() {
         assert_eq!(tokenizer.target_language(), None);
     }
 }
+
+/// ByT5 has no files of pieces; ids and texts of transformers 4.57.6, `ByT5Tokenizer`.
+#[test]
+fn bytes_are_pieces() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("tokenizer_config.json"), r#"{"tokenizer_class": "ByT5Tokenizer"}"#).unwrap();
+    assert!(Tokenizer::is_in(folder.path()));
+    let tokenizer = Tokenizer::from_folder(folder.path()).unwrap();
+    assert_eq!((tokenizer.vocab_size(), tokenizer.required_vocab()), (384, 384));
+    for (text, ids, decoded) in [
+        ("", &[1][..], ""),
+        ("Café 猫🙂", &[70, 100, 105, 198, 172, 35, 234, 143, 174, 243, 162, 156, 133, 1], "Café 猫🙂"),
+        ("a</s>b <extra_id_0> c", &[100, 1, 101, 35, 259, 35, 102, 1], "ab  c"),
+        (" two  spaces\t", &[35, 119, 122, 114, 35, 35, 118, 115, 100, 102, 104, 118, 12, 1], " two  spaces\t"),
+    ] {
+        assert_eq!(tokenizer.encode(text).unwrap(), ids, "{text:?}");
+        assert_eq!(tokenizer.decode(ids).unwrap(), decoded, "{text:?}");
+    }
+    // Bytes that are no characters are left out.
+    for (ids, decoded) in [(&[200, 198, 1][..], ""), (&[234, 143, 100, 259], "a"), (&[260, 70, 300], "C")] {
+        assert_eq!(tokenizer.decode(ids).unwrap(), decoded, "{ids:?}");
+    }
+}
+
+/// MADLAD's target language is the first piece of a sentence; ids of transformers 4.57.6, `T5TokenizerFast`.
+#[test]
+fn the_target_language_of_madlad_is_a_piece() {
+    let added = |id: usize, content: &str| json!({ "id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": id < 3 });
+    let pieces = ["<unk>", "<pad>", "</s>", "<2de>", "<2zh_Hant>", "▁", "▁a", "b", "c"];
+    let spaces = json!({ "type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true });
+    let end = json!({ "</s>": { "id": "</s>", "ids": [2], "tokens": ["</s>"] } });
+    let [text, both] = ["A", "B"].map(|id| json!({ "Sequence": { "id": id, "type_id": 0 } }));
+    let single = json!([text, { "SpecialToken": { "id": "</s>", "type_id": 0 } }]);
+    let file = json!({
+        "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "pre_tokenizer": spaces, "decoder": spaces,
+        "added_tokens": (0..5).map(|id| added(id, pieces[id])).collect::<Vec<_>>(),
+        "post_processor": { "type": "TemplateProcessing", "single": single, "pair": [text, both], "special_tokens": end },
+        "model": { "type": "Unigram", "unk_id": 0, "vocab": pieces.map(|piece| json!([piece, -2.0])), "byte_fallback": false }
+    });
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("tokenizer.json"), file.to_string()).unwrap();
+    fs::write(folder.path().join("tokenizer_config.json"), r#"{"tokenizer_class": "T5Tokenizer"}"#).unwrap();
+    let tokenizer = Tokenizer::from_folder(folder.path()).unwrap();
+    assert_eq!(tokenizer.languages(), ["de", "zh_Hant"]);
+    assert_eq!(tokenizer.encode("<2de> abc").unwrap(), [3, 6, 7, 8, 2]);
+    for code in ["de", "<2de>"] {
+        let chosen = tokenizer.clone().with_languages(None, Some(code)).unwrap();
+        assert_eq!(chosen.encode("abc").unwrap(), [3, 6, 7, 8, 2], "{code}");
+    }
+}

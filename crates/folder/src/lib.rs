@@ -22,7 +22,7 @@ pub use graphs::{ExportedGraphs, find_graphs, find_layout, graph_files, optimum,
 pub use hash::hash_file;
 pub use manifest::{
     BleuComparison, Calibration, Caution, DecodingReport, FileReport, GraphSummary, HashedFile, KeptInF32, Manifest, Origin, OutputReport,
-    Quality, RuntimeReport, Stamp, StepsComparison, StepsReport, VectorComparison, Verification, WeightHashes,
+    Quality, RuntimeReport, Stamp, StepsComparison, StepsReport, VectorComparison, VectorsReport, Verification, WeightHashes,
 };
 pub use precision::Precision;
 pub use sentence_settings::{Pooling, SentenceSettings};

@@ -10,7 +10,7 @@ pub use calibration::{Calibration, Caution};
 pub use kept::KeptInF32;
 pub use quality::{BleuComparison, Quality, StepsComparison, VectorComparison};
 pub use stamp::Stamp;
-pub use verification::{DecodingReport, FileReport, OutputReport, RuntimeReport, StepsReport, Verification};
+pub use verification::{DecodingReport, FileReport, OutputReport, RuntimeReport, StepsReport, VectorsReport, Verification};
 
 use crate::configuration::read_if_there;
 use crate::error::AtPath;

@@ -119,7 +119,7 @@ pub fn verify(subject: &Subject<'_>, runtimes: &[(Box<dyn Runtime>, Options)], m
         // The encoder's outputs first, as they are computed.
         let mut outputs: Vec<_> = outputs.into_iter().map(|((graph, output), measured)| row(graph, output, measured)).collect();
         outputs.sort_by_key(|output| output.graph != "encoder");
-        report.runtimes.push(RuntimeReport { engine, outputs, decoding, steps });
+        report.runtimes.push(RuntimeReport { engine, outputs, decoding, steps, vectors: None });
     }
     Ok(report)
 }

@@ -4,11 +4,13 @@ use crate::agreement::{measure, row, run};
 use crate::cases::Inputs;
 use crate::half::{Largest, observed};
 use crate::{Error, Form, Result, Tolerance};
-use cognate_folder::{RuntimeReport, Verification};
+use cognate_folder::{RuntimeReport, VectorComparison, VectorsReport, Verification};
 use cognate_graph::Program;
+use cognate_model::interface::{ATTENTION_MASK, LAST_HIDDEN_STATE, LOGITS};
 use cognate_model::{Attentions, Layout, Model, without_layer};
 use cognate_passes::half::{Facts, Kept, half};
-use cognate_runtime::{Options, Reference, Runtime, Session, Source};
+use cognate_runtime::{Options, Reference, Runtime, Session, Source, Values};
+use ndarray::Axis;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -50,17 +52,19 @@ pub fn verify_encoder(
         let source = Source::Onnx(subject.folder.join(subject.layout.file()));
         let mut session = runtime.load(&source, options).map_err(|error| Error::runtime(runtime.name(), error))?;
         let engine = session.engine().to_owned();
-        let mut outputs = BTreeMap::new();
+        let (mut outputs, mut texts) = (BTreeMap::new(), Vec::new());
         for (inputs, expected) in inputs.iter().zip(&expected) {
             let found = run(&mut session, inputs)?;
+            texts.extend(vectors(inputs, &found)?.into_iter().zip(vectors(inputs, expected)?));
             for (name, expected) in expected.iter() {
                 let measured = measure(found.get(name), expected, &engine, name)?;
                 let worst = outputs.entry(without_layer(name)).or_insert(measured);
                 *worst = worst.or_worse(measured);
             }
         }
+        let vectors = subject.tolerance.least_cosine.map(|wanted| cosines(&texts, wanted));
         let outputs = outputs.into_iter().map(|(output, measured)| row("model", output, measured)).collect();
-        report.runtimes.push(RuntimeReport { engine, outputs, decoding: Vec::new(), steps: None });
+        report.runtimes.push(RuntimeReport { engine, outputs, decoding: Vec::new(), steps: None, vectors });
     }
     Ok(report)
 }
@@ -80,6 +84,23 @@ pub fn encoder_in_half(model: &Model, form: Form, sentences: &[Vec<i64>], seed: 
     let seen = |_, node: &str| largest.borrow().get(node).copied();
     let converted = half(&[&program], Facts { seen: &seen, interface: &|_| None, keep: &|_, _| false })?;
     Ok((converted.programs.into_iter().next().expect("as many programs as were given"), converted.kept))
+}
+
+/// The vectors of a batch: the means of states or of logits over the tokens that are not padding.
+fn vectors(inputs: &Values, outputs: &Values) -> Result<Vec<Vec<f32>>> {
+    let mask = inputs.get(ATTENTION_MASK).expect("the batch has a mask").to_f64().map_err(failed)?;
+    let name = [LAST_HIDDEN_STATE, LOGITS].into_iter().find(|name| outputs.get(name).is_some()).expect("it has one of both");
+    let found = outputs.get(name).expect("it was found").to_f64().map_err(failed)?;
+    let rows = found.outer_iter().zip(mask.outer_iter()).map(|(row, mask)| match row.ndim() {
+        1 => row.to_owned(),
+        _ => row.axis_iter(Axis(0)).zip(&mask).fold(row.sum_axis(Axis(0)) * 0.0, |sum, (state, shown)| sum + &state * *shown) / mask.sum(),
+    });
+    Ok(rows.map(|row| row.iter().map(|number| *number as f32).collect()).collect())
+}
+
+fn cosines(texts: &[(Vec<f32>, Vec<f32>)], wanted: f64) -> VectorsReport {
+    let compared = VectorComparison::of(texts.iter().map(|(found, expected)| (found, expected)));
+    VectorsReport { texts: texts.len(), mean_cosine: compared.mean_cosine, wanted }
 }
 
 fn program(model: &Model, layout: Layout, attentions: Attentions) -> Result<Program> {

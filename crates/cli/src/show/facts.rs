@@ -57,6 +57,10 @@ fn stack(stack: Stack) -> String {
 fn vocabulary(config: &Config) -> String {
     let tokens = amounts::thousands(config.vocab);
     let tables = match (config.embeddings, config.output) {
+        _ if matches!(config.parts, Parts::Encoder(Head::Vocabulary { .. })) && config.output == OutputProjection::Tied => {
+            format!("{tokens} tokens, one table for input and output")
+        }
+        _ if config.parts != Parts::Both => format!("{tokens} tokens"),
         (Embeddings::Shared, OutputProjection::Tied) => format!("{tokens} tokens, one table for source, target and output"),
         (Embeddings::Shared, OutputProjection::Own) => format!("{tokens} tokens, one table for source and target, one for the output"),
         (Embeddings::Separate, output) => {

@@ -52,6 +52,28 @@ pub struct RuntimeReport {
     /// Steps of greedy search in precisions other than f32; sentences are then reported without a bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<StepsReport>,
+    /// Vectors of an encoder alone in 8 or 4 bits; the errors of outputs are then reported without a bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vectors: Option<VectorsReport>,
+}
+
+/// Cosines of the vectors of texts, the means of their states, with the reference's.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VectorsReport {
+    /// The number of texts.
+    pub texts: usize,
+    /// The mean of their cosines.
+    #[serde(deserialize_with = "number_or_none")]
+    pub mean_cosine: f64,
+    /// The bound on it.
+    pub wanted: f64,
+}
+
+impl VectorsReport {
+    /// Whether the mean is within the bound; never if it is not a number.
+    pub fn passed(self) -> bool {
+        self.mean_cosine >= self.wanted
+    }
 }
 
 /// Steps of greedy search along the reference's tokens: a difference does not affect later steps.
@@ -143,6 +165,9 @@ impl Verification {
 impl RuntimeReport {
     /// Whether all errors (NaN never is), and all sentences or the steps, are within the bounds.
     pub fn passed(&self, tolerance: f64) -> bool {
+        if let Some(vectors) = self.vectors {
+            return vectors.passed();
+        }
         let close = self.outputs.iter().all(|output| output.relative_l2_error <= tolerance);
         let equal = || self.decoding.iter().all(|decoding| decoding.equal + decoding.ties == decoding.sentences);
         close && self.steps.map_or_else(equal, StepsReport::passed)
@@ -160,7 +185,8 @@ impl fmt::Display for Verification {
         for runtime in &self.runtimes {
             writeln!(f, "{}: {}", runtime.engine, if runtime.passed(self.tolerance) { "passed" } else { "FAILED" })?;
             for output in &runtime.outputs {
-                let mark = if output.relative_l2_error <= self.tolerance { "" } else { "  FAILED" };
+                let is_bound = runtime.vectors.is_none();
+                let mark = if !is_bound || output.relative_l2_error <= self.tolerance { "" } else { "  FAILED" };
                 let name = format!("{}: {}", output.graph, output.output);
                 let (absolute, relative) = (output.max_absolute_error, output.relative_l2_error);
                 writeln!(f, "  {name:<34} max abs {absolute:.2e}  rel L2 {relative:.2e}{mark}")?;
@@ -173,6 +199,11 @@ impl fmt::Display for Verification {
             if let Some(steps) = runtime.steps {
                 let mark = if steps.passed() { "" } else { "  FAILED" };
                 writeln!(f, "  {:<34} {} of {} equal{mark}", "greedy steps", steps.equal, steps.steps)?;
+            }
+            if let Some(vectors) = runtime.vectors {
+                let VectorsReport { texts, mean_cosine, wanted } = vectors;
+                let mark = if vectors.passed() { "" } else { "  FAILED" };
+                writeln!(f, "  {:<34} {mean_cosine:.6} in the mean of {texts} texts, bound {wanted}{mark}", "cosines")?;
             }
         }
         Ok(())
@@ -191,8 +222,13 @@ mod tests {
             max_absolute_error: 0.0,
             relative_l2_error,
         };
-        let report =
-            |error| RuntimeReport { engine: "tract".into(), outputs: vec![row(1e-7), row(error)], decoding: Vec::new(), steps: None };
+        let report = |error| RuntimeReport {
+            engine: "tract".into(),
+            outputs: vec![row(1e-7), row(error)],
+            decoding: Vec::new(),
+            steps: None,
+            vectors: None,
+        };
         assert!(report(9e-6).passed(1e-5));
         assert!(!report(2e-5).passed(1e-5));
         let text = serde_json::to_string(&report(f64::NAN)).expect("a report is JSON");
@@ -201,9 +237,20 @@ mod tests {
     }
 
     #[test]
+    fn vectors_are_bound_in_place_of_outputs() {
+        let output = OutputReport { graph: "model".into(), output: "logits".into(), max_absolute_error: 0.0, relative_l2_error: 0.5 };
+        let passed = |mean_cosine| {
+            let vectors = Some(VectorsReport { texts: 4, mean_cosine, wanted: 0.98 });
+            RuntimeReport { engine: "tract".into(), outputs: vec![output.clone()], decoding: Vec::new(), steps: None, vectors }.passed(1e-1)
+        };
+        assert_eq!([0.99, 0.98, 0.97, f64::NAN].map(passed), [true, true, false, false]);
+    }
+
+    #[test]
     fn a_sentence_that_differs_without_a_tie_fails() {
         let decoding = |equal, ties| DecodingReport { method: "greedy".into(), sentences: 3, equal, ties };
-        let report = |decoding| RuntimeReport { engine: "tract".into(), outputs: Vec::new(), decoding: vec![decoding], steps: None };
+        let report =
+            |decoding| RuntimeReport { engine: "tract".into(), outputs: Vec::new(), decoding: vec![decoding], steps: None, vectors: None };
         assert!(report(decoding(2, 1)).passed(1e-5));
         assert!(!report(decoding(2, 0)).passed(1e-5));
         let steps = |equal| RuntimeReport { steps: Some(StepsReport { steps: 100, equal, wanted: 99 }), ..report(decoding(2, 0)) };

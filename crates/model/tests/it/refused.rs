@@ -133,3 +133,28 @@ fn choices_of_our_own_family() {
       relative_attention_num_buckets 8 is not used by this model; remove it
     "#);
 }
+
+/// The message for an encoder alone after `change` of its fields.
+fn encoder(case: &str, change: &str) -> String {
+    let text = fs::read_to_string(cognate_testing::testdata("encoders").join(case).join("config.json")).unwrap();
+    let mut fields: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&text).unwrap();
+    fields.extend(serde_json::from_str::<serde_json::Map<_, _>>(change).unwrap());
+    cognate_model::Config::from_json(&serde_json::to_string(&fields).unwrap()).unwrap_err().to_string()
+}
+
+#[test]
+fn encoders_alone() {
+    assert_snapshot!(encoder("bert", r#"{"position_embedding_type": "relative_key"}"#), @r#"config.json: position_embedding_type "relative_key" is not supported; expected one of absolute"#);
+    assert_snapshot!(encoder("bert", r#"{"hidden_size": 15}"#), @"config.json: hidden_size 15 is not divisible by num_attention_heads 2");
+    assert_snapshot!(encoder("bert", r#"{"is_decoder": true, "add_cross_attention": true}"#), @r"
+    config.json: 2 invalid fields
+      is_decoder true is not supported; expected false
+      add_cross_attention true is not supported; expected false
+    ");
+    assert_snapshot!(encoder("roberta", r#"{"architectures": ["RobertaForCausalLM"]}"#), @r#"config.json: architectures "RobertaForCausalLM" is not supported; expected one of RobertaModel, RobertaForSequenceClassification, RobertaForTokenClassification, RobertaForMaskedLM"#);
+    assert_snapshot!(encoder("mpnet", r#"{"relative_attention_num_buckets": 8}"#), @"config.json: relative_attention_num_buckets 8 is not supported; expected 32");
+    assert_snapshot!(encoder("roberta", r#"{"max_position_embeddings": 2}"#), @"config.json: max_position_embeddings: expected 1 to 131072, found 0");
+    assert_snapshot!(encoder("bert-tokens", r#"{"num_labels": 0}"#), @"config.json: num_labels: expected 1 to 16777216, found 0");
+    let decoder = Model::open(&cognate_testing::testdata("encoders/t5")).unwrap().teacher_forced().unwrap_err();
+    assert_snapshot!(decoder, @"config.json: expected a model with a decoder, found an encoder-only model");
+}

@@ -1,13 +1,13 @@
-//! Training: from parallel text to batches of ids, and the step as two graphs that any engine executes.
+//! Training: corpora, batches, training graphs that any engine runs, and the training loop.
 //!
-//! - [`Corpus`]: parallel files, checked, cleaned and indexed; memory does not grow with the text.
-//! - [`train_tokenizers`]: the tokenizers of a corpus, made on the spot.
+//! - [`Corpus`]: parallel files, checked, cleaned and indexed; memory use does not grow with the text.
+//! - [`train_tokenizers`]: trains the tokenizers of a corpus.
 //! - [`Batches`]: token-budget batches in seeded order, [`Prefetch`]ed by a thread, resumed at any [`Position`].
-//! - [`config::TrainingConfig`]: what a training file says, with every problem of it in one error.
-//! - [`gradients`] makes of a loss graph one that gives `loss` and `gradient.PATH` of every learned weight; [`Optimiser::update`] is the
-//!   graph that takes gradients and state and gives the new state. Between the two, gradients may be summed: over batches, over
-//!   processes. [`training_step`] is both in one graph, for other programs.
-//! - [`Trainer`]: the loop over all of these, with validation, checkpoints and a log, in one process or in several [`Ranks`].
+//! - [`config::TrainingConfig`]: the settings file; one error reports all its problems.
+//! - [`gradients`] extends a loss graph with the gradients `gradient.PATH` of all learned weights; [`Optimiser::update`] is the graph
+//!   from gradients and state to the new state. Gradients can be summed over batches and processes in between. [`training_step`] is
+//!   both in one graph, for other programs.
+//! - [`Trainer`]: the training loop with validation, checkpoints and a log, in one process or several [`Ranks`].
 
 mod batches;
 pub mod config;
@@ -22,12 +22,12 @@ mod tokenizers;
 mod trainer;
 mod training_step;
 
-pub use batches::{Arrays, BatchSettings, Batches, Framing, IGNORED, Position, Survey, TrainingBatch, shard, survey};
+pub use batches::{Arrays, BatchSettings, Batches, Framing, IGNORED, Position, TrainingBatch, shard};
 pub use corpus::{Cleaning, Corpus, Dropped, Files, Pair, Place};
 pub use error::{Error, ErrorKind, Result};
 pub use gradients::gradients;
 pub use left_out::LeftOut;
-pub use optimiser::{Optimiser, Rule, UpdateNames, accumulate, inverse_square_root, paper_rate};
+pub use optimiser::{Optimiser, Rule, UpdateNames};
 pub use prefetch::Prefetch;
 pub use ranks::{Alone, Ranks};
 pub use tokenizers::{TokenizerChoice, Tokenizers, train_tokenizers};

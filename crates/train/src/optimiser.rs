@@ -8,10 +8,6 @@
 //!
 //! `g` is the gradient times `gradient_scale`, 1 over the number of tokens of a summed loss, and clipped to a norm of all gradients.
 
-mod schedule;
-
-pub use schedule::{inverse_square_root, paper_rate};
-
 use cognate_graph::{Builder, DType, Error, Graph, Shape, Tensor, Unary};
 use std::fmt;
 
@@ -87,11 +83,6 @@ impl UpdateNames {
         format!("average.{path}")
     }
 
-    /// What was summed before of the gradient `name`, in [`accumulate`](crate::accumulate).
-    pub fn earlier(name: impl fmt::Display) -> String {
-        format!("earlier.{name}")
-    }
-
     /// The output that takes the place of the state `name`.
     pub fn next(name: impl fmt::Display) -> String {
         format!("next.{name}")
@@ -145,21 +136,6 @@ impl Optimiser {
         }
         builder.finish()
     }
-}
-
-/// The graph that sums gradients over batches: the input `gradient.PATH` and what was summed before, `earlier.gradient.PATH`, give
-/// `next.gradient.PATH`.
-///
-/// # Errors
-/// If two weights have one path.
-pub fn accumulate(learned: &[(&str, Shape)]) -> Result<Graph, Error> {
-    let builder = Builder::new("accumulate");
-    for (path, shape) in learned {
-        let name = UpdateNames::gradient(path);
-        let input = |name: &str| builder.input(name, DType::F32, shape.clone());
-        builder.output(&UpdateNames::next(&name), input(&UpdateNames::earlier(&name)) + input(&name));
-    }
-    builder.finish()
 }
 
 /// The norm of all gradients, from their squares.

@@ -1,4 +1,4 @@
-//! A thread that works ahead.
+//! Iterators that compute items in advance.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -6,10 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::JoinHandle;
 
-/// An iterator whose items are made by a thread, up to `depth` of them before they are asked for.
+/// An iterator whose items are computed by a thread, up to `depth` in advance and in order.
 ///
-/// They come in the order of the iterator inside, whatever the timing. Dropping it ends the thread and waits for it; a
-/// panic in the thread is one of the caller's, at the item that is missing.
+/// Dropping it ends the thread and waits for it. A panic in the thread resumes in the caller at the missing item.
 ///
 /// ```
 /// let squares = cognate_train::Prefetch::new((0..).map(|n| n * n), 2);
@@ -23,7 +22,7 @@ pub struct Prefetch<T> {
     stop: Stop,
 }
 
-/// Tells a thread to end in the middle of an item.
+/// Stops a thread within an item.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stop(Arc<AtomicBool>);
 
@@ -39,10 +38,10 @@ impl<T: Send + 'static> Prefetch<T> {
         Self::stopping(items, depth, Stop::default())
     }
 
-    /// As [`Prefetch::new`], with a flag that the iterator itself looks at.
+    /// As [`Prefetch::new`], with a flag that the iterator checks.
     pub(crate) fn stopping(items: impl Iterator<Item = T> + Send + 'static, depth: usize, stop: Stop) -> Self {
         let (sender, receiver) = sync_channel(depth);
-        // The iterator lives and dies in the thread, with threads of its own.
+        // The iterator is dropped in the thread, with its own threads.
         let work = move || {
             for item in items {
                 if sender.send(item).is_err() {
@@ -72,10 +71,10 @@ impl<T> Iterator for Prefetch<T> {
 impl<T> Drop for Prefetch<T> {
     fn drop(&mut self) {
         self.stop.0.store(true, Ordering::Relaxed);
-        // A thread that waits for room finds nobody listening.
+        // Unblocks a thread that waits for room.
         self.items = None;
         if let Some(thread) = self.thread.take() {
-            // Its panic, if any, is of no more interest.
+            // Its panic is ignored.
             let _ = thread.join();
         }
     }

@@ -1,32 +1,31 @@
-//! Training by several processes: each takes its share of every batch, and the sums of gradients are those of all.
+//! Data-parallel training: each process (rank) computes the gradients of its share of every batch.
 //!
-//! Every process, a rank, holds the whole model and reads the whole text. Between the gradient graph and the update graph, gradients
-//! and losses are summed over all ranks; what follows is the same arithmetic on the same numbers everywhere, so weights stay equal
-//! to the bit and are never sent. The first rank alone writes files.
+//! Every rank holds the whole model and reads the whole text. Gradients and losses are summed over all ranks before the update, which
+//! is the same in all ranks: weights stay bit for bit equal and are never sent. Only the first rank writes files.
 
 use crate::error::{Cause, Result};
 
-/// The processes that train one model: who we are among them, and what all do together.
+/// The processes that train one model.
 ///
-/// All ranks make the same calls in the same order; a call ends when all have made it. If one rank is lost, the others are to end.
+/// All ranks make the same calls in the same order; a call returns when all ranks have made it.
 pub trait Ranks {
-    /// Which one this process is, from 0.
+    /// The number of this process, from 0.
     fn rank(&self) -> usize;
 
-    /// How many there are, at least 1.
+    /// The number of processes, at least 1.
     fn size(&self) -> usize;
 
-    /// Puts the sums over all ranks in the place of each rank's values, with the same bits in all ranks.
+    /// Replaces the values by their sums over all ranks, with the same bits in all ranks.
     fn sum(&self, values: &mut [f32]);
 
     /// As [`Ranks::sum`], in double precision.
     fn sum_f64(&self, values: &mut [f64]);
 
-    /// Puts what the rank `root` has in the place of what the others have.
+    /// Replaces the bytes by those of the rank `root`.
     fn broadcast(&self, root: usize, bytes: &mut Vec<u8>);
 }
 
-/// One process by itself.
+/// A single process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Alone;
 
@@ -46,12 +45,12 @@ impl Ranks for Alone {
     fn broadcast(&self, _: usize, _: &mut Vec<u8>) {}
 }
 
-/// Whether this rank writes the files, and speaks.
+/// Whether this rank writes files and messages.
 pub(crate) fn leads(ranks: &dyn Ranks) -> bool {
     ranks.rank() == 0
 }
 
-/// What each rank has, in their order.
+/// The bytes of all ranks in order.
 pub(crate) fn gather(ranks: &dyn Ranks, mine: &[u8]) -> Vec<Vec<u8>> {
     let of = |root| {
         let mut bytes = if root == ranks.rank() { mine.to_vec() } else { Vec::new() };
@@ -61,10 +60,10 @@ pub(crate) fn gather(ranks: &dyn Ranks, mine: &[u8]) -> Vec<Vec<u8>> {
     (0..ranks.size()).map(of).collect()
 }
 
-/// Whether all ranks have the same, which a hash stands for.
+/// Checks that all ranks have the same hash.
 ///
 /// # Errors
-/// In all ranks, if one differs from the first, naming `what`; in one, if its hash cannot be told.
+/// In all ranks, if one differs from the first; in one, if its hash cannot be computed.
 pub(crate) fn agree(ranks: &dyn Ranks, what: &str, hash: impl FnOnce() -> Result<blake3::Hash>) -> Result<()> {
     if ranks.size() == 1 {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Tokenizers of a corpus, trained on the spot.
+//! Training of a corpus's tokenizers.
 
 use cognate_text::{Tokenizer, TokenizerTrainer, TrainedTokenizer, TrainingSettings};
 
@@ -6,25 +6,25 @@ use crate::batches::order::{Purpose, shuffle};
 use crate::corpus::{BlockReader, Corpus};
 use crate::error::Result;
 
-/// Which vocabularies to train, on how much text.
+/// Settings of the training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenizerChoice {
-    /// How pieces are found, and how many.
+    /// Algorithm and size.
     pub training: TrainingSettings,
     /// Whether source and target have a vocabulary of `vocab_size` each.
     pub separate: bool,
-    /// Pairs that are looked at, at most; more than the corpus has for all of it.
+    /// Maximum number of pairs to train on.
     pub sample: u64,
-    /// Chooses them.
+    /// Seed of the sample.
     pub seed: u64,
 }
 
-/// What [`train_tokenizers`] gives.
+/// The result of [`train_tokenizers`].
 #[derive(Clone, Debug)]
 pub struct Tokenizers {
-    /// Of both languages, or of the source.
+    /// The tokenizer of both languages, or of the source.
     pub source: TrainedTokenizer,
-    /// Of the target, where it has its own.
+    /// The tokenizer of the target, if it is separate.
     pub target: Option<TrainedTokenizer>,
 }
 
@@ -38,16 +38,16 @@ impl Tokenizers {
         }
     }
 
-    /// The files of a Hugging Face folder, names and texts; `max_length` is the model's longest input in tokens.
+    /// Names and texts of the files of a Hugging Face folder; `max_length` is the model's maximum number of tokens.
     pub fn files(&self, max_length: usize) -> Vec<(&'static str, String)> {
         self.source.files(self.target.as_ref(), max_length)
     }
 }
 
-/// Trains on the kept pairs of a corpus, or on a sample of its blocks. The same corpus and choice give the same tokenizers.
+/// Trains on the pairs of a corpus, or on a sample of its blocks. Deterministic.
 ///
 /// # Errors
-/// If a file changed, or the text has more characters than pieces are wanted.
+/// If a file changed, or the text has more characters than the vocabulary.
 pub fn train_tokenizers(corpus: &Corpus, choice: &TokenizerChoice) -> Result<Tokenizers> {
     let mut blocks: Vec<u64> = (0..corpus.n_blocks()).collect();
     if choice.sample < corpus.n_pairs() {

@@ -1,4 +1,4 @@
-//! The training file: TOML, in sections, each field with a default.
+//! The settings file: TOML with sections. Every field has a default.
 //!
 //! ```toml
 //! seed = 1
@@ -15,8 +15,7 @@
 //! max_updates = 8000
 //! ```
 //!
-//! Reading reports every problem of a file at once: unknown fields, wrong types and values that do not go together, each
-//! with its line.
+//! Reading reports all problems of a file with their lines: unknown fields, wrong types and inconsistent values.
 
 mod check;
 mod choices;
@@ -39,11 +38,11 @@ pub use choices::{
 };
 pub use sections::{Data, Dropout, Model, Optimiser, Schedule, Text, Tokenizer, TrainingConfig, Tuning};
 
-/// Tokens of a sentence at most, where the file does not say.
+/// Default maximum number of tokens of a sentence.
 const LONGEST: usize = 256;
 
 impl TrainingConfig {
-    /// Reads a file; paths in it that are relative begin at the file's folder.
+    /// Reads a file. Relative paths in it are relative to its folder.
     ///
     /// # Errors
     /// If it cannot be read, and as [`TrainingConfig::from_toml`].
@@ -51,8 +50,8 @@ impl TrainingConfig {
         Self::read_with(path, |_| Vec::new())
     }
 
-    /// Reads a file and changes its settings before they are checked together. `change` returns the fields that it set, each
-    /// with the name that errors give it: `("schedule.max_updates", "--max-updates")`.
+    /// Reads a file and changes its settings before they are checked. `change` returns the fields that it set with their names in
+    /// errors: `("schedule.max_updates", "--max-updates")`.
     ///
     /// # Errors
     /// As [`TrainingConfig::read`].
@@ -69,26 +68,26 @@ impl TrainingConfig {
         })
     }
 
-    /// Reads the text of a file, which errors call `file`.
+    /// Parses the text of a file, whose name in errors is `file`.
     ///
     /// # Errors
-    /// All that is wrong with it, a line each: where, what was found, what is expected.
+    /// One line for each problem: where, what was found, what is expected.
     pub fn from_toml(text: &str, file: &str) -> Result<Self> {
         read::read(text, file, |_| Vec::new())
     }
 
-    /// Sets one field, called as `model.positions`, to what a file would say of it; words need no quotation marks.
+    /// Sets a field, such as `model.positions`, to a value as in a file; words need no quotation marks.
     ///
     /// # Errors
-    /// If there is no such field, or it cannot have this value. Whether all fields go together, [`TrainingConfig::check`] tells.
+    /// If the field does not exist or cannot have this value. [`TrainingConfig::check`] checks consistency.
     pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
         read::set(self, name, value)
     }
 
-    /// Checks all values together, as reading does: for settings that other means have changed since.
+    /// Checks settings that were changed after reading.
     ///
     /// # Errors
-    /// All that is wrong, a line each.
+    /// One line for each problem.
     pub fn check(&self) -> Result<()> {
         let problems = check::problems(self);
         let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
@@ -98,7 +97,7 @@ impl TrainingConfig {
         }
     }
 
-    /// The text of a file that says the same, defaults written out.
+    /// The settings as a file, including defaults.
     ///
     /// # Errors
     /// If a path is not UTF-8.
@@ -106,22 +105,22 @@ impl TrainingConfig {
         toml::to_string(self).map_err(|error| Cause::Config(format!("these settings cannot be written: {error}")).into())
     }
 
-    /// The corpora to train on.
+    /// The training corpora.
     pub fn train_files(&self) -> Vec<Files> {
         self.data.train.iter().filter_map(Text::files).collect()
     }
 
-    /// The corpora to validate on; none where none are named.
+    /// The validation corpora.
     pub fn valid_files(&self) -> Vec<Files> {
         self.data.valid.iter().filter_map(Text::files).collect()
     }
 
-    /// How corpora are cleaned.
+    /// Limits for cleaning corpora.
     pub fn cleaning(&self) -> Cleaning {
         Cleaning { max_words: self.data.max_words }
     }
 
-    /// How batches are made for a model whose targets stand in `framing`.
+    /// Settings of batches for a model with this framing of targets.
     pub fn batch_settings(&self, framing: Framing) -> BatchSettings {
         let longest = |named: Option<usize>| named.unwrap_or(LONGEST.min(self.data.max_tokens).min(self.model.max_positions));
         BatchSettings {
@@ -136,7 +135,7 @@ impl TrainingConfig {
         }
     }
 
-    /// Which tokenizers are trained.
+    /// Settings of the tokenizer's training.
     pub fn tokenizer_choice(&self) -> TokenizerChoice {
         let Tokenizer { algorithm, vocab_size, coverage, additional_special_tokens, .. } = self.tokenizer.clone();
         let training = cognate_text::TrainingSettings { algorithm: algorithm.into(), vocab_size, coverage, additional_special_tokens };
@@ -144,7 +143,7 @@ impl TrainingConfig {
         TokenizerChoice { training, separate, sample: self.tokenizer.sample, seed: self.seed }
     }
 
-    /// The preset's configuration with the sizes that the file changes.
+    /// The sizes of the preset, changed by the file.
     pub fn sizes(&self) -> Sizes {
         let preset = Preset::from(self.model.preset).config();
         let model = &self.model;
@@ -159,9 +158,9 @@ impl TrainingConfig {
         }
     }
 
-    /// Lets every path begin at the root, so that it means the same wherever the settings are read again.
+    /// Makes all paths absolute, so that the settings can be read again from another folder.
     pub(crate) fn make_paths_absolute(&mut self) {
-        // What cannot be made absolute, as an empty path, is refused where it is read.
+        // A path that cannot be made absolute, such as an empty one, fails when it is read.
         self.paths().for_each(|path| *path = std::path::absolute(&path).unwrap_or_else(|_| path.clone()));
     }
 
@@ -171,19 +170,19 @@ impl TrainingConfig {
     }
 }
 
-/// The sizes of a model, the preset's filled in.
+/// The sizes of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sizes {
     /// Width of the hidden states.
     pub d_model: usize,
-    /// Attention heads of a layer.
+    /// Number of attention heads of a layer.
     pub heads: usize,
-    /// Width inside the feed-forward.
+    /// Width of the feed-forward network.
     pub d_ff: usize,
-    /// The encoder's layers.
+    /// Number of encoder layers.
     pub encoder_layers: usize,
-    /// The decoder's layers.
+    /// Number of decoder layers.
     pub decoder_layers: usize,
-    /// The longest source and target in tokens.
+    /// Maximum number of tokens of a source or target.
     pub max_positions: usize,
 }

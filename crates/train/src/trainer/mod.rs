@@ -1,8 +1,7 @@
-//! The loop: batches in, weights changed, validated and saved, until a limit, patience or the caller ends it.
+//! The training loop.
 //!
-//! Everything that a step depends on is a function of the settings and of how many updates were made: the rate, the batches, what
-//! dropout leaves out. So a run that goes on from a checkpoint gives the losses that it would have given without a break, to the
-//! last bit, with the same build, engine and threads.
+//! The learning rate, batches and dropout of a step depend only on the settings and the number of updates. A resumed run therefore
+//! gives bit for bit the losses of an uninterrupted one, with the same build, engine and number of threads.
 
 mod checkpoint;
 mod events;
@@ -44,7 +43,7 @@ use tuning::Learned;
 use validate::ValidationSet;
 use validations::tell;
 
-/// A training run that is ready to go.
+/// A training run.
 pub struct Trainer<'r> {
     config: TrainingConfig,
     output: Output,
@@ -53,22 +52,21 @@ pub struct Trainer<'r> {
     start: Start,
     step: Step<'r>,
     run: Run,
-    /// The first rank's.
+    /// Only in the first rank.
     log: Option<Log>,
     settings: BatchSettings,
     machine: Machine<'r>,
     options: Options,
-    /// When this part of the run began, and the seconds of those before.
+    /// Start of this process, and the seconds of training before it.
     began: (Instant, f64),
 }
 
 impl<'r> Trainer<'r> {
-    /// Reads and checks all that the settings name, trains or reads the tokenizer, and loads the graphs.
+    /// Checks the settings, opens the text, trains or reads the tokenizer, and loads the graphs.
     ///
     /// # Errors
-    /// If settings contradict each other or ask for what cannot be trained, text or checkpoint cannot be read, the folder is not
-    /// empty or not writable, the engine cannot run the graphs, a run is to go on with other settings or another text, or ranks begin
-    /// differently.
+    /// If settings are inconsistent or unsupported, the text or checkpoint cannot be read, the folder is not empty or not writable, the
+    /// engine cannot run the graphs, a run is resumed with other settings or text, or ranks differ.
     pub fn new(mut config: TrainingConfig, out: &Path, beginning: Beginning, machine: Machine<'r>) -> Result<Self> {
         config.make_paths_absolute();
         config.check()?;
@@ -93,7 +91,7 @@ impl<'r> Trainer<'r> {
             )))?;
         }
         let start = match (&resumed, &config.model.init, &config.tokenizer.from) {
-            // A checkpoint has adapters merged; the run goes on with those apart.
+            // Checkpoints contain merged weights; adapters belong to the original ones.
             (Some(_), Some(init), _) if config.tuning.lora_rank.is_some() => Start::checkpoint(init)?,
             (Some((_, folder)), _, _) => Start::checkpoint(folder)?,
             (None, Some(init), _) => Start::checkpoint(init)?,
@@ -141,22 +139,22 @@ impl<'r> Trainer<'r> {
         Ok(Self { config, output, corpus, held, start, step, run, log, settings, machine, options, began })
     }
 
-    /// What executes.
+    /// The engine.
     pub fn engine(&self) -> &str {
         self.step.engine()
     }
 
-    /// The model as it began.
+    /// The initial model.
     pub fn model(&self) -> &Model {
         &self.start.model
     }
 
-    /// What a user should know of the beginning, a sentence each.
+    /// Warnings about the initial model.
     pub fn warnings(&self) -> &[String] {
         &self.start.warnings
     }
 
-    /// The text.
+    /// The training corpus.
     pub fn corpus(&self) -> &Corpus {
         &self.corpus
     }
@@ -166,22 +164,22 @@ impl<'r> Trainer<'r> {
         rate::rate(&self.config, self.start.model.config().d_model, self.config.optimiser.warmup_updates)
     }
 
-    /// Updates so far.
+    /// Number of updates so far.
     pub fn updates(&self) -> u64 {
         self.run.update
     }
 
-    /// Trains until a limit is reached, or the observer breaks off: then the state is saved, too.
+    /// Trains until a limit is reached or the observer stops the run; the state is saved in both cases.
     ///
     /// # Errors
-    /// If the text cannot be read any more, the engine fails, a checkpoint cannot be saved (the one before it stays), or the loss
-    /// is no number any more: the batch is then saved and named.
+    /// If the text cannot be read, the engine fails, a checkpoint cannot be saved (the previous one is kept), or the loss is not finite
+    /// (the batch is saved).
     pub fn run(&mut self, observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Result<Outcome> {
         let tokenizer = Arc::new(self.start.tokenizer.clone());
         let batches = Batches::new(Arc::clone(&self.corpus), tokenizer, self.settings.clone(), self.run.position)?;
         let mut batches = batches.prefetched(self.config.data.prefetch);
         let mut unlogged = Unlogged::of(self.run.unlogged);
-        // Where the last validation or checkpoint was.
+        // The update of the last validation or checkpoint.
         let mut validated = self.run.update;
         let ending = loop {
             if let Some(ending) = self.is_over() {
@@ -204,7 +202,7 @@ impl<'r> Trainer<'r> {
             if !stopped && update.is_multiple_of(self.config.schedule.validate_every) {
                 validated = update;
                 self.validate(observer)?;
-                // Validations do not count as training.
+                // Time of validation is not training time.
                 unlogged.clock = Instant::now();
                 unlogged.since_log = 0;
                 self.step.take_computed();
@@ -228,7 +226,7 @@ impl<'r> Trainer<'r> {
         Ok(Outcome { ending, updates: self.run.update, best, averaged })
     }
 
-    /// One update: the batches whose gradients are summed for it, and the change of the weights.
+    /// One update: sums the gradients of its batches and changes the weights.
     fn update(&mut self, batches: &mut impl Iterator<Item = Result<TrainingBatch>>) -> Result<(Sums, f64)> {
         let (mut sums, update, ranks) = (Sums::default(), self.run.update + 1, self.machine.ranks);
         let mut last = None;
@@ -254,7 +252,7 @@ impl<'r> Trainer<'r> {
         Ok((sums, norm))
     }
 
-    /// Whether any rank was told to stop; the first rank's clock becomes that of all.
+    /// Whether any rank is to stop; all ranks get the clock of the first.
     fn agree_on(&mut self, stopped: bool) -> bool {
         let own_seconds = if leads(self.machine.ranks) { self.run.seconds } else { 0.0 };
         let mut numbers = [f64::from(u8::from(stopped)), own_seconds];
@@ -309,10 +307,10 @@ impl<'r> Trainer<'r> {
     }
 }
 
-/// What is not yet in the log.
+/// Sums since the last line of the log.
 struct Unlogged {
     sums: Sums,
-    /// For the speed: this part of the run alone.
+    /// Tokens for the speed, of this process only.
     since_log: u64,
     clock: Instant,
 }

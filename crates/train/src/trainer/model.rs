@@ -1,4 +1,4 @@
-//! The model of a training run: made as `[model]` says, or taken from a checkpoint.
+//! The initial model of a run: new, or a checkpoint.
 
 use std::path::Path;
 
@@ -14,23 +14,23 @@ use crate::error::{Cause, Result};
 use crate::ranks::{Ranks, leads};
 use crate::tokenizers::train_tokenizers;
 
-/// The tokenizer's files, names and contents.
+/// Names and contents of the tokenizer's files.
 pub(super) type TokenizerFiles = Vec<(String, Vec<u8>)>;
 
-/// What the start of a run brings: a model and all that belongs to it.
+/// The initial model with its tokenizer and decoding settings.
 pub(super) struct Start {
     pub(super) model: Model,
     pub(super) tokenizer: Tokenizer,
     pub(super) framing: Framing,
-    /// The text of `generation_config.json`, if there is one.
+    /// The text of `generation_config.json`, if it exists.
     pub(super) generation: Option<String>,
-    /// How the model decodes, by its own files.
+    /// Decoding settings of the model's files.
     pub(super) settings: Settings,
     pub(super) warnings: Vec<String>,
     pub(super) files: TokenizerFiles,
 }
 
-/// Refuses what training files may say and no graph can do yet: told before minutes go by.
+/// Rejects unsupported settings before the text is read.
 pub(super) fn refuse_unbuilt(config: &TrainingConfig) -> Result<()> {
     let name = match config.optimiser.precision {
         Precision::F32 => return Ok(()),
@@ -41,14 +41,14 @@ pub(super) fn refuse_unbuilt(config: &TrainingConfig) -> Result<()> {
 }
 
 impl Start {
-    /// A fresh model, its weights by the file's seed, for a tokenizer.
+    /// A new model for a tokenizer.
     pub(super) fn fresh(config: &TrainingConfig, tokenizer: Tokenizer, files: TokenizerFiles) -> Result<Self> {
         let id = |piece: &str| {
             let missing = || Cause::Model(format!("the tokenizer has no {piece}; expected one with </s> and <pad>"));
             tokenizer.id(piece).ok_or_else(missing)
         };
         let (eos, pad) = (id("</s>")?, id("<pad>")?);
-        // As Marian does: decoding starts from the padding.
+        // As Marian: decoding starts from the padding token.
         let framing = Framing { start: pad, prefix: Vec::new(), suffix: vec![eos], pad, label_padding: IGNORED };
         let model = Model::initial(model_config(config, &tokenizer, &framing)?, config.model.initialisation.into(), config.seed)?;
         let generation = format!(
@@ -65,7 +65,7 @@ impl Start {
         Ok(Self { model, tokenizer, framing, generation: Some(generation), settings, warnings: Vec::new(), files })
     }
 
-    /// The model of a checkpoint's folder, with its tokenizer.
+    /// The model and tokenizer of a checkpoint.
     pub(super) fn checkpoint(folder: &Path) -> Result<Self> {
         let model = Model::open(folder)?;
         let tokenizer = open_tokenizer(folder, model.config())?;
@@ -82,7 +82,7 @@ impl Start {
     }
 }
 
-/// The tokenizer of a text, trained by the first rank, and its files.
+/// Trains the tokenizer in the first rank; returns it with its files.
 pub(super) fn trained_tokenizer(config: &TrainingConfig, corpus: &Corpus, ranks: &dyn Ranks) -> Result<(Tokenizer, TokenizerFiles)> {
     let trained = leads(ranks).then(|| train_tokenizers(corpus, &config.tokenizer_choice())).transpose()?;
     let mut sent = Vec::new();
@@ -104,7 +104,7 @@ pub(super) fn trained_tokenizer(config: &TrainingConfig, corpus: &Corpus, ranks:
     Ok((tokenizer, files.into_iter().map(|(name, text)| (name, text.into_bytes())).collect()))
 }
 
-/// The tokenizer's files in a folder, names and contents.
+/// Reads the tokenizer's files in a folder.
 pub(super) fn tokenizer_files(folder: &Path) -> Result<TokenizerFiles> {
     let paths = Tokenizer::FILES.iter().map(|name| (name, folder.join(name))).filter(|(_, path)| path.is_file());
     let read = |(name, path): (&&str, std::path::PathBuf)| {
@@ -114,14 +114,14 @@ pub(super) fn tokenizer_files(folder: &Path) -> Result<TokenizerFiles> {
     paths.map(read).collect()
 }
 
-/// What stands around the targets of a checkpoint: what decoding begins and ends with. A target ends also where decoding knows no end.
+/// The tokens around the targets of a checkpoint; targets end with the end token even if decoding has none.
 fn framing(model: &Model, settings: &Settings) -> Framing {
     let prefix = settings.forced_bos_token.into_iter().collect();
     let suffix = vec![settings.eos_tokens.first().copied().unwrap_or(model.config().eos_token as i64)];
     Framing { start: settings.start_token, prefix, suffix, pad: settings.pad_token, label_padding: IGNORED }
 }
 
-/// A warning where the target language of the model in `folder` is named nowhere and need not be.
+/// A warning if the optional target language of the model in `folder` is not set, an error if it is required.
 fn unnamed_language(folder: &Path, model: &Model, tokenizer: &Tokenizer, settings: &Settings) -> Result<Option<String>> {
     let TargetNaming::Missing { field, codes, is_optional } = TargetNaming::of(model.config_json(), tokenizer, settings)? else {
         return Ok(None);
@@ -134,7 +134,7 @@ fn unnamed_language(folder: &Path, model: &Model, tokenizer: &Tokenizer, setting
     if is_optional { Ok(Some(format!("{folder}: {problem}"))) } else { Err(Cause::Folder { folder, problem })? }
 }
 
-/// What `[model]` says, as a family of transformers has it where one does.
+/// The configuration, of a family of transformers if one supports it.
 fn model_config(config: &TrainingConfig, tokenizer: &Tokenizer, framing: &Framing) -> Result<cognate_model::Config> {
     let (model, sizes) = (&config.model, config.sizes());
     let token = |id: i64| usize::try_from(id).expect("a tokenizer's ids are not negative");
@@ -182,7 +182,7 @@ fn model_config(config: &TrainingConfig, tokenizer: &Tokenizer, framing: &Framin
     if wanted.to_json().is_ok() {
         return Ok(wanted);
     }
-    // No family of transformers; ours has no bias of the logits, and the paper's order of sinusoids.
+    // Cognate's own family has no bias of the logits and the paper's order of sinusoids.
     wanted.output_bias = false;
     if let Positions::Sinusoidal(_) = wanted.positions {
         wanted.positions = Positions::Sinusoidal(Sinusoids::Interleaved);

@@ -1,11 +1,10 @@
-//! The learning rate of each update, as `[optimiser]` says.
+//! The learning rate of each update.
 
 use std::f64::consts::PI;
 
 use crate::config::{Decay, TrainingConfig};
-use crate::optimiser::inverse_square_root;
 
-/// The rate of the update `update`, counted from 1, of a model whose states are `d_model` wide.
+/// The rate of an update, counted from 1, of a model of width `d_model`.
 pub(super) fn rate(config: &TrainingConfig, d_model: usize, update: u64) -> f64 {
     let optimiser = &config.optimiser;
     let warmup = optimiser.warmup_updates;
@@ -13,12 +12,12 @@ pub(super) fn rate(config: &TrainingConfig, d_model: usize, update: u64) -> f64 
     let peak = optimiser.learning_rate.unwrap_or_else(paper);
     let rising = peak * (update as f64 / warmup.max(1) as f64).min(1.0);
     match (optimiser.decay, config.schedule.max_updates) {
-        (Decay::InverseSqrt, _) => inverse_square_root(update, warmup, peak),
+        (Decay::InverseSqrt, _) if update > warmup => peak * (warmup as f64 / update as f64).sqrt(),
         (decay @ (Decay::Linear | Decay::Cosine), Some(last)) if update > warmup => {
             let left = last.saturating_sub(update) as f64 / last.saturating_sub(warmup).max(1) as f64;
             peak * if decay == Decay::Linear { left } else { (1.0 - (PI * left).cos()) / 2.0 }
         }
-        (Decay::Linear | Decay::Cosine | Decay::Constant, _) => rising,
+        (Decay::InverseSqrt | Decay::Linear | Decay::Cosine | Decay::Constant, _) => rising,
     }
 }
 

@@ -1,11 +1,11 @@
-//! What the training graphs compute, as the settings say.
+//! Loss, optimiser and dropout seeds according to the settings.
 
 use cognate_model::{DropoutRates, Loss};
 
 use crate::config::{OptimiserAlgorithm, TrainingConfig};
 use crate::optimiser::{Optimiser, Rule};
 
-/// A seed of 31 bits for each batch of each update (Steele et al. 2014's mixing of 64 bits).
+/// The dropout seed of a batch, 31 bits by SplitMix64 (Steele et al. 2014).
 pub(super) fn dropout_seed(seed: u64, update: u64, micro: u64) -> i64 {
     let mix = |mut x: u64| {
         x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

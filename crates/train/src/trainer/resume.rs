@@ -1,4 +1,4 @@
-//! Whether a run may go on with other settings, and the mean of several checkpoints.
+//! Checks of resumed settings, and the average of checkpoints.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use crate::error::{Cause, Result};
 
-/// Settings that may change: they leave what an update does as it is. How long the rate falls to zero is none of them.
+/// Settings that can change in a resumed run, because updates do not depend on them. `schedule.max_updates` is fixed if the rate
+/// decays to 0 there.
 const FREE: [&str; 10] = [
     "threads",
     "data.prefetch",
@@ -23,7 +24,7 @@ const FREE: [&str; 10] = [
     "schedule.average_checkpoints",
 ];
 
-/// Refuses to go on in `folder` with settings that differ where they must not, naming all of them.
+/// Returns an error that lists the settings that differ from those of the run and must not.
 pub(super) fn check(folder: &Path, former: &Value, now: &Value) -> Result<()> {
     let mut lines = Vec::new();
     compare("", former, now, &mut lines);
@@ -60,7 +61,7 @@ fn told(value: &Value) -> String {
     if value.is_null() { "absent".to_owned() } else { value.to_string() }
 }
 
-/// The model whose weights are the means of those of `models`; `None` of none.
+/// The model with the averaged weights of `models`; `None` if there are none.
 pub(super) fn mean(models: &[Model]) -> Result<Option<Model>> {
     let Some(first) = models.first() else { return Ok(None) };
     let recipe = |(path, recipe): (&str, &Recipe)| {
@@ -71,7 +72,7 @@ pub(super) fn mean(models: &[Model]) -> Result<Option<Model>> {
     Ok(Some(Model::with_weights(first.config_json().to_owned(), weights)?))
 }
 
-/// The mean of weights, element by element.
+/// The element-wise mean of weights.
 #[derive(Debug)]
 struct Mean(Vec<Recipe>);
 

@@ -1,7 +1,7 @@
-//! The sessions of a training step, and the state that stays with them.
+//! The sessions of a training step and its state.
 //!
-//! Weights, moments and averages are values of the engine: on the processor the update writes them where they lie, on a GPU they
-//! stay there. The host sees losses, norms, and all of it when a checkpoint is saved; gradients, where several ranks sum theirs.
+//! Weights, moments and averages are values of the engine: the CPU updates them in place, a GPU keeps them in its memory. The host
+//! reads losses and norms, the state when a checkpoint is saved, and gradients if several ranks sum theirs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::ranks::Ranks;
 
 use super::tuning::Learned;
 
-/// Sums over the labels of some batches.
+/// Sums over labels.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Sums {
     /// Of the smoothed losses.
@@ -39,7 +39,7 @@ impl std::ops::AddAssign for Sums {
     }
 }
 
-/// Both graphs of training and that of validation, loaded.
+/// The loaded graphs of training and validation, and the state.
 pub(super) struct Step<'r> {
     ranks: &'r dyn Ranks,
     gradients: Box<dyn Session>,
@@ -48,7 +48,7 @@ pub(super) struct Step<'r> {
     model: Model,
     learned: Learned,
     has_averages: bool,
-    /// By path; while a graph runs, its other inputs too.
+    /// By path; also holds the other inputs while a graph runs.
     weights: Values,
     /// Moments and averages.
     rest: Values,
@@ -56,11 +56,11 @@ pub(super) struct Step<'r> {
     sums: Values,
     sum: Sums,
     updates: u64,
-    /// Time that graphs took.
+    /// Time spent in the engine.
     computed: Duration,
 }
 
-/// What a step is made of.
+/// The definition of a step.
 pub(super) struct Recipes<'a> {
     pub(super) model: &'a Model,
     pub(super) learned: Learned,
@@ -69,7 +69,7 @@ pub(super) struct Recipes<'a> {
 }
 
 impl<'r> Step<'r> {
-    /// Builds, exports and loads the graphs, with the model's weights and moments of zero.
+    /// Builds, exports and loads the graphs; moments are 0.
     pub(super) fn new(recipes: &Recipes<'_>, runtime: &dyn Runtime, options: &Options, ranks: &'r dyn Ranks) -> Result<Self> {
         let Recipes { model, learned: chosen, loss, optimiser } = recipes;
         let learned: Vec<&str> = chosen.paths.iter().map(String::as_str).collect();
@@ -110,22 +110,22 @@ impl<'r> Step<'r> {
         Ok(step)
     }
 
-    /// What executes.
+    /// The engine.
     pub(super) fn engine(&self) -> &str {
         self.gradients.engine()
     }
 
-    /// Updates so far.
+    /// Number of updates so far.
     pub(super) fn updates(&self) -> u64 {
         self.updates
     }
 
-    /// The time that gradients and updates took in the engine since this was asked.
+    /// Time spent in the engine since the last call.
     pub(super) fn take_computed(&mut self) -> Duration {
         std::mem::take(&mut self.computed)
     }
 
-    /// Adds the gradients of this rank's share of a batch to those since the last update; gives the whole batch's losses.
+    /// Adds the gradients of this rank's share of a batch; returns the losses of the whole batch.
     pub(super) fn accumulate(&mut self, batch: &TrainingBatch, dropout_seed: i64) -> Result<Sums> {
         let (rank, size) = (self.ranks.rank(), self.ranks.size());
         let share = batch.shard(rank, size);
@@ -159,14 +159,14 @@ impl<'r> Step<'r> {
         Ok(sums)
     }
 
-    /// Changes the weights by the gradients since the last update; gives these gradients' norm.
+    /// Updates the weights; returns the norm of the gradient.
     pub(super) fn update(&mut self, rate: f64) -> Result<f64> {
         self.sum_gradients()?;
         let mut state = std::mem::take(&mut self.sums);
         let scale = 1.0 / self.sum.tokens.max(1) as f64;
         state.insert(UpdateNames::LEARNING_RATE, arr0(rate as f32).into_dyn());
         state.insert(UpdateNames::GRADIENT_SCALE, arr0(scale as f32).into_dyn());
-        // In place of the state that the graph gives: so it never is an array of numbers with a point.
+        // Set here, because engines may return it as f32.
         state.insert(UpdateNames::STEP, arr0(self.updates as i64).into_dyn());
         let mut pairs = Vec::new();
         let (weights, rest) = (std::mem::take(&mut self.weights), std::mem::take(&mut self.rest));
@@ -188,7 +188,7 @@ impl<'r> Step<'r> {
         Ok(norm)
     }
 
-    /// Puts the gradients of all ranks in the place of this one's.
+    /// Replaces the gradients by their sums over all ranks.
     fn sum_gradients(&mut self) -> Result<()> {
         if self.ranks.size() == 1 {
             return Ok(());
@@ -197,7 +197,7 @@ impl<'r> Step<'r> {
         for path in &self.learned.paths {
             match self.sums.get(&UpdateNames::gradient(path)) {
                 Some(gradient) => numbers.extend(gradient.to_f32()?.iter()),
-                // No sentence of these batches was ours.
+                // This rank had no sentence of these batches.
                 None => numbers
                     .resize(numbers.len() + self.weights.get(path).ok_or_else(|| missing(path))?.shape().iter().product::<usize>(), 0.0),
             }
@@ -220,7 +220,7 @@ impl<'r> Step<'r> {
         Sums { loss: numbers[0], nll: numbers[1], tokens: numbers[2] as u64 }
     }
 
-    /// The losses of batches by the present weights, or their averages where they are kept; each rank takes some.
+    /// The losses of batches with the averaged weights, if there are averages, or the current ones; ranks share the work.
     pub(super) fn evaluate(&mut self, batches: &[Arrays]) -> Result<Sums> {
         self.exchange_averages();
         let evaluate = |step: &mut Self| -> Result<Sums> {
@@ -235,7 +235,7 @@ impl<'r> Step<'r> {
         evaluated.map(|total| self.of_all_ranks(total))
     }
 
-    /// The model with the present weights, or their averages where they are kept.
+    /// The model with the averaged weights, if there are averages, or the current ones.
     pub(super) fn snapshot(&mut self) -> Result<Model> {
         self.exchange_averages();
         let weights = self.recipes();
@@ -245,12 +245,12 @@ impl<'r> Step<'r> {
         Ok(Model::with_weights(self.model.config_json().to_owned(), present)?)
     }
 
-    /// All state but for the number of updates, by name.
+    /// The state except the number of updates, by name.
     pub(super) fn state(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.weights.iter().chain(self.rest.iter())
     }
 
-    /// A hash of all state.
+    /// A hash of the state.
     pub(super) fn hash(&self) -> Result<blake3::Hash> {
         let mut hasher = blake3::Hasher::new();
         for (name, value) in self.state() {
@@ -261,7 +261,7 @@ impl<'r> Step<'r> {
         Ok(hasher.finalize())
     }
 
-    /// Goes on from a saved state; `value` finds it by name and shape.
+    /// Restores a saved state; `value` returns a tensor by name and shape.
     pub(super) fn restore(&mut self, updates: u64, value: impl Fn(&str, &[usize]) -> Result<ArrayD<f32>>) -> Result<()> {
         self.updates = updates;
         for values in [&mut self.weights, &mut self.rest] {
@@ -282,7 +282,7 @@ impl<'r> Step<'r> {
         self.learned.paths.iter().map(recipe).collect()
     }
 
-    /// Averages take the places of weights, and weights those of averages.
+    /// Swaps weights and averages.
     fn exchange_averages(&mut self) {
         if !self.has_averages {
             return;
@@ -297,7 +297,7 @@ impl<'r> Step<'r> {
     }
 }
 
-/// A weight of these values.
+/// A recipe with these values.
 pub(super) fn stored(values: &[f32], shape: &[usize]) -> Result<Recipe> {
     let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     let (length, storage) = (bytes.len(), Arc::new(Bytes(bytes)));
@@ -323,7 +323,7 @@ impl Storage for Bytes {
     }
 }
 
-/// Runs a graph that takes a batch beside the weights.
+/// Runs a graph on a batch.
 fn run(session: &mut dyn Session, weights: &mut Values, arrays: &Arrays, dropout_seed: i64) -> Result<Values> {
     let wanted = |name: &str| session.inputs().iter().any(|input| input == name);
     let mut given = vec![

@@ -1,8 +1,8 @@
-//! Which weights a run learns: all, all but frozen ones, or low-rank adapters of some (Hu et al. 2022).
+//! The learned weights of a run: all, all except frozen ones, or low-rank adapters (LoRA, Hu et al. 2022).
 //!
-//! `W' = W + α/r B A`, `W: [out, in]` frozen, `A: [r, in]` uniform in `±in^-½` at first, `B: [out, r]` zero at first
+//! `W' = W + α/r B A`, `W: [out, in]` frozen, `A: [r, in]` initially uniform in `±in^-½`, `B: [out, r]` initially zero
 //!
-//! Checkpoints hold `W'`, so that they are read like any other.
+//! Checkpoints contain the merged weights `W'`.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use crate::batches::order::{Purpose, random};
 use crate::config::{TrainingConfig, Tuning};
 use crate::error::{Cause, Result};
 
-/// What is learned, by paths in alphabetical order.
+/// The learned weights, by path in alphabetical order.
 #[derive(Clone, Debug)]
 pub(super) struct Learned {
     pub(super) paths: Vec<String>,
@@ -23,7 +23,7 @@ pub(super) struct Learned {
 
 #[derive(Clone, Debug)]
 struct Adapters {
-    /// The weights that have adapters.
+    /// The weights with adapters.
     of: HashSet<String>,
     rank: usize,
     /// `α/r`
@@ -37,10 +37,10 @@ impl Learned {
         Self { paths: model.learned().map(str::to_owned).collect(), adapters: None }
     }
 
-    /// What the settings say.
+    /// The learned weights according to the settings.
     ///
     /// # Errors
-    /// If they name what the model does not have, or nothing is left to learn.
+    /// If a name matches no weight, or no weight is left.
     pub(super) fn new(config: &TrainingConfig, model: &Model) -> Result<Self> {
         let Tuning { freeze, lora_rank, lora_alpha, lora_targets } = &config.tuning;
         let Self { mut paths, .. } = Self::all(model);
@@ -70,7 +70,7 @@ impl Learned {
         Ok(Self { paths, adapters: Some(Adapters { of, rank, scale, seed: config.seed }) })
     }
 
-    /// The program with adapters beside the weights that have some.
+    /// The program with adapters added to the weights.
     pub(super) fn adapt(&self, program: Program) -> Result<Program> {
         let Some(Adapters { of, rank, scale, seed }) = &self.adapters else { return Ok(program) };
         let builder = Builder::new(program.graph().name());
@@ -102,7 +102,7 @@ impl Learned {
         Ok(Program::new(builder.finish()?, weights.into_iter().collect())?)
     }
 
-    /// The weights that change of a model, by what was learned.
+    /// The changed weights of a model.
     pub(super) fn merge(&self, model: &Model, learned: &Weights) -> Result<Vec<(String, Recipe)>> {
         let Some(Adapters { of, rank, scale, .. }) = &self.adapters else {
             return Ok(learned.iter().map(|(path, recipe)| (path.to_owned(), recipe.clone())).collect());
@@ -128,7 +128,7 @@ fn adapters(path: &str) -> [String; 2] {
     ["lora_A", "lora_B"].map(|name| format!("{}.{name}.weight", path.trim_end_matches(".weight")))
 }
 
-/// `A` and `B` at first, with their paths.
+/// The initial `A` and `B` with their paths.
 fn initial(path: &str, [out, width]: [usize; 2], rank: usize, seed: u64) -> Result<[(String, Recipe); 2]> {
     let hash = blake3::hash(path.as_bytes());
     let stream = u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"));

@@ -1,4 +1,4 @@
-//! Validation: the loss of held-out text, and BLEU of what the model makes of its sources.
+//! Loss and BLEU of the validation set.
 
 use std::sync::Arc;
 
@@ -17,19 +17,19 @@ use crate::corpus::Corpus;
 use crate::error::Result;
 use crate::ranks::gather;
 
-/// Sentences that are decoded together hold so many source tokens at most.
+/// Maximum number of source tokens that are decoded together.
 const DECODED_TOKENS: usize = 2_048;
 
-/// Held-out text.
+/// The validation set.
 pub(super) struct ValidationSet {
     batches: Vec<Arrays>,
-    /// Ids of the sources that have any, with their numbers, the shortest first.
+    /// Token ids of the sources that are not empty, with their line numbers, sorted by length.
     sources: Vec<(usize, Vec<i64>)>,
     references: Vec<String>,
 }
 
 impl ValidationSet {
-    /// Reads and tokenizes it all; it stays in memory.
+    /// Reads and tokenizes the corpus into memory.
     pub(super) fn new(corpus: Corpus, tokenizer: &Arc<Tokenizer>, settings: BatchSettings, encoder: &SourceEncoder) -> Result<Self> {
         let (corpus, settings) = (Arc::new(corpus), BatchSettings { subword_sampling: None, ..settings });
         let (mut batches, mut sources, mut references) = (Vec::new(), Vec::new(), Vec::new());
@@ -42,7 +42,7 @@ impl ValidationSet {
         }
         for (number, pair) in corpus.pairs()?.enumerate() {
             let pair = pair?;
-            // As `cognate translate` reads it: cut to what the model can take, and no translation of no text.
+            // As in `cognate translate`: truncated to the model's length; an empty text has an empty translation.
             if let EncodedSource::Tokens { ids, .. } = encoder.encode(&pair.source)? {
                 sources.push((number, ids));
             }
@@ -57,7 +57,7 @@ impl ValidationSet {
         step.evaluate(&self.batches)
     }
 
-    /// BLEU of a model's translations, of which each rank makes some.
+    /// BLEU of a model's translations; ranks share the work.
     pub(super) fn bleu(&self, model: &Model, start: &Start, beams: usize, machine: Machine<'_>, options: &Options) -> Result<f64> {
         let ranks = machine.ranks;
         let share: Vec<_> = shard(self.sources.len(), ranks.rank(), ranks.size()).map(|index| &self.sources[index]).collect();
@@ -72,7 +72,7 @@ impl ValidationSet {
     }
 }
 
-/// What a model makes of numbered sources, decoded as by the translator.
+/// Translations of numbered sources.
 fn translations(
     sources: &[&(usize, Vec<i64>)],
     model: &Model,
@@ -90,7 +90,7 @@ fn translations(
     let work = |decoder: &mut dyn Decoder, chosen: &[usize]| {
         let batch: Vec<_> = chosen.iter().map(|&index| sources[index].1.clone()).collect();
         let longest = batch.iter().map(Vec::len).max().unwrap_or(0);
-        // What has learned nothing yet goes on without end.
+        // Untrained models do not stop.
         let max_new_tokens = loaded.settings().max_new_tokens.min(2 * longest + 16);
         let settings = Settings { max_new_tokens, ..loaded.settings().clone() };
         Ok(generate(decoder, &batch, &settings)?)

@@ -1,4 +1,4 @@
-//! Validations of a run: what they find, what is kept of it, and what is written when the run diverges.
+//! Validation during a run, the best model, and the report of a diverged run.
 
 use std::ops::ControlFlow;
 
@@ -20,7 +20,7 @@ use crate::ranks::{agree, leads};
 const FAILED_BATCH: &str = "failed_batch.json";
 
 impl Trainer<'_> {
-    /// Validates, keeps the model if it is the best, and saves.
+    /// Validates, publishes the model if it is the best, and saves a checkpoint.
     pub(super) fn validate(&mut self, observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Result<()> {
         let model = self.step.snapshot()?;
         let mut is_best = true;
@@ -62,12 +62,12 @@ impl Trainer<'_> {
             let path = self.output.save(&self.run, model, &self.step, &self.start, self.config.schedule.keep_checkpoints)?;
             tell(observer, Event::Saved(&path));
         }
-        // Ranks that drifted apart would go on to train nonsense. Others read the checkpoint only after this, too.
+        // Detects ranks with different weights; the other ranks also wait here for the checkpoint.
         agree(ranks, "weights", || self.step.hash())?;
         Ok(())
     }
 
-    /// What held-out text says of `model`, whose losses are `sums`: with BLEU where that is the metric.
+    /// The validation of `model`, whose losses are `sums`; includes BLEU if it is the metric.
     fn judge(&self, held: &ValidationSet, model: &Model, sums: Sums) -> Result<Validation> {
         let bleu = match self.config.schedule.metric {
             Metric::Bleu => Some(held.bleu(model, &self.start, self.config.schedule.beams, self.machine, &self.options)?),
@@ -79,7 +79,7 @@ impl Trainer<'_> {
         Ok(Validation { update, epoch, valid_loss, valid_nll, perplexity: valid_nll.exp(), bleu, best: false, seconds })
     }
 
-    /// Makes the mean of the last checkpoints the result, where the settings ask for that.
+    /// Publishes the average of the last checkpoints if the settings say so.
     pub(super) fn average(&mut self, observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Result<Option<Validation>> {
         let n = self.config.schedule.average_checkpoints;
         if n < 2 {
@@ -110,7 +110,7 @@ impl Trainer<'_> {
         Ok(validation)
     }
 
-    /// Saves the batch that broke the run, and says so.
+    /// Saves the batch of a diverged run and returns the error.
     pub(super) fn diverged(&self, what: &'static str, value: f64, batch: &TrainingBatch) -> Error {
         let update = self.step.updates().max(self.run.update);
         let (arrays, lines) = (batch.arrays(), batch.places().map(|place| self.corpus.name(place)).collect::<Vec<_>>());
@@ -132,7 +132,7 @@ impl Trainer<'_> {
     }
 }
 
-/// Tells what needs no answer: the next update will ask.
+/// Sends an event whose answer is ignored; the next update's counts.
 pub(super) fn tell(observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>, event: Event<'_>) {
     let _asked_later = observer(event);
 }

@@ -56,10 +56,7 @@ pub(crate) struct Encoded {
 /// The sentences that a model with a tokenizer in `folder` can read, none without a tokenizer. Sets the target language in
 /// `settings`.
 pub(crate) fn encode(folder: &Path, config: &Config, languages: &Languages, settings: &mut Settings) -> Result<Encoded> {
-    let (tokenizer, notice) = match has_tokenizer(folder) {
-        true => open_tokenizer_if_readable(folder, config, "no sentences are compared")?,
-        false => (None, None),
-    };
+    let (tokenizer, notice) = tokenizer_in(folder, config)?;
     let notices = notice.into_iter().collect();
     let Some(tokenizer) = tokenizer else {
         if languages.is_chosen() {
@@ -74,12 +71,16 @@ pub(crate) fn encode(folder: &Path, config: &Config, languages: &Languages, sett
 
 /// As [`encode`], for an encoder alone.
 pub(crate) fn encode_alone(folder: &Path, config: &Config) -> Result<Encoded> {
-    let (tokenizer, notice) = match has_tokenizer(folder) {
-        true => open_tokenizer_if_readable(folder, config, "no sentences are compared")?,
-        false => (None, None),
-    };
+    let (tokenizer, notice) = tokenizer_in(folder, config)?;
     let read = |texts| tokenizer.as_ref().map_or(Ok(Vec::new()), |tokenizer| readable(texts, tokenizer, config));
     Ok(Encoded { verification: read(&VERIFICATION)?, tuning: read(&TUNING)?, notices: notice.into_iter().collect() })
+}
+
+fn tokenizer_in(folder: &Path, config: &Config) -> Result<(Option<Tokenizer>, Option<Notice>)> {
+    match has_tokenizer(folder) {
+        true => open_tokenizer_if_readable(folder, config, "no sentences are compared"),
+        false => Ok((None, None)),
+    }
 }
 
 fn readable(texts: &[&str], tokenizer: &Tokenizer, config: &Config) -> Result<Vec<Vec<i64>>> {

@@ -11,7 +11,7 @@ use cognate_folder::{Configuration, Manifest, ModelSource};
 use cognate_model::interface::{ATTENTION_MASK, INPUT_IDS, TOKEN_TYPE_IDS};
 use cognate_model::{Attentions, Config, Model};
 use cognate_runtime::{Engine, Loaded, Options, Session, Values};
-use ndarray::{Array2, ArrayD, ArrayView1, Ix3};
+use ndarray::{Array2, ArrayD, ArrayView1, Ix3, ShapeError};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
@@ -150,17 +150,7 @@ impl LoadedEncoder {
 
     /// The mean of an output over the tokens that `mask` shows, `[batch, width]`; of one without an axis of tokens the output itself.
     pub(crate) fn mean(&self, outputs: &Values, name: &str, mask: &Array2<i64>) -> Result<Array2<f64>> {
-        let found = self.output(outputs, name)?;
-        if found.ndim() == 2 {
-            return found.into_dimensionality().map_err(|error| self.failed(error));
-        }
-        let states = found.into_dimensionality::<Ix3>().map_err(|error| self.failed(error))?;
-        let mut means = Array2::zeros((states.shape()[0], states.shape()[2]));
-        for (mut mean, (states, mask)) in means.outer_iter_mut().zip(states.outer_iter().zip(mask.outer_iter())) {
-            let weights = mask.mapv(|shown| shown as f64);
-            mean.assign(&(weights.dot(&states) / weights.sum().max(1.0)));
-        }
-        Ok(means)
+        token_means(self.output(outputs, name)?, &mask.mapv(|shown| shown as f64)).map_err(|error| self.failed(error))
     }
 
     /// An output in double precision, so that sums add no rounding.
@@ -214,4 +204,20 @@ fn has_decoder(folder: &Path) -> Error {
     let message =
         format!("{}: a model with a decoder; expected an encoder alone, as `cognate export --part encoder` writes it", folder.display());
     Cause::InFolder(message).into()
+}
+
+/// The means of `states: [batch, src, width]` over the tokens that `mask: [batch, src]` shows; `[batch, width]` is returned unchanged.
+///
+/// # Errors
+/// If the states have another number of axes.
+pub fn token_means(states: ArrayD<f64>, mask: &Array2<f64>) -> std::result::Result<Array2<f64>, ShapeError> {
+    if states.ndim() == 2 {
+        return states.into_dimensionality();
+    }
+    let states = states.into_dimensionality::<Ix3>()?;
+    let mut means = Array2::zeros((states.shape()[0], states.shape()[2]));
+    for (mut mean, (states, mask)) in means.outer_iter_mut().zip(states.outer_iter().zip(mask.outer_iter())) {
+        mean.assign(&(mask.dot(&states) / mask.sum().max(1.0)));
+    }
+    Ok(means)
 }

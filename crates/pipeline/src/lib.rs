@@ -26,7 +26,7 @@ mod translator;
 pub use batches::{BatchLimit, batches, in_batches};
 pub use classify::{Class, Classifier};
 pub use embed::{EmbedOptions, Embedder};
-pub use encoder::{LoadedEncoder, Part};
+pub use encoder::{LoadedEncoder, Part, token_means};
 pub use error::{Error, ErrorKind, Result};
 pub use language::{Languages, TargetNaming, decode_into};
 pub use lines::{LineEvent, LineOptions};

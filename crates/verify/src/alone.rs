@@ -9,8 +9,8 @@ use cognate_graph::Program;
 use cognate_model::interface::{ATTENTION_MASK, LAST_HIDDEN_STATE, LOGITS};
 use cognate_model::{Attentions, Layout, Model, without_layer};
 use cognate_passes::half::{Facts, Kept, half};
+use cognate_pipeline::token_means;
 use cognate_runtime::{Options, Reference, Runtime, Session, Source, Values};
-use ndarray::Axis;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -91,11 +91,8 @@ fn vectors(inputs: &Values, outputs: &Values) -> Result<Vec<Vec<f32>>> {
     let mask = inputs.get(ATTENTION_MASK).expect("the batch has a mask").to_f64().map_err(failed)?;
     let name = [LAST_HIDDEN_STATE, LOGITS].into_iter().find(|name| outputs.get(name).is_some()).expect("it has one of both");
     let found = outputs.get(name).expect("it was found").to_f64().map_err(failed)?;
-    let rows = found.outer_iter().zip(mask.outer_iter()).map(|(row, mask)| match row.ndim() {
-        1 => row.to_owned(),
-        _ => row.axis_iter(Axis(0)).zip(&mask).fold(row.sum_axis(Axis(0)) * 0.0, |sum, (state, shown)| sum + &state * *shown) / mask.sum(),
-    });
-    Ok(rows.map(|row| row.iter().map(|number| *number as f32).collect()).collect())
+    let means = token_means(found, &mask.into_dimensionality().map_err(failed)?).map_err(failed)?;
+    Ok(means.outer_iter().map(|row| row.iter().map(|number| *number as f32).collect()).collect())
 }
 
 fn cosines(texts: &[(Vec<f32>, Vec<f32>)], wanted: f64) -> VectorsReport {

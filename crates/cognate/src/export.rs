@@ -87,6 +87,17 @@ pub enum ExportEvent<'a> {
     Finished,
 }
 
+/// Methods that set the field of their name.
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident: $type:ty;)*) => {
+        $($(#[$doc])* #[must_use]
+        pub fn $name(mut self, $name: $type) -> Self {
+            self.$name = $name;
+            self
+        })*
+    };
+}
+
 impl Export {
     /// Opens a checkpoint's folder, or `preset:NAME` with the random seed 1.
     ///
@@ -133,60 +144,23 @@ impl Export {
         Ok(Self::of_model(source, Model::open_encoder(folder)?, Vec::new(), DEFAULT_SEED))
     }
 
-    /// How the graphs divide the work: [`Layout::Cognate`] or [`Layout::HuggingFace`].
-    #[must_use]
-    pub fn layout(mut self, layout: Layout) -> Self {
-        self.layout = layout;
-        self
-    }
-
-    /// The engines that the export is for.
-    #[must_use]
-    pub fn target(mut self, target: Target) -> Self {
-        self.target = target;
-        self
-    }
-
-    /// The type of weights and values.
-    #[must_use]
-    pub fn precision(mut self, precision: Precision) -> Self {
-        self.precision = precision;
-        self
-    }
-
-    /// The number of weights that share a scale in [`Precision::Int8Block`] and [`Precision::Int4`]: 16, 32, 64 or 128; by default 32.
-    #[must_use]
-    pub fn block_size(mut self, block_size: Option<usize>) -> Self {
-        self.block_size = block_size;
-        self
-    }
-
-    /// Whether the graphs output attention weights.
-    #[must_use]
-    pub fn attentions(mut self, attentions: bool) -> Self {
-        self.attentions = attentions;
-        self
-    }
-
-    /// The source and target languages of the export.
-    #[must_use]
-    pub fn languages(mut self, languages: Languages) -> Self {
-        self.languages = languages;
-        self
-    }
-
-    /// Whether an earlier export is replaced.
-    #[must_use]
-    pub fn force(mut self, force: bool) -> Self {
-        self.force = force;
-        self
-    }
-
-    /// Whether weights that are infinite or not numbers are exported.
-    #[must_use]
-    pub fn allow_non_finite(mut self, allow_non_finite: bool) -> Self {
-        self.allow_non_finite = allow_non_finite;
-        self
+    setters! {
+        /// How the graphs divide the work: [`Layout::Cognate`] or [`Layout::HuggingFace`].
+        layout: Layout;
+        /// The engines that the export is for.
+        target: Target;
+        /// The type of weights and values.
+        precision: Precision;
+        /// The number of weights that share a scale in [`Precision::Int8Block`] and [`Precision::Int4`]: 16, 32, 64 or 128; by default 32.
+        block_size: Option<usize>;
+        /// Whether the graphs output attention weights.
+        attentions: bool;
+        /// The source and target languages of the export.
+        languages: Languages;
+        /// Whether an earlier export is replaced.
+        force: bool;
+        /// Whether weights that are infinite or not numbers are exported.
+        allow_non_finite: bool;
     }
 
     /// Messages about the model.

@@ -3,9 +3,8 @@
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 
-use super::bytes::{edit, edit_json, nested, read, spread, write};
+use super::bytes::{NOT_FILES, edit, edit_json, nested, read, spread, write};
 use super::good::{Good, Models};
-use super::weights::{link, pipe};
 use super::{Case, Change, Expect, Reader};
 
 const FILE: &str = "cognate.json";
@@ -37,8 +36,7 @@ pub(super) fn cases(models: &Models) -> Result<Vec<Case>> {
     ] {
         cases.push(case(name.into(), READERS, refused, Box::new(move |path| write(path, &bytes))));
     }
-    cases.push(case("a pipe".into(), PLACE, refused, Box::new(pipe)));
-    cases.push(case("a device without end".into(), PLACE, refused, Box::new(|path| link(path, "/dev/zero"))));
+    cases.extend(NOT_FILES[1..3].iter().map(|(name, change)| case((*name).into(), PLACE, refused, Box::new(change))));
     cases.push(case(
         "a newer form".into(),
         READERS,

@@ -28,7 +28,36 @@ pub(super) fn edit_json(path: &Path, change: impl FnOnce(&mut Map<String, Value>
     write(path, serde_json::to_string_pretty(&fields)?)
 }
 
-/// `depth` brackets around nothing.
+/// A change of a file.
+type FileChange = fn(&Path) -> Result<()>;
+
+/// Replacements of a file by something that is not a readable file; cases take a range of them.
+pub(super) const NOT_FILES: [(&str, FileChange); 4] = [
+    ("a hole of 10 GB", |path| Ok(fs::File::create(path)?.set_len(10_000_000_000)?)),
+    ("a pipe", pipe),
+    ("a device without end", |path| link(path, "/dev/zero")),
+    ("a folder", |path| {
+        let _ = fs::remove_file(path);
+        Ok(fs::create_dir(path)?)
+    }),
+];
+
+/// Replaces a file by a pipe without a writer.
+pub(super) fn pipe(path: &Path) -> Result<()> {
+    let _ = fs::remove_file(path);
+    xtask::workspace::call(std::process::Command::new("mkfifo").arg(path))
+}
+
+/// Replaces a file by a symbolic link.
+pub(super) fn link(path: &Path, target: &str) -> Result<()> {
+    let _ = fs::remove_file(path);
+    #[cfg(unix)]
+    return std::os::unix::fs::symlink(target, path).with_context(|| path.display().to_string());
+    #[cfg(not(unix))]
+    anyhow::bail!("{}: a link to {target} is made on Unix only", path.display());
+}
+
+/// Nested brackets.
 pub(super) fn nested(depth: usize) -> String {
     "[".repeat(depth) + &"]".repeat(depth)
 }

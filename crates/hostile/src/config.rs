@@ -3,9 +3,8 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::bytes::{edit, edit_json, nested, spread, write};
+use super::bytes::{NOT_FILES, edit, edit_json, nested, spread, write};
 use super::good::{Good, Models};
-use super::weights::{link, pipe};
 use super::{Case, Expect, Reader};
 
 const CONFIG: &str = "config.json";
@@ -43,15 +42,11 @@ pub(super) fn cases(models: &Models) -> Result<Vec<Case>> {
         cases.push(whole("a list", b"[]".to_vec()));
         cases.push(whole("zeros", vec![0; 4096]));
         cases.push(whole("4 MB of brackets", vec![b'['; 4 << 20]));
-        cases.push(Case::new(format!("{file}: a pipe"), Good::Checkpoint, readers, Expect::Refused(file), move |folder| {
-            pipe(&folder.join(file))
-        }));
-        cases.push(Case::new(format!("{file}: a device without end"), Good::Checkpoint, readers, Expect::Refused(file), move |folder| {
-            link(&folder.join(file), "/dev/zero")
-        }));
-        cases.push(Case::new(format!("{file}: a hole of 10 GB"), Good::Checkpoint, readers, Expect::Refused(file), move |folder| {
-            Ok(std::fs::File::create(folder.join(file))?.set_len(10_000_000_000)?)
-        }));
+        for (name, change) in &NOT_FILES[..3] {
+            cases.push(Case::new(format!("{file}: {name}"), Good::Checkpoint, readers, Expect::Refused(file), move |folder| {
+                change(&folder.join(file))
+            }));
+        }
     }
     let large = [
         ("vocab_size", json!(1_u64 << 40)),

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 
 use super::bytes::{Weights, copy_folder, edit_json, write};
+use super::words;
 use xtask::workspace::{Workspace, call, capture};
 
 /// Rows of the tables of tokens.
@@ -90,13 +91,16 @@ impl Models {
         write(&bart.join("merges.txt"), part("byte-level.merges.txt")?)?;
         copy_folder(&testdata.join("encoders/sentence"), models.path(Good::Encoder))?;
         copy_folder(&testdata.join("encoders/sentence-classes"), models.path(Good::Classifier))?;
-        let cognate = |arguments: &[&std::ffi::OsStr]| capture(Command::new(program).args(arguments));
-        let (source, exported, optimum) = (models.path(Good::Checkpoint), models.path(Good::Exported), models.path(Good::Optimum));
-        cognate(&["export".as_ref(), source.as_ref(), exported.as_ref(), "--no-verify".as_ref()])?;
-        cognate(&["export".as_ref(), source.as_ref(), optimum.as_ref(), "--no-verify".as_ref(), "--layout".as_ref(), "hf".as_ref()])?;
+        let (source, optimum) = (models.path(Good::Checkpoint), models.path(Good::Optimum));
+        let cognate = |line: &str, good| {
+            let words = words(line, &[("{source}", source), ("{out}", models.path(good))]);
+            capture(Command::new(program).args(words))
+        };
+        cognate("export {source} {out} --no-verify", Good::Exported)?;
+        cognate("export {source} {out} --no-verify --layout hf", Good::Optimum)?;
         fs::remove_file(optimum.join("cognate.json")).context("cognate.json")?;
         copy_folder(source, models.path(Good::InPlace))?;
-        cognate(&["export".as_ref(), models.path(Good::InPlace).as_ref(), "--in-place".as_ref()])?;
+        cognate("export {out} --in-place", Good::InPlace)?;
         text(models.path(Good::Text))?;
         let settings = models.path(Good::Text).join("run.toml");
         let train = ["train".as_ref(), settings.as_os_str(), "--engine".as_ref(), "tract".as_ref(), "--out".as_ref()];

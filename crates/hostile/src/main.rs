@@ -63,94 +63,44 @@ struct Options {
     kills: Option<u32>,
 }
 
-/// A way in which files are read: a command of `cognate`.
+/// A command that reads files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reader {
-    /// `cognate show DIR`
     Show,
-    /// `cognate show DIR/encoder.onnx`
     Listing,
-    /// `cognate export DIR OUT`
     Export,
-    /// `cognate export DIR --in-place`
     InPlace,
-    /// `cognate verify DIR`
     Verify,
-    /// `cognate translate --model DIR` on each engine.
     Reference,
     Tract,
     Ort,
-    /// `cognate translate --input DIR/text`
     Input,
-    /// `cognate evaluate --reference DIR/text`
     Evaluate,
-    /// `cognate embed --model DIR`
     Embed,
-    /// `cognate classify --model DIR`
     Classify,
-    /// `cognate train DIR/run.toml`
     Train,
-    /// `cognate train --resume --out DIR`
     Resume,
 }
 
 impl Reader {
-    fn name(self) -> &'static str {
+    /// The name in the table, and the arguments; `{dir}` is the changed folder, `{good}` an unchanged model.
+    fn command(self) -> (&'static str, &'static str) {
         match self {
-            Reader::Show => "show",
-            Reader::Listing => "show FILE",
-            Reader::Export => "export",
-            Reader::InPlace => "export --in-place",
-            Reader::Verify => "verify",
-            Reader::Reference => "translate, reference",
-            Reader::Tract => "translate, tract",
-            Reader::Ort => "translate, ort",
-            Reader::Input => "translate --input",
-            Reader::Evaluate => "evaluate",
-            Reader::Embed => "embed",
-            Reader::Classify => "classify",
-            Reader::Train => "train",
-            Reader::Resume => "train --resume",
+            Reader::Show => ("show", "show {dir}"),
+            Reader::Listing => ("show FILE", "show {dir}/encoder.onnx"),
+            Reader::Export => ("export", "export {dir} {out} --no-verify"),
+            Reader::InPlace => ("export --in-place", "export {dir} --in-place --force"),
+            Reader::Verify => ("verify", "verify {dir}"),
+            Reader::Reference => ("translate, reference", "translate --max-new-tokens 4 --engine reference --model {dir} Dogs."),
+            Reader::Tract => ("translate, tract", "translate --max-new-tokens 4 --engine tract --model {dir} Dogs."),
+            Reader::Ort => ("translate, ort", "translate --max-new-tokens 4 --engine ort --model {dir} Dogs."),
+            Reader::Input => ("translate --input", "translate --max-new-tokens 4 --engine tract --model {good} --input {dir}/text"),
+            Reader::Evaluate => ("evaluate", "evaluate --reference {dir}/text {dir}/text"),
+            Reader::Embed => ("embed", "embed --engine tract --model {dir} Dogs."),
+            Reader::Classify => ("classify", "classify --engine tract --model {dir} Dogs."),
+            Reader::Train => ("train", "train {dir}/run.toml --engine tract --out {out}"),
+            Reader::Resume => ("train --resume", "train --resume --engine tract --out {dir}"),
         }
-    }
-
-    /// The arguments; `folder` holds the changed files, `good` an unchanged model.
-    fn arguments(self, folder: &Path, scratch: &Path, good: &Path) -> Vec<std::ffi::OsString> {
-        let (out, text) = (scratch.join("out"), folder.join("text"));
-        let words: Vec<&std::ffi::OsStr> = match self {
-            Reader::Show => vec!["show".as_ref(), folder.as_ref()],
-            Reader::Listing => return vec!["show".into(), folder.join("encoder.onnx").into()],
-            Reader::Export => vec!["export".as_ref(), folder.as_ref(), out.as_ref(), "--no-verify".as_ref()],
-            Reader::InPlace => vec!["export".as_ref(), folder.as_ref(), "--in-place".as_ref(), "--force".as_ref()],
-            Reader::Verify => vec!["verify".as_ref(), folder.as_ref()],
-            Reader::Reference | Reader::Tract | Reader::Ort => {
-                let engine = match self {
-                    Reader::Reference => "reference",
-                    Reader::Tract => "tract",
-                    _ => "ort",
-                };
-                let fixed = ["translate", "--max-new-tokens", "4", "--engine", engine, "--model"].map(str::as_ref);
-                [&fixed[..], &[folder.as_ref(), "A dog.".as_ref()]].concat()
-            }
-            Reader::Input => {
-                let fixed = ["translate", "--max-new-tokens", "4", "--engine", "tract", "--model"].map(str::as_ref);
-                [&fixed[..], &[good.as_ref(), "--input".as_ref(), text.as_ref()]].concat()
-            }
-            Reader::Embed | Reader::Classify => {
-                let command = if self == Reader::Embed { "embed" } else { "classify" };
-                let fixed = [command, "--engine", "tract", "--model"].map(str::as_ref);
-                [&fixed[..], &[folder.as_ref(), "A dog.".as_ref()]].concat()
-            }
-            Reader::Evaluate => vec!["evaluate".as_ref(), "--reference".as_ref(), text.as_ref(), text.as_ref()],
-            Reader::Train => {
-                return ["train".into(), folder.join("run.toml").into(), "--engine".into(), "tract".into(), "--out".into(), out.into()]
-                    .into();
-            }
-            Reader::Resume => {
-                ["train", "--resume", "--engine", "tract", "--out"].map(str::as_ref).into_iter().chain([folder.as_ref()]).collect()
-            }
-        };
-        words.into_iter().map(ToOwned::to_owned).collect()
     }
 }
 
@@ -262,17 +212,25 @@ fn try_case(case: &Case, program: &Path, models: &good::Models, scratch: &Path) 
         models.copy(case.good, &folder)?;
         (case.change)(&folder).with_context(|| case.name.clone())?;
         let files = good::size(&folder);
-        let arguments = reader.arguments(&folder, scratch, models.path(Good::Exported));
+        let (name, command) = reader.command();
+        let out = scratch.join("out");
+        let arguments = words(command, &[("{dir}", &folder), ("{out}", &out), ("{good}", models.path(Good::Exported))]);
         let library = case.library.map(|name| folder.join(name));
         let ended = child::run(program, &arguments, scratch, library.as_deref())?;
         let outcome = child::judge(&ended, case.expect, TIME_LIMIT, MEMORY_BASE + MEMORY_FACTOR * files);
-        rows.push(Row { case: case.name.clone(), reader: reader.name(), outcome, ended });
+        rows.push(Row { case: case.name.clone(), reader: name, outcome, ended });
         std::fs::remove_dir_all(scratch).with_context(|| scratch.display().to_string())?;
     }
     Ok(rows)
 }
 
-/// Prints the table, what failed, and the totals.
+/// The words of a command line, with paths in place of names.
+fn words(command: &str, places: &[(&str, &Path)]) -> Vec<String> {
+    let place = |word: &str| places.iter().fold(word.to_owned(), |word, (name, path)| word.replace(name, &path.display().to_string()));
+    command.split(' ').map(place).collect()
+}
+
+/// Prints the table, the failures, and the totals.
 fn report(rows: &[Row], messages: bool) {
     let cells = |row: &Row| {
         let (seconds, megabytes) = (format!("{:.2}", row.ended.time.as_secs_f64()), format!("{:.0}", row.ended.memory as f64 / 1e6));

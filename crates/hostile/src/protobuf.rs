@@ -1,6 +1,7 @@
 //! Protobuf messages as lists of fields, to be changed and written again: what ONNX files and SentencePiece models are.
 
 use anyhow::{Context, Result, bail};
+use prost::encoding::{decode_varint, encode_varint};
 
 /// A field's value, as it lies in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,13 +47,13 @@ impl Message {
                 Value::Bytes(_) => 2,
                 Value::Fixed32(_) => 5,
             };
-            push_varint(&mut bytes, u64::from(*field) << 3 | wire);
+            encode_varint(u64::from(*field) << 3 | wire, &mut bytes);
             match value {
-                Value::Varint(number) => push_varint(&mut bytes, *number),
+                Value::Varint(number) => encode_varint(*number, &mut bytes),
                 Value::Fixed32(number) => bytes.extend(number),
                 Value::Fixed64(number) => bytes.extend(number),
                 Value::Bytes(inner) => {
-                    push_varint(&mut bytes, inner.len() as u64);
+                    encode_varint(inner.len() as u64, &mut bytes);
                     bytes.extend(inner);
                 }
             }
@@ -124,23 +125,7 @@ fn take<'a>(bytes: &mut &'a [u8], length: usize) -> Result<&'a [u8]> {
 }
 
 fn varint(bytes: &mut &[u8]) -> Result<u64> {
-    let mut number = 0;
-    for shift in (0..64).step_by(7) {
-        let byte = take(bytes, 1)?[0];
-        number |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return Ok(number);
-        }
-    }
-    bail!("a number without end")
-}
-
-fn push_varint(bytes: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        bytes.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    bytes.push(number as u8);
+    decode_varint(bytes).context("a number without end")
 }
 
 #[cfg(test)]

@@ -2,9 +2,8 @@
 
 use anyhow::Result;
 
-use super::bytes::{edit, nested, read, spread, write};
+use super::bytes::{NOT_FILES, edit, nested, read, spread, write};
 use super::good::{Good, Models};
-use super::weights::{link, pipe};
 use super::{Case, Expect, Reader};
 
 const READ: &[Reader] = &[Reader::Input, Reader::Evaluate];
@@ -26,13 +25,10 @@ pub(super) fn cases(models: &Models) -> Result<Vec<Case>> {
     for (name, expect, bytes) in texts {
         cases.push(Case::new(format!("text: {name}"), Good::Text, READ, expect, move |folder| write(&folder.join("text"), &bytes)));
     }
-    cases.push(Case::new("text: a folder", Good::Text, READ, Expect::Refused("text"), |folder| {
-        std::fs::remove_file(folder.join("text"))?;
-        Ok(std::fs::create_dir(folder.join("text"))?)
-    }));
-    cases.push(Case::new("text: a device without end", Good::Text, READ, Expect::Refused("text"), |folder| {
-        link(&folder.join("text"), "/dev/zero")
-    }));
+    // A pipe is read: somebody may write to it.
+    for (name, change) in &NOT_FILES[2..] {
+        cases.push(Case::new(format!("text: {name}"), Good::Text, READ, Expect::Refused("text"), |folder| change(&folder.join("text"))));
+    }
     let train: [(&str, &'static str, Vec<u8>); 6] = [
         ("not UTF-8", "a.src", b"A dog.\nA \xff\n".to_vec()),
         ("empty", "a.src", Vec::new()),
@@ -46,12 +42,17 @@ pub(super) fn cases(models: &Models) -> Result<Vec<Case>> {
             write(&folder.join(file), &bytes)
         }));
     }
-    cases.push(Case::new("training: a pipe for a text", Good::Text, &[Reader::Train], Expect::Refused("a.src"), |folder| {
-        pipe(&folder.join("a.src"))
-    }));
-    cases.push(Case::new("training: a pipe for settings", Good::Text, &[Reader::Train], Expect::Refused("run.toml"), |folder| {
-        pipe(&folder.join("run.toml"))
-    }));
+    for file in ["a.src", "run.toml"] {
+        for (name, change) in &NOT_FILES[1..2] {
+            cases.push(Case::new(
+                format!("training, {file}: {name}"),
+                Good::Text,
+                &[Reader::Train],
+                Expect::Refused(file),
+                move |folder| change(&folder.join(file)),
+            ));
+        }
+    }
     let settings = read(&models.path(Good::Text).join("run.toml"))?;
     for place in spread(settings.len(), 8) {
         cases.push(Case::new(

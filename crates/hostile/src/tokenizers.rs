@@ -3,10 +3,9 @@
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 
-use super::bytes::{edit, edit_json, nested, read, spread, write};
+use super::bytes::{NOT_FILES, edit, edit_json, nested, read, spread, write};
 use super::good::{Good, Models};
 use super::protobuf::{self, Message};
-use super::weights::{link, pipe};
 use super::{Case, Change, Expect, Reader};
 
 const READERS: &[Reader] = &[Reader::Tract];
@@ -61,9 +60,7 @@ pub(super) fn cases(models: &Models) -> Result<Vec<Case>> {
         cases.push(case("not UTF-8".into(), refused, Box::new(|path| write(path, b"\xff\xfe\xfd\n\xff \xfe\n\n"))));
         let expect = if is_lines { either } else { refused };
         cases.push(case("16 MB of one letter".into(), expect, Box::new(|path| write(path, vec![b'a'; 16 << 20]))));
-        cases.push(case("a hole of 10 GB".into(), refused, Box::new(|path| Ok(std::fs::File::create(path)?.set_len(10_000_000_000)?))));
-        cases.push(case("a pipe".into(), refused, Box::new(pipe)));
-        cases.push(case("a device without end".into(), refused, Box::new(|path| link(path, "/dev/zero"))));
+        cases.extend(NOT_FILES[..3].iter().map(|(name, change)| case((*name).into(), refused, Box::new(change))));
     }
     cases.extend(json_cases());
     cases.extend(piece_cases());

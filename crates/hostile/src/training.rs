@@ -3,9 +3,8 @@
 use anyhow::{Context, Result};
 use serde_json::json;
 
-use super::bytes::{Weights, edit, edit_json, nested, read, spread, write};
+use super::bytes::{NOT_FILES, Weights, edit, edit_json, nested, read, spread, write};
 use super::good::{Good, Models};
-use super::weights::{link, pipe};
 use super::{Case, Change, Expect, Reader};
 
 const READERS: &[Reader] = &[Reader::Resume];
@@ -35,8 +34,7 @@ pub(super) fn cases(models: &Models) -> Result<Vec<Case>> {
             ));
         }
         cases.push(case("nested 100,000 deep".into(), refused, Box::new(|path| write(path, nested(100_000)))));
-        cases.push(case("a pipe".into(), Expect::Either(""), Box::new(pipe)));
-        cases.push(case("a device without end".into(), Expect::Either(""), Box::new(|path| link(path, "/dev/zero"))));
+        cases.extend(NOT_FILES[1..3].iter().map(|(name, change)| case((*name).into(), Expect::Either(""), Box::new(change))));
     }
     for (field, value) in [
         ("update", json!(u64::MAX)),

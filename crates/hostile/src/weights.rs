@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::bytes::{Weights, edit, edit_json, nested, read, spread, write};
+use super::bytes::{NOT_FILES, Weights, edit, edit_json, link, nested, pipe, read, spread, write};
 use super::good::{Good, Models};
 use super::{Case, Expect, Reader};
 
@@ -103,14 +103,9 @@ pub(super) fn cases(models: &Models) -> Result<Vec<Case>> {
             weights.write(path)
         }));
     }
-    cases.push(file("safetensors: a folder", HEADER, REFUSED, |path| {
-        std::fs::remove_file(path)?;
-        Ok(std::fs::create_dir(path)?)
-    }));
-    cases.push(file("safetensors: a pipe", HEADER, REFUSED, pipe));
-    cases.push(file("safetensors: a device without end", HEADER, REFUSED, |path| link(path, "/dev/zero")));
+    cases.extend(NOT_FILES[1..].iter().map(|(name, change)| file(format!("safetensors: {name}"), HEADER, REFUSED, change)));
     cases.push(file("safetensors: a link to itself", HEADER, REFUSED, |path| link(path, FILE)));
-    cases.push(file("safetensors: a hole of 10 GB", HEADER, REFUSED, |path| {
+    cases.push(file("safetensors: a hole of 10 GB behind it", HEADER, REFUSED, |path| {
         Ok(File::options().write(true).open(path)?.set_len(10_000_000_000)?)
     }));
     cases.push(Case::new("pickle: in place of the weights", Good::Checkpoint, HEADER, Expect::Refused("pytorch_model.bin"), |folder| {
@@ -177,19 +172,4 @@ fn header_case(name: String, expect: Expect, change: impl Fn(&mut serde_json::Ma
         change(&mut weights.header);
         weights.write(path)
     })
-}
-
-/// Puts a pipe that nobody writes to in a file's place.
-pub(super) fn pipe(path: &Path) -> Result<()> {
-    let _ = std::fs::remove_file(path);
-    xtask::workspace::call(std::process::Command::new("mkfifo").arg(path))
-}
-
-/// Puts a symbolic link in a file's place.
-pub(super) fn link(path: &Path, target: &str) -> Result<()> {
-    let _ = std::fs::remove_file(path);
-    #[cfg(unix)]
-    return std::os::unix::fs::symlink(target, path).with_context(|| path.display().to_string());
-    #[cfg(not(unix))]
-    anyhow::bail!("{}: a link to {target} is made on Unix only", path.display());
 }

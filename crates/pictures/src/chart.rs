@@ -1,7 +1,6 @@
-//! Curves over one axis in several panels: how training runs went, beside one another.
+//! Curves of training runs in several panels.
 //!
-//! Each run has a colour of the palette of Okabe and Ito (2008), which those who see colours otherwise can tell apart, and dashes of
-//! its own.
+//! Each run has a colour of the colour-blind safe palette of Okabe and Ito (2008) and a dash pattern.
 
 use crate::drawing::{Anchor, Drawing, Shape};
 use crate::raster;
@@ -9,20 +8,20 @@ use crate::raster;
 /// Panels of curves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
-    /// What it shows.
+    /// The title.
     pub title: String,
-    /// What the horizontal axes count.
+    /// The label of the horizontal axes.
     pub axis: String,
     /// The names of the runs.
     pub runs: Vec<String>,
-    /// The panels, two in a row.
+    /// The panels, two per row.
     pub panels: Vec<Panel>,
 }
 
 /// Curves with one vertical axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Panel {
-    /// What its numbers are.
+    /// The title.
     pub title: String,
     /// The curves.
     pub curves: Vec<Curve>,
@@ -31,31 +30,31 @@ pub struct Panel {
 /// A curve.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
-    /// Whose, by its place in [`Chart::runs`].
+    /// The index of the run in [`Chart::runs`].
     pub run: usize,
     /// Whether each point is marked.
     pub is_marked: bool,
-    /// Points from left to right; those that are no numbers are left out.
+    /// Points from left to right; NaN and infinity are skipped.
     pub points: Vec<[f64; 2]>,
 }
 
 const COLOURS: [[u8; 3]; 7] = [[0, 114, 178], [213, 94, 0], [0, 158, 115], [204, 121, 167], [230, 159, 0], [86, 180, 233], [60, 60, 60]];
 /// Lengths of strokes and gaps; the first line has none.
 const DASHES: [[f32; 2]; 4] = [[f32::INFINITY, 0.0], [7.0, 3.5], [2.0, 3.0], [12.0, 4.0]];
-/// Width and opacity of curves, and of those that stand beside marked ones.
+/// Width and opacity of curves, and of unmarked curves beside marked ones.
 const MARKED: [f32; 2] = [1.6, 1.0];
 const UNMARKED: [f32; 2] = [1.1, 0.6];
-/// Strokes shorter than this are over.
+/// The minimum length of a stroke.
 const SHORTEST: f32 = 0.01;
 const INK: [u8; 3] = [28, 29, 33];
 const SOFT: [u8; 3] = [92, 95, 104];
 const GRID: [u8; 3] = [226, 228, 233];
 const PANEL: [f32; 2] = [470.0, 270.0];
 const HEADING: f32 = 44.0;
-/// Around the curves of a panel: left, top, right, bottom.
+/// The margins of a panel: left, top, right, bottom.
 const AROUND: [f32; 4] = [64.0, 30.0, 20.0, 44.0];
 const LEGEND_LINE: f32 = 20.0;
-/// Points of a curve, at most: of more, the mean of as many neighbours as are needed is drawn.
+/// The maximum number of points of a curve; more are averaged.
 const MOST_POINTS: usize = 800;
 
 impl Chart {
@@ -101,12 +100,12 @@ impl Chart {
         shapes.push(line([x0, y1], [x1, y1], SOFT));
         shapes.push(text([(x0 + x1) / 2.0, y1 + 33.0], 11.0, Anchor::Middle, SOFT, &self.axis));
         if curves.iter().all(|(_, points)| points.is_empty()) {
-            shapes.push(text([(x0 + x1) / 2.0, (y0 + y1) / 2.0], 12.0, Anchor::Middle, SOFT, "nothing in the logs"));
+            shapes.push(text([(x0 + x1) / 2.0, (y0 + y1) / 2.0], 12.0, Anchor::Middle, SOFT, "no data"));
         }
         let has_marks = curves.iter().any(|(curve, _)| curve.is_marked);
         for (curve, points) in curves {
             let places: Vec<[f32; 2]> = points.into_iter().map(place).collect();
-            // Where there are marks, what has none steps back.
+            // Unmarked curves beside marked ones are fainter.
             let weight = if curve.is_marked || !has_marks { MARKED } else { UNMARKED };
             stroke(&places, curve.run, weight, shapes);
             if curve.is_marked {
@@ -129,7 +128,7 @@ impl Axis {
     fn of(values: impl Iterator<Item = f64>) -> Self {
         let (least, most) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), value| (least.min(value), most.max(value)));
         let (least, most) = if least > most { (0.0, 1.0) } else { (least, most) };
-        // One value has room around it.
+        // A single value has room around it.
         let span = if most > least { most - least } else { least.abs().max(1.0) * 0.2 };
         // About five steps of 1, 2 or 5 times a power of ten.
         let power = 10f64.powf((span / 5.0).log10().floor());
@@ -147,7 +146,7 @@ impl Axis {
     }
 }
 
-/// As few digits as tell ticks apart.
+/// The label of a tick.
 fn number(value: f64) -> String {
     let magnitude = value.abs();
     let plain = |value: f64, unit: &str| {
@@ -166,7 +165,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// Finite points, neighbours joined where there are too many.
+/// Finite points; neighbours are averaged if there are too many.
 fn thinned(points: &[[f64; 2]]) -> Vec<[f64; 2]> {
     let finite: Vec<[f64; 2]> = points.iter().copied().filter(|point| point.iter().all(|value| value.is_finite())).collect();
     let group = finite.len().div_ceil(MOST_POINTS).max(1);
@@ -194,7 +193,7 @@ fn stroke(places: &[[f32; 2]], run: usize, [width, opacity]: [f32; 2], shapes: &
             }
             left -= end - done;
             done = end;
-            // What is left of a rounding error would never be used up.
+            // Avoids strokes of the length of a rounding error.
             if left < SHORTEST {
                 is_on = !is_on;
                 left = if is_on { on } else { off };
@@ -216,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn axes_have_ticks_that_people_read() {
+    fn axes_have_round_ticks() {
         let ticks = |values: [f64; 2]| Axis::of(values.into_iter()).ticks().map(number).collect::<Vec<_>>();
         assert_eq!(ticks([0.0, 8_000.0]), ["0", "2000", "4000", "6000", "8000"]);
         assert_eq!(ticks([2.91, 8.76]), ["2", "3", "4", "5", "6", "7", "8", "9"].map(String::from)[..].to_vec());
@@ -243,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn long_curves_keep_their_means_and_lose_what_is_no_number() {
+    fn long_curves_keep_their_means_and_skip_nan() {
         let points: Vec<[f64; 2]> = (0..2_000).map(|x| [f64::from(x), if x == 7 { f64::NAN } else { 3.0 }]).collect();
         let thin = thinned(&points);
         assert!(thin.len() <= MOST_POINTS && thin.iter().all(|point| point[1] == 3.0), "{}", thin.len());

@@ -1,83 +1,83 @@
-//! What pictures are made of: one sentence or several, with their words and weights.
+//! Sentences with their tokens and attention weights.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::{Explained, Weights};
 use serde::{Deserialize, Serialize};
 
-/// Sentences under one model.
+/// Sentences of one model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Document<W = Weights> {
-    /// What the model is called.
+    /// The name of the model.
     pub model: String,
-    /// What computed.
+    /// The engine.
     pub engine: String,
     /// The sentences; several are shown side by side.
     pub examples: Vec<Example<W>>,
 }
 
-/// A sentence, its translation, and what was attended to.
+/// A sentence, its translation, and the attention weights.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Example<W = Weights> {
     /// The sentence.
     pub source: SourceText,
     /// Its translation.
     pub target: TargetText,
-    /// Rows and columns are the source's tokens.
+    /// Rows and columns are source tokens.
     pub encoder_attentions: W,
-    /// Rows are what is written, columns what has been read.
+    /// Rows are output tokens, columns input tokens of the decoder.
     pub decoder_attentions: W,
-    /// Rows are what is written, columns the source's tokens.
+    /// Rows are output tokens of the decoder, columns source tokens.
     pub cross_attentions: W,
-    /// What else the model does with it, step by step.
+    /// The translation step by step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explained: Option<Explained>,
 }
 
-/// What the encoder reads.
+/// The input of the encoder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceText {
-    /// The sentence as it was given.
+    /// The sentence.
     pub text: String,
     /// Its tokens, the end token included.
     pub tokens: Vec<Token>,
 }
 
-/// What the decoder reads and writes.
+/// The input and output of the decoder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TargetText {
     /// The translation.
     pub text: String,
-    /// What the decoder reads at each position: the start token, then what it wrote.
+    /// The input at each position: the start token, then the output.
     pub read: Vec<Token>,
-    /// What comes next at each position, the end token last.
+    /// The output at each position, the end token last.
     pub written: Vec<Token>,
 }
 
 /// A token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Token {
-    /// As the vocabulary spells it.
+    /// The piece of the vocabulary.
     pub piece: String,
-    /// Its number.
+    /// The id.
     pub id: i64,
 }
 
-/// One of the three places where a Transformer attends.
+/// One of the three attentions of a Transformer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attention {
-    /// The encoder to itself.
+    /// Self-attention of the encoder.
     Encoder,
-    /// The decoder to what it has read.
+    /// Self-attention of the decoder.
     Decoder,
-    /// The decoder to the source.
+    /// Cross-attention.
     Cross,
 }
 
 impl Attention {
-    /// Every one.
+    /// All attentions.
     pub const ALL: [Self; 3] = [Self::Encoder, Self::Decoder, Self::Cross];
 
-    /// As it stands over a figure.
+    /// The title of a figure.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Encoder => "Encoder self-attention",
@@ -88,7 +88,7 @@ impl Attention {
 }
 
 impl<W> Example<W> {
-    /// The words of rows and of columns.
+    /// The tokens of rows and of columns.
     pub fn words(&self, attention: Attention) -> [&[Token]; 2] {
         match attention {
             Attention::Encoder => [&self.source.tokens, &self.source.tokens],
@@ -122,10 +122,10 @@ impl<W> Example<W> {
 }
 
 impl Document {
-    /// Whether weights and words agree.
+    /// Checks that weights and tokens agree.
     ///
     /// # Errors
-    /// If there is no example, sizes differ, or examples are of different models.
+    /// If there is no example, or sizes differ.
     pub fn check(&self) -> Result<()> {
         let refuse = |message: String| Err(Error::new(ErrorKind::Sizes, message));
         let Some(first) = self.examples.first() else { return refuse("expected an example, found none".into()) };

@@ -1,4 +1,4 @@
-//! A drawing of rectangles, lines and words, written as SVG or painted as PNG; both show the same.
+//! A drawing of rectangles, lines and text, written as SVG or PNG.
 //!
 //! Lengths are in points of SVG; `y` grows downwards.
 
@@ -8,18 +8,18 @@ use crate::raster;
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// What is drawn, in the order in which it is painted.
+/// A drawing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Drawing {
     /// Width and height.
     pub size: [f32; 2],
-    /// What it shows, for those who do not see it.
+    /// Its description for accessibility.
     pub title: String,
-    /// Its parts.
+    /// Its shapes in the order of painting.
     pub shapes: Vec<Shape>,
 }
 
-/// A part of a drawing; colours are red, green and blue.
+/// A shape of a drawing; colours are red, green and blue.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shape {
     /// A filled rectangle.
@@ -30,7 +30,7 @@ pub enum Shape {
         size: [f32; 2],
         /// Its colour.
         colour: [u8; 3],
-        /// What an SVG tells of it where it is pointed at.
+        /// The tooltip in an SVG.
         label: Option<String>,
     },
     /// A straight line.
@@ -46,13 +46,13 @@ pub enum Shape {
     },
     /// A line of text.
     Text {
-        /// Where its base line begins, ends, or has its middle.
+        /// The start, middle or end of its base line.
         at: [f32; 2],
         /// The size of its font.
         size: f32,
-        /// Which part of it stands at `at`.
+        /// The part at `at`.
         anchor: Anchor,
-        /// By how many degrees it is turned clockwise around `at`.
+        /// The clockwise rotation around `at` in degrees.
         turned: f32,
         /// Its colour.
         colour: [u8; 3],
@@ -61,19 +61,19 @@ pub enum Shape {
     },
 }
 
-/// Which part of a text stands at its place.
+/// The part of a text at its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
-    /// Its beginning.
+    /// The start.
     Start,
-    /// Its middle.
+    /// The middle.
     Middle,
-    /// Its end.
+    /// The end.
     End,
 }
 
 impl Drawing {
-    /// The drawing as SVG. Its words stay text: the reader's fonts show them.
+    /// The drawing as SVG. Text is shown in the viewer's fonts.
     pub fn to_svg(&self) -> String {
         let ([width, height], title) = (self.size, escaped(&self.title));
         let mut svg = format!(
@@ -117,18 +117,17 @@ impl Drawing {
         svg + "</svg>\n"
     }
 
-    /// The drawing as PNG, with so many pixels a point, or fewer where it would have more than 24 million.
+    /// The drawing as PNG with `scale` pixels per point, and at most 24 million pixels.
     ///
-    /// Words are set in DejaVu Sans, whatever fonts the system has; characters that it lacks become boxes, see
-    /// [`Drawing::lacks`].
+    /// The font is DejaVu Sans; characters that it lacks become boxes, see [`Drawing::lacks`].
     ///
     /// # Errors
-    /// If it has no size.
+    /// If the drawing is empty.
     pub fn to_png(&self, scale: f32) -> Result<Vec<u8>> {
         raster::png(self, scale)
     }
 
-    /// The characters of its words that a PNG shows as boxes.
+    /// The characters that a PNG shows as boxes.
     pub fn lacks(&self) -> Vec<char> {
         let words = self.shapes.iter().filter_map(|shape| match shape {
             Shape::Text { text, .. } => Some(text.as_str()),
@@ -138,8 +137,7 @@ impl Drawing {
     }
 }
 
-/// A word of a script that runs from right to left, set apart from what stands around it: the mark of the space before it stands on its
-/// right, too.
+/// Isolates a word of a right-to-left script from its surroundings, so that the mark of its space is on its right.
 pub(crate) fn isolated(text: &str) -> Cow<'_, str> {
     let runs_left = |character| matches!(character, '\u{590}'..='\u{8ff}' | '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{fefc}');
     if text.contains(runs_left) { format!("\u{2068}{text}\u{2069}").into() } else { text.into() }

@@ -1,9 +1,9 @@
-//! What can go wrong in drawing.
+//! Errors of drawing.
 
-/// The result of this crate's calls.
+/// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error that names what does not fit.
+/// An error of drawing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
@@ -11,15 +11,15 @@ pub struct Error {
     message: String,
 }
 
-/// What an [`Error`] is about.
+/// The category of an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Weights and words do not have the same sizes.
+    /// The sizes of weights and tokens differ.
     Sizes,
     /// There is no such layer or head.
     Choice,
-    /// A text is no page of this crate.
+    /// A text is not a page of this crate.
     Page,
     /// A picture is too large, or its font cannot be read.
     Raster,
@@ -30,7 +30,7 @@ impl Error {
         Self { kind, message: message.into() }
     }
 
-    /// What the error is about.
+    /// The category of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }

@@ -1,113 +1,113 @@
-//! What a model does with a sentence, step by step: the numbers that `cognate explain` tells, and that stand in a page.
+//! A translation step by step, as printed by `cognate explain` and shown on a page.
 //!
-//! `words = mean over rows of exp(-Σ w ln w)`: over how many words a head spreads, from 1 to all of them.
+//! `words = mean over rows of exp(-Σ w ln w)`: the number of tokens over which a head spreads.
 
 use crate::{Example, Token, Weights};
 use serde::{Deserialize, Serialize};
 
-/// What a model does with a sentence, beside what it attends to.
+/// A translation step by step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Explained {
-    /// What the first layers read.
+    /// The inputs of the first layers.
     pub embeddings: Embeddings,
-    /// What each layer looks at, in the order of [`crate::Attention::ALL`].
+    /// A summary of each layer's attention, in the order of [`crate::Attention::ALL`].
     pub layers: [Vec<Summary>; 3],
-    /// The layer whose cross-attention the steps tell, from 0.
+    /// The layer of the steps' cross-attention, from 0.
     pub alignment_layer: usize,
-    /// What comes next, for each word that is written.
+    /// The steps of decoding.
     pub steps: Vec<Step>,
-    /// The search that found the translation, if it kept several hypotheses.
+    /// The beam search of the translation, if any.
     pub beams: Option<Beams>,
 }
 
-/// The sizes of embeddings and positions.
+/// The norms of embeddings and positions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Embeddings {
-    /// Of a model whose weights are as they were trained.
+    /// The norms of a model with its original weights.
     Known {
-        /// The numbers of an embedding.
+        /// The size of an embedding.
         d_model: usize,
-        /// Whether rows of the table are multiplied by the root of `d_model`.
+        /// Whether rows of the table are multiplied by `√d_model`.
         is_scaled: bool,
-        /// For each token that the encoder reads.
+        /// For each input token of the encoder.
         source: Vec<Norms>,
-        /// For each token that the decoder reads.
+        /// For each input token of the decoder.
         target: Vec<Norms>,
     },
-    /// Why they are not known.
+    /// The reason why they are unknown.
     Unknown(String),
 }
 
-/// Euclidean norms at one place.
+/// Euclidean norms at one position.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Norms {
-    /// Of the token's embedding, scaled as the model scales it.
+    /// Of the token's embedding, with the model's scale.
     pub token: f32,
-    /// Of the position, where one is added.
+    /// Of the position, if one is added.
     pub position: Option<f32>,
-    /// Of what the first layer reads.
+    /// Of the input of the first layer.
     pub sum: f32,
 }
 
-/// What a layer looks at, on average over rows and heads; all weights of a row sum to 1.
+/// A summary of a layer's attention: means over rows and heads.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// The weights of the word itself, of the one before it and of the one after it; in self-attention only.
+    /// The weights of the token itself, the previous and the next one; in self-attention only.
     pub own: Option<[f32; 3]>,
-    /// The weight of the first word.
+    /// The weight of the first token.
     pub first: f32,
-    /// The weight of the last one.
+    /// The weight of the last token.
     pub last: f32,
-    /// Over how many words a head spreads.
+    /// The number of tokens over which a head spreads.
     pub words: f32,
-    /// The head that spreads least, from 0.
+    /// The head with the smallest spread, from 0.
     pub sharpest: usize,
-    /// Over how many words that one does.
+    /// The spread of that head.
     pub sharpest_words: f32,
 }
 
-/// One word of the translation.
+/// One step of decoding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// The likeliest next words under the model alone, the likeliest first.
+    /// The most probable next tokens of the model, the most probable first.
     pub likeliest: Vec<Likely>,
-    /// The probability of what is written, where it is known.
+    /// The probability of the output token, if it is known.
     pub written: Option<f32>,
-    /// The source words that it looks at most, by their places from 0, with the mean weight over the layer's heads.
+    /// The source positions with the largest attention, with the mean weight over the layer's heads.
     pub looks_at: Vec<(usize, f32)>,
 }
 
-/// A word that may come next.
+/// A possible next token.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Likely {
-    /// The word.
+    /// The token.
     pub token: Token,
-    /// From 0 to 1.
+    /// The probability.
     pub probability: f32,
 }
 
-/// A beam search: every hypothesis that ran, as a tree.
+/// The tree of a beam search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Beams {
-    /// How many hypotheses it kept at each step.
+    /// The number of beams.
     pub width: usize,
-    /// The words, each behind the one before it; the first is the start token.
+    /// The tokens, each after its parent; the first is the start token.
     pub nodes: Vec<Node>,
     /// The finished hypotheses, the best first.
     pub finished: Vec<Finished>,
 }
 
-/// A word of the tree.
+/// A token of the tree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Node {
-    /// The word.
+    /// The token.
     pub token: Token,
-    /// The word before it, by its place in [`Beams::nodes`].
+    /// The index of the previous token in [`Beams::nodes`].
     pub parent: Option<usize>,
-    /// The log-probability of all words from the start to this one, under the model alone.
+    /// The model's log-probability of all tokens up to this one.
     pub log_probability: f32,
-    /// Which of the finished hypotheses ends here.
+    /// The rank of the finished hypothesis that ends here.
     pub rank: Option<usize>,
 }
 
@@ -116,12 +116,12 @@ pub struct Node {
 pub struct Finished {
     /// Its text.
     pub text: String,
-    /// By what it is ranked.
+    /// Its score.
     pub score: f32,
 }
 
 impl Explained {
-    /// What of it does not fit the words of its sentence.
+    /// The first contradiction to the tokens of its sentence.
     pub(crate) fn misfit<W>(&self, example: &Example<W>) -> Option<String> {
         let (source, read, written) = (example.source.tokens.len(), example.target.read.len(), example.target.written.len());
         let counts = match &self.embeddings {
@@ -140,19 +140,19 @@ impl Explained {
             node.parent.map_or(*index > 0, |parent| parent >= *index) || node.rank.is_some_and(|rank| rank >= finished.len())
         };
         let (index, _) = nodes.iter().enumerate().find(is_wrong)?;
-        Some(format!("word {index} of the tree: expected the word before it and its hypothesis to be there"))
+        Some(format!("token {index} of the tree: its parent or its hypothesis is missing"))
     }
 }
 
 impl Beams {
-    /// The words that come after one of them, in the order in which they came.
+    /// The children of a node in the order of decoding.
     pub fn children(&self, node: usize) -> impl Iterator<Item = usize> + '_ {
         (node + 1..self.nodes.len()).filter(move |&child| self.nodes[child].parent == Some(node))
     }
 }
 
 impl Summary {
-    /// The summary of each layer; `is_own` of self-attention, whose row `r` is the word at column `r`.
+    /// The summary of each layer; `is_own` for self-attention, whose row `r` is the token of column `r`.
     pub fn of(weights: &Weights, is_own: bool) -> Vec<Self> {
         let [layers, heads, ..] = weights.shape();
         let summary = |layer| {
@@ -196,37 +196,9 @@ impl Map<'_> {
         self.rows().enumerate().filter_map(weight).sum::<f32>() / self.rows().len() as f32
     }
 
-    /// Over how many words it spreads: the mean of `exp(entropy)` over its rows.
+    /// The mean of `exp(entropy)` over its rows.
     fn spread(&self) -> f32 {
         let of_row = |row: &[f32]| row.iter().filter(|&&weight| weight > 0.0).map(|&weight| -weight * weight.ln()).sum::<f32>().exp();
         self.rows().map(of_row).sum::<f32>() / self.rows().len() as f32
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shares_and_spreads() {
-        let even = [1.0 / 3.0; 9];
-        let sharp = [0.5, 0.5, 0.0, 0.25, 0.5, 0.25, 0.0, 0.0, 1.0];
-        let weights = Weights::new([1, 2, 3, 3], [even, sharp].concat()).unwrap();
-        let [summary] = Summary::of(&weights, true)[..] else { panic!("one layer") };
-        // Two words, 2^1.5, one.
-        let words = (2.0 + 2f32.powf(1.5) + 1.0) / 3.0;
-        let expected = [
-            (1.0 / 3.0 + 2.0 / 3.0) / 2.0,
-            (2.0 / 9.0 + 0.25 / 3.0) / 2.0,
-            (2.0 / 9.0 + 0.75 / 3.0) / 2.0,
-            (1.0 / 3.0 + 0.25) / 2.0,
-            (1.0 / 3.0 + 1.25 / 3.0) / 2.0,
-            (3.0 + words) / 2.0,
-            words,
-        ];
-        let found = [&summary.own.unwrap()[..], &[summary.first, summary.last, summary.words, summary.sharpest_words]].concat();
-        assert!(found.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-6), "{found:?} {expected:?}");
-        assert_eq!((summary.sharpest, Summary::of(&weights, false)[0].own), (1, None));
     }
 }

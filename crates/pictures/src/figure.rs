@@ -1,37 +1,37 @@
-//! One head of one layer as a drawing for paper: lines between words, or a heat map; several sentences side by side.
+//! One head of one layer as a figure: lines between tokens, or a heat map; several sentences side by side.
 
 use crate::drawing::{Anchor, Drawing, Shape, isolated};
 use crate::error::{Error, ErrorKind, Result};
 use crate::{Attention, Document, Example, Token, Weights, glyphs, ramp, raster};
 
-/// What is drawn of a document.
+/// A figure of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Figure {
-    /// Which attention.
+    /// The attention.
     pub attention: Attention,
-    /// Which layer, from 0.
+    /// The layer, from 0.
     pub layer: usize,
-    /// Which of its heads.
+    /// The head.
     pub head: Head,
-    /// How.
+    /// The kind of picture.
     pub picture: Picture,
 }
 
 /// A head of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Head {
-    /// One of them, from 0.
+    /// A head, from 0.
     One(usize),
-    /// The mean of all.
+    /// The mean of all heads.
     Mean,
 }
 
-/// How weights are drawn.
+/// A kind of picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Picture {
-    /// Words on two sides, with lines between them as thick as weights.
+    /// Tokens on two sides, with lines between them whose width is the weight.
     Lines,
-    /// A cell for each pair of words.
+    /// A cell for each pair of tokens.
     HeatMap,
 }
 
@@ -42,11 +42,11 @@ const FONT: f32 = 13.0;
 const MARGIN: f32 = 14.0;
 /// Height of the heading.
 const HEADING: f32 = 52.0;
-/// Words longer than this are cut.
+/// The maximum width of a token.
 const WIDEST: f32 = 180.0;
-/// Lines of a drawing, at most; the thickest are drawn.
+/// The maximum number of lines; the thickest are drawn.
 const MOST_LINES: usize = 4000;
-/// Below, a weight has no line.
+/// Smaller weights have no line.
 const LEAST: f32 = 0.01;
 
 impl Figure {
@@ -69,7 +69,7 @@ impl Figure {
         Ok(Drawing { size: [left.ceil(), bottom.ceil()], title: titles.join("; "), shapes })
     }
 
-    /// What sentences side by side share, so that one can be held against the other.
+    /// The scale that all sentences share.
     fn frame(&self, document: &Document) -> Result<Frame> {
         let mut frame = Frame { largest: f32::MIN_POSITIVE, widths: [0.0; 2] };
         for example in &document.examples {
@@ -119,17 +119,17 @@ impl Figure {
     }
 }
 
-/// What the drawings of several sentences have in common.
+/// The scale that the drawings of several sentences share.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
-    /// The weight that the darkest colour stands for.
+    /// The weight of the darkest colour.
     largest: f32,
-    /// Of the widest words of rows and of columns.
+    /// The widths of the widest tokens of rows and columns.
     widths: [f32; 2],
 }
 
-/// Over the words of a drawing of lines.
-const HEADINGS: [&str; 2] = ["this word", "looks at"];
+/// The headings of a drawing of lines.
+const HEADINGS: [&str; 2] = ["token", "attends to"];
 
 fn lines(map: &[f32], [rows, columns]: [&[Token]; 2], frame: Frame) -> Drawing {
     const STEP: f32 = 21.0;
@@ -164,7 +164,7 @@ fn lines(map: &[f32], [rows, columns]: [&[Token]; 2], frame: Frame) -> Drawing {
 fn heat_map(map: &[f32], [rows, columns]: [&[Token]; 2], frame: Frame) -> Drawing {
     let cell = if rows.len().max(columns.len()) > 60 { 18.0 } else { 30.0 };
     let Frame { largest, widths: [row_width, column_width] } = frame;
-    // Words over columns are turned by 60 degrees.
+    // Tokens above columns are rotated by 60 degrees.
     let (x0, y0) = (MARGIN + row_width + 7.0, HEADING + column_width * 0.87 + 10.0);
     let mut shapes = Vec::new();
     for (index, &weight) in map.iter().enumerate() {
@@ -190,12 +190,12 @@ fn heat_map(map: &[f32], [rows, columns]: [&[Token]; 2], frame: Frame) -> Drawin
         let (at, text) = ([x0 + cell * (index as f32 + 0.5) + 4.0, y0 - 6.0], raster::fitted(&token.piece, WIDEST, FONT));
         shapes.push(Shape::Text { at, size: FONT, anchor: Anchor::Start, turned: -60.0, colour: INK, text });
     }
-    // The legend: what the darkest colour stands for.
+    // The legend.
     let y = y0 + cell * rows.len() as f32 + 10.0;
     const STEPS: usize = 60;
     for step in 0..STEPS {
         let colour = ramp::light(step as f32 / (STEPS - 1) as f32);
-        // Each lies under the next, so that paper does not shine through between them.
+        // They overlap, so that there are no gaps.
         let size = [2.0 * (STEPS - step) as f32, 9.0];
         shapes.push(Shape::Rectangle { at: [x0 + 2.0 * step as f32, y], size, colour, label: None });
     }

@@ -1,7 +1,7 @@
 //! A line of text as glyphs of DejaVu Sans, which is built in.
 //!
-//! Letters of Latin, Greek and Cyrillic stand one after the other, each with its own advance. Others are shaped: accents stand on
-//! their letters, Arabic letters join, and what runs from right to left does (Unicode's bidirectional algorithm, UAX 9).
+//! Latin, Greek and Cyrillic letters are placed by their advances. Other text is shaped: combining accents, joined Arabic letters, and
+//! right-to-left runs (Unicode's bidirectional algorithm, UAX 9).
 
 use rustybuzz::{Direction, Face, UnicodeBuffer, shape};
 use std::ops::Range;
@@ -12,18 +12,18 @@ use unicode_bidi::BidiInfo;
 
 static FACE: LazyLock<Face<'static>> = LazyLock::new(|| Face::from_slice(dejavu::sans::regular(), 0).expect("the font is whole"));
 
-/// From here on, letters want their neighbours: the first combining accent.
+/// The first combining accent: this and later characters need shaping.
 const FIRST_SHAPED: char = '\u{300}';
-/// Greek and Cyrillic letters, which stand alone again.
-const ALONE: Range<char> = '\u{370}'..'\u{483}';
+/// Greek and Cyrillic letters, which need no shaping.
+const UNSHAPED: Range<char> = '\u{370}'..'\u{483}';
 
-/// A glyph and where it stands on a base line, in units of the font; `y` grows upwards.
+/// A glyph and its position on a base line, in units of the font; `y` grows upwards.
 struct Glyph {
     id: GlyphId,
     at: [i32; 2],
 }
 
-/// A text's glyphs, and how far they reach.
+/// A text's glyphs and its width.
 fn glyphs(text: &str) -> (Vec<Glyph>, i32) {
     let (mut found, mut x) = (Vec::new(), 0);
     if !text.chars().any(wants_shaping) {
@@ -44,7 +44,7 @@ fn glyphs(text: &str) -> (Vec<Glyph>, i32) {
             buffer.set_direction(if levels[run.start].is_rtl() { Direction::RightToLeft } else { Direction::LeftToRight });
             let shaped = shape(&FACE, &[], buffer);
             for (info, position) in shaped.glyph_infos().iter().zip(shaped.glyph_positions()) {
-                // The font has fewer glyphs than 16 bits count.
+                // The font has fewer than 2^16 glyphs.
                 let id = GlyphId(info.glyph_id as u16);
                 found.push(Glyph { id, at: [x + position.x_offset, position.y_offset] });
                 x += position.x_advance;
@@ -55,8 +55,8 @@ fn glyphs(text: &str) -> (Vec<Glyph>, i32) {
 }
 
 fn wants_shaping(character: char) -> bool {
-    // Signs beyond the scripts, as ▁ and →, stand alone too.
-    character >= FIRST_SHAPED && !ALONE.contains(&character) && !matches!(character, '\u{2010}'..='\u{27ff}')
+    // Symbols such as ▁ and → need no shaping.
+    character >= FIRST_SHAPED && !UNSHAPED.contains(&character) && !matches!(character, '\u{2010}'..='\u{27ff}')
 }
 
 /// The width of a text in a font of this size.
@@ -69,7 +69,7 @@ pub(crate) fn lacks(character: char) -> bool {
     FACE.glyph_index(character).is_none()
 }
 
-/// A text as one path from 0 on, its base line at 0.
+/// A text as one path that starts at 0 on the base line.
 pub(crate) fn outline(text: &str, size: f32) -> Option<Path> {
     let mut pen = Pen { path: PathBuilder::new(), scale: scale(size), from: [0.0; 2] };
     for Glyph { id, at } in glyphs(text).0 {
@@ -79,12 +79,12 @@ pub(crate) fn outline(text: &str, size: f32) -> Option<Path> {
     pen.path.finish()
 }
 
-/// Points for a unit of the font.
+/// Points per unit of the font.
 fn scale(size: f32) -> f32 {
     size / FACE.units_per_em() as f32
 }
 
-/// Takes the font's outlines, whose `y` grows upwards.
+/// Converts the font's outlines, whose `y` grows upwards.
 struct Pen {
     path: PathBuilder,
     scale: f32,
@@ -127,7 +127,7 @@ impl OutlineBuilder for Pen {
 mod tests {
     use super::*;
 
-    /// Glyphs and places that HarfBuzz 15.0 (uharfbuzz 0.57) gives for the runs of each text, in the order in which they are seen.
+    /// Glyphs and positions of HarfBuzz 15.0 (uharfbuzz 0.57) for the runs of each text, in visual order.
     #[test]
     fn accents_joins_and_directions() {
         /// A text, its glyphs with their places, and where it ends.

@@ -1,4 +1,4 @@
-//! One page of HTML with all numbers, the style and the script in it, which asks the network for nothing.
+//! A self-contained page of HTML with numbers, style and script, which loads nothing from the network.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::pack::{self, Packed};
@@ -9,13 +9,13 @@ const PAGE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
 const SCRIPT: &str = concat!(include_str!("page/steps.js"), include_str!("page/page.js"));
 
-/// Where the numbers begin and end.
+/// The delimiters of the numbers.
 const DATA: [&str; 2] = ["<script type=\"application/json\" id=\"data\">", "</script>"];
 
-/// Characters that the weights of a page may take; of longer texts only the largest weights of each row are in it.
+/// The maximum number of characters of a page's weights; for longer texts only the largest weights of each row are kept.
 const MOST: usize = 8_000_000;
 
-/// What a page holds.
+/// The data of a page.
 #[derive(Serialize, Deserialize)]
 struct Data {
     #[serde(flatten)]
@@ -26,7 +26,7 @@ struct Data {
 
 /// The page of a document.
 ///
-/// Of texts so long that their weights would take more than 8 MB, each row keeps its largest ones, and the page says so.
+/// If the weights would take more than 8 MB, only the largest of each row are kept, and the page says so.
 pub fn html(document: &Document) -> String {
     let shapes = || document.examples.iter().flat_map(|example| Attention::ALL.map(|attention| example.weights(attention).shape()));
     let whole: usize = shapes().map(pack::whole).sum();
@@ -40,20 +40,20 @@ pub fn html(document: &Document) -> String {
         document: Document { model: document.model.clone(), engine: document.engine.clone(), examples },
         ramps: Some(ramp::Ramps::new()),
     };
-    // Within a script element `<` could end it, or begin a comment.
+    // Inside a script element `<` could end it, or begin a comment.
     let data = serde_json::to_string(&data).expect("strings and numbers").replace('<', "\\u003c");
     let first = document.examples.first().map_or("", |example| example.source.text.as_str());
-    let title = escaped(&format!("What it attends to: {}", shortened(first)));
+    let title = escaped(&format!("Attention: {}", shortened(first)));
     let fill = [("{{title}}", title.as_str()), ("{{style}}", STYLE), ("{{data}}", &data), ("{{script}}", SCRIPT)];
     filled(PAGE, &fill)
 }
 
-/// A page with texts in its places, in their order.
+/// Replaces the placeholders of a page, in their order.
 pub(crate) fn filled(page: &str, fill: &[(&str, &str)]) -> String {
     let (mut filled, mut rest) = (String::new(), page);
     for (place, text) in fill {
-        // Text of one place is not searched for the next.
-        let (before, after) = rest.split_once(place).expect("the page has every place");
+        // Inserted text is not searched for placeholders.
+        let (before, after) = rest.split_once(place).expect("the page has every placeholder");
         filled.push_str(before);
         filled.push_str(text);
         rest = after;
@@ -61,10 +61,10 @@ pub(crate) fn filled(page: &str, fill: &[(&str, &str)]) -> String {
     filled + rest
 }
 
-/// The document in a page that [`html`] made; weights that it did not keep are 0.
+/// The document of a page written by [`html`]; weights that were not kept are 0.
 ///
 /// # Errors
-/// If the text is no such page.
+/// If the text is not such a page.
 pub fn read_html(page: &str) -> Result<Document> {
     let wrong = |why: &str| Error::new(ErrorKind::Page, format!("expected a page of attentions, {why}"));
     let data = page.split_once(DATA[0]).and_then(|(_, rest)| rest.split_once(DATA[1])).ok_or_else(|| wrong("found no numbers in it"))?.0;
@@ -76,7 +76,7 @@ pub fn read_html(page: &str) -> Result<Document> {
     Ok(document)
 }
 
-/// Text as it stands in HTML and SVG.
+/// Escapes text for HTML and SVG.
 pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {

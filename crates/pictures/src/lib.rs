@@ -1,12 +1,10 @@
-//! Pictures of what a model attends to: numbers as JSON, figures as SVG and PNG, and one page of HTML that needs nothing else.
+//! Attention, explanations, training curves and graphs as HTML, SVG, PNG and JSON. Independent of models, engines and files.
 //!
-//! [`Document`] holds the words and the weights; [`html()`] makes a page of it, in which readers choose layers and heads, and
-//! [`read_html`] takes the numbers out of a page again. [`Figure`] draws one head, or the mean of a layer's heads, as a [`Drawing`],
-//! which becomes SVG or PNG. [`Explained`] has what else the model does with a sentence, step by step.
+//! [`Document`] has the tokens and the attention weights of sentences; [`html()`] writes a self-contained page to explore them, and
+//! [`read_html`] reads the weights of a page. [`Figure`] draws one head, or the mean of a layer's heads, as a [`Drawing`] for SVG or PNG.
+//! [`Explained`] is a translation step by step.
 //!
-//! [`Chart`] draws the curves of training runs, and [`Diagram`] graphs as boxes within boxes: a page, or text for Graphviz and Mermaid.
-//!
-//! This crate knows no models, no engines and no files.
+//! [`Chart`] draws the curves of training runs, and [`Diagram`] draws graphs as nested boxes: a page, or text for Graphviz and Mermaid.
 //!
 //! ```
 //! use cognate_pictures::{Attention, Document, Example, Figure, Head, Picture, Token, Weights, html, read_html};

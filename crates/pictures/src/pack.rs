@@ -1,8 +1,7 @@
-//! Weights as short text, of which any part is read by itself: 6 bits a character, as in base64.
+//! Weights as text with random access: 6 bits per character, as in base64.
 //!
-//! A weight takes 4 characters, `round(weight · (2²⁴ - 1))`, so it is off by 1e-7 at most, as f32 is. Where all weights of a text would be too long,
-//! each row keeps as many of its largest as there is room for, each with its column before it in 3 characters; and because a mean of
-//! what is kept would be wrong, the mean of the heads follows them as one more head.
+//! A weight has 4 characters, `round(weight · (2²⁴ - 1))`, with an error of at most 1e-7, as in f32. If all weights are too long, each row
+//! keeps its largest, each after its column in 3 characters; the mean of the heads is then stored as one more head.
 
 use crate::Weights;
 use crate::error::{Error, ErrorKind, Result};
@@ -13,26 +12,26 @@ const ONE: f64 = ((1 << 24) - 1) as f64;
 const WEIGHT: usize = 4;
 const COLUMN: usize = 3;
 
-/// Weights as they stand in a page.
+/// The weights in a page.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Packed {
     shape: [usize; 4],
-    /// How many weights of each row are there; all if `None`.
+    /// The number of weights kept of each row; all if `None`.
     kept: Option<usize>,
     data: String,
 }
 
-/// Characters that weights take whole.
+/// The number of characters of all weights.
 pub(crate) fn whole(shape: [usize; 4]) -> usize {
     WEIGHT * shape.iter().product::<usize>()
 }
 
-/// Rows that weights have where rows are cut, the means included.
+/// The number of rows, the means included.
 pub(crate) fn rows(shape: [usize; 4]) -> usize {
     shape[0] * (shape[1] + 1) * shape[2]
 }
 
-/// How many weights each of `rows` may keep in so many characters; at least one.
+/// The number of weights of each row that fit into `characters`; at least one.
 pub(crate) fn room(characters: usize, rows: usize) -> usize {
     (characters / rows.max(1) / (COLUMN + WEIGHT)).max(1)
 }
@@ -65,10 +64,10 @@ impl Packed {
         Self { shape: weights.shape(), kept: Some(kept), data }
     }
 
-    /// The weights; 0 where none is kept.
+    /// The weights; 0 if they were not kept.
     ///
     /// # Errors
-    /// If the text is not as long as it must be, or holds other characters.
+    /// If the text has a wrong length or invalid characters.
     pub(crate) fn weights(&self) -> Result<Weights> {
         let wrong = || Error::new(ErrorKind::Page, "the page's weights are damaged; write it again");
         let [layers, heads, n_rows, columns] = self.shape;

@@ -1,4 +1,4 @@
-//! Colours for weights: one hue, evenly spaced in lightness, so that larger is darker (on dark paper: brighter) for any eye.
+//! Colours for weights: one hue, evenly spaced in lightness; larger is darker, or brighter on a dark background.
 //!
 //! Lightness is that of Oklab (Ottosson 2020), where equal steps look equal.
 
@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 pub(crate) type Colour = [u8; 3];
 
 const STOPS: usize = 33;
-/// Blue, which all common kinds of colour blindness leave distinct from grey; only lightness carries meaning.
+/// Blue, which differs from grey in all common kinds of colour blindness; only lightness carries meaning.
 const HUE_DEGREES: f64 = 257.0;
 
 /// Colours from 0 to the largest weight.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Ramps {
-    /// On light paper.
+    /// On a light background.
     light: Vec<Colour>,
-    /// On dark paper.
+    /// On a dark background.
     dark: Vec<Colour>,
 }
 
@@ -26,13 +26,13 @@ impl Ramps {
     }
 }
 
-/// The colour of a share of the largest weight, on light paper.
+/// The colour of a share of the largest weight, on a light background.
 pub(crate) fn light(share: f32) -> Colour {
     let share = f64::from(share.clamp(0.0, 1.0));
     at([0.975, 0.33], [0.008, 0.13], share)
 }
 
-/// Whether white stands out from a colour more than black does.
+/// Whether white has more contrast to a colour than black.
 pub(crate) fn is_dark(colour: Colour) -> bool {
     // (1 + 0.05) / (y + 0.05) > (y + 0.05) / (0 + 0.05)
     luminance(colour) < 0.179
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn luminance_alone_tells_weights_apart() {
+    fn luminance_distinguishes_weights() {
         let Ramps { light: on_light, dark } = Ramps::new();
         assert!(on_light.windows(2).all(|pair| luminance(pair[0]) > luminance(pair[1])), "{on_light:?}");
         assert!(dark.windows(2).all(|pair| luminance(pair[0]) < luminance(pair[1])), "{dark:?}");

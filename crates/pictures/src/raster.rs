@@ -1,4 +1,4 @@
-//! Drawings as pixels, with a font that is built in: the same on every system.
+//! Drawings as pixels, with a built-in font.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::glyphs::{lacks, outline, width};
@@ -6,10 +6,10 @@ use crate::{Anchor, Drawing, Shape};
 use std::collections::BTreeSet;
 use tiny_skia::{FillRule, Paint, PathBuilder, Pixmap, Rect, Stroke, Transform};
 
-/// Pixels of a picture, at most.
+/// The maximum number of pixels of a picture.
 const MOST: f32 = 24e6;
 
-/// What the font has no glyph for.
+/// The characters without a glyph.
 pub(crate) fn lacking<'t>(texts: impl Iterator<Item = &'t str>) -> Vec<char> {
     let characters: BTreeSet<char> = texts.flat_map(str::chars).collect();
     characters.into_iter().filter(|&character| lacks(character)).collect()
@@ -62,7 +62,7 @@ fn paint([red, green, blue]: [u8; 3], opacity: f32) -> Paint<'static> {
     paint
 }
 
-/// The text, or as much of its beginning as fits.
+/// The text, shortened to fit.
 pub(crate) fn fitted(text: &str, room: f32, size: f32) -> String {
     if width(text, size) <= room {
         return text.to_owned();

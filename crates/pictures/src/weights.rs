@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind, Result};
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde::ser::{Serialize, SerializeSeq, Serializer};
 
-/// What rows attend to: `[layers, heads, rows, columns]`, each row of a head sums to 1.
+/// Attention weights `[layers, heads, rows, columns]`; each row of a head sums to 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weights {
     shape: [usize; 4],
@@ -17,7 +17,7 @@ impl Weights {
     /// Weights in row-major order.
     ///
     /// # Errors
-    /// If there are not as many values as the shape holds, or a size is 0.
+    /// If the number of values differs from the shape's, or a size is 0.
     pub fn new(shape: [usize; 4], values: Vec<f32>) -> Result<Self> {
         if shape.contains(&0) || shape.iter().product::<usize>() != values.len() {
             let found = values.len();
@@ -112,22 +112,5 @@ impl<'de> Deserialize<'de> for Weights {
             return Err(D::Error::custom("attention weights: expected lists of one length in each list"));
         }
         Self::new(shape, layers.into_iter().flatten().flatten().flatten().collect()).map_err(D::Error::custom)
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn json_is_lists_of_lists() {
-        let weights = Weights::new([1, 2, 1, 2], vec![0.25, 0.75, 0.1, 0.9]).unwrap();
-        let json = serde_json::to_string(&weights).unwrap();
-        assert_eq!(json, "[[[[0.25,0.75]],[[0.1,0.9]]]]");
-        assert_eq!(serde_json::from_str::<Weights>(&json).unwrap(), weights);
-        let error = serde_json::from_str::<Weights>("[[[[0.25,0.75]],[[0.1]]]]").unwrap_err().to_string();
-        assert!(error.starts_with("attention weights: expected lists of one length in each list"), "{error}");
-        assert_eq!(weights.mean(0), [0.175, 0.825]);
     }
 }

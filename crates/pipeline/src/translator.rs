@@ -356,10 +356,4 @@ mod tests {
     fn line_breaks() {
         assert_eq!(on_one_line("a\r\nb\n".into()), "a  b ");
     }
-
-    #[test]
-    fn a_translator_can_be_shared() {
-        fn assert_shareable<T: Clone + Send + Sync>() {}
-        assert_shareable::<Translator>();
-    }
 }

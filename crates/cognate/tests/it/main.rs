@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod batches;
 mod encoders;
+mod manifest;
 
 use cognate::{
     DecodingOptions, Engine, ErrorKind, Export, Layout, Line, LoadOptions, Notice, Target, Translator, TranslatorOptions, VerifyOptions,

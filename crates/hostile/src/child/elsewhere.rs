@@ -1,6 +1,5 @@
 //! In place of `linux.rs`, where the system keeps no account of a process that we read.
 
-use std::ffi::OsString;
 use std::path::Path;
 
 use anyhow::{Result, bail};
@@ -8,6 +7,6 @@ use anyhow::{Result, bail};
 use super::Ended;
 
 /// Measures nothing.
-pub(crate) fn run(program: &Path, _arguments: &[OsString], _scratch: &Path, _library: Option<&Path>) -> Result<Ended> {
+pub(crate) fn run(program: &Path, _arguments: &[String], _scratch: &Path, _library: Option<&Path>) -> Result<Ended> {
     bail!("{}: time and memory of processes are measured on Linux only", program.display())
 }

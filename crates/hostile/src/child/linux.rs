@@ -1,6 +1,5 @@
 //! A process with its time and memory, by the account that Linux keeps.
 
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -20,7 +19,7 @@ const INTERVAL: Duration = Duration::from_millis(1);
 const FENCE: &str = "8000000";
 
 /// Runs `program`; `scratch` takes its temporary files and what it says.
-pub(crate) fn run(program: &Path, arguments: &[OsString], scratch: &Path, library: Option<&Path>) -> Result<Ended> {
+pub(crate) fn run(program: &Path, arguments: &[String], scratch: &Path, library: Option<&Path>) -> Result<Ended> {
     let (temporary, said) = (scratch.join("tmp"), scratch.join("said"));
     fs::create_dir_all(&temporary).with_context(|| temporary.display().to_string())?;
     let file = File::create(&said).with_context(|| said.display().to_string())?;

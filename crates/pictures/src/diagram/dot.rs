@@ -4,7 +4,7 @@ use super::{Diagram, Kind};
 use std::fmt::Write;
 
 impl Diagram {
-    /// The diagram in Graphviz's language, boxes open down to `depth`: 0 draws only the outermost ones.
+    /// The diagram in Graphviz's language, with boxes open to `depth`: 0 draws only the outermost ones.
     pub fn to_dot(&self, depth: usize) -> String {
         let mut out = format!(
             "digraph {} {{\n  label={}\n  labelloc=t\n  rankdir=TB\n  node [shape=box, style=\"rounded,filled\", fillcolor=white, \

@@ -1,10 +1,10 @@
-//! Diagrams as text for Mermaid, which Markdown on code hosts draws (<https://mermaid.js.org/syntax/flowchart.html>).
+//! Diagrams as text for Mermaid (<https://mermaid.js.org/syntax/flowchart.html>).
 
 use super::{Diagram, Kind};
 use std::fmt::Write;
 
 impl Diagram {
-    /// The diagram as a Mermaid flowchart, boxes open down to `depth`: 0 draws only the outermost ones.
+    /// The diagram as a Mermaid flowchart, with boxes open to `depth`: 0 draws only the outermost ones.
     pub fn to_mermaid(&self, depth: usize) -> String {
         // Strings of JSON are strings of YAML.
         let title = serde_json::Value::from(format!("{} ({})", self.title, self.note));
@@ -36,7 +36,7 @@ impl Diagram {
     }
 }
 
-/// In quotes, its own as entities.
+/// Quotes a text; special characters become entities.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('&', "#amp;").replace('"', "#quot;").replace('<', "#lt;").replace('\n', " "))
 }

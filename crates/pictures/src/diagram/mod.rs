@@ -1,7 +1,7 @@
-//! Diagrams of graphs: boxes within boxes, and what flows from one to another.
+//! Diagrams of graphs: nested boxes and arrows.
 //!
-//! A [`Diagram`] becomes a page in which boxes open ([`Diagram::to_html`]), or text for Graphviz ([`Diagram::to_dot`]) and Mermaid
-//! ([`Diagram::to_mermaid`]), in which all are open down to a depth.
+//! A [`Diagram`] is written as a page with boxes that open ([`Diagram::to_html`]), or as text for Graphviz ([`Diagram::to_dot`]) and
+//! Mermaid ([`Diagram::to_mermaid`]) with boxes open to a depth.
 
 mod dot;
 mod mermaid;
@@ -13,60 +13,60 @@ use serde::Serialize;
 /// Boxes and arrows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Diagram {
-    /// What is drawn.
+    /// The title.
     pub title: String,
-    /// What the numbers are for, as `batch 1, src 32`.
+    /// The sizes for the numbers, such as `batch 1, src 32`.
     pub note: String,
-    /// The boxes, in the order of evaluation; one that holds others stands before them.
+    /// The boxes in the order of evaluation, parents before children.
     pub boxes: Vec<Block>,
-    /// The arrows between boxes that hold no others.
+    /// The arrows between boxes without children.
     pub arrows: Vec<Arrow>,
 }
 
 /// A box.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Block {
-    /// Its name within the box that holds it.
+    /// Its name within its parent.
     pub name: String,
-    /// The box that holds it, by its place in [`Diagram::boxes`].
+    /// The index of its parent in [`Diagram::boxes`].
     pub parent: Option<usize>,
-    /// What it stands for.
+    /// Its kind.
     pub kind: Kind,
-    /// What it computes, as a formula or a sentence; empty where its name says it.
+    /// Its equation or description; can be empty.
     pub equation: String,
-    /// Numbers that were learned, those of the boxes in it included.
+    /// Number of parameters, those of children included.
     pub parameters: u64,
-    /// Floating-point operations, those of the boxes in it included.
+    /// Number of floating-point operations, those of children included.
     pub operations: u64,
 }
 
-/// What a box stands for.
+/// The kind of a box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// What is given.
+    /// An input.
     Input,
-    /// A part of the model.
+    /// A module of the model.
     Module,
-    /// One operation.
+    /// An operation.
     Operation,
-    /// What comes out.
+    /// An output.
     Output,
 }
 
 /// An arrow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Arrow {
-    /// Where it begins, by its place in [`Diagram::boxes`].
+    /// The index of its start in [`Diagram::boxes`].
     pub from: usize,
-    /// Where it ends.
+    /// The index of its end.
     pub to: usize,
-    /// The type of what flows, as `f32 [batch, src, 512]`.
+    /// The type of the tensor, such as `f32 [batch, src, 512]`.
     pub label: String,
 }
 
 impl Diagram {
-    /// How deep a box lies: 0 for those that no other holds.
+    /// The depth of a box: 0 without a parent.
     pub(crate) fn depth(&self, mut index: usize) -> usize {
         let mut depth = 0;
         while let Some(parent) = self.boxes[index].parent {
@@ -75,7 +75,7 @@ impl Diagram {
         depth
     }
 
-    /// The boxes that a box holds itself, or those that none holds.
+    /// The children of a box, or the boxes without a parent.
     pub(crate) fn children(&self, parent: Option<usize>) -> impl Iterator<Item = usize> {
         self.boxes.iter().enumerate().filter(move |(_, block)| block.parent == parent).map(|(index, _)| index)
     }

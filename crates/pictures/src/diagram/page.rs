@@ -1,4 +1,4 @@
-//! Diagrams as one page of HTML in which boxes open, which asks the network for nothing.
+//! Diagrams as a self-contained page of HTML with boxes that open.
 
 use super::Diagram;
 use crate::html::{escaped, filled};
@@ -10,7 +10,7 @@ const SCRIPT: &str = include_str!("page.js");
 impl Diagram {
     /// The page.
     pub fn to_html(&self) -> String {
-        // Within a script element `<` could end it, or begin a comment.
+        // Inside a script element `<` could end it, or begin a comment.
         let data = serde_json::to_string(self).expect("strings and numbers").replace('<', "\\u003c");
         let (title, note) = (escaped(&self.title), escaped(&self.note));
         let title = title.as_str();

@@ -1,10 +1,10 @@
-//! A diagram open down to a depth: what is deeper is drawn as the box that holds it.
+//! A diagram with boxes open to a depth; deeper boxes are drawn as their ancestors.
 
 use super::{Arrow, Diagram};
 use std::collections::BTreeMap;
 
 impl Diagram {
-    /// The box that stands for `index` where boxes at `depth` are closed.
+    /// The box or ancestor of `index` at most at `depth`.
     pub(super) fn shown(&self, mut index: usize, depth: usize) -> usize {
         while self.depth(index) > depth {
             let Some(parent) = self.boxes[index].parent else { break };
@@ -13,12 +13,12 @@ impl Diagram {
         index
     }
 
-    /// Whether a box at this depth is drawn around others.
+    /// Whether a box is drawn with its children.
     pub(super) fn is_open(&self, index: usize, depth: usize) -> bool {
         self.depth(index) < depth && self.children(Some(index)).next().is_some()
     }
 
-    /// The arrows between boxes that are drawn; several between the same two are one, with all labels that differ.
+    /// The arrows between drawn boxes; several between the same two become one with all distinct labels.
     pub(super) fn shown_arrows(&self, depth: usize) -> Vec<Arrow> {
         let mut found: BTreeMap<(usize, usize), Vec<&str>> = BTreeMap::new();
         for arrow in &self.arrows {

@@ -25,9 +25,9 @@
   const ONE = 2 ** 24 - 1;
 
   const KINDS = [
-    { key: "encoder_attentions", name: "Encoder self", meaning: "Each source word (on the left) looks at every word of the source." },
-    { key: "decoder_attentions", name: "Decoder self", meaning: "Each target word, while it is being written (on the left), looks at what was written before it, from the start token on." },
-    { key: "cross_attentions", name: "Cross", meaning: "Each target word, while it is being written (on the left), looks at the source." },
+    { key: "encoder_attentions", name: "Encoder self", meaning: "Each source token (left) attends to all source tokens." },
+    { key: "decoder_attentions", name: "Decoder self", meaning: "Each target token (left) attends to the start token and the target tokens before it." },
+    { key: "cross_attentions", name: "Cross", meaning: "Each target token (left) attends to the source tokens." },
   ];
   const words = (example, kind) => ({
     rows: kind === 0 ? example.source.tokens : example.target.written,
@@ -77,7 +77,7 @@
     const mix = (channel) => Math.round(stops[low][channel] + (place - low) * (stops[low + 1][channel] - stops[low][channel]));
     return [mix(0), mix(1), mix(2)];
   };
-  // As WCAG 2.2 defines it: below 0.179 white stands out more, else black.
+  // As in WCAG 2.2: below 0.179 white has more contrast.
   const luminance = (channels) => {
     const [red, green, blue] = channels.map((channel) => (channel <= 10 ? channel / 255 / 12.92 : ((channel / 255 + 0.055) / 1.055) ** 2.4));
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
@@ -191,7 +191,7 @@
   };
   const named = (layer, head) => `layer ${layer + 1}, ${head < sizes(state.kind)[1] ? `head ${head + 1}` : "mean of the heads"}`;
 
-  // Words of scripts that run from right to left, set apart (U+2068, U+2069) so that the mark of their space stands before them.
+  // Right-to-left words are isolated (U+2068, U+2069), so that the mark of their space is in front.
   const isolated = (piece) => (/[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/.test(piece) ? `\u2068${piece}\u2069` : piece);
 
   const measure = document.createElement("canvas").getContext("2d");
@@ -203,16 +203,16 @@
   const STEP = 24;
   const MOST_LINES = 4000;
 
-  // Words on two sides, and between them lines as thick as weights.
+  // Tokens on two sides, and lines between them whose width is the weight.
   const linesView = (map, { rows, columns }, choose) => {
     const box = make("div", { className: "scroll" });
     const sides = [rows, columns].map((tokens) => Math.min(190, widest(tokens, FONT)));
     const margin = 52, gap = 150;
     const [left, right] = [margin + sides[0], margin + sides[0] + gap];
     const size = { width: right + sides[1] + margin, height: 34 + STEP * Math.max(rows.length, columns.length) };
-    const svg = draw("svg", { class: "lines", viewBox: `0 0 ${size.width} ${size.height}`, width: size.width, height: size.height, tabindex: 0, role: "application", "aria-label": "Lines between words. Arrow keys choose a word; left and right change sides." });
+    const svg = draw("svg", { class: "lines", viewBox: `0 0 ${size.width} ${size.height}`, width: size.width, height: size.height, tabindex: 0, role: "application", "aria-label": "Lines between tokens. Arrow keys choose a token; left and right change sides." });
     const y = (index) => 40 + STEP * index;
-    svg.append(draw("text", { x: left - 8, y: 16, "text-anchor": "end", class: "heading" }, "this word"), draw("text", { x: right + 8, y: 16, class: "heading" }, "looks at"));
+    svg.append(draw("text", { x: left - 8, y: 16, "text-anchor": "end", class: "heading" }, "token"), draw("text", { x: right + 8, y: 16, class: "heading" }, "attends to"));
     let threshold = 0.01;
     const drawn = [];
     map.values.forEach((weight, index) => { if (weight >= threshold) drawn.push(index); });
@@ -290,12 +290,12 @@
     return { node: make("figure", {}, box, caption), mark, redraw() {}, draw() {} };
   };
 
-  // A cell for each pair of words. Only what is in sight is drawn, so that a text may be long.
+  // A cell for each pair of tokens. Only visible cells are drawn.
   const mapView = (map, { rows, columns }, choose, { most, all }) => {
     const box = make("div", { className: "scroll" });
     const canvas = make("canvas", { tabIndex: 0 });
     canvas.setAttribute("role", "application");
-    canvas.setAttribute("aria-label", "Heat map: rows look at columns. Arrow keys choose a cell.");
+    canvas.setAttribute("aria-label", "Heat map: rows attend to columns. Arrow keys choose a cell.");
     const space = make("div", { className: "space" }, canvas);
     box.append(space);
     const small = "13px system-ui, sans-serif";
@@ -424,7 +424,7 @@
         context.fillRect(x, 0, 1, 10);
       }
     };
-    const caption = make("figcaption", {}, "Rows look at columns. ", make("span", { className: "legend" }, "0", legend, most.toFixed(3)));
+    const caption = make("figcaption", {}, "Rows attend to columns. ", make("span", { className: "legend" }, "0", legend, most.toFixed(3)));
     return {
       node: make("figure", {}, box, caption),
       mark: (row, column) => { chosen = [row, column]; if (row !== null && column !== null) at = chosen; redraw(); },
@@ -437,15 +437,15 @@
   };
 
   const quoted = (token) => `“${isolated(token.piece)}”`;
-  // What is told of a choice, in words.
-  const told = (map, { rows, columns }, row, column) => {
+  // The text of a choice.
+  const described = (map, { rows, columns }, row, column) => {
     const weight = (r, c) => map.values[r * map.columns + c];
     const figure = (r, c) => (weight(r, c) === 0 && map.least ? `below ${map.least[r].toFixed(4)}` : weight(r, c).toFixed(4));
     if (row !== null && column !== null) return `${quoted(rows[row])} (${row + 1}) → ${quoted(columns[column])} (${column + 1}): ${figure(row, column)}`;
     const best = (length, of) => [...Array(length).keys()].sort((a, b) => of(b) - of(a)).slice(0, 5).filter((index) => of(index) > 0);
-    if (row !== null) return `${quoted(rows[row])} looks at ${best(columns.length, (c) => weight(row, c)).map((c) => `${quoted(columns[c])} ${figure(row, c)}`).join(", ")}`;
-    if (column !== null) return `${quoted(columns[column])} is looked at by ${best(rows.length, (r) => weight(r, column)).map((r) => `${quoted(rows[r])} ${figure(r, column)}`).join(", ")}`;
-    return "Point at a word or a cell, or choose one by the keyboard, to read its numbers.";
+    if (row !== null) return `${quoted(rows[row])} attends to ${best(columns.length, (c) => weight(row, c)).map((c) => `${quoted(columns[c])} ${figure(row, c)}`).join(", ")}`;
+    if (column !== null) return `${quoted(columns[column])} is attended to by ${best(rows.length, (r) => weight(r, column)).map((r) => `${quoted(rows[r])} ${figure(r, column)}`).join(", ")}`;
+    return "Point at a token or a cell, or choose one with the keyboard, to read its weights.";
   };
 
   const show = () => {
@@ -454,7 +454,7 @@
     markHead(state.layer * (sizes(state.kind)[1] + 1) + state.head);
     byId("title").textContent = `${KINDS[state.kind].name.replace("self", "self-attention").replace(/^Cross$/, "Cross-attention")}, ${named(state.layer, state.head)}`;
     const kept = data.examples.map((example) => example[KINDS[state.kind].key].kept).filter((kept) => kept !== null);
-    byId("meaning").textContent = KINDS[state.kind].meaning + (kept.length ? ` The text is long: of each row the ${Math.min(...kept)} largest weights are in this page.` : "");
+    byId("meaning").textContent = KINDS[state.kind].meaning + (kept.length ? ` The text is long: this page has the ${Math.min(...kept)} largest weights of each row.` : "");
     const maps = data.examples.map((example) => read(example, state.kind, state.layer, state.head));
     // Sentences side by side share one scale, and their rows one height.
     const sides = data.examples.map((example) => words(example, state.kind));
@@ -467,7 +467,7 @@
       const both = sides[index];
       const choose = (row, column) => chooseIn(index, row, column);
       const parts = { lines: [linesView], map: [mapView], both: [linesView, mapView] }[state.picture].map((view) => view(map, both, choose, frame));
-      const readout = make("p", { className: "readout", id: `readout-${index}`, ariaLive: "polite", textContent: told(map, both, null, null) });
+      const readout = make("p", { className: "readout", id: `readout-${index}`, ariaLive: "polite", textContent: described(map, both, null, null) });
       const node = make("article", { className: "example" },
         make("h3", {}, make("bdi", { textContent: example.source.text })),
         make("p", { className: "target" }, make("bdi", { textContent: example.target.text })),
@@ -491,7 +491,7 @@
       const isHalf = other !== index && ((row !== null && chosen[0] === null) || (column !== null && chosen[1] === null));
       const [markedRow, markedColumn] = isHalf ? [null, null] : chosen;
       view.parts.forEach((part) => part.mark(markedRow, markedColumn));
-      view.readout.textContent = told(view.map, view.both, markedRow, markedColumn);
+      view.readout.textContent = described(view.map, view.both, markedRow, markedColumn);
     });
   };
 

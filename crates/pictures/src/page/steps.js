@@ -8,9 +8,9 @@ const stepByStep = (data, place, { make, draw, isolated }) => {
   const percent = (share) => `${(100 * share).toFixed(1)}%`;
   const probability = (value) => (value >= 0.0005 ? value.toFixed(3) : value.toExponential(1));
 
-  // Columns of words, which begin where their words do.
-  const WORDS = new Set(["piece", "after", "likeliest next", "2.", "3.", "4.", "5.", "here", "looks at"]);
-  // A table that may be wider than the window, which arrow keys scroll.
+  // Left-aligned columns.
+  const WORDS = new Set(["piece", "after", "most probable", "2.", "3.", "4.", "5.", "chosen", "attends to"]);
+  // A table that can be wider than the window and is scrolled by arrow keys.
   const tableOf = (caption, heads, rows) => {
     const table = make("table", {}, make("caption", { textContent: caption }));
     table.append(make("thead", {}, make("tr", {}, ...heads.map((head) => make("th", { scope: "col", textContent: head, className: WORDS.has(head) ? "word" : "" })))));
@@ -44,29 +44,29 @@ const stepByStep = (data, place, { make, draw, isolated }) => {
     const scale = known && known.is_scaled ? `, times √${known.d_model} = ${decimal(Math.sqrt(known.d_model), 2)}` : "";
     return [
       make("div", { className: "beside" },
-        side("The encoder reads", example.source.tokens, known && known.source),
-        side("The decoder reads, one more at each step", example.target.read, known && known.target)),
+        side("Input of the encoder", example.source.tokens, known && known.source),
+        side("Input of the decoder, one more token at each step", example.target.read, known && known.target)),
       make("p", { className: "note", textContent: known
-        ? `|·| is the Euclidean norm over ${known.d_model} numbers: |token| that of the row of the table${scale}; |sum| that of what the first layer reads.`
-        : `Norms are told of a checkpoint, and of an export in f32: ${example.explained.embeddings.unknown}` }),
+        ? `|·| is the Euclidean norm over ${known.d_model} values: |token| is that of the row of the embedding table${scale}; |sum| is that of the input of the first layer.`
+        : `Norms are available for checkpoints and exports in f32: ${example.explained.embeddings.unknown}` }),
     ];
   };
 
   const layers = (example) => [
-    make("div", { className: "beside" }, ...["Encoder, to the source", "Decoder, to what is written", "Decoder, to the source"].map((name, kind) => {
+    make("div", { className: "beside" }, ...["Encoder self-attention", "Decoder self-attention", "Cross-attention"].map((name, kind) => {
       const hasOwn = kind < 2;
       return tableOf(
         name,
-        ["layer", ...(hasOwn ? ["itself", "before", "after"] : []), "first", "last", "words", "sharpest head"],
+        ["layer", ...(hasOwn ? ["self", "previous", "next"] : []), "first", "last", "spread", "sharpest head"],
         example.explained.layers[kind].map((layer, index) => [
           cell(index + 1),
           ...[...(layer.own || []), layer.first, layer.last].map((value) => share(value, percent(value))),
           cell(decimal(layer.words, 1)),
-          cell(`${layer.sharpest + 1} (${decimal(layer.sharpest_words, 1)} words)`),
+          cell(`${layer.sharpest + 1} (${decimal(layer.sharpest_words, 1)})`),
         ]),
       );
     })),
-    make("p", { className: "note", textContent: "Shares of attention, on average over words and heads: to the word itself, the one before and after it, the first and the last of all (of the decoder: the word that it has just read counts as itself). Words: over how many a head spreads, e to the entropy of a row, on average." }),
+    make("p", { className: "note", textContent: "Shares of attention, mean over tokens and heads: to the token itself, the previous and the next one, the first and the last of all; for the decoder the input token is the token itself. Spread: exp(entropy) of a row, a number of tokens, on average." }),
   ];
 
   const next = (example) => {
@@ -79,7 +79,7 @@ const stepByStep = (data, place, { make, draw, isolated }) => {
       node.append(make("bdi", { textContent: token.piece }), make("span", { textContent: probability(value) }));
       if (isChosen) {
         node.classList.add("chosen");
-        node.append(make("span", { className: "aloud", textContent: " comes next" }));
+        node.append(make("span", { className: "aloud", textContent: " is chosen" }));
       }
       return node;
     };
@@ -94,10 +94,10 @@ const stepByStep = (data, place, { make, draw, isolated }) => {
       const looks = step.looks_at.map(([at, weight]) => make("span", { className: "look" }, make("bdi", { textContent: example.source.tokens[at].piece }), ` ${decimal(weight, 2)}`));
       return [cell(index + 1), word(example.target.read[index].piece), ...cells, make("td", { className: "looks" }, ...looks)];
     });
-    const ranks = [...Array(likeliest).keys()].map((rank) => (rank === 0 ? "likeliest next" : `${rank + 1}.`));
+    const ranks = [...Array(likeliest).keys()].map((rank) => (rank === 0 ? "most probable" : `${rank + 1}.`));
     return [
-      tableOf("Likeliest next words, with their probabilities", ["step", "after", ...ranks, ...(hasRare ? ["here"] : []), "looks at"], rows),
-      make("p", { className: "note", textContent: `Probabilities of the model alone; the framed word is what comes next. Looks: cross-attention, layer ${layer + 1}, mean of the heads.` }),
+      tableOf("Most probable next tokens", ["step", "after", ...ranks, ...(hasRare ? ["chosen"] : []), "attends to"], rows),
+      make("p", { className: "note", textContent: `Probabilities are the model's; the framed token is the chosen one. Attention: cross-attention of layer ${layer + 1}, mean of the heads.` }),
     ];
   };
 
@@ -146,7 +146,7 @@ const stepByStep = (data, place, { make, draw, isolated }) => {
       if (below.length) y[index] = (y[below[0]] + y[below[below.length - 1]]) / 2;
     }
     const size = [lefts[lefts.length - 1] + widths[widths.length - 1] + 14, 22 + ROW * rows];
-    const svg = draw("svg", { class: "tree", viewBox: `0 0 ${size[0]} ${size[1]}`, width: size[0], height: size[1], role: "img", "aria-label": `Tree of ${nodes.length} words; its ${finished.length} finished hypotheses are listed below` });
+    const svg = draw("svg", { class: "tree", viewBox: `0 0 ${size[0]} ${size[1]}`, width: size[0], height: size[1], role: "img", "aria-label": `Tree of ${nodes.length} tokens; its ${finished.length} finished hypotheses are listed below` });
     const ends = nodes.map((_, index) => lefts[depth[index]] + widthOf(labels[index].piece, best.has(index) ? `700 ${PIECE}` : PIECE) + 5);
     nodes.forEach(({ parent }, index) => {
       if (parent === null) return;
@@ -157,9 +157,9 @@ const stepByStep = (data, place, { make, draw, isolated }) => {
     });
     nodes.forEach(({ parent, log_probability: log }, index) => {
       const { piece, end } = labels[index], x = lefts[depth[index]];
-      const told = path(index, 20).map((at) => isolated(nodes[at].token.piece)).join(" ");
+      const prefix = path(index, 20).map((at) => isolated(nodes[at].token.piece)).join(" ");
       const node = draw("g", { class: best.has(index) ? "best" : end === "×" ? "left" : "" },
-        draw("title", {}, `${told}\nlog-probability ${decimal(log, 4)}, probability ${probability(Math.exp(log))}`),
+        draw("title", {}, `${prefix}\nlog-probability ${decimal(log, 4)}, probability ${probability(Math.exp(log))}`),
         draw("text", { x, y: y[index] }, isolated(piece)));
       if (parent !== null) node.append(draw("text", { x, y: y[index] + 12, class: "number" }, decimal(log, 2)));
       if (end) node.append(draw("text", { x: ends[index] + 3, y: y[index], class: "end" }, end));
@@ -168,18 +168,18 @@ const stepByStep = (data, place, { make, draw, isolated }) => {
     return svg;
   };
   const beams = ({ explained: { beams: found } }) => {
-    if (!found) return [make("p", { className: "note", textContent: "This translation was not searched for." })];
+    if (!found) return [make("p", { className: "note", textContent: "This translation was given, not searched." })];
     return [
-      region(`Tree of the search, ${found.width} beams`, tree(found)),
+      region(`Search tree, ${found.width} beams`, tree(found)),
       make("ol", { className: "finished" }, ...found.finished.map(({ text, score }) => make("li", {}, make("bdi", { textContent: text }), make("span", { className: "number", textContent: ` ${decimal(score, 4)}` })))),
-      make("p", { className: "note", textContent: "Numbers below a word: the log-probability of all words up to it, under the model alone. # is a finished hypothesis with the score that it is ranked by; × is one that was left. The best path is bold." }),
+      make("p", { className: "note", textContent: "The number below a token is the model's log-probability of all tokens up to it. # is the rank of a finished hypothesis; × is a hypothesis that was dropped. The best path is bold." }),
     ];
   };
 
   const parts = [
-    ["What the encoder and the decoder read", embeddings],
-    ["What the layers look at", layers],
-    ["What comes next", next],
+    ["Input of the encoder and the decoder", embeddings],
+    ["Attention of the layers", layers],
+    ["Decoding step by step", next],
     [`Beam search with ${(explained.find((example) => example.explained.beams) || { explained: { beams: { width: 1 } } }).explained.beams.width} beams`, beams],
   ];
   if (!explained.some((example) => example.explained.beams)) parts.pop();
@@ -191,7 +191,7 @@ const stepByStep = (data, place, { make, draw, isolated }) => {
       isMade = true;
       const made = explained.map((example) => make("article", {},
         ...(explained.length > 1 ? [make("h3", {}, make("bdi", { textContent: example.source.text }))] : []), ...fill(example)));
-      // What holds for all of them is said once, below the last.
+      // Equal notes are shown once, below the last.
       const note = (article) => article.querySelector(":scope > .note:last-child");
       made.slice(0, -1).forEach((article, at) => {
         if (note(article).textContent === note(made[at + 1]).textContent) note(article).remove();

@@ -115,7 +115,7 @@ fn the_keyboard_suffices() {
     browser.evaluate("document.querySelector('svg.lines').focus()");
     browser.press("ArrowDown");
     let told = text(&browser, "#readout-0");
-    assert!(told.starts_with("“▁target1” looks at “▁source"), "{told}");
+    assert!(told.starts_with("“▁target1” attends to “▁source"), "{told}");
     let on = browser.evaluate("document.querySelectorAll('svg.lines line.on').length").as_u64().unwrap();
     let row = &document.examples[0].cross_attentions.head(0, 3)[7..14];
     assert_eq!(on as usize, row.iter().filter(|&&weight| weight >= 0.01).count());
@@ -133,8 +133,12 @@ fn what_it_does_step_by_step_opens() {
     let document = document(vec![example([3, 4, 7, 6])]);
     let Some((browser, _folder)) = open(&document) else { return };
     let explained = document.examples[0].explained.as_ref().unwrap();
-    let headings =
-        ["1. What the encoder and the decoder read", "2. What the layers look at", "3. What comes next", "4. Beam search with 2 beams"];
+    let headings = [
+        "1. Input of the encoder and the decoder",
+        "2. Attention of the layers",
+        "3. Decoding step by step",
+        "4. Beam search with 2 beams",
+    ];
     assert_eq!(texts(&browser, "#steps summary"), headings);
     assert_eq!(texts(&browser, "#steps table"), [""; 0], "nothing is made before it is opened");
 
@@ -166,7 +170,7 @@ fn what_it_does_step_by_step_opens() {
         share(summary.first),
         share(summary.last),
         format!("{:.1}", summary.words),
-        format!("{} ({:.1} words)", summary.sharpest + 1, summary.sharpest_words),
+        format!("{} ({:.1})", summary.sharpest + 1, summary.sharpest_words),
     ];
     assert_eq!(texts(&browser, "#part-2 .table:nth-child(2) tbody tr:nth-child(3) td"), expected);
     assert_eq!(
@@ -176,14 +180,14 @@ fn what_it_does_step_by_step_opens() {
             "▁target0",
             "▁likely00.500",
             "▁likely10.250",
-            "▁target10.125 comes next",
+            "▁target10.125 is chosen",
             "▁likely30.063",
             "▁likely40.031",
             "",
             "▁source0 0.25▁source1 0.25▁source2 0.25"
         ]
     );
-    assert_eq!(texts(&browser, "#part-3 tbody tr:nth-child(6) .chosen"), ["▁target51.3e-5 comes next"]);
+    assert_eq!(texts(&browser, "#part-3 tbody tr:nth-child(6) .chosen"), ["▁target51.3e-5 is chosen"]);
     // The tree: each word, below it its log-probability, and how it ends.
     let words = texts(&browser, "svg.tree g text:not(.number):not(.end)");
     assert_eq!(words.len(), explained.beams.as_ref().unwrap().nodes.len());
@@ -211,7 +215,7 @@ fn a_word_that_two_sentences_share_is_marked_in_both() {
     browser.point(place);
     for index in 0..2 {
         let told = text(&browser, &format!("#readout-{index}"));
-        assert!(told.starts_with("“▁target0” looks at"), "{told}");
+        assert!(told.starts_with("“▁target0” attends to"), "{told}");
     }
     // Side by side, however long the sentences are.
     browser.click("#pictures button:nth-child(2)");
@@ -284,7 +288,7 @@ fn words_run_as_their_script_does() {
     browser.press("ArrowRight");
     browser.press("ArrowDown");
     let told = text(&browser, "#readout-0");
-    assert!(told.starts_with("“\u{2068}▁שלום\u{2069}” is looked at by"), "{told}");
+    assert!(told.starts_with("“\u{2068}▁שלום\u{2069}” is attended to by"), "{told}");
     assert_eq!(browser.complaints(), [""; 0]);
 }
 
@@ -322,6 +326,6 @@ fn five_hundred_tokens_are_usable() {
     }
     assert_eq!(texts(&browser, "#part-3 tbody tr").len(), 480);
     let meaning = text(&browser, "#meaning");
-    assert!(meaning.contains("The text is long: of each row the "), "{meaning}");
+    assert!(meaning.contains("The text is long: this page has the "), "{meaning}");
     assert_eq!(browser.complaints(), [""; 0]);
 }

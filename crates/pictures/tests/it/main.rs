@@ -7,6 +7,7 @@ mod chromium;
 mod diagram;
 mod figures;
 mod pages;
+mod weights;
 
 use cognate_pictures::{
     Attention, Beams, Document, Embeddings, Example, Explained, Finished, Likely, Node, Norms, SourceText, Step, Summary, TargetText,

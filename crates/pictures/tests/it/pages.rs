@@ -114,7 +114,7 @@ fn what_is_no_page_or_fits_not_is_refused() {
         (|explained| explained.embeddings = Embeddings::Unknown(String::new()), ""),
         (
             |explained| explained.beams.iter_mut().for_each(|beams| beams.nodes[2].parent = Some(2)),
-            "word 2 of the tree: expected the word before it and its hypothesis to be there",
+            "token 2 of the tree: its parent or its hypothesis is missing",
         ),
     ];
     for (damage, expected) in damages {

@@ -4,6 +4,7 @@
 //! vocabulary. Only `family` knows where the values come from (a family's `config.json`, a preset).
 
 use crate::{Activation, Error};
+use serde::{Deserialize, Serialize};
 
 /// The sizes and variants of a model.
 #[derive(Clone, Debug, PartialEq)]
@@ -163,8 +164,25 @@ pub enum Positions {
     Alibi,
 }
 
+/// The names of [`Positions`] in configuration files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PositionKind {
+    /// Sines and cosines added to the embeddings (Vaswani et al. 2017, section 3.5).
+    Sinusoidal,
+    /// A learned row for each position.
+    Learned,
+    /// A learned number for each head and range of distances (Raffel et al. 2020).
+    Relative,
+    /// Queries and keys rotated by an angle for each position (Su et al. 2021).
+    Rotary,
+    /// Scores reduced in proportion to the distance (Press et al. 2022).
+    Alibi,
+}
+
 /// Scores of queries and keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum AttentionScore {
     /// `q·k / √d_k` (Vaswani et al. 2017, eq. 1).
     ScaledDot,
@@ -194,7 +212,8 @@ pub enum RelativeLayers {
 }
 
 /// Kinds of normalisation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Norm {
     /// By mean and variance, with scale and bias (Ba et al. 2016).
     Layer,
@@ -203,7 +222,8 @@ pub enum Norm {
 }
 
 /// Where layers are normalised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum NormPlacement {
     /// `Norm(x + Sublayer(x))` (Vaswani et al. 2017, section 3.1).
     Post,

@@ -6,10 +6,12 @@
 use cognate_graph::{Generator, Recipe};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// The distribution of initial matrices.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Initialisation {
     /// Uniform in `±√(6 / (in + out))` (Glorot & Bengio 2010).
     #[default]

@@ -42,8 +42,8 @@ mod rotary;
 pub use activation::Activation;
 pub use checkpoint::weights_file;
 pub use config::{
-    AttentionScore, Config, EmbeddingNorm, Embeddings, Head, Norm, NormPlacement, OutputProjection, Parts, Positions, RelativeLayers,
-    Sinusoids, Stack, TokenTypes,
+    AttentionScore, Config, EmbeddingNorm, Embeddings, Head, Norm, NormPlacement, OutputProjection, Parts, PositionKind, Positions,
+    RelativeLayers, Sinusoids, Stack, TokenTypes,
 };
 pub use dropout::DropoutRates;
 pub use embedding::sinusoid;

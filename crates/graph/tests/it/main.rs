@@ -154,7 +154,7 @@ fn recipes() {
     assert_eq!(stored.values::<f32>(), [2.0, 3.0]);
     assert!(stored.same_source(&Recipe::stored(storage.clone(), 4..12, &[1, 2]).unwrap()));
     assert!(!stored.same_source(&Recipe::stored(storage.clone(), 0..8, &[2]).unwrap()));
-    assert_snapshot!(Recipe::stored(storage.clone(), 4..16, &[3]).unwrap_err(), @"stored weight: shape [3] expected 12 bytes, found the range 4..16 of 12");
+    assert_snapshot!(Recipe::stored(storage.clone(), 4..16, &[3]).unwrap_err(), @"stored weight: shape [3]: expected 12 bytes, found the range 4..16 of 12");
     assert_snapshot!(Recipe::stored(storage, 4..12, &[usize::MAX, 2]).unwrap_err(), @"stored weight: shape [18446744073709551615, 2] is too large");
     assert_snapshot!(stored.reshaped(&[3]).unwrap_err(), @"weight: cannot reshape [2] to [3]");
 

@@ -6,33 +6,10 @@
 use super::bart::{NAMES, stack};
 use super::fields::{Fields, Tokens};
 use crate::{
-    Activation, AttentionScore, Config, EmbeddingNorm, Embeddings, Norm, NormPlacement, OutputProjection, Parts, Positions, RelativeLayers,
-    Sinusoids, TokenTypes,
+    Activation, AttentionScore, Config, EmbeddingNorm, Embeddings, Norm, NormPlacement, OutputProjection, Parts, PositionKind, Positions,
+    RelativeLayers, Sinusoids, TokenTypes,
 };
 use serde_json::{Map, Value, json};
-
-/// The values of each variant, the paper's first.
-const NORMS: [(&str, Norm); 2] = [("layer", Norm::Layer), ("rms", Norm::Rms)];
-const PLACEMENTS: [(&str, NormPlacement); 2] = [("post", NormPlacement::Post), ("pre", NormPlacement::Pre)];
-const SCORES: [(&str, AttentionScore); 3] =
-    [("scaled_dot", AttentionScore::ScaledDot), ("dot", AttentionScore::Dot), ("additive", AttentionScore::Additive)];
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum PositionKind {
-    Sinusoidal,
-    Learned,
-    Relative,
-    Rotary,
-    Alibi,
-}
-
-const POSITIONS: [(&str, PositionKind); 5] = [
-    ("sinusoidal", PositionKind::Sinusoidal),
-    ("learned", PositionKind::Learned),
-    ("relative", PositionKind::Relative),
-    ("rotary", PositionKind::Rotary),
-    ("alibi", PositionKind::Alibi),
-];
 
 const BUCKETS: usize = 32;
 const MAX_DISTANCE: usize = 128;
@@ -66,7 +43,7 @@ pub(super) fn config(fields: &Fields) -> Config {
         vocab => (Embeddings::Separate, vocab.unwrap_or(source_vocab)),
     };
     let [start_token, eos_token, pad_token] = fields.tokens(Tokens { start: None, bos: None, eos: None, pad: None });
-    let (positions, is_bounded) = match fields.choice("position_embedding_type", &POSITIONS) {
+    let (positions, is_bounded) = match fields.named("position_embedding_type", PositionKind::Sinusoidal) {
         PositionKind::Sinusoidal => (Positions::Sinusoidal(Sinusoids::Interleaved), true),
         PositionKind::Learned => (Positions::Learned { offset: 0 }, true),
         PositionKind::Relative => {
@@ -94,10 +71,10 @@ pub(super) fn config(fields: &Fields) -> Config {
         },
         gated: fields.flag("gated", false),
         biases: fields.flag("biases", true),
-        score: fields.choice("attention_score", &SCORES),
+        score: fields.named("attention_score", AttentionScore::ScaledDot),
         positions,
-        norm: fields.choice("norm", &NORMS),
-        placement: fields.choice("norm_placement", &PLACEMENTS),
+        norm: fields.named("norm", Norm::Layer),
+        placement: fields.named("norm_placement", NormPlacement::Post),
         embedding_norm: EmbeddingNorm::None,
         epsilon: fields.positive("layer_norm_epsilon", EPSILON),
         embeddings,
@@ -145,15 +122,15 @@ pub(crate) fn render(config: &Config) -> String {
         Positions::Rotary => PositionKind::Rotary,
         Positions::Alibi => PositionKind::Alibi,
     };
-    fields.insert("position_embedding_type".into(), word(&POSITIONS, kind));
+    fields.insert("position_embedding_type".into(), json!(kind));
     // The shortest decimal form, not the exact value of the f32.
     let epsilon = config.epsilon.to_string().parse::<f64>().unwrap_or_default();
     for (is_said, name, value) in [
         (config.max_positions.is_some(), "max_position_embeddings", json!(config.max_positions)),
-        (config.norm != Norm::Layer, "norm", word(&NORMS, config.norm)),
-        (config.placement != NormPlacement::Post, "norm_placement", word(&PLACEMENTS, config.placement)),
+        (config.norm != Norm::Layer, "norm", json!(config.norm)),
+        (config.placement != NormPlacement::Post, "norm_placement", json!(config.placement)),
         (config.epsilon != EPSILON, "layer_norm_epsilon", json!(epsilon)),
-        (config.score != AttentionScore::ScaledDot, "attention_score", word(&SCORES, config.score)),
+        (config.score != AttentionScore::ScaledDot, "attention_score", json!(config.score)),
         (config.gated, "gated", json!(true)),
         (!config.biases, "biases", json!(false)),
         (config.embeddings == Embeddings::Separate, "share_encoder_decoder_embeddings", json!(false)),
@@ -172,8 +149,4 @@ fn object(value: Value) -> Map<String, Value> {
         Value::Object(fields) => fields,
         _ => Map::new(),
     }
-}
-
-fn word<T: PartialEq>(words: &[(&str, T)], choice: T) -> Value {
-    words.iter().find(|(_, known)| *known == choice).map_or(Value::Null, |(word, _)| (*word).into())
 }

@@ -2,6 +2,7 @@
 
 use crate::Activation;
 use crate::config::StackNames;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -125,6 +126,15 @@ impl Fields {
             let names: Vec<_> = Activation::names().collect();
             self.refuse(format!("{field} {name:?} is not supported; expected one of {}", names.join(", ")));
             Activation::Identity
+        })
+    }
+
+    /// The value that a field names; `default` if the field is absent.
+    pub(super) fn named<T: DeserializeOwned>(&self, field: &str, default: T) -> T {
+        let Some(found) = self.text(field) else { return default };
+        serde_json::from_value(found.into()).unwrap_or_else(|error| {
+            self.refuse(format!("{field}: {error}"));
+            default
         })
     }
 

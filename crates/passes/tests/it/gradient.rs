@@ -263,7 +263,7 @@ fn refused() {
     };
     let (kind, message) = refused("loss", &["x", "fc.row"]);
     assert_eq!(kind, ErrorKind::NoGradient);
-    assert_snapshot!(message, @"fc/QuantizedLinear: QuantizedLinear has no gradient, and x is wanted through it; train the graph that exports start from");
+    assert_snapshot!(message, @"fc/QuantizedLinear: QuantizedLinear has no gradient, and x depends on it; differentiate the graph before it is lowered for inference");
     let messages = [
         refused("lost", &["x"]),
         refused("loss", &["x", "z", "fc.w"]),
@@ -273,7 +273,7 @@ fn refused() {
     ];
     assert!(messages.iter().all(|(kind, _)| *kind == ErrorKind::Request));
     assert_snapshot!(messages.map(|(_, message)| message).join("\n"), @"
-    tiny: no output lost; there are y, loss, count
+    tiny: no output lost; expected one of y, loss, count
     tiny: no parameter or input z, fc.w
     y: a gradient is that of one floating point number, found f32 [rows, 4]
     count: a gradient is that of one floating point number, found i64 [1]

@@ -4,8 +4,9 @@ use std::fmt::{self, Display};
 
 use cognate_model::Activation;
 
-use super::choices::{Decay, Metric, OptimiserAlgorithm, PieceAlgorithm, PositionKind, Vocabularies};
+use super::choices::{Decay, Metric, OptimiserAlgorithm, PieceAlgorithm, Vocabularies};
 use super::sections::{Model, Text, Tokenizer, TrainingConfig, Tuning};
+use cognate_model::PositionKind;
 
 /// A value that cannot be, or not beside another.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -32,10 +32,8 @@ use crate::corpus::{Cleaning, Files};
 use crate::error::{Cause, Result};
 use crate::tokenizers::TokenizerChoice;
 
-pub use choices::{
-    AttentionScore, Decay, Initialisation, Metric, NormKind, NormPlacement, OptimiserAlgorithm, PieceAlgorithm, PositionKind, Precision,
-    PresetName, Vocabularies,
-};
+pub use choices::{Decay, Metric, OptimiserAlgorithm, PieceAlgorithm, Precision, PresetName, Vocabularies};
+pub use cognate_model::{AttentionScore, Initialisation, Norm, NormPlacement, PositionKind};
 pub use sections::{Data, Dropout, Model, Optimiser, Schedule, Text, Tokenizer, TrainingConfig, Tuning};
 
 /// Default maximum number of tokens of a sentence.

@@ -2,13 +2,11 @@
 
 use std::path::PathBuf;
 
+use cognate_model::{AttentionScore, Initialisation, Norm, NormPlacement, PositionKind};
 use serde::{Deserialize, Serialize};
 use toml::de::{Error, ValueDeserializer};
 
-use super::choices::{
-    AttentionScore, Decay, Initialisation, Metric, NormKind, NormPlacement, OptimiserAlgorithm, PieceAlgorithm, PositionKind, Precision,
-    PresetName, Vocabularies,
-};
+use super::choices::{Decay, Metric, OptimiserAlgorithm, PieceAlgorithm, Precision, PresetName, Vocabularies};
 use crate::corpus::Files;
 
 /// Fields that are read one by one, so that all wrong fields are reported.
@@ -145,7 +143,7 @@ section! {
         /// Maximum number of tokens of a source or target.
         max_positions: usize = 512,
         /// Type of normalisation.
-        norm: NormKind = NormKind::Layer,
+        norm: Norm = Norm::Layer,
         /// Placement of normalisation.
         norm_placement: NormPlacement = NormPlacement::Post,
         /// Encoding of positions.

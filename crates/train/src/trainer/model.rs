@@ -3,12 +3,14 @@
 use std::path::Path;
 
 use cognate_generate::Settings;
-use cognate_model::{Activation, EmbeddingNorm, Embeddings, Model, Norm, OutputProjection, Positions, RelativeLayers, Sinusoids, Stack};
+use cognate_model::{
+    Activation, EmbeddingNorm, Embeddings, Model, OutputProjection, PositionKind, Positions, RelativeLayers, Sinusoids, Stack,
+};
 use cognate_pipeline::{TargetNaming, decode_into, open_tokenizer};
 use cognate_text::Tokenizer;
 
 use crate::batches::{Framing, IGNORED};
-use crate::config::{AttentionScore, NormKind, NormPlacement, PositionKind, Precision, TrainingConfig};
+use crate::config::{Precision, TrainingConfig};
 use crate::corpus::Corpus;
 use crate::error::{Cause, Result};
 use crate::ranks::{Ranks, leads};
@@ -50,7 +52,7 @@ impl Start {
         let (eos, pad) = (id("</s>")?, id("<pad>")?);
         // As Marian: decoding starts from the padding token.
         let framing = Framing { start: pad, prefix: Vec::new(), suffix: vec![eos], pad, label_padding: IGNORED };
-        let model = Model::initial(model_config(config, &tokenizer, &framing)?, config.model.initialisation.into(), config.seed)?;
+        let model = Model::initial(model_config(config, &tokenizer, &framing)?, config.model.initialisation, config.seed)?;
         let generation = format!(
             "{:#}\n",
             serde_json::json!({
@@ -151,11 +153,7 @@ fn model_config(config: &TrainingConfig, tokenizer: &Tokenizer, framing: &Framin
     wanted.activation = Activation::named(&model.activation).unwrap_or(wanted.activation);
     wanted.gated = model.gated;
     wanted.biases = model.biases;
-    wanted.score = match model.attention_score {
-        AttentionScore::ScaledDot => cognate_model::AttentionScore::ScaledDot,
-        AttentionScore::Dot => cognate_model::AttentionScore::Dot,
-        AttentionScore::Additive => cognate_model::AttentionScore::Additive,
-    };
+    wanted.score = model.attention_score;
     wanted.positions = match model.positions {
         PositionKind::Learned => Positions::Learned { offset: 0 },
         PositionKind::Relative => {
@@ -165,14 +163,7 @@ fn model_config(config: &TrainingConfig, tokenizer: &Tokenizer, framing: &Framin
         PositionKind::Alibi => Positions::Alibi,
         PositionKind::Sinusoidal => Positions::Sinusoidal(Sinusoids::Halves),
     };
-    wanted.norm = match model.norm {
-        NormKind::Layer => Norm::Layer,
-        NormKind::Rms => Norm::Rms,
-    };
-    wanted.placement = match model.norm_placement {
-        NormPlacement::Post => cognate_model::NormPlacement::Post,
-        NormPlacement::Pre => cognate_model::NormPlacement::Pre,
-    };
+    (wanted.norm, wanted.placement) = (model.norm, model.norm_placement);
     wanted.embedding_norm = EmbeddingNorm::None;
     wanted.embeddings = if model.tie_embeddings { Embeddings::Shared } else { Embeddings::Separate };
     wanted.output = if model.tie_output { OutputProjection::Tied } else { OutputProjection::Own };

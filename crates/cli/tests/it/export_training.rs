@@ -51,7 +51,7 @@ impl Exported {
 
     /// Losses of a token and tokens before each update of the example.
     fn train(&self, options: &[&str]) -> Vec<(f64, f64)> {
-        let said = self.python(&[&["step/train.py", "pairs.txt"], options].concat());
+        let said = self.python(&[&["step/train.py", "pairs.txt", "--exact"], options].concat());
         let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
         said.lines().map(words).map(|words| (words[3].parse().unwrap(), words[5].parse().unwrap())).collect()
     }

@@ -79,7 +79,7 @@ fn warnings_are_bounded() {
 #[test]
 fn threads_of_an_engine_without_are_told() {
     let ended = run(&translate(&["--threads", "2", "A dog."]));
-    assert_snapshot!(ended.err, @"cognate: warning: --threads: tract runs on one thread; only ort uses more");
+    assert_snapshot!(ended.err, @"cognate: warning: --threads: tract uses one thread; only ort uses several");
 }
 
 #[test]

@@ -35,6 +35,7 @@ options = argparse.ArgumentParser()
 options.add_argument("pairs", type=pathlib.Path)
 for name, default in ("updates", 100), ("batch", 32), ("learning-rate", 1e-3), ("seed", 1):
     options.add_argument(f"--{name}", type=type(default), default=default)
+options.add_argument("--exact", action="store_true", help="do not add the end token to targets")
 options, here = options.parse_args(), pathlib.Path(__file__).resolve().parent
 session = onnxruntime.InferenceSession(here / "train_step.onnx", providers=["CPUExecutionProvider"])
 facts, inputs = session.get_modelmeta().custom_metadata_map, {value.name: value for value in session.get_inputs()}
@@ -45,7 +46,7 @@ value, order = onnxruntime.OrtValue.ortvalue_from_numpy, []
 # Moments and the number of steps are 0 at first.
 state = {name: value(tensors[name] if name in tensors else zero(name)) for name in inputs if f"next.{name}" in outputs}
 pairs = [[ids(side) for side in line.split("\t")] for line in options.pairs.read_text().splitlines()]
-pairs = [(source, target if target[-1:] == [end] else target + [end]) for source, target in pairs]
+pairs = [(source, target if options.exact or target[-1:] == [end] else target + [end]) for source, target in pairs]
 for update in range(1, options.updates + 1):
     order = order or list(random.permutation(len(pairs)))
     batch, order = [pairs[index] for index in order[: options.batch]], order[options.batch :]

@@ -93,7 +93,7 @@ fn errors_say_what_they_are_about() {
     let open = |folder: &Path, options: &TranslatorOptions| Translator::open_with(folder, options).err().unwrap();
     let missing = open(Path::new("no/such"), &TranslatorOptions::default());
     assert_eq!(missing.kind(), ErrorKind::Folder);
-    assert!(missing.to_string().ends_with("one of the Hugging Face Hub is by `hf download no/such --local-dir such`"), "{missing}");
+    assert!(missing.to_string().ends_with("download one of the Hugging Face Hub with `hf download no/such --local-dir such`"), "{missing}");
     let decoding = DecodingOptions { n_best: NonZeroUsize::new(3), ..DecodingOptions::default() };
     let contradiction = open(&bundled_checkpoint(), &TranslatorOptions { decoding, ..Default::default() });
     assert_eq!((contradiction.kind(), contradiction.option().map(|(name, _)| name)), (ErrorKind::Options, Some("n_best")));

@@ -194,12 +194,12 @@ fn corpora_are_named_in_one_of_two_ways() {
 
 #[test]
 fn values_that_do_not_go_together_are_refused() {
-    assert_snapshot!(problems("[model]\nd_model = 30\nheads = 10\npositions = \"rotary\"\n[optimiser]\nweight_decay = 0.1\nlearning_rate = 1e-3\nfactor = 2\ndecay = \"linear\"\n"), @r#"
+    assert_snapshot!(problems("[model]\nd_model = 30\nheads = 10\npositions = \"rotary\"\n[optimiser]\nweight_decay = 0.1\nlearning_rate = 1e-3\nfactor = 2\ndecay = \"linear\"\n"), @"
     train.toml: line 4: model.positions is rotary, expected an even width of heads for it; d_model / heads is 3
     train.toml: line 6: optimiser.weight_decay is 0.1, expected 0, or an optimiser.algorithm with weight decay: adamw, lion, muon
     train.toml: line 8: optimiser.factor is 2, expected it absent beside optimiser.learning_rate: both say the highest rate
     train.toml: line 15: schedule.max_updates is 10, expected more than optimiser.warmup_updates, which is 4000
-    "#);
+    ");
     assert_snapshot!(problems("[tokenizer]\nvocabularies = \"separate\"\ncoverage = 0\n[data]\ntrain = [{ tsv = \"a\" }]\nmax_source_tokens = 256\n[model]\nmax_positions = 100\npositions = \"relative\"\nrelative_max_distance = 16\n"), @r#"
     train.toml: model.tie_embeddings is true, expected false, because tokenizer.vocabularies is "separate"
     train.toml: line 3: tokenizer.coverage is 0, expected a share above 0 and at most 1

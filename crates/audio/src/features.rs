@@ -126,7 +126,6 @@ impl FeatureExtractor {
         };
         stream.push(samples, &mut sink);
         stream.finish(&mut sink);
-        drop(columns);
         features.mapv_inplace(|energy| Self::scaled(energy, maximum));
         features
     }

@@ -40,7 +40,6 @@ fn compressed_files_sound_alike_and_are_not_late() {
         assert_eq!(reader.codec(), codec);
         let found = reader.read_all().unwrap();
         let (late, ratio) = (shift(&expected, &found), signal_to_noise(&expected, &found));
-        println!("{name}: {} samples, {late} late, {ratio:.1} dB", found.len());
         assert!(late.abs() <= 1, "{name}: {late} samples late");
         assert!(ratio > quality, "{name}: {ratio:.1} dB");
         assert!(found.len().abs_diff(expected.len()) < 1_600, "{name}: {} samples", found.len());

@@ -105,7 +105,7 @@ mod with_mpi {
         let told = String::from_utf8(ended_job.stderr).unwrap();
         assert!(!ended_job.status.success() && told.contains("exited on signal 9"), "{:?}: {told}", ended_job.status);
         let further = ended(&mut cognate(&["train", "--resume", "--engine", "ort", "--max-updates", "1", "--out", &out]));
-        assert!(further.err.contains("resumes after update "), "{}", further.err);
+        assert!(further.err.contains("resuming after update "), "{}", further.err);
         further.ok();
     }
 }

@@ -223,7 +223,7 @@ fn a_training_without_room_keeps_its_last_state() {
     assert_eq!(files(&last), state);
     assert_eq!(visible(&out), expected);
     let further = run(&[&to("6")[..], &["--resume"]].concat());
-    assert!(further.err.contains("resumes after update 3"), "{}", further.err);
+    assert!(further.err.contains("resuming after update 3"), "{}", further.err);
     further.ok();
 }
 

@@ -53,7 +53,7 @@ fn text_becomes_a_model_that_translates() {
     assert_eq!(run(&["translate", "--engine", "tract", "--model", &out, "a b c", "e d c b"]).ok(), "A B C\nE D C B\n");
     // Further, by the run's own settings, which are in the folder.
     let further = run(&["train", "--resume", "--engine", "ort", "--out", &out, "--max-updates", "410"]);
-    assert!(further.err.contains("resumes after update 400"), "{}", further.err);
+    assert!(further.err.contains("resuming after update 400"), "{}", further.err);
     assert_eq!(further.ok(), "");
     let exported = path(folder.path(), "onnx");
     run(&["export", &out, &exported]).ok();

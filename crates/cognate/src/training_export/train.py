@@ -43,7 +43,6 @@ pad, start, end = (int(facts[f"cognate.{name}_token"]) for name in ("pad", "star
 outputs, tensors, random = [value.name for value in session.get_outputs()], read(here / "model.safetensors"), np.random.default_rng(options.seed)
 zero = lambda name: np.zeros(inputs[name].shape, np.int64 if name == "step" else np.float32)
 value, order = onnxruntime.OrtValue.ortvalue_from_numpy, []
-# Moments and the number of steps are 0 at first.
 state = {name: value(tensors[name] if name in tensors else zero(name)) for name in inputs if f"next.{name}" in outputs}
 pairs = [[ids(side) for side in line.split("\t")] for line in options.pairs.read_text().splitlines()]
 pairs = [(source, target if options.exact or target[-1:] == [end] else target + [end]) for source, target in pairs]

@@ -49,7 +49,8 @@ impl Default for Optimiser {
 
 /// The names of the update graph's inputs and outputs; part of the contract of exported training graphs.
 ///
-/// The state is all inputs of [`UpdateNames::state`]; the value of each after the step is the output [`UpdateNames::next`] of its name.
+/// The state is the weights, the moments and the averages; the value of each after the step is the output [`UpdateNames::next`] of its
+/// name.
 #[derive(Debug)]
 pub struct UpdateNames;
 

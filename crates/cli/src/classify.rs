@@ -3,13 +3,12 @@
 use crate::amounts::at_most;
 use crate::messages;
 use crate::model_options::ModelOptions;
-use crate::translate::Input;
+use crate::sentences::Sentences;
 use anyhow::Result;
 use cognate::{Class, Classifier};
 use serde_json::{Map, Value, json};
 use std::io::Write;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Classify sentences
@@ -19,12 +18,8 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// Sentences [default: the lines of --input]
-    #[arg(value_name = "TEXT", conflicts_with = "input")]
-    text: Vec<String>,
-    /// Read lines from FILE; - is standard input [default: -]
-    #[arg(short, long, value_name = "FILE")]
-    input: Option<PathBuf>,
+    #[command(flatten)]
+    sentences: Sentences,
     /// Write JSON Lines with all classes: {"text": ..., "classes": {LABEL: PROBABILITY, ...}}
     #[arg(long)]
     json: bool,
@@ -40,18 +35,13 @@ Examples:
   cognate classify --model distilbert-sst-2 \"What a film!\"
   cognate classify --model distilbert-sst-2 --json --input reviews.txt";
 
-/// Lines of a window: memory does not grow with the input.
-const WINDOW: usize = 2000;
-
 /// Runs the command.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let classifier = Classifier::load(options.model.source()?, &options.model.load(Some(NonZeroUsize::MIN), options.threads))?;
     messages::notices(classifier.model().notices());
     messages::status(classifier.model().source(), classifier.model().engine());
-    let mut input = Input::open(options.text.clone(), options.input.as_deref(), Some(WINDOW))?;
-    loop {
-        let window = input.by_ref().take(WINDOW).map(|line| Ok(line?.text)).collect::<Result<Vec<_>>>()?;
-        for (text, classes) in window.iter().zip(classifier.classify(&window)?) {
+    options.sentences.for_each_window(|window| {
+        for (text, classes) in window.iter().zip(classifier.classify(window)?) {
             if options.json {
                 let classes: Map<String, Value> = classes.into_iter().map(|Class { label, score }| (label, score.into())).collect();
                 writeln!(out, "{}", json!({ "text": text, "classes": classes }))?;
@@ -59,8 +49,7 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
                 writeln!(out, "{label}\t{score:.6}")?;
             }
         }
-        if window.len() < WINDOW {
-            return Ok(ExitCode::SUCCESS);
-        }
-    }
+        Ok(())
+    })?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -2,7 +2,7 @@
 
 use crate::amounts::at_most;
 use crate::model_options::ModelOptions;
-use crate::translate::Input;
+use crate::sentences::Sentences;
 use crate::{messages, whole_file};
 use anyhow::Result;
 use clap::ValueEnum;
@@ -20,12 +20,8 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// Sentences [default: the lines of --input]
-    #[arg(value_name = "TEXT", conflicts_with = "input")]
-    text: Vec<String>,
-    /// Read lines from FILE; - is standard input [default: -]
-    #[arg(short, long, value_name = "FILE")]
-    input: Option<PathBuf>,
+    #[command(flatten)]
+    sentences: Sentences,
     /// Write to FILE instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -83,9 +79,6 @@ enum PoolingName {
     Pooler,
 }
 
-/// Lines of a window: memory does not grow with the input, save for --format npy.
-const WINDOW: usize = 2000;
-
 /// Runs the command.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let file = options.output.as_deref();
@@ -93,11 +86,9 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let embedder = Embedder::load(options.model.source()?, &options.embedding())?;
     messages::notices(embedder.model().notices());
     messages::status(embedder.model().source(), embedder.model().engine());
-    let mut input = Input::open(options.text.clone(), options.input.as_deref(), Some(WINDOW))?;
     let (mut written, mut rows, mut bytes) = (Vec::new(), 0, Vec::new());
-    loop {
-        let window = input.by_ref().take(WINDOW).map(|line| Ok(line?.text)).collect::<Result<Vec<_>>>()?;
-        for (text, embedding) in window.iter().zip(embedder.embed_in(&window, options.batch_tokens.get())?) {
+    options.sentences.for_each_window(|window| {
+        for (text, embedding) in window.iter().zip(embedder.embed_in(window, options.batch_tokens.get())?) {
             rows += 1;
             match options.format {
                 // Numbers in the digits of single precision.
@@ -112,10 +103,8 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
             out.write_all(&written)?;
             written.clear();
         }
-        if window.len() < WINDOW {
-            break;
-        }
-    }
+        Ok(())
+    })?;
     if options.format == Format::Npy {
         written = npy_header(rows, embedder.width());
         written.extend(bytes);

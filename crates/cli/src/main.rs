@@ -20,6 +20,7 @@ mod observe;
 mod parallel;
 mod plot;
 mod score;
+mod sentences;
 mod show;
 mod signals;
 mod tokenize;

@@ -1,4 +1,4 @@
-"""Writes cases.json: sacreBLEU's words and scores for hard sentences.
+"""Writes cases.json: sacreBLEU's words and scores for difficult sentences.
 
     python3 -m venv venv && venv/bin/pip install sacrebleu==2.6.0
     venv/bin/python generate.py
@@ -74,7 +74,7 @@ CORPORA = [
 
 
 def random_corpora(count: int):
-    """Corpora of random hard words; the reference repeats most of the hypothesis."""
+    """Corpora of random difficult words; the reference repeats most of the hypothesis."""
     rng = random.Random(20260701)
     words = "a b the Hund . , - 5 5, 5. 1.5 2-3 x-y &amp; &quot; ( ) „ “ ' don't % \u00a0 😀 ß ... <skipped> / : ½".split(" ")
     for index in range(count):
@@ -108,7 +108,7 @@ CHRFS = [
 
 
 def systems():
-    """Three systems of different quality for hard lines with two references; and two that differ little, for resampling."""
+    """Three systems of different quality for difficult lines with two references; and two similar ones, for resampling."""
     rng = random.Random(20260702)
     words = (
         "a b the The Hund HUND . , - 5 5, 5. 1.5 2-3 x-y &amp; &quot; ( ) „ “ ' don't % \u00a0 😀 ß ẞ İ ... / : ½ 日本語。 ١٫٥ €5 5€ (hi) .5 5.% a+b «x»"
@@ -135,12 +135,12 @@ def systems():
                 "sentences": sentences,
             })
     paired = []
-    # Short and long enough for all branches of numpy's sums.
+    # Lengths for all branches of numpy's sums.
     for n_samples, seed, n_references in ((1000, 12345, 1), (300, 12345, 2), (100, 987654321987654321, 1), (7, 5, 1)):
         os.environ["SACREBLEU_SEED"] = str(seed)
         metrics = {"BLEU": BLEU(), "BLEU-add": BLEU(smooth_method="add-k", lowercase=True), "CHRF": CHRF(), "CHRF++": CHRF(word_order=2)}
         for metric in metrics.values():
-            # One name for two metrics would leave one of them out.
+            # Two metrics need two names.
             named = [(f"system {index}", system) for index, system in enumerate([*hypotheses, hypotheses[0]])]
             signatures, results = PairedTest(named, {"one": metric}, references[:n_references], "bs", n_samples)()
             (name, signature), = signatures.items()
@@ -178,7 +178,7 @@ def main():
     ways = {"13a": words, "intl": TokenizerV14International(), "char": TokenizerChar()}
     cases = {
         "signature": str(metric.get_signature()),
-        # As BLEU counts words: divided at white space.
+        # Split at white space, as for BLEU.
         "words": {
             name: [[sentence, " ".join(way(sentence.rstrip()).split())] for sentence in sentences] for name, way in ways.items()
         },

@@ -1,4 +1,4 @@
-"""Makes and checks the encoders: tiny Hugging Face models with PyTorch's own answers.
+"""Makes and checks the encoders: tiny Hugging Face models with PyTorch's outputs.
 
 A developer's tool; building and testing Cognate need neither Python nor this file.
 
@@ -53,6 +53,8 @@ BART = dict(
     init_std=0.4,
 )
 LABELS = dict(num_labels=3)
+IMAGES = {name: SHAPE[name] for name in ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "initializer_range")}
+IMAGES |= dict(image_size=16, patch_size=4)
 
 # A case is a class of transformers and its configuration.
 CASES = {
@@ -61,6 +63,9 @@ CASES = {
     "bert-masked-untied": ("BertForMaskedLM", SHAPE | dict(hidden_act="relu", tie_word_embeddings=False, layer_norm_eps=1e-3)),
     "bert-text": ("BertForSequenceClassification", SHAPE | LABELS | dict(type_vocab_size=3, pad_token_id=5)),
     "bert-tokens": ("BertForTokenClassification", SHAPE | dict(num_labels=5)),
+    "deit": ("DeiTModel", IMAGES | dict(layer_norm_eps=1e-6)),
+    "deit-classes": ("DeiTForImageClassification", IMAGES | LABELS),
+    "deit-teacher": ("DeiTForImageClassificationWithTeacher", IMAGES | LABELS | dict(qkv_bias=False)),
     "distilbert": ("DistilBertModel", DISTIL | dict(activation="relu")),
     "distilbert-masked": ("DistilBertForMaskedLM", DISTIL),
     "distilbert-text": ("DistilBertForSequenceClassification", DISTIL | LABELS | dict(sinusoidal_pos_embds=True)),
@@ -74,12 +79,15 @@ CASES = {
     "roberta-text": ("RobertaForSequenceClassification", ROBERTA | dict(num_labels=1)),
     "t5": ("T5EncoderModel", T5),
     "umt5": ("UMT5EncoderModel", T5),
+    "vit": ("ViTForImageClassification", IMAGES | LABELS | dict(patch_size=5)),
+    "vit-model": ("ViTModel", IMAGES | dict(qkv_bias=False, num_channels=1, hidden_act="relu")),
+    "vit-wide": ("ViTForImageClassification", IMAGES | dict(num_labels=1, image_size=(8, 18), patch_size=(4, 3))),
     "xlm-roberta-tokens": ("XLMRobertaForTokenClassification", ROBERTA | dict(num_labels=5)),
 }
 
 
 def draw_model(case, seed):
-    """A random model in which every parameter matters: biases and scales are moved away from 0 and 1."""
+    """A random model in which every parameter matters: biases and scales differ from 0 and 1."""
     torch.manual_seed(seed)
     name, fields = CASES[case]
     kind = getattr(transformers, name, None) or getattr(transformers.models.m2m_100.modeling_m2m_100, name, None)
@@ -95,6 +103,15 @@ def draw_model(case, seed):
 def draw_inputs(model, seed):
     """Random tokens, padded right; in the second half of each text they are of the second segment."""
     generator = torch.Generator().manual_seed(seed)
+    if model.config.model_type in ("deit", "vit"):
+        sides = model.config.image_size
+        own = sides if isinstance(sides, (list, tuple)) else (sides, sides)
+        sizes = {"pixel_values": own} | ({} if own is sides else {"other.pixel_values": (own[0] * 2 - 7, own[1] - 3)})
+        patch = model.config.patch_size
+        # Images of other sizes have as many pixels too many as those of the model's own.
+        fit = lambda side: side if own is sides else side // patch * patch + sides % patch
+        draw = lambda size: torch.randn(2, model.config.num_channels, *map(fit, size), generator=generator)
+        return {name: draw(size) for name, size in sizes.items()}
     pad = model.config.pad_token_id
     ordinary = torch.tensor([i for i in range(model.config.vocab_size) if i != pad])
     ids = torch.full((len(LENGTHS), max(LENGTHS)), pad)
@@ -107,7 +124,7 @@ def draw_inputs(model, seed):
     return inputs | ({"token_type_ids": types} if model.config.model_type == "bert" else {})
 
 
-# Folders with a tokenizer: as sentence-transformers writes them, and classifiers.
+# Folders with a tokenizer: in the form of sentence-transformers, and classifiers.
 SENTENCES = {
     "sentence": dict(pooling="mean", normalize=True, max_seq_length=12),
     "sentence-classes": dict(labels=["bad", "good", "neither"]),
@@ -180,6 +197,43 @@ def ask_for_sentences(case):
     return answers
 
 
+# Folders with an image processor: classifiers, asked about files of testdata/images.
+PICTURES = {
+    "image-classes": ("vit", dict(labels=["cat", "dog", "other"]), transformers.ViTImageProcessor(size={"height": 16, "width": 16})),
+    "image-score": (
+        "deit",
+        dict(labels=["good"]),
+        transformers.DeiTImageProcessor(size={"height": 20, "width": 20}, crop_size={"height": 16, "width": 16}),
+    ),
+}
+FILES = ("rgb.png", "palette.png", "turned.png", "grey-alpha.png")
+
+
+def draw_image_model(case):
+    kind, settings, processor = PICTURES[case]
+    labels = dict(enumerate(settings["labels"]))
+    CASES[case] = ({"vit": "ViT", "deit": "DeiT"}[kind] + "ForImageClassification", IMAGES | dict(id2label=labels))
+    CASES[case][1].update(label2id={label: i for i, label in labels.items()})
+    draw_model(case, sum(case.encode())).save_pretrained(HERE / case)
+    del CASES[case]
+    processor.save_pretrained(HERE / case)
+
+
+@torch.no_grad()
+def ask_for_images(case):
+    """The probabilities of classes in float64, as transformers' pipeline computes them."""
+    processor = transformers.AutoImageProcessor.from_pretrained(HERE / case, use_fast=False)
+    model = transformers.AutoModelForImageClassification.from_pretrained(HERE / case, attn_implementation="eager").eval().double()
+    answers = []
+    for name in FILES:
+        image = transformers.image_utils.load_image(str(HERE.parent / "images" / name))
+        pixels = processor(image, return_tensors="pt").pixel_values.double()
+        with StayDouble():
+            row = model(pixel_values=pixels).logits[0]
+        answers.append(dict(file=name, numbers=(row.softmax(0) if len(row) > 1 else row.sigmoid()).tolist()))
+    return answers
+
+
 def load_model(case):
     folder = HERE / case
     name = CASES[case][0]
@@ -191,11 +245,19 @@ def load_model(case):
 
 @torch.no_grad()
 def ask(model, inputs):
-    with StayDouble():
-        found = model(**inputs, return_dict=True)
-        bare = model.base_model(**inputs, output_attentions=True, return_dict=True)
-    answers = {"attentions": torch.stack(bare.attentions)}
-    answers |= {name: part[name] for part in (found, bare) for name in ("last_hidden_state", "pooler_output", "logits") if name in part}
+    answers = {}
+    for prefix in ["", "other."] if "other.pixel_values" in inputs else [""]:
+        given = {name.removeprefix(prefix): tensor for name, tensor in inputs.items() if name.startswith("other.") == bool(prefix)}
+        if "pixel_values" in given:
+            given = {"pixel_values": given["pixel_values"].double(), "interpolate_pos_encoding": bool(prefix)}
+        with StayDouble():
+            found = model(**given, return_dict=True)
+            bare = model.base_model(**given, output_attentions=True, return_dict=True)
+        answers[prefix + "attentions"] = torch.stack(bare.attentions)
+        for part in (found, bare):
+            for name in ("last_hidden_state", "pooler_output", "logits"):
+                if name in part:
+                    answers[prefix + name] = part[name]
     return {name: tensor.contiguous() for name, tensor in answers.items()}
 
 
@@ -215,7 +277,7 @@ def main():
             inputs = draw_inputs(model, seed)
         else:
             stored = load_file(file)
-            inputs = {name: stored[name] for name in stored if stored[name].dtype == torch.int64}
+            inputs = {name: stored[name] for name in stored if stored[name].dtype != torch.float64}
         answers = inputs | ask(load_model(case), inputs)
         if options.check:
             worst = max((answers[name] - stored[name]).abs().max().item() for name in answers)
@@ -225,10 +287,12 @@ def main():
         else:
             save_file(answers, file)
             print(f"{case:24} {', '.join(f'{name} {list(tensor.shape)}' for name, tensor in answers.items())}")
-    for case in SENTENCES if options.cases == list(CASES) else []:
+    folders = [(case, "sentences.json", draw_sentence_model, ask_for_sentences) for case in SENTENCES]
+    folders += [(case, "images.json", draw_image_model, ask_for_images) for case in PICTURES]
+    for case, name, draw, ask_for in folders if options.cases == list(CASES) else []:
         if options.new_weights:
-            draw_sentence_model(case)
-        file, answers = HERE / case / "sentences.json", ask_for_sentences(case)
+            draw(case)
+        file, answers = HERE / case / name, ask_for(case)
         if not options.check:
             file.write_text(json.dumps(answers, indent=1) + "\n")
             continue

@@ -1,4 +1,4 @@
-"""Asks transformers by which settings a checkpoint decodes, for several pairs of config.json and generation_config.json.
+"""Writes the settings with which transformers decodes, for several pairs of config.json and generation_config.json.
 
 A developer's tool; building and testing Cognate need neither Python nor this file.
 
@@ -28,7 +28,7 @@ CONFIGS = {
 }
 TOKENS = {"eos_token_id": 2, "pad_token_id": 1, "decoder_start_token_id": 2}
 OWN = {"_from_model_config": True}
-# The model, what config.json has besides, and generation_config.json.
+# The model, additional fields of config.json, and generation_config.json.
 CASES = [
     ("bart", {}, None),
     ("bart", {"num_beams": 4, "length_penalty": 2.0, "forced_bos_token_id": 0}, None),
@@ -70,7 +70,7 @@ FIELDS += ["begin_suppress_tokens", "do_sample", "temperature", "top_k", "max_le
 
 
 def effective(model, config, generation):
-    """What `generate` goes by, or that it refuses."""
+    """The settings of `generate`, or its error."""
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         folder = pathlib.Path(folder)

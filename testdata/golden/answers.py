@@ -1,4 +1,4 @@
-"""PyTorch's answers for a golden model, and how two sets of them are compared. `generate.py` beside this file is the command."""
+"""PyTorch's outputs for a golden model, and their comparison. The command is `generate.py`."""
 
 import copy
 
@@ -11,21 +11,24 @@ TARGET_LENGTH = 7
 MAX_NEW_TOKENS = 24
 NUM_BEAMS = 4
 
-# PyTorch disagrees with itself by up to 2e-5 when the batch changes; between two builds of it we allow the same.
+# PyTorch's outputs differ by up to 2e-5 between batches; the same is allowed between two builds.
 TOLERANCE = 2e-5
 
 
 class StayDouble(TorchFunctionMode):
-    """Keeps float64 values in float64 where transformers asks for float32.
+    """Keeps float64 values in float64 if transformers converts them to float32.
 
-    T5's norms and its softmax compute in float32 whatever the model's type; with this they round as the rest does.
+    T5's norms, its softmax and that of ViT compute in float32 whatever the model's type; with this they round as the rest does.
     """
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         if func is torch.Tensor.float or (func is torch.Tensor.to and torch.float32 in args):
             if args[0].dtype == torch.float64:
                 return args[0]
-        return func(*args, **(kwargs or {}))
+        kwargs = kwargs or {}
+        if kwargs.get("dtype") is torch.float32 and args and getattr(args[0], "dtype", None) is torch.float64:
+            kwargs = kwargs | {"dtype": torch.float64}
+        return func(*args, **kwargs)
 
 
 def draw_inputs(model, seed, source_lengths=SOURCE_LENGTHS, target_length=TARGET_LENGTH):
@@ -51,7 +54,7 @@ def draw_inputs(model, seed, source_lengths=SOURCE_LENGTHS, target_length=TARGET
 
 
 def decode(model, inputs):
-    """The tokens of greedy decoding, and those of beam search with their scores."""
+    """The tokens of greedy decoding and of beam search, with scores."""
     source = {name: inputs[name] for name in ("input_ids", "attention_mask")}
     greedy = model.generate(**source, max_new_tokens=MAX_NEW_TOKENS, num_beams=1, do_sample=False)
     beams = model.generate(
@@ -70,7 +73,7 @@ def decode(model, inputs):
 
 @torch.no_grad()
 def ask(model, inputs):
-    """PyTorch's answers, under the names and shapes of README.md's table."""
+    """PyTorch's outputs, with the names and shapes of README.md's table."""
     answers = {**inputs, **forced_numbers(model, inputs), **decode(model, inputs)}
     return {name: tensor.contiguous() for name, tensor in answers.items()}
 
@@ -88,7 +91,7 @@ def forced_numbers(model, inputs):
 
 @torch.no_grad()
 def ask_in_double(model, inputs):
-    """The numbers of `ask` once more, computed in float64 from the same f32 weights and tables: what PyTorch's f32 rounds."""
+    """The numbers of `ask` computed in float64 from the same f32 weights and tables."""
     with StayDouble():
         answers = forced_numbers(copy.deepcopy(model).double(), inputs)
     return {name: tensor.contiguous() for name, tensor in answers.items()}
@@ -127,7 +130,7 @@ def differences(old, new):
 
 
 def rounding(singles, doubles):
-    """How far f32 is from float64: the largest difference in the unpadded encoder states and in the logits."""
+    """The largest differences of f32 and float64 in unpadded encoder states and in logits."""
     unpadded = singles["attention_mask"].bool()
     states = "encoder_last_hidden_state"
     return {

@@ -1,4 +1,4 @@
-"""The cases under strange/: configurations and checkpoint files that each family allows, beyond the usual ones.
+"""The cases in strange/: configurations and checkpoint files that each family allows, beyond the usual ones.
 
 A case is one row: its configuration, and what was done to its files afterwards. Several oddities share a row, so
 that there are few.
@@ -25,7 +25,7 @@ BART = dict(
 T5 = dict(vocab_size=40, d_model=16, d_kv=8, d_ff=24, num_layers=2, num_heads=2, decoder_start_token_id=0)
 MARIAN = dict(pad_token_id=39, decoder_start_token_id=39)
 
-# Fields that older programs wrote into config.json; transformers reads none of them, so that these say the opposite.
+# Fields of config.json by older programs, which transformers does not read; their values contradict the others.
 UNREAD = dict(
     add_bias_logits=False,
     add_final_layer_norm=False,

@@ -1,4 +1,4 @@
-"""PyTorch's values of two functions that a configuration names: activations.json and buckets.json."""
+"""PyTorch's values of activations and relative position buckets: activations.json and buckets.json."""
 
 import json
 
@@ -6,7 +6,7 @@ import torch
 from transformers.activations import ACT2FN
 from transformers.models.t5.modeling_t5 import T5Attention
 
-# These have parameters of their own, which a checkpoint would hold.
+# These have parameters, which would be in a checkpoint.
 LEARNED = ("prelu", "xielu")
 POINTS = [*(round(-6 + 0.6 * i, 1) for i in range(21)), -12.0, 12.0]
 # Number of buckets, largest distance.
@@ -45,7 +45,7 @@ def buckets():
 
 
 def texts():
-    """A line for each function and for each case, so that a change can be read."""
+    """One line for each function and case, so that changes are readable."""
     for file, value in (("activations.json", activations()), ("buckets.json", buckets())):
         text = json.dumps(value, separators=(",", ":"))
         for opening in ('{"num_buckets"', *(f'"{name}":' for name in sorted(ACT2FN))):
@@ -60,7 +60,7 @@ def write(folder):
 
 
 def check(folder):
-    """Whether a file differs from what PyTorch gives now."""
+    """Whether a file differs from PyTorch's current values."""
     failed = False
     for file, text in texts():
         if (folder / file).read_text() != text:

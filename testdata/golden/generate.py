@@ -1,4 +1,4 @@
-"""Makes and checks the golden models: tiny Hugging Face models with PyTorch's own answers.
+"""Makes and checks the golden models: tiny Hugging Face models with PyTorch's outputs.
 
 A developer's tool; building and testing Cognate need neither Python nor this file.
 
@@ -46,7 +46,7 @@ BART_SHAPE = dict(
 )
 T5_SHAPE = dict(vocab_size=120, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, decoder_start_token_id=0)
 
-# A family is one row: its configuration, small enough to commit and with every part switched on.
+# A row per family: a small configuration with all parts.
 FAMILIES = {
     "bart": lambda: transformers.BartConfig(**BART_SHAPE),
     "m2m100": lambda: transformers.M2M100Config(**BART_SHAPE),

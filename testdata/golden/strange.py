@@ -1,4 +1,4 @@
-"""How a case of cases.py becomes a folder under strange/: drawing its weights, writing them oddly, reading them back."""
+"""Makes the folders in strange/ from the cases of cases.py: draws the weights, writes them in unusual forms, and reads them."""
 
 import copy
 import dataclasses
@@ -13,41 +13,41 @@ from safetensors.torch import load_file
 
 from answers import MAX_NEW_TOKENS, ask, ask_in_double, draw_inputs, rounding, tokens_in_double
 
-# Of f32 against float64, in the seed that is taken.
+# Bound on the difference of f32 and float64 for the chosen seed.
 ROUNDING = 2e-5
-# Between the best token and the next, so that rounding does not choose.
+# Least margin between the two best tokens, so that rounding does not choose.
 MARGIN = 1e-3
-# These give the encoder, the decoder and the output a table each when they are not tied; in others the first two share.
+# Untied, these have separate tables for encoder, decoder and output; in others encoder and decoder share one.
 SEPARATE = ("bart", "mbart", "plbart", "m2m_100")
 
 
 @dataclasses.dataclass
 class Case:
-    """One folder under strange/."""
+    """One folder in strange/."""
 
     about: str
     config: hf.PretrainedConfig
-    # The type that the weights are stored in; the answers are computed in f32 from what is stored.
+    # The type of the stored weights; outputs are computed from them in f32.
     dtype: torch.dtype = torch.float32
-    # Most bytes in one file of weights.
+    # Maximum number of bytes of a weights file.
     shard: str = "5GB"
-    # Fields taken out of config.json: the reader must know their defaults.
+    # Fields removed from config.json: the reader must know their defaults.
     omit: tuple = ()
     # Fields changed in config.json.
     edit: dict = dataclasses.field(default_factory=dict)
-    # What becomes of the stored tensors: {name: tensor} to the same.
+    # Changes the stored tensors: {name: tensor} to the same.
     rewrite: Callable | None = None
-    # What transformers 4.57.6 does not do when it loads: to the model just built, and to the tensors before they enter it.
+    # Steps that transformers 4.57.6 omits on loading: for the new model, and for the tensors before they are loaded.
     prepare: Callable | None = None
     restore: Callable | None = None
-    # What becomes of the inputs.
+    # Changes the inputs.
     inputs: Callable = lambda inputs: inputs
     source_lengths: tuple = (9, 6, 3)
     target_length: int = 6
 
 
 def copies(name, *others):
-    """The tensor once more under other names: aliases that some programs save."""
+    """The tensor also under other names: aliases that some programs save."""
     return lambda tensors: tensors | {other: tensors[name].clone() for other in others}
 
 

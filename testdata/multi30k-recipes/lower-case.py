@@ -1,4 +1,4 @@
-"""Lower-cases, normalises and tokenises the text of Multi30k as its files *.lc.norm.tok.* are.
+"""Lower-cases, normalises and tokenises the text of Multi30k as in its files *.lc.norm.tok.*.
 
     pip install sacremoses==0.2.0
     python lower-case.py FOLDER fr     writes FOLDER/train.lc.norm.tok.fr and the like, from FOLDER/train.fr

@@ -1,4 +1,4 @@
-"""Computes what small models of Cognate's own family give, by equations written out in PyTorch.
+"""Computes the outputs of small models of the family `cognate` from their equations in PyTorch.
 
 A developer's tool; building and testing Cognate need neither Python nor this file.
 
@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 HERE = pathlib.Path(__file__).resolve().parent
 SMOOTHING = 0.1
 NEW_TOKENS = 10
-# A choice between two tokens is no question of rounding.
+# Least margin of a choice between tokens, larger than rounding.
 LEAST_MARGIN = 1e-3
 
 COMMON = {
@@ -72,7 +72,7 @@ CASES = {
 
 
 def sinusoids(rows, width):
-    """Vaswani et al. 2017, section 3.5: sines and cosines alternate. Rounded to f32, as a stored table is."""
+    """Vaswani et al. 2017, section 3.5: sines and cosines alternate. Rounded to f32, as a stored table."""
     angle = torch.arange(rows, dtype=torch.float64)[:, None] / 10000.0 ** (torch.arange(0, width, 2, dtype=torch.float64) / width)
     return torch.stack([angle.sin(), angle.cos()], dim=-1).reshape(rows, width).float().double()
 
@@ -297,7 +297,7 @@ def tokens(config):
 
 
 def greedy(model, memory, attention_mask):
-    """One sentence at a time, the whole target again for every token; -1 after the end. And the smallest margin of a choice."""
+    """Tokens of one sentence at a time, from the whole target at each step, -1 after the end; and the smallest margin of a choice."""
     rows, margin = [], math.inf
     memory = memory.detach()
     for sentence in range(memory.shape[0]):
@@ -335,7 +335,7 @@ def answers(config, weights):
 
 
 def liveliness(found, margin):
-    """How many tokens greedy decoding chooses, if no choice is a matter of rounding."""
+    """The number of different greedy tokens, if no choice depends on rounding."""
     return len(found["greedy"].unique()) if margin > LEAST_MARGIN else 0
 
 
@@ -350,7 +350,7 @@ def main():
         config = COMMON | choices
         config = {name: value for name, value in config.items() if value is not None}
         if options.new_weights:
-            # Random models like to repeat one token: that which repeats least is taken.
+            # Random models often repeat a token: the one that repeats least is chosen.
             drawn = [draw(config, seed) for seed in range(100 * number, 100 * number + 100)]
             weights = max(drawn, key=lambda weights: liveliness(*answers(config, weights)))
             (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
@@ -361,7 +361,7 @@ def main():
         if options.check:
             before = load_file(stored)
             assert before.keys() == found.keys() and json.loads((folder / "config.json").read_text()) == config, case
-            # Gradients of key biases are zero but for rounding.
+            # Gradients of key biases are zero except for rounding.
             scale = lambda value: max(1e-3, float(value.double().norm()))
             worst = max(float((before[name] - value).double().norm()) / scale(value) for name, value in found.items())
             print(case, worst)

@@ -1,4 +1,4 @@
-"""Writes models/, cases.json and expected.json: every family's AutoTokenizer and what it gives.
+"""Writes models/, cases.json and expected.json: the results of AutoTokenizer for each family.
 
     python3 -m venv venv && venv/bin/pip install transformers==4.57.6 sentencepiece==0.2.3 tokenizers==0.22.2 protobuf
     venv/bin/python generate.py [folder of multi30k/dataset's data/task1/raw, unpacked]
@@ -30,7 +30,7 @@ warnings.filterwarnings("ignore")
 
 HERE = Path(__file__).parent
 
-# Sentences are put together from these words, by a seeded random choice.
+# Sentences are seeded random sequences of these words.
 WORDS = {
     "en": (
         ["the baker", "a young doctor", "my neighbour", "the old sailor", "a tired student", "our teacher", "the painter's sister", "nobody"],
@@ -81,7 +81,7 @@ NFKC_PART = "nmt_nfkc.part"
 
 
 def parts(name):
-    """The files of models/ that make NAME when they are written one after the other."""
+    """The files of models/ whose concatenation is NAME."""
     return [name, NFKC_PART] if name in ["unigram.model", "bpe.model", "unigram-t5.model"] else [name]
 
 
@@ -104,7 +104,7 @@ def train(name, seed=0, languages=("en", "de", "fr"), **options):
     sentencepiece.SentencePieceTrainer.train(sentence_iterator=corpus(seed, languages, 3000), model_writer=model, **options)
     message = sentencepiece_model_pb2.ModelProto.FromString(model.getvalue())
     if message.normalizer_spec.precompiled_charsmap:
-        # Two thirds of all bytes here: kept once. Messages that follow one another are read as one.
+        # Two thirds of all bytes, stored once. Concatenated messages are read as one.
         assert message.normalizer_spec.name == "nmt_nfkc"
         part = sentencepiece_model_pb2.ModelProto()
         part.normalizer_spec.precompiled_charsmap = message.normalizer_spec.precompiled_charsmap
@@ -206,7 +206,7 @@ def added(first, specials=()):
 
 
 def cases():
-    """A name; parts of files of models/ by the files' names in the folder; JSON files; languages to ask for."""
+    """A name; files of models/ by their names in the folder; JSON files; languages."""
     def case(name, files, settings, languages=None, **json_files):
         json_files = {f"{key}.json": value for key, value in json_files.items()}
         if settings is not None:
@@ -292,7 +292,7 @@ def load(case, folder):
     for name, value in case["json"].items():
         (folder / name).write_text(json.dumps(value))
     if case["json"].get("tokenizer_config.json", {}).get("tokenizer_class") == "BlenderbotSmallTokenizer":
-        # AutoTokenizer's fast class of this family cannot read its own merges.
+        # AutoTokenizer's fast class of this family cannot read the family's merges.
         tokenizer = BlenderbotSmallTokenizer.from_pretrained(folder)
     else:
         tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -305,7 +305,7 @@ def load(case, folder):
 def token_ids(tokenizer, case, text):
     _, target = case["languages"] or [None, None]
     if "Marian" in type(tokenizer).__name__ and target:
-        # What a user writes; the text must not begin with a code of its own.
+        # As written by a user; the text must not begin with another code.
         return [tokenizer.convert_tokens_to_ids(f">>{target}<<"), *tokenizer(text).input_ids]
     return tokenizer(text).input_ids
 

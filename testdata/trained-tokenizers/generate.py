@@ -1,4 +1,4 @@
-"""Writes text.txt and expected.json: what the Python package tokenizers makes of the text. See README.md.
+"""Writes text.txt and expected.json: the results of the Python package tokenizers for the text. See README.md.
 
     python generate.py
 """
@@ -19,7 +19,7 @@ ENDINGS = ["", "", "", "n", "s", "t", "ung", "ing", "st", "ß", "ü"]
 
 
 def text(random_numbers):
-    """600 lines of words of its own making; frequent words come first, so that counts differ."""
+    """600 lines of generated words; frequent words come first, so that counts differ."""
     words = sorted({"".join(random_numbers.choices(SYLLABLES, k=random_numbers.randint(1, 4))) + random_numbers.choice(ENDINGS) for _ in range(400)})
     random_numbers.shuffle(words)
     weights = [1 / (rank + 2) for rank in range(len(words))]
@@ -79,7 +79,7 @@ def main():
         "vocab_size": VOCAB_SIZE,
         "texts": texts,
         "bpe": {"merges": json.loads(bpe.to_str())["model"]["merges"], "ids": [bpe.encode(text).ids for text in texts]},
-        # Pieces with like scores have no order of their own there, so ids are not compared, but the pieces they mean.
+        # Pieces with equal scores have no defined order there, so pieces are compared, not ids.
         "unigram": {
             "scores": dict(sorted((piece, round(score, 9)) for piece, score in vocabulary)),
             "pieces": [[unigram.id_to_token(id) for id in unigram.encode(text).ids] for text in texts],

@@ -1,4 +1,4 @@
-"""Asks PyTorch for gradients and for the losses of twelve steps of training.
+"""Computes gradients and the losses of twelve training steps with PyTorch.
 
 A developer's tool; building and testing Cognate need neither Python nor this file.
 
@@ -69,12 +69,12 @@ def sinusoids(rows, width):
     """The table of Vaswani et al. 2017, section 3.5: sines and cosines alternate."""
     row = torch.arange(rows, dtype=torch.float64)[:, None]
     angle = row / 10000.0 ** (torch.arange(0, width, 2, dtype=torch.float64) / width)
-    # As the checkpoint's table would be: rounded to f32.
+    # Rounded to f32, as in a checkpoint.
     return torch.stack([angle.sin(), angle.cos()], dim=-1).reshape(rows, width).float()
 
 
 def paper_model(weights):
-    """MarianMT is the paper's model but for the order of sines and cosines and for the bias of the logits, zero here."""
+    """MarianMT differs from the paper's model in the order of sines and cosines and in the bias of the logits, which is zero here."""
     config = {key: value for key, value in PAPER.items() if key not in ("model_type", "position_embedding_type")}
     model = transformers.MarianMTModel(transformers.MarianConfig(**config, decoder_vocab_size=config["vocab_size"]))
     if weights is not None:
@@ -93,7 +93,7 @@ def f32(number):
 
 
 def round_constants(model):
-    """Puts f32 where the definition has a constant, as a graph has it; attention scales queries and keys by half each."""
+    """Rounds constants to f32, as in a graph; attention scales queries and keys by the square root each."""
     for module in model.modules():
         for name in ("embed_scale", "eps", "variance_epsilon"):
             if isinstance(getattr(module, name, None), float):
@@ -109,8 +109,8 @@ def load(case, dtype):
     else:
         model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
     model.config._attn_implementation = "eager"
-    # transformers holds the padding token's row still where it is looked up. Where decoding starts from that token, it would
-    # never learn to start a sentence; nothing else changes, as no loss flows from padding.
+    # transformers does not train the padding token's row. A model that starts decoding from this token would not learn to
+    # start a sentence; nothing else changes, because padding has no loss.
     for module in model.modules():
         if isinstance(module, torch.nn.Embedding):
             module.padding_idx = None
@@ -162,7 +162,7 @@ def loss_of(model, tokens):
 
 
 def gradients(case, tokens):
-    """By the names of the checkpoint's tensors; tied ones once. f32 of what float64 gives."""
+    """By the names of the checkpoint's tensors, tied ones once; computed in float64, rounded to f32."""
     model = load(case, torch.float64)
     with StayDouble():
         loss = loss_of(model, tokens)

@@ -1,11 +1,9 @@
 //! Checks the licences, advisories, versions and sources of dependencies by `cargo deny`
 //! and `deny.toml`.
 
-use std::process::Stdio;
-
 use anyhow::{Context, Result, bail};
 
-use xtask::workspace::Workspace;
+use crate::workspace::{Workspace, succeeds};
 
 /// The offline checks, and those that need the database of advisories.
 const CHECKS: [&[&str]; 2] = [&["bans", "licenses", "sources"], &["advisories"]];
@@ -14,14 +12,13 @@ const CHECKS: [&[&str]; 2] = [&["bans", "licenses", "sources"], &["advisories"]]
 const OUT_OF_REACH: [&str; 3] = ["failed to fetch", "failed to load advisory database", "failed to open advisory database"];
 
 /// Runs the checks. Returns why checks were skipped, if the tool or its database is missing.
-pub(crate) fn check(workspace: &Workspace) -> Result<Vec<String>> {
+pub fn check(workspace: &Workspace) -> Result<Vec<String>> {
     let mut skipped = Vec::new();
     let mut skip = |reason: String| {
         println!("skipped: {reason}");
         skipped.push(reason);
     };
-    let is_there = workspace.cargo().args(["deny", "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    if !is_there.is_ok_and(|status| status.success()) {
+    if !succeeds(workspace.cargo().args(["deny", "--version"])) {
         skip("cargo deny is not installed; run `cargo install cargo-deny`".into());
         return Ok(skipped);
     }

@@ -3,9 +3,9 @@
 //! Each model has a folder with `encoder.onnx`, `decoder.onnx` and their listings, without weights.
 //! The `cognate` program writes them; the same sources give the same bytes.
 
-mod verification;
+pub mod verification;
 
-use std::fs;
+use fs_err as fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -14,14 +14,14 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
 use crate::interop;
-use xtask::table::{self, table, thousands};
-use xtask::workspace::{Workspace, call, capture, files, size};
+use crate::table::{self, table, thousands};
+use crate::workspace::{Workspace, call, capture, files, size};
 
 /// Regenerate onnx/: the graphs of the bundled model and of the presets, without weights
 ///
 /// Prints sizes, times and verification results, and writes all but the times to onnx/README.md.
 #[derive(clap::Args)]
-pub(crate) struct Options {
+pub struct Options {
     /// Compare onnx/ with the sources instead of writing it; the verification's figures may differ
     #[arg(long)]
     check: bool,
@@ -64,10 +64,10 @@ struct Exported {
 }
 
 /// Runs the command.
-pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let cognate = workspace.build_cognate()?;
     let parent = workspace.target("xtask");
-    fs::create_dir_all(&parent).with_context(|| parent.display().to_string())?;
+    fs::create_dir_all(&parent)?;
     // `full` has exports with weights, `fresh` the new content of `onnx/`.
     let (full, fresh) = (tempfile::tempdir_in(&parent)?, tempfile::tempdir_in(&parent)?);
     let mut exported = Vec::new();
@@ -98,9 +98,9 @@ fn export(workspace: &Workspace, cognate: &Path, model: &'static Model, full: &P
     call(&mut command)?;
     let time = start.elapsed();
     let path = full.join("cognate.json");
-    let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let text = fs::read_to_string(&path)?;
     let manifest = serde_json::from_str(&text).with_context(|| path.display().to_string())?;
-    fs::create_dir(fresh).with_context(|| fresh.display().to_string())?;
+    fs::create_dir(fresh)?;
     let mut graphs = [0; 2];
     for (graph, bytes) in GRAPHS.iter().zip(&mut graphs) {
         let file = format!("{graph}.onnx");
@@ -110,7 +110,7 @@ fn export(workspace: &Workspace, cognate: &Path, model: &'static Model, full: &P
         fs::write(fresh.join(format!("{graph}.txt")), listing)?;
     }
     let weights = size(full, &|name| name.ends_with(".onnx_data") || name.ends_with(".data"))?;
-    fs::remove_dir_all(full).with_context(|| full.display().to_string())?;
+    fs::remove_dir_all(full)?;
     Ok(Exported { model, manifest, graphs, weights, time })
 }
 
@@ -160,7 +160,7 @@ fn compare(workspace: &Workspace, fresh: &Path, committed: &Path) -> Result<()> 
 }
 
 /// A line for each file that is in only one folder or differs.
-fn differences(fresh: &Path, committed: &Path) -> Result<Vec<String>> {
+pub fn differences(fresh: &Path, committed: &Path) -> Result<Vec<String>> {
     let (new, old) = (names(fresh)?, names(committed)?);
     let mut lines: Vec<_> = old.iter().filter(|name| !new.contains(name)).map(|name| format!("{}: unexpected", name.display())).collect();
     for name in &new {
@@ -175,7 +175,7 @@ fn differences(fresh: &Path, committed: &Path) -> Result<Vec<String>> {
 
 /// The bytes of a file that are compared.
 fn compared(path: &Path) -> Result<Vec<u8>> {
-    let bytes = fs::read(path).with_context(|| path.display().to_string())?;
+    let bytes = fs::read(path)?;
     if path.ends_with("README.md") {
         let text = String::from_utf8_lossy(&bytes);
         return Ok(text.split(VERIFICATION).next().unwrap_or_default().into());
@@ -205,54 +205,26 @@ fn names(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Replaces the content of `committed` by that of `fresh`, but keeps files of other commands.
-fn replace(fresh: &Path, committed: &Path) -> Result<()> {
+pub fn replace(fresh: &Path, committed: &Path) -> Result<()> {
     let mut others = Vec::new();
     if committed.exists() {
         for path in files(committed)? {
             let name = path.strip_prefix(committed).context("the file is in the folder")?.to_owned();
             if is_of_others(&name) {
-                others.push((name, fs::read(&path).with_context(|| path.display().to_string())?));
+                others.push((name, fs::read(&path)?));
             }
         }
-        fs::remove_dir_all(committed).with_context(|| committed.display().to_string())?;
+        fs::remove_dir_all(committed)?;
     }
     for name in names(fresh)? {
         let target = committed.join(&name);
         let parent = target.parent().context("the file is in a folder")?;
-        fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
-        fs::copy(fresh.join(&name), &target).with_context(|| target.display().to_string())?;
+        fs::create_dir_all(parent)?;
+        fs::copy(fresh.join(&name), &target)?;
     }
     for (name, bytes) in others {
         let target = committed.join(name);
-        fs::write(&target, bytes).with_context(|| target.display().to_string())?;
+        fs::write(&target, bytes)?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_may_not_differ_is_compared() {
-        let (fresh, committed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let write = |folder: &tempfile::TempDir, name: &str, text: &str| {
-            let path = folder.path().join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
-        write(&fresh, "README.md", "sizes\n## Verification\n1e-7");
-        write(&committed, "README.md", "sizes\n## Verification\n2e-7");
-        write(&fresh, "tiny/encoder.onnx", "new");
-        write(&committed, "tiny/encoder.onnx", "old");
-        write(&fresh, "tiny/decoder.onnx", "new");
-        write(&committed, "gone/encoder.onnx", "old");
-        let others = ["INTEROP.md", "BENCHMARKS.md", "benchmarks-amd-epyc-2-cores.svg"];
-        others.iter().for_each(|name| write(&committed, name, "of another command"));
-        let expected = ["gone/encoder.onnx: unexpected", "tiny/decoder.onnx: missing", "tiny/encoder.onnx: differs"];
-        assert_eq!(differences(fresh.path(), committed.path()).unwrap(), expected);
-        replace(fresh.path(), committed.path()).unwrap();
-        assert_eq!(differences(fresh.path(), committed.path()).unwrap(), [""; 0]);
-        assert!(others.iter().all(|name| committed.path().join(name).exists()));
-    }
 }

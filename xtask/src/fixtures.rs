@@ -5,11 +5,12 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 
-use xtask::workspace::{Workspace, call, files, size};
-use xtask::{python, table};
+use crate::workspace::{Workspace, call, files, size};
+use crate::{python, table};
 
 /// Packages of the scripts that run PyTorch.
-const PYTORCH: &[&str] = &["torch==2.15.0", "transformers==4.57.6", "safetensors", "numpy", "sacrebleu==2.6.0", "imageio-ffmpeg"];
+const PYTORCH: &[&str] =
+    &["torch==2.15.0", "transformers==4.57.6", "safetensors", "numpy", "sacrebleu==2.6.0", "imageio-ffmpeg", "pillow==13.0.0"];
 
 /// List the test data, compare it with the programs that produced it, or regenerate it
 ///
@@ -17,7 +18,7 @@ const PYTORCH: &[&str] = &["torch==2.15.0", "transformers==4.57.6", "safetensors
 /// transformers and sacreBLEU, which --check and --write install into target/python-pytorch (3 GB).
 /// Building and testing do not need this command.
 #[derive(clap::Args)]
-pub(crate) struct Options {
+pub struct Options {
     /// Recompute PyTorch's outputs and compare them, without writing
     #[arg(long, conflicts_with = "write")]
     check: bool,
@@ -31,7 +32,7 @@ pub(crate) struct Options {
 }
 
 /// Runs the command.
-pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let testdata = workspace.root().join("testdata");
     list(workspace, &testdata)?;
     if !options.check && !options.write {
@@ -43,22 +44,17 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         command.arg(testdata.join(path)).env("HF_HUB_OFFLINE", "1");
         command
     };
-    if options.check {
-        call(script("golden/generate.py").arg("--check"))?;
-        call(script("training/generate.py").arg("--check"))?;
-        call(script("research/generate.py").arg("--check"))?;
-        call(script("encoders/generate.py").arg("--check"))?;
-        call(script("generation-config/generate.py").arg("--check"))?;
-    } else {
-        for family in families(&testdata)? {
-            call(script("golden/generate.py").arg(family))?;
+    // These scripts compare with `--check`; golden models are rewritten by name.
+    for folder in ["golden", "training", "research", "encoders", "generation-config"] {
+        let mut generate = script(&format!("{folder}/generate.py"));
+        match (options.check, folder) {
+            (true, _) => call(generate.arg("--check"))?,
+            (false, "golden") => call(generate.args(families(&testdata)?))?,
+            (false, _) => call(&mut generate)?,
         }
-        call(&mut script("training/generate.py"))?;
-        call(&mut script("research/generate.py"))?;
-        call(&mut script("encoders/generate.py"))?;
-        call(&mut script("generation-config/generate.py"))?;
-        call(&mut script("bleu/generate.py"))?;
-        call(&mut script("audio/generate.py"))?;
+    }
+    for folder in ["bleu", "audio", "images", "golden/images"].iter().filter(|_| options.write) {
+        call(&mut script(&format!("{folder}/generate.py")))?;
     }
     let Some(data) = &options.data else {
         println!("multi30k-en-de: skipped; set --data to the folder of the Multi30k text");
@@ -76,7 +72,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 fn list(workspace: &Workspace, testdata: &Path) -> Result<()> {
     let mut rows = Vec::new();
     let mut silent = Vec::new();
-    for entry in std::fs::read_dir(testdata)? {
+    for entry in fs_err::read_dir(testdata)? {
         let folder = entry?.path();
         if !folder.is_dir() {
             continue;
@@ -99,6 +95,9 @@ fn list(workspace: &Workspace, testdata: &Path) -> Result<()> {
 fn families(testdata: &Path) -> Result<Vec<String>> {
     let golden = testdata.join("golden");
     let paths = files(&golden)?;
-    let answers = paths.iter().filter(|path| path.ends_with("golden.safetensors")).filter_map(|path| path.parent()?.file_name());
+    // Those are not made by the same script.
+    let is_own = |path: &&PathBuf| !["images", "speech"].iter().any(|folder| path.starts_with(golden.join(folder)));
+    let answers =
+        paths.iter().filter(is_own).filter(|path| path.ends_with("golden.safetensors")).filter_map(|path| path.parent()?.file_name());
     Ok(answers.map(|name| name.to_string_lossy().into_owned()).collect())
 }

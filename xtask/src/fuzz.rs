@@ -1,20 +1,20 @@
 //! `cargo xtask fuzz`: runs the tests with random inputs for a given time.
 
-mod libfuzzer;
+pub mod libfuzzer;
 
 use std::process::Stdio;
 
 use anyhow::{Context, Result, ensure};
 
-use xtask::table::{table, thousands};
-use xtask::workspace::{Workspace, call};
+use crate::table::{table, thousands};
+use crate::workspace::{Workspace, call};
 
 /// Mutate files at random and pass them to every reader; compare all engines on random graphs
 ///
 /// The targets are the tests whose names begin with `fuzz_`. A file that makes a reader panic is
 /// kept in the temporary folder; its number reproduces it.
 #[derive(clap::Args)]
-pub(crate) struct Options {
+pub struct Options {
     /// Minutes for all targets together
     #[arg(long, value_name = "N", default_value_t = 20)]
     minutes: u64,
@@ -33,7 +33,7 @@ const FILTER: &str = "fuzz_";
 const TARGETS: u64 = 12;
 
 /// Runs the command.
-pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     if options.libfuzzer {
         return libfuzzer::run(workspace, options.minutes, options.engines);
     }
@@ -54,7 +54,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 }
 
 /// The targets and their executions, from lines such as `fuzz config: 12 executions`.
-fn executions(said: &str) -> Vec<(String, u64)> {
+pub fn executions(said: &str) -> Vec<(String, u64)> {
     let count = |line: &str| {
         // With `--nocapture` a line may begin with the name of the test.
         let (_, rest) = line.split_once("fuzz ")?;
@@ -62,15 +62,4 @@ fn executions(said: &str) -> Vec<(String, u64)> {
         Some((target.to_owned(), rest.strip_suffix(" executions")?.parse().ok()?))
     };
     said.lines().filter_map(count).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn executions_are_read() {
-        let said = "running 1 test\ntest fuzz::fuzz_config ... fuzz config: 12 executions\nok\nfuzz bart-merges.txt: 7 executions\n";
-        assert_eq!(executions(said), [("config".to_owned(), 12), ("bart-merges.txt".to_owned(), 7)]);
-    }
 }

@@ -6,28 +6,29 @@
 //! Optimum and transformers.js. Their drivers are in `xtask/interop/`, with one list of pinned
 //! versions per language. Each cell is a process, so that a crash affects only itself.
 
-mod cell;
-mod checkpoint;
-mod matrix;
-mod programs;
-mod record;
-mod runtime;
+pub mod cell;
+pub mod checkpoint;
+pub mod matrix;
+pub mod programs;
+pub mod record;
+pub mod runtime;
 
-use std::fs;
+use fs_err as fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
 
+use crate::workspace::{Cognate, Workspace};
 use cell::{Cell, Outcome};
 use checkpoint::{Checkpoint, Exports};
 use matrix::Matrix;
 use programs::Programs;
 use record::Record;
 use runtime::{Layout, Runtime};
-use xtask::workspace::Workspace;
 
 /// The committed results, in the folder of the exported graphs.
-pub(crate) const RECORD: &str = "INTEROP.md";
+pub const RECORD: &str = "INTEROP.md";
 
 /// Run exported models in other programs and compare with PyTorch
 ///
@@ -37,7 +38,7 @@ pub(crate) const RECORD: &str = "INTEROP.md";
 /// language says so. Fails if a runtime gives numbers or tokens other than PyTorch's, or rejects a
 /// graph that it runs in onnx/INTEROP.md, which is not changed then.
 #[derive(clap::Args)]
-pub(crate) struct Options {
+pub struct Options {
     /// Families to run: folders of testdata/golden, separated by commas
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     family: Vec<String>,
@@ -53,9 +54,8 @@ pub(crate) struct Options {
     /// Write onnx/INTEROP.md even if a runtime rejects a graph that it ran before
     #[arg(long, conflicts_with_all = ["family", "runtime", "layout", "golden"])]
     write: bool,
-    /// Path of a built `cognate`, instead of building it in release mode
-    #[arg(long, value_name = "PROGRAM")]
-    cognate: Option<PathBuf>,
+    #[command(flatten)]
+    cognate: Cognate,
 }
 
 impl Options {
@@ -66,15 +66,11 @@ impl Options {
 }
 
 /// Runs the command.
-pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let golden = options.golden.clone().unwrap_or_else(|| workspace.root().join("testdata/golden"));
     let families = chosen_families(&golden, &options.family)?;
-    let layouts = chosen(&options.layout, Layout::ALL);
-    let runtimes: Vec<Runtime> = chosen(&options.runtime, Runtime::ALL);
-    let cognate = match &options.cognate {
-        Some(program) => program.clone(),
-        None => workspace.build_cognate()?,
-    };
+    let (layouts, runtimes) = (chosen(&options.layout), chosen(&options.runtime));
+    let cognate = options.cognate.path(workspace)?;
     let home = workspace.target("interop");
     let programs = Programs::bring(workspace, &home, &runtimes, &layouts)?;
 
@@ -106,7 +102,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let text = matrix.text().replace(&format!("{}/", home.display()), "").replace(&format!("{}/", workspace.root().display()), "");
     println!("\n{text}");
     let record = workspace.root().join("onnx").join(RECORD);
-    let changes = Record::read(&fs::read_to_string(&record).with_context(|| record.display().to_string())?).compare(matrix.cells());
+    let changes = Record::read(&fs::read_to_string(&record)?).compare(matrix.cells());
     for line in changes.better.iter().chain(&changes.of_others) {
         println!("differs from onnx/{RECORD}: {line}");
     }
@@ -117,7 +113,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             println!("onnx/{RECORD} is not changed: cells are worse; --write accepts them")
         }
         None => {
-            fs::write(&record, matrix::record(&text)).with_context(|| record.display().to_string())?;
+            fs::write(&record, matrix::record(&text))?;
             println!("written: {}", workspace.readable(&record));
         }
     }
@@ -129,8 +125,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 }
 
 /// The requested values, or all.
-fn chosen<T: Copy>(asked: &[T], all: &[T]) -> Vec<T> {
-    if asked.is_empty() { all.to_vec() } else { asked.to_vec() }
+fn chosen<T: ValueEnum>(asked: &[T]) -> Vec<T> {
+    if asked.is_empty() { T::value_variants().to_vec() } else { asked.to_vec() }
 }
 
 /// Models of families whose golden models all have unusual configurations.
@@ -143,7 +139,7 @@ fn folder_of(golden: &Path, family: &str) -> PathBuf {
 }
 
 /// The requested golden models, or all.
-fn chosen_families(golden: &Path, asked: &[String]) -> Result<Vec<String>> {
+pub fn chosen_families(golden: &Path, asked: &[String]) -> Result<Vec<String>> {
     let entries = fs::read_dir(golden).with_context(|| format!("{}: cannot list", golden.display()))?;
     let mut present: Vec<String> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
@@ -157,17 +153,4 @@ fn chosen_families(golden: &Path, asked: &[String]) -> Result<Vec<String>> {
         ensure!(present.contains(family), "--family {family}: expected a folder of {}, one of {}", golden.display(), present.join(", "));
     }
     Ok(if asked.is_empty() { present } else { asked.to_vec() })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn families_are_those_with_answers() {
-        let golden = Workspace::find().unwrap().root().join("testdata/golden");
-        assert!(chosen_families(&golden, &[]).unwrap().contains(&"marian".to_owned()));
-        let error = chosen_families(&golden, &["klingon".to_owned()]).unwrap_err().to_string();
-        assert!(error.starts_with("--family klingon: expected a folder of ") && error.contains("marian"), "{error}");
-    }
 }

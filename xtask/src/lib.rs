@@ -1,12 +1,30 @@
-//! Shared code of the automation: folders, calls of `cargo`, `cognate` and Python, the library of
-//! ONNX Runtime, and tables.
+//! `cargo xtask`: the automation of this repository.
+//!
+//! It uses no crate of the workspace and runs `cognate` as a program, so it builds in seconds and tests what users run. Other programs
+//! of the automation use its modules `workspace`, `table`, `memory`, `python` and `onnxruntime`.
 
-#![allow(clippy::print_stdout)]
-#![cfg_attr(test, allow(clippy::unwrap_used))]
+// These commands print tables and paths.
+#![allow(missing_docs, clippy::print_stdout)]
 
+pub mod deny;
+pub mod export;
+pub mod fixtures;
+pub mod fuzz;
+pub mod interop;
+pub mod layers;
+pub mod memory;
+pub mod mpi;
+pub mod nightly;
 pub mod onnxruntime;
+pub mod packages;
+pub mod programs;
 pub mod python;
+pub mod skipped;
+pub mod snapshots;
+pub mod systems;
 pub mod table;
+pub mod test;
+pub mod wheel;
 pub mod workspace;
 
 /// The error and its causes, one per line.

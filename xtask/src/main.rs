@@ -1,61 +1,45 @@
-//! `cargo xtask`: the automation of this repository.
-//!
-//! It uses no crate of the workspace and runs `cognate` as a program, so it builds in seconds and
-//! tests what users run.
-
-// These commands print tables and paths.
-#![allow(clippy::print_stdout)]
-#![cfg_attr(test, allow(clippy::unwrap_used))]
-
-mod deny;
-mod export;
-mod fixtures;
-mod fuzz;
-mod interop;
-mod layers;
-mod mpi;
-mod nightly;
-mod packages;
-mod programs;
-mod skipped;
-mod snapshots;
-mod systems;
-mod test;
+//! `cargo xtask`.
 
 use std::process::ExitCode;
 
-use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::Parser;
 
 use xtask::workspace::Workspace;
-use xtask::{explained, onnxruntime};
+use xtask::{explained, export, fixtures, fuzz, interop, nightly, onnxruntime, programs, test};
 
 /// Automation of the Cognate repository.
 ///
 /// `cargo xtask test` runs what CI runs: run it before every commit.
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 110)]
-struct Arguments {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand)]
 enum Command {
     Test(test::Options),
     Onnxruntime(onnxruntime::Options),
     Export(export::Options),
     Fixtures(fixtures::Options),
     Interop(interop::Options),
-    Bench(programs::Bench),
-    Hostile(programs::Hostile),
+    /// Measure decoding, training and export, compared with other programs
+    ///
+    /// Runs the program of `crates/bench`; `cargo xtask bench --help` lists its commands.
+    Bench(programs::Arguments),
+    /// Pass broken and hostile files to every command that reads files
+    ///
+    /// Runs the program of `crates/hostile`; `cargo xtask hostile --help` lists its options.
+    Hostile(programs::Arguments),
     Fuzz(fuzz::Options),
-    Miri(nightly::Miri),
-    Sanitize(nightly::Sanitize),
+    /// Run the code that converts bytes to numbers under Miri, which detects undefined behaviour
+    ///
+    /// Needs a nightly toolchain with miri: `rustup toolchain install nightly --component miri,rust-src`. Skipped with a message without
+    /// one. Miri cannot map files; `cargo xtask sanitize` tests those.
+    Miri,
+    /// Run the tests of mapped files under the address sanitizer
+    ///
+    /// Needs a nightly toolchain and Linux on x86-64; skipped with a message without them.
+    Sanitize,
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse().command) {
+    match run(&Command::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {}", explained(&error));
@@ -64,7 +48,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: &Command) -> Result<()> {
+fn run(command: &Command) -> anyhow::Result<()> {
     let workspace = Workspace::find()?;
     match command {
         Command::Test(options) => test::run(&workspace, options),
@@ -72,32 +56,18 @@ fn run(command: &Command) -> Result<()> {
         Command::Export(options) => export::run(&workspace, options),
         Command::Fixtures(options) => fixtures::run(&workspace, options),
         Command::Interop(options) => interop::run(&workspace, options),
-        Command::Bench(options) => programs::run(&workspace, "cognate-bench", &options.arguments),
-        Command::Hostile(options) => programs::run(&workspace, "cognate-hostile", &options.arguments),
+        Command::Bench(options) => programs::run(&workspace, "cognate-bench", options),
+        Command::Hostile(options) => programs::run(&workspace, "cognate-hostile", options),
         Command::Fuzz(options) => fuzz::run(&workspace, options),
-        Command::Miri(options) => nightly::miri(&workspace, options),
-        Command::Sanitize(options) => nightly::sanitize(&workspace, options),
+        Command::Miri => nightly::miri(&workspace),
+        Command::Sanitize => nightly::sanitize(&workspace),
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
-
-    use super::*;
-
-    #[test]
-    fn the_command_line_is_well_formed() {
-        Arguments::command().debug_assert();
-    }
-
-    #[test]
-    fn every_command_explains_itself() {
-        let silent: Vec<_> = Arguments::command()
-            .get_subcommands()
-            .filter(|command| command.get_long_about().or(command.get_about()).is_none())
-            .map(|command| command.get_name().to_owned())
-            .collect();
-        assert!(silent.is_empty(), "no help text: {silent:?}");
-    }
+#[test]
+fn the_command_line_is_consistent_and_explained() {
+    let command = <Command as clap::CommandFactory>::command();
+    let silent: Vec<_> = command.get_subcommands().filter(|command| command.get_about().is_none()).map(clap::Command::get_name).collect();
+    assert!(silent.is_empty(), "no help text: {silent:?}");
+    command.debug_assert();
 }

@@ -1,20 +1,19 @@
 //! Detects whether distributed training can be built and tested here.
 
-use std::fs;
-use std::process::{Command, Stdio};
+use fs_err as fs;
+use std::process::Command;
+
+use crate::workspace::succeeds;
 
 /// The cargo arguments that enable it.
-pub(crate) const FEATURES: [&str; 2] = ["--features", "cognate-command/mpi"];
+pub const FEATURES: [&str; 2] = ["--features", "cognate-command/mpi"];
 
 /// Folders in which bindgen searches for libclang.
 const LIBRARIES: [&str; 5] = ["/usr/lib", "/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/local/lib"];
 
 /// Whether an MPI with compiler and launcher is installed, and libclang, which parses its headers.
-pub(crate) fn is_here() -> bool {
-    let runs = |program: &str| {
-        let status = Command::new(program).arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
-        status.is_ok_and(|status| status.success())
-    };
+pub fn is_here() -> bool {
+    let runs = |program: &str| succeeds(Command::new(program).arg("--version"));
     runs("mpicc") && runs("mpirun") && has_libclang()
 }
 

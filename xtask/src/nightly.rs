@@ -4,33 +4,19 @@ use std::process::{Command, Stdio};
 
 use anyhow::Result;
 
-use xtask::workspace::{Workspace, call};
+use crate::workspace::{Workspace, call, succeeds};
 
 /// The target of the sanitizer.
-pub(crate) const TARGET: &str = "x86_64-unknown-linux-gnu";
-
-/// Run the code that converts bytes to numbers under Miri, which detects undefined behaviour
-///
-/// Needs a nightly toolchain with miri:
-/// `rustup toolchain install nightly --component miri,rust-src`. Skipped with a message without
-/// one. Miri cannot map files; `cargo xtask sanitize` tests those.
-#[derive(clap::Args)]
-pub(crate) struct Miri {}
-
-/// Run the tests of mapped files under the address sanitizer
-///
-/// Needs a nightly toolchain and Linux on x86-64; skipped with a message without them.
-#[derive(clap::Args)]
-pub(crate) struct Sanitize {}
+pub const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// Packages and tests that convert bytes to numbers and back, without files.
-const INTERPRETED: [(&str, &[&str]); 2] = [("cognate-graph", &["--lib", "--test", "it"]), ("cognate-export", &["--lib"])];
+const INTERPRETED: [(&str, &[&str]); 2] = [("cognate-graph", &["--test", "it"]), ("cognate-export", &["--lib"])];
 
 /// Packages whose tests map files and need no engine.
 const MAPPING: [&str; 2] = ["cognate-model", "cognate-export"];
 
 /// `cargo` of the nightly toolchain; `None`, with a message, if `component` is missing.
-pub(crate) fn cargo(workspace: &Workspace, component: &[&str]) -> Option<Command> {
+pub fn cargo(workspace: &Workspace, component: &[&str]) -> Option<Command> {
     let nightly = || {
         let mut command = Command::new("rustup");
         command.args(["run", "nightly", "cargo"]).current_dir(workspace.root()).stdin(Stdio::null());
@@ -40,9 +26,7 @@ pub(crate) fn cargo(workspace: &Workspace, component: &[&str]) -> Option<Command
         }
         command
     };
-    let mut asked = nightly();
-    let is_there = asked.args(component).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    if is_there.is_ok_and(|status| status.success()) {
+    if succeeds(nightly().args(component).arg("--version")) {
         return Some(nightly());
     }
     println!("skipped: no nightly `cargo {}`; run `rustup toolchain install nightly --component miri,rust-src`", component.join(" "));
@@ -50,7 +34,7 @@ pub(crate) fn cargo(workspace: &Workspace, component: &[&str]) -> Option<Command
 }
 
 /// Runs `cargo xtask miri`.
-pub(crate) fn miri(workspace: &Workspace, _: &Miri) -> Result<()> {
+pub fn miri(workspace: &Workspace) -> Result<()> {
     for (package, selected) in INTERPRETED {
         let Some(mut cargo) = cargo(workspace, &["miri"]) else { return Ok(()) };
         cargo.args(["miri", "test", "--package", package]).args(selected);
@@ -62,7 +46,7 @@ pub(crate) fn miri(workspace: &Workspace, _: &Miri) -> Result<()> {
 }
 
 /// Runs `cargo xtask sanitize`.
-pub(crate) fn sanitize(workspace: &Workspace, _: &Sanitize) -> Result<()> {
+pub fn sanitize(workspace: &Workspace) -> Result<()> {
     for package in MAPPING {
         let Some(mut cargo) = cargo(workspace, &[]) else { return Ok(()) };
         cargo.args(["test", "--package", package, "--test", "it", "--target", TARGET]);

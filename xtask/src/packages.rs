@@ -1,16 +1,16 @@
 //! Packages each library crate, and builds a crate outside of the workspace that depends on the
 //! unpacked packages and translates.
 
-use std::fs;
+use fs_err as fs;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use xtask::workspace::{Workspace, call, capture};
+use crate::workspace::{Workspace, call, capture};
 
 /// Members that are not published.
-const UNPUBLISHED: [&str; 4] = ["xtask", "cognate-bench", "cognate-hostile", "cognate-testing"];
+const UNPUBLISHED: [&str; 5] = ["xtask", "cognate-bench", "cognate-hostile", "cognate-python", "cognate-testing"];
 
 /// The program of the outside crate.
 const MAIN: &str = r#"fn main() -> cognate::Result<()> {
@@ -23,7 +23,7 @@ const MAIN: &str = r#"fn main() -> cognate::Result<()> {
 "#;
 
 /// Packages the workspace and builds a crate outside of it.
-pub(crate) fn check(workspace: &Workspace) -> Result<()> {
+pub fn check(workspace: &Workspace) -> Result<()> {
     let mut package = workspace.cargo();
     // The outside crate verifies the packages.
     package.args(["package", "--workspace", "--no-verify", "--allow-dirty"]);
@@ -32,7 +32,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     }
     call(&mut package)?;
     let parent = workspace.target("xtask");
-    fs::create_dir_all(&parent).with_context(|| parent.display().to_string())?;
+    fs::create_dir_all(&parent)?;
     let folder = tempfile::tempdir_in(&parent)?;
     let mut patches = String::new();
     for member in workspace.metadata().workspace_packages() {
@@ -67,13 +67,13 @@ fn write_crate(root: &Path, outside: &Path, patches: &str) -> Result<()> {
     fs::create_dir_all(outside.join("src"))?;
     for (name, text) in [("Cargo.toml", manifest.as_str()), ("src/main.rs", MAIN), ("Cargo.lock", &read("Cargo.lock")?)] {
         let path = outside.join(name);
-        fs::write(&path, text).with_context(|| path.display().to_string())?;
+        fs::write(&path, text)?;
     }
     Ok(())
 }
 
 /// Checks that each feature of a crate builds alone.
-pub(crate) fn check_features(workspace: &Workspace) -> Result<()> {
+pub fn check_features(workspace: &Workspace) -> Result<()> {
     let mut n_built = 0;
     for member in workspace.metadata().workspace_packages() {
         for feature in member.features.keys().filter(|feature| !["default", "mpi"].contains(&feature.as_str())) {

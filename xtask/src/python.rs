@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::workspace::capture;
+use crate::workspace::{capture, succeeds};
 
 /// Packages for the tests: ONNX's checker and reference evaluator, numpy, ONNX Runtime for Python,
 /// and transformers for its tokenizers, which do not need PyTorch.
@@ -27,10 +27,10 @@ impl Python {
     pub fn find() -> Result<Python> {
         let mut found = None;
         for program in NAMES {
-            if !works(Command::new(program).args(["-c", "import sys; sys.exit(sys.version_info < (3, 9))"])) {
+            if !succeeds(Command::new(program).args(["-c", "import sys; sys.exit(sys.version_info < (3, 9))"])) {
                 continue;
             }
-            if works(Command::new(program).args(["-m", "pip", "--version"])) {
+            if succeeds(Command::new(program).args(["-m", "pip", "--version"])) {
                 return Ok(Python { program });
             }
             found = Some(program);
@@ -68,25 +68,20 @@ pub fn environment(folder: &Path, requirements: &[&str]) -> Result<PathBuf> {
     // Written last: without it the environment is incomplete.
     let marker = folder.join("requirements.txt");
     let wanted = requirements.join("\n") + "\n";
-    let ready = std::fs::read_to_string(&marker).is_ok_and(|present| present == wanted);
-    if ready && works(Command::new(&program).arg("--version")) {
+    let ready = fs_err::read_to_string(&marker).is_ok_and(|present| present == wanted);
+    if ready && succeeds(Command::new(&program).arg("--version")) {
         return Ok(program);
     }
     let python = Python::find()?;
     eprintln!("installing {} into {}", requirements.join(", "), folder.display());
     if folder.exists() {
-        std::fs::remove_dir_all(folder).with_context(|| format!("{}: cannot replace", folder.display()))?;
+        fs_err::remove_dir_all(folder).with_context(|| format!("{}: cannot replace", folder.display()))?;
     }
     capture(python.command(["-m", "venv", "--without-pip"]).arg(folder))?;
     let packages = "import sysconfig; print(sysconfig.get_path('purelib'))";
     let packages = capture(Command::new(&program).args(["-c", packages]))?;
     capture(python.pip(["install", "--quiet", "--target", packages.trim()]).args(requirements))
         .with_context(|| format!("pip cannot install {}; is PyPI reachable?", requirements.join(", ")))?;
-    std::fs::write(&marker, wanted).with_context(|| marker.display().to_string())?;
+    fs_err::write(&marker, wanted)?;
     Ok(program)
-}
-
-fn works(command: &mut Command) -> bool {
-    let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    quiet.status().is_ok_and(|status| status.success())
 }

@@ -4,25 +4,25 @@
 //! (`cognate_testing::skip`) append a line to the file `COGNATE_SKIPPED`: package, test and reason,
 //! separated by tabs.
 
+use fs_err as fs;
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 
 /// The environment variable with the file's path.
-pub(crate) const VARIABLE: &str = "COGNATE_SKIPPED";
+pub const VARIABLE: &str = "COGNATE_SKIPPED";
 
 /// What was skipped, by reason.
 #[derive(Debug, Default)]
-pub(crate) struct Skipped {
+pub struct Skipped {
     tests: BTreeMap<String, Vec<String>>,
 }
 
 impl Skipped {
     /// Adds something other than a test.
-    pub(crate) fn add(&mut self, what: &str, reason: impl Into<String>) {
+    pub fn add(&mut self, what: &str, reason: impl Into<String>) {
         let tests = self.tests.entry(reason.into()).or_default();
         if !tests.iter().any(|known| known == what) {
             tests.push(what.to_owned());
@@ -30,7 +30,7 @@ impl Skipped {
     }
 
     /// Adds the lines of the file, which is missing if no test skipped anything.
-    pub(crate) fn read(&mut self, file: &Path) -> Result<()> {
+    pub fn read(&mut self, file: &Path) -> Result<()> {
         let text = match fs::read_to_string(file) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
@@ -47,7 +47,7 @@ impl Skipped {
     }
 
     /// A paragraph per reason.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         if self.tests.is_empty() {
             return "Nothing was skipped.\n".into();
         }
@@ -57,29 +57,5 @@ impl Skipped {
             format!("- {reason}:\n{}", tests.iter().map(|test| format!("    {test}\n")).collect::<String>())
         };
         format!("Skipped in whole or in part:\n{}", self.tests.iter().map(paragraph).collect::<String>())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_skipped_is_listed_by_reason() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("skipped");
-        let mut skipped = Skipped::default();
-        skipped.read(&file).unwrap();
-        assert_eq!(skipped.text(), "Nothing was skipped.\n");
-        fs::write(&file, "cognate-runtime\tcuda::placement\tno GPU\ncognate\tdecoding::cuda\tno GPU\ncognate\tdecoding::cuda\tno GPU\n")
-            .unwrap();
-        skipped.read(&file).unwrap();
-        skipped.add("the step \"dependencies\"", "cargo deny is not installed");
-        let expected = "Skipped in whole or in part:\n\
-                        - cargo deny is not installed:\n    the step \"dependencies\"\n\
-                        - no GPU:\n    cognate decoding::cuda\n    cognate-runtime cuda::placement\n";
-        assert_eq!(skipped.text(), expected);
-        fs::write(&file, "nonsense\n").unwrap();
-        assert!(skipped.read(&file).unwrap_err().to_string().contains("found \"nonsense\""));
     }
 }

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
+use crate::onnxruntime::{self, Build};
 use crate::skipped::{self, Skipped};
-use crate::{deny, layers, mpi, packages, snapshots, systems};
-use xtask::onnxruntime::{self, Build};
-use xtask::workspace::{Workspace, call};
-use xtask::{explained, python, table};
+use crate::workspace::{Workspace, call};
+use crate::{deny, layers, mpi, packages, snapshots, systems, wheel};
+use crate::{explained, python, table};
 
 /// Run what CI runs: formatting, lints, layers, other systems, tests, snapshots, documentation
 ///
@@ -17,12 +17,12 @@ use xtask::{explained, python, table};
 /// ONNX Runtime library, ONNX's checker, and transformers. Every step runs even if an earlier one
 /// failed; the last lines list failed steps, and what was skipped and why.
 #[derive(clap::Args)]
-pub(crate) struct Options {
+pub struct Options {
     /// Also test CUDA; needs a GPU, CUDA 13 and cuDNN 9 (set LD_LIBRARY_PATH to their folders)
     #[arg(long)]
     cuda: bool,
-    /// Also build the packages, a crate outside of the workspace that uses them, and
-    /// each feature alone
+    /// Also build the packages, a crate outside of the workspace that uses them, each feature
+    /// alone, and the Python wheel, whose tests it runs
     #[arg(long)]
     full: bool,
     /// Skip distributed training, which is tested if an MPI and libclang are installed
@@ -31,7 +31,7 @@ pub(crate) struct Options {
 }
 
 /// Runs the command.
-pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let (mut steps, mut skipped) = (Steps::default(), Skipped::default());
     let features: &[&str] = if !options.without_mpi && mpi::is_here() { &mpi::FEATURES } else { &[] };
     if features.is_empty() {
@@ -42,15 +42,13 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         skipped.add("distributed training", reason);
     }
     let build = if options.cuda { Build::Cuda } else { Build::Cpu };
+    // Downloads while cargo compiles.
+    let folder = workspace.target("python");
+    let installing = std::thread::spawn(move || python::environment(&folder, python::TESTS));
     let library = steps.step("ONNX Runtime", || {
         let library = onnxruntime::bring(workspace, build)?;
         println!("{}", workspace.readable(&library));
         Ok(library)
-    });
-    let python = steps.step("Python with onnx and transformers", || {
-        let program = python::environment(&workspace.target("python"), python::TESTS)?;
-        println!("{}", workspace.readable(&program));
-        Ok(program)
     });
     steps.step("format", || call(workspace.cargo().args(["fmt", "--all", "--check"])));
     steps.step("lints", || {
@@ -67,6 +65,11 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     {
         skipped.add("other systems", reason);
     }
+    let python = steps.step("Python with onnx and transformers", || {
+        let program = installing.join().map_err(|_| anyhow!("the installation panicked (a bug in xtask)"))??;
+        println!("{}", workspace.readable(&program));
+        Ok(program)
+    });
     let notes = Notes { references: workspace.target("xtask/snapshot-references"), skipped: workspace.target("xtask/skipped-tests") };
     let tools = Tools { library, python };
     let passed = steps.step("tests", || run_tests(workspace, options, features, (&tools, &notes)));
@@ -79,8 +82,11 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     if options.full {
         steps.step("packages", || packages::check(workspace));
         steps.step("features", || packages::check_features(workspace));
+        if let Some(reason) = steps.step("Python wheel", || wheel::check(workspace)).flatten() {
+            skipped.add("Python wheel", reason);
+        }
     } else {
-        skipped.add("packages and features", "checked only with --full");
+        skipped.add("packages, features, the Python wheel", "checked only with --full");
     }
     let finished = steps.finish();
     println!("{}", skipped.text());
@@ -103,9 +109,9 @@ struct Notes {
 fn run_tests(workspace: &Workspace, options: &Options, features: &[&str], (tools, notes): (&Tools, &Notes)) -> Result<()> {
     for file in [&notes.references, &notes.skipped] {
         let parent = file.parent().context("the file is below target")?;
-        std::fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
+        fs_err::create_dir_all(parent)?;
         if file.exists() {
-            std::fs::remove_file(file).with_context(|| file.display().to_string())?;
+            fs_err::remove_file(file)?;
         }
     }
     let mut cargo = workspace.cargo();
@@ -126,13 +132,13 @@ fn run_tests(workspace: &Workspace, options: &Options, features: &[&str], (tools
 
 /// The steps run so far.
 #[derive(Default)]
-struct Steps {
+pub struct Steps {
     done: Vec<(&'static str, Duration, bool)>,
 }
 
 impl Steps {
     /// Runs a step under its heading. Returns its value, or `None` if it failed.
-    fn step<T>(&mut self, name: &'static str, work: impl FnOnce() -> Result<T>) -> Option<T> {
+    pub fn step<T>(&mut self, name: &'static str, work: impl FnOnce() -> Result<T>) -> Option<T> {
         println!("\n== {name}");
         let start = Instant::now();
         let result = work();
@@ -148,7 +154,7 @@ impl Steps {
     }
 
     /// Prints the result of every step; fails if one failed.
-    fn finish(&self) -> Result<()> {
+    pub fn finish(&self) -> Result<()> {
         let verdict = |passed: bool| if passed { "ok" } else { "FAILED" };
         let row =
             |(name, time, passed): &(&str, Duration, bool)| vec![(*name).to_owned(), table::duration(*time), verdict(*passed).to_owned()];
@@ -159,18 +165,5 @@ impl Steps {
             bail!("failed: {}", failed.join(", "));
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_failing_step_does_not_stop_the_next_and_is_named() {
-        let mut steps = Steps::default();
-        assert_eq!(steps.step("first", || -> Result<u8> { bail!("no pip") }), None);
-        assert_eq!(steps.step("second", || Ok(2)), Some(2));
-        assert_eq!(steps.finish().unwrap_err().to_string(), "failed: first");
     }
 }

@@ -58,6 +58,24 @@ impl Workspace {
     }
 }
 
+/// The `cognate` command to run.
+#[derive(clap::Args)]
+pub struct Cognate {
+    /// Path of a built `cognate`, instead of building it in release mode
+    #[arg(long, value_name = "PROGRAM")]
+    cognate: Option<PathBuf>,
+}
+
+impl Cognate {
+    /// The path of the given command, or of the one built in release mode.
+    pub fn path(&self, workspace: &Workspace) -> Result<PathBuf> {
+        match &self.cognate {
+            Some(program) => program.canonicalize().with_context(|| program.display().to_string()),
+            None => workspace.build_cognate(),
+        }
+    }
+}
+
 /// Runs a command with inherited output. The error of a failure contains the command.
 pub fn call(command: &mut Command) -> Result<()> {
     let shown = shown(command);
@@ -66,6 +84,12 @@ pub fn call(command: &mut Command) -> Result<()> {
         bail!("{shown}: {status}");
     }
     Ok(())
+}
+
+/// Whether a command can be run and succeeds; its output is not shown.
+pub fn succeeds(command: &mut Command) -> bool {
+    let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    quiet.status().is_ok_and(|status| status.success())
 }
 
 /// Runs a command and returns its standard output. The error of a failure contains its
@@ -111,10 +135,10 @@ pub fn size(folder: &Path, wanted: &dyn Fn(&str) -> bool) -> Result<u64> {
 /// All files under `folder`, sorted, without build output and hidden folders.
 pub fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
-    let mut entries = std::fs::read_dir(folder)
+    let mut entries = fs_err::read_dir(folder)
         .and_then(|entries| entries.collect::<std::io::Result<Vec<_>>>())
         .with_context(|| format!("{}: cannot list", folder.display()))?;
-    entries.sort_by_key(std::fs::DirEntry::file_name);
+    entries.sort_by_key(fs_err::DirEntry::file_name);
     for entry in entries {
         let path = entry.path();
         let name = entry.file_name();
@@ -127,25 +151,4 @@ pub fn files(folder: &Path) -> Result<Vec<PathBuf>> {
         }
     }
     Ok(found)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_failing_command_shows_how_it_was_called() {
-        let error = call(Workspace::find().unwrap().cargo().args(["no-such-command", "a\nb"]).stderr(Stdio::null()));
-        let message = error.unwrap_err().to_string();
-        assert!(message.contains("no-such-command 'a ...': exit status: 101"), "{message}");
-    }
-
-    #[test]
-    fn files_are_sorted_and_target_is_passed_over() {
-        let workspace = Workspace::find().unwrap();
-        let all = files(workspace.root()).unwrap();
-        assert!(all.is_sorted());
-        assert!(all.contains(&workspace.root().join("Cargo.toml")));
-        assert!(!all.iter().any(|path| path.starts_with(workspace.target(""))));
-    }
 }

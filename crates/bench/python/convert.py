@@ -1,8 +1,8 @@
-"""A checkpoint in the form that another engine takes, for `cargo xtask bench decode`.
+"""Converts a checkpoint for another engine, for `cargo xtask bench decode`.
 
     python convert.py KIND CHECKPOINT OUT
 
-The checkpoints have no tokenizer: CTranslate2's converter is given made-up words, `t5` for token 5.
+The checkpoints have no tokenizer: CTranslate2's converter gets generated words, `t5` for token 5.
 """
 
 import glob

@@ -1,8 +1,8 @@
-"""What PyTorch and ONNX Runtime reach on this machine, for `cargo xtask bench decode`: bytes read and products summed in a second.
+"""The limits of PyTorch and ONNX Runtime on this machine, for `cargo xtask bench decode`: bytes read and operations per second.
 
     python limits.py THREADS BYTES,BYTES,...
 
-Each number of bytes is read again and again, as the weights of a decoder are in its steps.
+The same bytes are read repeatedly, as are a decoder's weights.
 """
 
 import json
@@ -15,13 +15,13 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 ROUNDS = 7
-# What is measured at once, so that starting threads is nothing.
+# Bytes of a round, compared with which starting threads is fast.
 PASS_BYTES = 1 << 28
 SIZE = 2048
 
 
 def best(work, amount, repeats=1):
-    """The amount in a second, of the fastest round."""
+    """The amount per second of the fastest round."""
     work()
     seconds = []
     for _ in range(ROUNDS):
@@ -40,7 +40,7 @@ def read(size):
 
 
 def product(operator, left, right, kind):
-    """ONNX Runtime's product of a matrix that is given and one that it knows, and may lay out as it likes."""
+    """ONNX Runtime's product of an input and a constant, whose layout it may change."""
     given = helper.make_tensor_value_info("left", helper.np_dtype_to_tensor_dtype(left.dtype), left.shape)
     found = helper.make_tensor_value_info("product", kind, (left.shape[0], right.shape[1]))
     node = helper.make_node(operator, ["left", "right"], ["product"])

@@ -1,28 +1,19 @@
-"""An engine that stays loaded and answers, for `cargo xtask bench decode`.
+"""An engine that answers requests, for `cargo xtask bench decode`.
 
     python serve.py KIND FOLDER THREADS
 
-A request is a line of the standard input: {"sources": [[5, 6, 0]], "beams": 4, "new_tokens": 32}, each source with its end
-token. An answer is a line of the standard output; the first tells what was loaded. Every sentence gets exactly `new_tokens`
-tokens: the end token is forbidden until then.
+A request is {"sources": [[5, 6, 0]], "beams": 4, "new_tokens": 32}, each source with its end token. The first answer is the engine.
+Each sentence gets exactly `new_tokens` tokens: the end token is forbidden until then.
 """
 
-import json
 import os
 import sys
 import time
 
-# What engines print must not follow an answer.
-answers = os.fdopen(os.dup(1), "w")
-os.dup2(2, 1)
-os.environ["HF_HUB_OFFLINE"] = "1"
+from harness import answer, requests
 
 kind, folder, threads = sys.argv[1], sys.argv[2], int(sys.argv[3])
 started = time.perf_counter()
-
-
-def tell(answer):
-    print(json.dumps(answer), file=answers, flush=True)
 
 
 def transformers_generate(model):
@@ -97,10 +88,9 @@ KINDS = {
 }
 
 engine, call = KINDS[kind]()
-tell({"engine": engine, "load_seconds": time.perf_counter() - started})
-for line in sys.stdin:
-    request = json.loads(line)
+answer(engine=engine, load_seconds=time.perf_counter() - started)
+for request in requests():
     before = time.perf_counter()
     found = call(request["sources"], request["beams"], request["new_tokens"])
     seconds = time.perf_counter() - before
-    tell({"seconds": seconds, "tokens": sum(len(tokens) for tokens in found)})
+    answer(seconds=seconds, tokens=sum(len(tokens) for tokens in found))

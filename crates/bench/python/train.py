@@ -1,10 +1,9 @@
-"""PyTorch trains, for `cargo xtask bench train`.
+"""Training by PyTorch, for `cargo xtask bench train`.
 
     python train.py FOLDER THREADS f32|bf16
 
-FOLDER holds `config.json` and `batches.jsonl`, as `cognate bench train --write` writes them. A request is a line of the standard
-input: {"updates": 8}, an answer a line of the standard output; the first tells what was loaded. Updates go on where the last request
-ended, and begin again after the last batch.
+FOLDER contains `config.json` and `batches.jsonl` of `cognate-bench measure train --write`. A request is {"updates": 8}; the first
+answer is the engine. Updates continue after those of the last request, and start again after the last batch.
 """
 
 import json
@@ -12,10 +11,7 @@ import os
 import sys
 import time
 
-# What libraries print must not follow an answer.
-answers = os.fdopen(os.dup(1), "w")
-os.dup2(2, 1)
-os.environ["HF_HUB_OFFLINE"] = "1"
+from harness import answer, requests
 
 folder, threads, precision = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 
@@ -25,13 +21,9 @@ from transformers import MarianConfig, MarianMTModel
 
 
 def memory(field):
-    """A field of this program's memory, in bytes."""
+    """A size of this process in bytes."""
     with open("/proc/self/status") as status:
         return next((int(line.split()[1]) * 1024 for line in status if line.startswith(field + ":")), 0)
-
-
-def tell(answer):
-    print(json.dumps(answer), file=answers, flush=True)
 
 
 torch.set_num_threads(threads)
@@ -60,13 +52,13 @@ def update(batch):
 
 
 engine = f"PyTorch {torch.__version__.split('+')[0]}"
-tell({"engine": engine, "parameters": sum(parameter.numel() for parameter in learned), "base_bytes": base})
+answer(engine=engine, parameters=sum(parameter.numel() for parameter in learned), base_bytes=base)
 place = 0
-for line in sys.stdin:
-    count, labels = json.loads(line)["updates"], 0
+for request in requests():
+    count, labels = request["updates"], 0
     started = time.perf_counter()
     for _ in range(count):
         update(batches[place])
         labels += tokens[place]
         place = (place + 1) % len(batches)
-    tell({"seconds": time.perf_counter() - started, "seconds_in_graph": None, "tokens": labels, "peak_bytes": memory("VmHWM")})
+    answer(seconds=time.perf_counter() - started, seconds_in_graph=None, tokens=labels, peak_bytes=memory("VmHWM"))

@@ -1,4 +1,4 @@
-"""A tokenizer without text: token 5 is the word `t5`, as CTranslate2 takes and gives words."""
+"""A tokenizer without text for CTranslate2, which reads and returns words: token 5 is the word `t5`."""
 
 
 class Words:

@@ -1,10 +1,10 @@
-//! MarianMT checkpoints in Hugging Face form: one of the base shape with seeded random weights (60.6 million parameters,
-//! 242 MB), and one of the size of M2M100 with 1.2 billion (4.96 GB) whose weights are a hole in the file.
+//! MarianMT checkpoints in Hugging Face's form: one of the base shape with seeded random weights (60.6 million parameters, 242 MB),
+//! and one of the size of M2M100 with 1.2 billion (4.96 GB) whose weights are a hole in the file.
 //!
-//! Written by hand and streamed, so that this program stays small: eight bytes of length, a JSON header with each
-//! tensor's type, shape and place, then the values. Names and order are those of `save_pretrained`.
+//! Names and order are those of `save_pretrained`. The files are streamed: eight bytes of length, a JSON header with the type, shape and
+//! position of each tensor, then the values.
 
-use std::fs::{self, File};
+use fs_err::{self as fs, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use xtask::workspace::Workspace;
 
-/// The sizes of a model; layers are those of each side.
+/// The sizes of a model; the number of layers is that of each stack.
 #[derive(Clone, Copy)]
 pub struct Shape {
     pub d_model: usize,
@@ -28,7 +28,7 @@ pub const BASE: Shape = Shape { d_model: 512, d_ff: 2048, heads: 8, layers: 6, v
 pub const LARGE: Shape = Shape { d_model: 1024, d_ff: 8192, heads: 16, layers: 24, vocab: 128_112 };
 pub const POSITIONS: usize = 512;
 
-/// The bundled checkpoint's tokenizer serves: its 8,000 pieces are among the 32,000.
+/// The tokenizer of the bundled checkpoint, whose 8,000 pieces are ids below 32,000.
 pub const TOKENIZER: [&str; 3] = ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"];
 
 /// The folder of the checkpoint and its weights file.
@@ -38,12 +38,12 @@ pub struct Checkpoint {
     pub parameters: u64,
 }
 
-/// The checkpoint of the base shape under the target folder, written when it is not there yet.
+/// The checkpoint of the base shape in the target folder, written unless it exists.
 pub fn marian_base(workspace: &Workspace) -> Result<Checkpoint> {
     checkpoint(workspace, "marian-base", BASE, write)
 }
 
-/// The large checkpoint, likewise. Its weights are zeros that take no room on the disk: nobody is to read them.
+/// The large checkpoint. Its weights are zeros without disk space, which nothing reads.
 pub fn marian_large(workspace: &Workspace) -> Result<Checkpoint> {
     checkpoint(workspace, "marian-large", LARGE, |path, header, tensors| {
         let mut file = File::create(path)?;
@@ -65,17 +65,17 @@ pub fn checkpoint(
     let parameters = tensors.iter().map(Tensor::n_elements).sum::<usize>() as u64;
     let header = header(&tensors)?;
     let wanted = header.len() as u64 + 4 * parameters;
-    fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    fs::create_dir_all(&folder)?;
     if !weights.metadata().is_ok_and(|present| present.len() == wanted) {
         let partial = folder.join("model.safetensors.partial");
         fill(&partial, &header, &tensors).with_context(|| partial.display().to_string())?;
-        fs::rename(&partial, &weights).with_context(|| weights.display().to_string())?;
+        fs::rename(&partial, &weights)?;
     }
     write_json(&folder.join("config.json"), &config(shape))?;
     write_json(&folder.join("generation_config.json"), &generation_config())?;
     for name in TOKENIZER {
         let bundled = workspace.root().join("testdata/multi30k-en-de").join(name);
-        fs::copy(&bundled, folder.join(name)).with_context(|| bundled.display().to_string())?;
+        fs::copy(&bundled, folder.join(name))?;
     }
     Ok(Checkpoint { folder, weights, parameters })
 }
@@ -114,7 +114,7 @@ pub fn generation_config() -> Value {
 }
 
 pub fn write_json(path: &Path, value: &Value) -> Result<()> {
-    fs::write(path, format!("{value:#}\n")).with_context(|| path.display().to_string())
+    Ok(fs::write(path, format!("{value:#}\n"))?)
 }
 
 /// A tensor's name in the checkpoint and its shape.
@@ -173,7 +173,7 @@ pub fn header(tensors: &[Tensor]) -> Result<Vec<u8>> {
     Ok([&(json.len() as u64).to_le_bytes()[..], &json].concat())
 }
 
-/// Uniform values of the size that training starts from; norms around 1.
+/// Uniform values of the size of initial weights; norms around 1.
 pub fn write(path: &Path, header: &[u8], tensors: &[Tensor]) -> Result<()> {
     let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
     file.write_all(header)?;

@@ -1,11 +1,11 @@
-//! `cargo xtask bench copy-task`: whether a model learns at all. It copies sequences of letters, or reverses them, as their first word
-//! says; what it was trained on and what it is asked have no sequence in common.
+//! `cargo xtask bench copy-task`: checks that a model learns. It copies or reverses sequences of letters, by their first word; training
+//! and test have no sequence in common.
 //!
-//! Nothing else is learned here than to attend: by content and position, from one end of a sequence to the other.
+//! The task requires attention by content and by position over whole sequences.
 
+use fs_err as fs;
 use std::collections::HashSet;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -13,51 +13,49 @@ use anyhow::{Context, Result, ensure};
 
 use xtask::onnxruntime::{self, Build};
 use xtask::table::{duration, table, thousands};
-use xtask::workspace::{Workspace, call, capture};
+use xtask::workspace::{Cognate, Workspace, call, capture};
 
-/// Exact sequences of all, at least.
+/// Least share of exact sequences.
 pub const EXACT_BOUND: f64 = 0.999;
-/// Time of a training at most, on two processors that do nothing else.
+/// Longest time of a training on two idle processors.
 pub const TIME_BOUND: Duration = Duration::from_secs(120);
 
-/// Sequences to train on and to ask, and the letters of each.
+/// Numbers of sequences of training and validation, and of letters of a sequence.
 pub const TRAINED: usize = 20_000;
 pub const VALIDATED: usize = 200;
 pub const LETTERS: std::ops::RangeInclusive<u64> = 4..=12;
 pub const ALPHABET: u64 = 16;
 
-/// What a model is made of, and what of it is not the paper's.
+/// The models: names and settings.
 pub const CHOICES: [(&str, &str); 3] =
     [("paper", "preset = \"tiny\""), ("additive", "preset = \"additive\""), ("rotary", "preset = \"rotary\"")];
 
-/// Teach a model to copy and to reverse sequences, and count the ones that it gets right
+/// Train a model to copy and to reverse sequences, and count exact translations
 ///
-/// 2+2 layers, d_model 64, on sequences of 4 to 12 letters; then 2,000 sequences that it has never seen are translated greedily. Prints
-/// the share of exact ones, updates and time. Fails when less than 99.9% are exact, or a training takes more than two minutes.
+/// 2+2 layers, d_model 64, sequences of 4 to 12 letters; then 2,000 new sequences are translated greedily. Prints the share of exact
+/// ones, updates and time. Fails if less than 99.9% are exact, or a training takes more than two minutes.
 #[derive(clap::Args)]
 pub struct Options {
-    /// What is not as in the paper, with commas between: paper (all is), additive (the attention score of Bahdanau et al. 2015), rotary
-    /// (positions as angles)
+    /// Models, separated by commas: paper, additive (the attention score of Bahdanau et al. 2015), rotary (rotary positions)
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "paper", value_parser = CHOICES.map(|(name, _)| name))]
     pub choices: Vec<String>,
-    /// Updates of the weights
+    /// Number of updates
     #[arg(long, value_name = "N", default_value_t = 1_600, value_parser = clap::value_parser!(u64).range(6..))]
     pub updates: u64,
-    /// Sequences that are asked
+    /// Number of test sequences
     #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub asked: u64,
-    /// What initial weights and the order of batches follow from
+    /// Random seed of initial weights and the order of batches
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Threads of the engine
+    /// Number of threads of the engine
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub threads: usize,
-    /// A `cognate` that is built already, in place of building it in release mode
-    #[arg(long, value_name = "PROGRAM")]
-    pub cognate: Option<PathBuf>,
+    #[command(flatten)]
+    pub cognate: Cognate,
 }
 
-/// What became of one choice.
+/// The result of one model.
 pub struct Learned {
     pub name: String,
     pub exact: usize,
@@ -67,13 +65,10 @@ pub struct Learned {
 
 /// Runs the command.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
-    let cognate = match &options.cognate {
-        Some(program) => program.clone(),
-        None => workspace.build_cognate()?,
-    };
+    let cognate = options.cognate.path(workspace)?;
     let library = onnxruntime::bring(workspace, Build::Cpu)?;
     let parent = workspace.target("bench");
-    fs::create_dir_all(&parent).with_context(|| parent.display().to_string())?;
+    fs::create_dir_all(&parent)?;
     let folder = tempfile::tempdir_in(&parent)?;
     let parts = [("train", TRAINED), ("valid", VALIDATED), ("test", options.asked as usize)];
     let sequences = sequences(parts.iter().map(|(_, count)| count).sum());
@@ -82,8 +77,8 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         let (part, others) = rest.split_at(count);
         rest = others;
         let lines = |side: fn(&(String, String)) -> &str| part.iter().map(|pair| format!("{}\n", side(pair))).collect::<String>();
-        write(&folder.path().join(format!("{name}.source")), &lines(|pair| &pair.0))?;
-        write(&folder.path().join(format!("{name}.target")), &lines(|pair| &pair.1))?;
+        fs::write(folder.path().join(format!("{name}.source")), lines(|pair| &pair.0))?;
+        fs::write(folder.path().join(format!("{name}.target")), lines(|pair| &pair.1))?;
     }
     let command = || {
         let mut command = Command::new(&cognate);
@@ -96,14 +91,14 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     }
     println!("\n{}", text(&learned, options.updates));
     let missed: Vec<_> = learned.iter().flat_map(Learned::missed).collect();
-    ensure!(missed.is_empty(), "not learned as wanted:\n{}", missed.join("\n"));
+    ensure!(missed.is_empty(), "bounds missed:\n{}", missed.join("\n"));
     Ok(())
 }
 
-/// Trains a model on the folder's text and asks it.
+/// Trains a model on the folder's text and tests it.
 pub fn teach(options: &Options, name: &str, folder: &Path, cognate: impl Fn() -> Command) -> Result<Learned> {
     let (config, out) = (folder.join(format!("{name}.toml")), folder.join(name));
-    write(&config, &settings(options, name))?;
+    fs::write(&config, settings(options, name))?;
     let start = Instant::now();
     call(cognate().arg("train").arg(&config).args(["--engine", "ort", "--out"]).arg(&out))?;
     let time = start.elapsed();
@@ -138,11 +133,11 @@ pub fn settings(options: &Options, name: &str) -> String {
     )
 }
 
-/// As many different sequences with their answers: `reverse a f c` with `c f a`.
+/// Different sequences with their answers: `reverse a f c` with `c f a`.
 pub fn sequences(count: usize) -> Vec<(String, String)> {
     let mut state = 1_u64;
     let mut number = |below: u64| {
-        // Knuth's generator; its upper bits are good enough for letters.
+        // Knuth's generator, of which the upper bits are used.
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
     };
@@ -184,8 +179,4 @@ pub fn text(learned: &[Learned], updates: u64) -> String {
         vec![learned.name.clone(), exact, thousands(learned.asked as u64), thousands(updates), duration(learned.time)]
     };
     table(&["choice", "exact", "of", "updates", "time"], &learned.iter().map(row).collect::<Vec<_>>())
-}
-
-pub fn write(path: &Path, text: &str) -> Result<()> {
-    fs::write(path, text).with_context(|| path.display().to_string())
 }

@@ -1,56 +1,61 @@
-//! A program that stays loaded: requests and answers are lines of JSON.
+//! A program that stays loaded. Requests and answers are lines of JSON.
 
-use std::fs::{self, File};
+use fs_err::{self as fs, File};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use xtask::workspace::shown;
 
-/// What a call took.
-#[derive(Debug, Clone, Copy, Deserialize)]
+/// The cost of a call.
+#[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
 pub struct Answer {
     pub seconds: f64,
-    /// Of these within the engine; only ours tell.
+    /// Seconds within the engine's sessions, which only Cognate reports.
     pub seconds_in_graph: Option<f64>,
     pub tokens: usize,
-    /// The most memory that was resident so far; only trainings tell.
+    /// The highest resident memory so far; 0 if it is not reported.
     #[serde(default)]
     pub peak_bytes: u64,
+    /// The loss per label of the last update of a training.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<f64>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+/// The first line of a program.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Greeting {
+    /// The engine and its version.
     pub engine: String,
-    /// Of trainings: learned values.
+    /// Number of parameters of a training.
     #[serde(default)]
     pub parameters: u64,
-    /// And memory that was resident before there was a model.
+    /// Resident memory before the model was loaded.
     #[serde(default)]
     pub base_bytes: u64,
 }
 
 /// A running program.
 pub struct Driver {
-    pub child: Child,
-    pub requests: Option<ChildStdin>,
-    pub answers: BufReader<ChildStdout>,
+    child: Child,
+    requests: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
     pub greeting: Greeting,
-    /// What it says to people.
-    pub log: PathBuf,
+    /// The file of its standard error.
+    log: PathBuf,
 }
 
 impl Driver {
     /// Starts the program and waits until its model is loaded.
     pub fn start(mut command: Command, log: &Path) -> Result<Driver> {
-        let errors = File::create(log).with_context(|| log.display().to_string())?;
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
+        let errors = File::create(log)?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors.into_file());
         let shown = shown(&command);
-        let mut child = command.spawn().with_context(|| format!("{shown}: cannot be started"))?;
+        let mut child = command.spawn().with_context(|| format!("{shown}: cannot start"))?;
         let requests = child.stdin.take();
         let answers = BufReader::new(child.stdout.take().context("the standard output is a pipe")?);
         let mut driver = Driver { child, requests, answers, greeting: Greeting::default(), log: log.to_owned() };
@@ -58,36 +63,26 @@ impl Driver {
         Ok(driver)
     }
 
-    /// What computes, with its version.
-    pub fn engine(&self) -> &str {
-        &self.greeting.engine
-    }
-
-    /// Learned values of a model that is trained.
-    pub fn parameters(&self) -> u64 {
-        self.greeting.parameters
-    }
-
-    /// The memory of the program before it had a model.
-    pub fn base_bytes(&self) -> u64 {
-        self.greeting.base_bytes
-    }
-
     /// One call.
     pub fn ask(&mut self, request: &serde_json::Value) -> Result<Answer> {
+        self.request(request)
+    }
+
+    /// One call with an answer of another kind.
+    pub fn request<T: DeserializeOwned>(&mut self, request: &serde_json::Value) -> Result<T> {
         let requests = self.requests.as_mut().context("requests end with the program")?;
-        // Where it has ended, what it said of that is told below.
+        // The error of a program that has ended is read below.
         let _ = writeln!(requests, "{request}").and_then(|()| requests.flush());
         self.read()
     }
 
-    pub fn read<T: DeserializeOwned>(&mut self) -> Result<T> {
+    fn read<T: DeserializeOwned>(&mut self) -> Result<T> {
         let mut line = String::new();
         if self.answers.read_line(&mut line)? == 0 {
             let status = self.child.wait()?;
             let log = fs::read(&self.log).unwrap_or_default();
             let said = String::from_utf8_lossy(&log);
-            bail!("{status}: {}", said.trim().lines().next_back().unwrap_or("it said nothing"));
+            bail!("{status}: {}", said.trim().lines().next_back().unwrap_or("no message"));
         }
         serde_json::from_str(&line).with_context(|| format!("expected an answer, found {line:?}"))
     }
@@ -95,7 +90,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // Without requests it ends by itself.
+        // It ends with its requests.
         self.requests = None;
         let _ = self.child.wait();
     }

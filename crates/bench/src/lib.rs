@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: the measurements behind the published figures, each beside a yardstick taken in the same run.
+//! `cargo xtask bench`: the measurements of the published figures, each with a yardstick of the same run.
 
 #![allow(missing_docs, clippy::print_stdout)]
 
@@ -7,7 +7,6 @@ pub mod copy_task;
 pub mod decode;
 pub mod driver;
 pub mod export;
-pub mod first_token;
 pub mod in_place;
 pub mod machine;
 pub mod measure;
@@ -15,7 +14,9 @@ pub mod peers;
 pub mod process;
 pub mod processors;
 pub mod record;
+pub mod rows;
 pub mod statistics;
+pub mod text;
 pub mod train;
 
 use std::process::ExitCode;
@@ -24,13 +25,14 @@ use anyhow::Result;
 use clap::Parser;
 use xtask::workspace::Workspace;
 
-/// Measure what is published, each figure beside a yardstick of the same run
+/// Measure the published figures, each with a yardstick of the same run
 #[derive(Parser)]
 #[command(name = "cargo xtask bench", bin_name = "cargo xtask bench", max_term_width = 110)]
 enum Bench {
     Export(export::Options),
     Decode(decode::Options),
     Train(train::Options),
+    Text(text::Options),
     CopyTask(copy_task::Options),
     #[command(subcommand, hide = true)]
     Measure(measure::Measure),
@@ -52,6 +54,7 @@ fn run(bench: &Bench) -> Result<()> {
         Bench::Export(options) => export::run(&Workspace::find()?, options),
         Bench::Decode(options) => decode::run(&Workspace::find()?, options),
         Bench::Train(options) => train::run(&Workspace::find()?, options),
+        Bench::Text(options) => text::run(&Workspace::find()?, options),
         Bench::CopyTask(options) => copy_task::run(&Workspace::find()?, options),
         Bench::Measure(measure) => measure::run(measure),
     }

@@ -1,10 +1,10 @@
-//! Which processor measures: the name of its section on the committed page.
+//! The processor of the measurements: the name of its part on the committed page.
 
+use fs_err as fs;
 use std::env::consts::{ARCH, OS};
-use std::fs;
 use std::thread::available_parallelism;
 
-/// Instructions that speed depends on: Linux's name for each, and the maker's.
+/// Instructions that determine the speed: Linux's name and the vendor's.
 pub const INSTRUCTIONS: [(&str, &str); 7] = [
     ("avx2", "AVX2"),
     ("avx512f", "AVX-512"),
@@ -15,12 +15,12 @@ pub const INSTRUCTIONS: [(&str, &str); 7] = [
     ("amx_bf16", "AMX BF16"),
 ];
 
-/// A processor, with as many of its cores as programs may use here.
+/// A processor and the number of its cores that programs may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
     /// Such as `AMD EPYC, family 25, model 17, 2 cores`.
     pub title: String,
-    /// Such as `AVX2, AVX-512`; empty where the system does not tell.
+    /// Such as `AVX2, AVX-512`; empty if it is unknown.
     pub instructions: String,
 }
 
@@ -31,14 +31,14 @@ impl Machine {
         Machine::of(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default(), cores)
     }
 
-    /// By Linux's account of the first processor; without one, what the compiler knows.
+    /// The first processor of `/proc/cpuinfo`; otherwise the compiler's target.
     pub fn of(cpuinfo: &str, cores: usize) -> Machine {
         let field = |name: &str| {
             let mut fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
             Some(fields.find(|(key, _)| key.trim() == name)?.1.trim().to_owned())
         };
         let name = field("model name").unwrap_or_else(|| format!("{ARCH} on {OS}"));
-        // Machines in the cloud hide a processor's number: its family and model tell one generation from another.
+        // Machines in the cloud hide a processor's number; its family and model identify the generation.
         let generation = ["cpu family", "model"].map(field);
         let generation = match generation {
             [Some(family), Some(model)] => format!(", family {family}, model {model}"),
@@ -57,7 +57,7 @@ impl Machine {
         words.collect::<Vec<_>>().join("-").to_ascii_lowercase()
     }
 
-    /// A sentence about the instructions, or nothing.
+    /// A sentence about the instructions, or an empty text.
     pub fn sentence(&self) -> String {
         if self.instructions.is_empty() { String::new() } else { format!("The processor has {}.\n", self.instructions) }
     }

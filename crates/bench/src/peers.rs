@@ -1,36 +1,34 @@
-//! `cargo xtask bench export --peers`: our export beside Optimum's, on the same checkpoints of well-known shapes.
+//! `cargo xtask bench export --peers`: Cognate's export compared with Optimum's, on the same checkpoints of well-known shapes.
 //!
-//! Optimum runs twice: as a user calls it (it then compares its graphs with PyTorch on random inputs), and with that
-//! comparison off; ours too, with and without its verification. The bounds take the two that do not compare.
+//! Optimum runs with and without its comparison of the graphs with PyTorch, and Cognate with and without its verification. The bounds
+//! concern the runs without.
 
-use std::fs::{self, File};
+use fs_err::{self as fs, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::process::rest;
-use super::process::{Measured, Memory, measure};
-use super::statistics::Summary;
+use super::process::{Measured, Memory, measure, peak, rest, seconds};
 use xtask::python;
 use xtask::table::table;
 use xtask::workspace::{Workspace, call, size};
 
 pub const REQUIREMENTS: &str = include_str!("../../../xtask/interop/python/requirements.txt");
 
-/// The checkpoints that `xtask/interop/python/make_checkpoint.py` makes.
+/// The checkpoints of `xtask/interop/python/make_checkpoint.py`.
 pub const SHAPES: [&str; 4] = ["marian-base", "t5-small", "bart-base", "m2m100-small"];
 pub const WEIGHTS: &str = "model.safetensors";
 
-/// Optimum's time over ours, at least.
+/// Least ratio of Optimum's time to Cognate's.
 pub const SPEED_BOUND: f64 = 20.0;
-/// Our peak of resident memory, mapped files included, over Optimum's, at most.
+/// Largest ratio of Cognate's peak of resident memory, mapped files included, to Optimum's.
 pub const MEMORY_BOUND: f64 = 1.0 / 3.0;
-/// Bytes of the Cognate layout over those of the checkpoint's weights, at most.
+/// Largest ratio of the bytes of the Cognate layout to those of the checkpoint's weights.
 pub const SIZE_BOUND: f64 = 1.05;
 
-/// Optimum's export without its comparison, for which its command has no switch: `python -c UNCHECKED checkpoint out`.
+/// Optimum's export without its comparison, for which its command has no option: `python -c UNCHECKED checkpoint out`.
 pub const UNCHECKED: &str = "import sys
 from optimum.exporters.onnx import main_export
 main_export(sys.argv[1], output=sys.argv[2], task='text2text-generation-with-past', do_validation=False)
@@ -61,13 +59,13 @@ impl Way {
         }
     }
 
-    /// The cheap ones are run several times.
+    /// Whether it is fast enough to run several times.
     pub fn is_repeated(self) -> bool {
         matches!(self, Way::Unverified | Way::HuggingFace | Way::InPlace)
     }
 }
 
-/// One way's runs, with the bytes of the written files; or why there are none.
+/// The runs and the bytes of the written files, or the reason why there are none.
 pub type Row = Result<(Vec<Measured>, u64), String>;
 
 /// Programs and folders of a run.
@@ -75,7 +73,7 @@ pub struct Bench {
     pub cognate: PathBuf,
     pub python: PathBuf,
     pub checkpoint: PathBuf,
-    /// An empty place on the same disk.
+    /// An empty folder on the same disk.
     pub work: PathBuf,
 }
 
@@ -91,7 +89,7 @@ pub fn run(workspace: &Workspace, cognate: PathBuf, rounds: u32, shape: Option<&
         let bench = Bench { cognate: cognate.clone(), python: python.clone(), checkpoint, work: work.path().to_owned() };
         let weights = bench.checkpoint.join(WEIGHTS);
         let bytes = weights.metadata().with_context(|| weights.display().to_string())?.len();
-        // Into the page cache, for all.
+        // Fills the page cache.
         io::copy(&mut File::open(&weights)?, &mut io::sink())?;
         let mut rows = Vec::new();
         for way in Way::ALL {
@@ -108,16 +106,16 @@ pub fn run(workspace: &Workspace, cognate: PathBuf, rounds: u32, shape: Option<&
     Ok(())
 }
 
-/// Makes the checkpoint where it is not there yet.
+/// Creates the checkpoint unless it exists.
 pub fn make(workspace: &Workspace, python: &Path, shape: &str, folder: &Path) -> Result<()> {
     if folder.exists() {
         return Ok(());
     }
     let partial = folder.with_extension("partial");
-    fs::create_dir_all(&partial).with_context(|| partial.display().to_string())?;
+    fs::create_dir_all(&partial)?;
     let script = workspace.root().join("xtask/interop/python/make_checkpoint.py");
     call(Command::new(python).arg(script).arg(shape).arg(&partial).env("HF_HUB_OFFLINE", "1"))?;
-    fs::rename(&partial, folder).with_context(|| folder.display().to_string())
+    Ok(fs::rename(&partial, folder)?)
 }
 
 impl Bench {
@@ -136,7 +134,6 @@ impl Bench {
             let before = size(&from, &|_| true)?;
             rest()?;
             let outcome = measure(&mut self.command(way, &from, &out));
-            // The files are counted before they are removed, whatever became of the run.
             written = match way {
                 Way::InPlace => size(&from, &|_| true)?.saturating_sub(before),
                 _ if out.exists() => size(&out, &|_| true)?,
@@ -189,20 +186,10 @@ impl Bench {
     }
 }
 
-/// The line in which the program says what is wrong.
+/// The line with a program's error.
 pub fn reason(message: &str) -> String {
     let said = message.lines().find_map(|line| Some(line.split_once("error: ")?.1));
     said.unwrap_or_else(|| message.lines().next_back().unwrap_or_default()).to_owned()
-}
-
-pub fn seconds(runs: &[Measured]) -> f64 {
-    Summary::of(runs.iter().map(|run| run.time.as_secs_f64())).median
-}
-
-/// The highest of all runs.
-pub fn peak(runs: &[Measured]) -> Memory {
-    let highest = |of: fn(&Memory) -> u64| runs.iter().map(|run| of(&run.memory)).max().unwrap_or_default();
-    Memory { anonymous: highest(|memory| memory.anonymous), resident: highest(|memory| memory.resident) }
 }
 
 pub fn text(checkpoint: u64, rows: &[(Way, Row)]) -> String {
@@ -213,7 +200,7 @@ pub fn text(checkpoint: u64, rows: &[(Way, Row)]) -> String {
                 let megabytes = |bytes: u64| format!("{:.1}", bytes as f64 / 1e6);
                 let Memory { anonymous, resident } = peak(runs);
                 let share = format!("{:.3}", *written as f64 / checkpoint as f64);
-                [format!("{:.3}", seconds(runs)), megabytes(resident), megabytes(anonymous), megabytes(*written), share]
+                [format!("{:.3}", seconds(runs).median), megabytes(resident), megabytes(anonymous), megabytes(*written), share]
             }
             Err(_) => ["-"; 5].map(str::to_owned),
         };
@@ -223,7 +210,7 @@ pub fn text(checkpoint: u64, rows: &[(Way, Row)]) -> String {
     table(&header, &rows.iter().map(row).collect::<Vec<_>>()) + &reasons.collect::<String>()
 }
 
-/// The bounds that are not kept; without one of the two exports none can be.
+/// The missed bounds, or the error of an export.
 pub fn judge(checkpoint: u64, rows: &[(Way, Row)]) -> Vec<String> {
     let find = |way: Way| {
         let row = rows.iter().find(|(other, _)| *other == way).map(|(_, row)| row.as_ref());
@@ -234,12 +221,12 @@ pub fn judge(checkpoint: u64, rows: &[(Way, Row)]) -> Vec<String> {
         (Err(reason), _) | (_, Err(reason)) => return vec![reason],
     };
     let mut missed = Vec::new();
-    let speed = seconds(theirs) / seconds(&ours.0);
+    let speed = seconds(theirs).median / seconds(&ours.0).median;
     if speed < SPEED_BOUND {
         missed.push(format!("{speed:.1} times as fast as Optimum, at least {SPEED_BOUND}"));
     }
     let memory = peak(&ours.0).resident as f64 / peak(theirs).resident as f64;
-    // Written so that a peak that was never seen, 0 over 0, is a miss.
+    // A missing peak, 0 / 0, misses the bound.
     if !(memory > 0.0 && memory <= MEMORY_BOUND) {
         missed.push(format!("{memory:.2} of Optimum's memory, at most {MEMORY_BOUND:.2}"));
     }

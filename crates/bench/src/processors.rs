@@ -1,13 +1,13 @@
 //! Binding programs to processors.
 //!
-//! A program of one thread that the system moves from a processor to one that is busy with something else takes up to twice as
-//! long for the same call. Bound to as many processors as it has threads, every program meets the same.
+//! A program of one thread takes up to twice as long for a call if the system moves it to a busy processor. So each program is bound to
+//! as many processors as it has threads.
 
-use std::fs;
+use fs_err as fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-/// `program` on the first `threads` processors that are ours to use; on any of them where Linux's `taskset` is missing.
+/// `program` on the first `threads` processors that this process may use; on any of them if Linux's `taskset` is missing.
 pub fn bound(program: &Path, threads: usize) -> Command {
     let Some(list) = are_bound().then(allowed).flatten().and_then(|allowed| first(&allowed, threads)) else {
         return Command::new(program);
@@ -17,19 +17,23 @@ pub fn bound(program: &Path, threads: usize) -> Command {
     command
 }
 
-/// Whether programs can be bound here.
+/// Whether programs can be bound.
 pub fn are_bound() -> bool {
-    let asked = Command::new("taskset").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    asked.is_ok_and(|status| status.success())
+    xtask::workspace::succeeds(Command::new("taskset").arg("--version"))
 }
 
-/// As Linux lists them: `0-3,8`.
+/// The processors of programs for the committed page.
+pub fn described() -> &'static str {
+    if are_bound() { "as many processors as threads, always the same" } else { "any processor" }
+}
+
+/// The processors of this process in Linux's form: `0-3,8`.
 pub fn allowed() -> Option<String> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     status.lines().find_map(|line| Some(line.strip_prefix("Cpus_allowed_list:")?.trim().to_owned()))
 }
 
-/// The first `count` of a list; nothing where it is shorter.
+/// The first `count` processors of a list; `None` if it is shorter.
 pub fn first(list: &str, count: usize) -> Option<String> {
     let mut processors = Vec::new();
     for range in list.split(',') {

@@ -1,18 +1,18 @@
-//! The page of measurements that is committed: a section for each bench, and in it a part for each processor. A bench writes the part
-//! of the processor that it runs on, and leaves the others.
+//! The committed page of measurements: a section for each bench with a part for each processor. A bench writes the part of the
+//! processor that it runs on, and keeps the others.
 
-use std::fs;
+use fs_err as fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// What a bench writes.
+/// The output of a bench.
 #[derive(Debug)]
 pub struct Section {
     /// `Speed of decoding`
     pub title: &'static str,
-    /// How it is measured, on every processor.
+    /// The method, on every processor.
     pub introduction: String,
     /// The title of the part.
     pub processor: String,
@@ -20,14 +20,14 @@ pub struct Section {
     pub text: String,
 }
 
-/// Puts the part in the place of that of the same processor, or at the section's end.
+/// Replaces the part of the same processor, or appends it to the section.
 pub fn put(page: &Path, section: &Section) -> Result<()> {
     let before = match fs::read_to_string(page) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
         Err(error) => return Err(error).with_context(|| page.display().to_string()),
     };
-    fs::write(page, with(&before, section)).with_context(|| page.display().to_string())
+    Ok(fs::write(page, with(&before, section))?)
 }
 
 pub fn with(page: &str, section: &Section) -> String {
@@ -35,7 +35,7 @@ pub fn with(page: &str, section: &Section) -> String {
     let mut sections = split(page, "# ");
     let old = sections.iter().position(|old| old.lines().next() == Some(&heading));
     let mut parts = split(&old.map(|place| sections[place].clone()).unwrap_or_default(), "## ");
-    // What stands before the first part is the introduction.
+    // The text before the first part is the introduction.
     parts.retain(|part| part.starts_with("## "));
     put_in(&mut parts, format!("## {}\n\n{}", section.processor, section.text));
     let text = joined([format!("{heading}\n\n{}", section.introduction)].iter().chain(&parts));
@@ -58,7 +58,7 @@ pub fn split(text: &str, heading: &str) -> Vec<String> {
     pieces
 }
 
-/// In the place of the piece with the same first line, or at the end.
+/// Replaces the piece with the same first line, or appends it.
 pub fn put_in(pieces: &mut Vec<String>, piece: String) {
     match pieces.iter_mut().find(|old| old.lines().next() == piece.lines().next()) {
         Some(old) => *old = piece,

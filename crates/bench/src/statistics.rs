@@ -1,6 +1,8 @@
-//! Middle and extremes of a few measurements, and bounds that ratios have to keep.
+//! Median and extremes of a few measurements, and bounds of ratios.
 
-/// What a handful of rounds gave, in the unit of the samples.
+use xtask::table::table;
+
+/// The result of some rounds, in the unit of the samples.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Summary {
     pub median: f64,
@@ -12,7 +14,7 @@ impl Summary {
     /// The median of an even number of samples lies between the middle two.
     ///
     /// # Panics
-    /// When there are no samples.
+    /// If there are no samples.
     pub fn of(samples: impl IntoIterator<Item = f64>) -> Summary {
         let mut sorted: Vec<f64> = samples.into_iter().collect();
         sorted.sort_by(f64::total_cmp);
@@ -23,7 +25,15 @@ impl Summary {
     }
 }
 
-/// What a ratio has to keep; a number of two digits after the point.
+/// A table of summaries with their numbers of digits after the point.
+pub fn figures(title: &str, rows: impl IntoIterator<Item = (String, Summary, usize)>) -> String {
+    let row = |(name, Summary { median, min, max }, digits): (String, Summary, usize)| {
+        [&[name][..], &[median, min, max].map(|number| format!("{number:.digits$}"))].concat()
+    };
+    table(&[title, "median", "min", "max"], &rows.into_iter().map(row).collect::<Vec<_>>())
+}
+
+/// The bound of a ratio; a number with two digits after the point.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Bound {
     AtLeast(f64),
@@ -31,7 +41,7 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// Of the ratio as it was measured, with all its digits.
+    /// Whether the unrounded ratio keeps the bound.
     pub fn is_kept(self, ratio: f64) -> bool {
         match self {
             Bound::AtLeast(bound) => ratio >= bound,
@@ -39,14 +49,14 @@ impl Bound {
         }
     }
 
-    /// The ratio with two digits after the point, on the same side of the bound as the ratio itself.
+    /// The ratio with two digits after the point, rounded to the same side of the bound.
     pub fn shown(self, ratio: f64) -> String {
         const DIGIT: f64 = 0.01;
         let nearest = format!("{ratio:.2}");
         let is_beside = nearest.parse().is_ok_and(|nearest| self.is_kept(nearest) == self.is_kept(ratio));
         match self {
             _ if is_beside || ratio.is_nan() => nearest,
-            // Only a ratio that misses the bound can be rounded to it, for the bound has as many digits.
+            // Only a ratio that misses the bound can be rounded to it: the bound has two digits, too.
             Bound::AtLeast(bound) => format!("{:.2}", bound - DIGIT),
             Bound::AtMost(bound) => format!("{:.2}", bound + DIGIT),
         }
@@ -60,7 +70,7 @@ impl Bound {
         }
     }
 
-    /// A cell of a table: the ratio, and where it misses the bound, the bound too.
+    /// A cell of a table: the ratio, and the bound if it is missed.
     pub fn cell(self, ratio: f64) -> String {
         let shown = self.shown(ratio);
         match self {

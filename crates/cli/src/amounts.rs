@@ -13,15 +13,7 @@ pub(crate) fn at_most(largest: usize) -> impl Fn(&str) -> Result<NonZeroUsize, S
 
 /// Formats `1234567` as `1,234,567`.
 pub(crate) fn thousands(number: usize) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    indicatif::HumanCount(number as u64).to_string()
 }
 
 /// Formats a size in bytes with three digits, in powers of 1000.

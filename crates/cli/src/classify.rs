@@ -1,26 +1,28 @@
-//! `cognate classify`: texts to classes.
+//! `cognate classify`: texts and images to classes.
 
 use crate::amounts::at_most;
 use crate::messages;
 use crate::model_options::ModelOptions;
 use crate::sentences::Sentences;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use cognate::{Class, Classifier};
 use serde_json::{Map, Value, json};
 use std::io::Write;
 use std::num::NonZeroUsize;
+use std::path::Path;
 use std::process::ExitCode;
 
-/// Classify sentences
+/// Classify sentences or images
 ///
 /// Each sentence gives one line: the likeliest class and its probability, separated by a tab. The model is a classifier such as
-/// BertForSequenceClassification.
+/// BertForSequenceClassification, or of images such as ViTForImageClassification; then the arguments, or lines, are paths of PNG
+/// and JPEG files.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
     #[command(flatten)]
     sentences: Sentences,
-    /// Write JSON Lines with all classes: {"text": ..., "classes": {LABEL: PROBABILITY, ...}}
+    /// Write JSON Lines with all classes: {"text": ..., "classes": {LABEL: PROBABILITY, ...}}; of images with "image"
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -33,7 +35,8 @@ pub(crate) struct Options {
 const EXAMPLES: &str = "\
 Examples:
   cognate classify --model distilbert-sst-2 \"What a film!\"
-  cognate classify --model distilbert-sst-2 --json --input reviews.txt";
+  cognate classify --model distilbert-sst-2 --json --input reviews.txt
+  cognate classify --model vit-base-patch16-224 dog.jpg cat.png";
 
 /// Runs the command.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
@@ -41,10 +44,19 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     messages::notices(classifier.model().notices());
     messages::status(classifier.model().source(), classifier.model().engine());
     options.sentences.for_each_window(|window| {
-        for (text, classes) in window.iter().zip(classifier.classify(window)?) {
+        let reads_images = classifier.model().reads_images();
+        let classes = if reads_images {
+            classifier.classify_files(window)?
+        } else {
+            if let Some(picture) = window.iter().find(|text| is_picture(text)) {
+                bail!("{picture} is a picture; {} classifies texts", classifier.model().source());
+            }
+            classifier.classify(window)?
+        };
+        for (text, classes) in window.iter().zip(classes) {
             if options.json {
                 let classes: Map<String, Value> = classes.into_iter().map(|Class { label, score }| (label, score.into())).collect();
-                writeln!(out, "{}", json!({ "text": text, "classes": classes }))?;
+                writeln!(out, "{}", json!({ if reads_images { "image" } else { "text" }: text, "classes": classes }))?;
             } else if let Some(Class { label, score }) = classes.first() {
                 writeln!(out, "{label}\t{score:.6}")?;
             }
@@ -52,4 +64,11 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
         Ok(())
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether the argument is the path of a picture.
+fn is_picture(text: &str) -> bool {
+    let extension =
+        Path::new(text).extension().is_some_and(|kind| ["png", "jpg", "jpeg"].iter().any(|known| kind.eq_ignore_ascii_case(known)));
+    extension && Path::new(text).is_file()
 }

@@ -12,7 +12,9 @@ use crate::translate::{self, Input, SpeedOptions};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use cognate::DecodingOptions;
-use cognate_text::{BleuSettings, ChrfSettings, Metric, Resampling, Smoothing, Statistics, Words, paired_bootstrap};
+use cognate_text::{
+    BleuSettings, ChrfSettings, ErrorRateSettings, ErrorUnit, Metric, Resampling, Smoothing, Spelling, Statistics, Words, paired_bootstrap,
+};
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -21,7 +23,8 @@ use std::process::ExitCode;
 /// Score translations against references, as sacreBLEU does
 ///
 /// Translations are read from files, one sentence per line, or made by a model from --source. BLEU counts n-grams of words shared
-/// with the references, chrF2 n-grams of characters, chrF2++ also n-grams of words; all are from 0 to 100. Scores, signatures and
+/// with the references, chrF2 n-grams of characters, chrF2++ also n-grams of words; all are from 0 to 100. WER and CER are the edits of
+/// words and characters in percent of the reference. Scores, signatures and
 /// significance tests equal those of sacreBLEU 2.6.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -41,6 +44,9 @@ pub(crate) struct Options {
     /// Ignore case
     #[arg(long, visible_alias = "lc")]
     lowercase: bool,
+    /// Compare texts by Whisper's basic normaliser in WER and CER: lower case, without punctuation
+    #[arg(long)]
+    normalize: bool,
     /// Smoothing of BLEU for n-gram orders without a match
     #[arg(long, value_name = "WAY", default_value = "exp")]
     smooth: Smooth,
@@ -93,6 +99,7 @@ Examples:
   cognate evaluate --reference text.de --paired-bs baseline.de better.de
   cognate evaluate -r one.de -r other.de --metrics bleu,chrf++ --confidence --json output.de
   cognate translate --beams 5 --input text.en | cognate evaluate --reference text.de -
+  cognate evaluate --reference spoken.txt --metrics wer,cer --normalize transcript.txt
   cognate evaluate --reference text.zh --tokenize char output.zh
 
 Report the signature with a score to make it reproducible.";
@@ -104,6 +111,10 @@ enum Name {
     Chrf,
     #[value(name = "chrf++")]
     ChrfPlusPlus,
+    /// Word error rate
+    Wer,
+    /// Character error rate
+    Cer,
 }
 
 /// A tokenization.
@@ -200,9 +211,13 @@ impl Options {
             Cut::None => Words::Given,
         };
         let (lowercase, effective_order) = (self.lowercase, self.effective_order || self.sentence_level);
+        let spelling = if self.normalize { Spelling::Basic } else { Spelling::Given };
+        let error_rate = |unit| Metric::ErrorRate(ErrorRateSettings { unit, spelling });
         let metric = |name: &Name| match name {
             Name::Bleu => Metric::Bleu(BleuSettings { words, lowercase, smoothing, effective_order }),
             Name::Chrf => Metric::Chrf(ChrfSettings { lowercase, ..ChrfSettings::default() }),
+            Name::Wer => error_rate(ErrorUnit::Words),
+            Name::Cer => error_rate(ErrorUnit::Characters),
             Name::ChrfPlusPlus => Metric::Chrf(ChrfSettings { lowercase, ..ChrfSettings::plus_plus() }),
         };
         let is_first = |(index, name): &(usize, &Name)| !self.metrics[..*index].contains(name);

@@ -39,8 +39,9 @@ pub(crate) struct Options {
     /// Part of the checkpoint to export [default: all; of a folder with the modules.json of sentence-transformers the encoder]
     #[arg(long, value_enum, value_name = "PART")]
     part: Option<Part>,
-    /// Layout of the folder: cognate (encoder.onnx, decoder.onnx, one weights file), or hf (for Optimum and transformers.js:
-    /// onnx/encoder_model.onnx, onnx/decoder_model_merged.onnx without an If)
+    /// Layout of the folder: cognate (encoder.onnx, decoder.onnx, one weights file), hf (for Optimum and transformers.js:
+    /// onnx/encoder_model.onnx, onnx/decoder_model_merged.onnx without an If), or generate (generate.onnx, which decodes a batch in
+    /// one call: encoder, decoder and beam search)
     #[arg(long, value_name = "LAYOUT", value_parser = parse_layout, default_value = Layout::Cognate.name())]
     layout: Layout,
     /// Engines of the graphs: portable (all), or ort (ONNX Runtime only, and fastest there: joined layers, its own attention,
@@ -320,8 +321,8 @@ fn parse_block_size(text: &str) -> Result<usize, String> {
 }
 
 fn parse_layout(text: &str) -> Result<Layout, String> {
-    let names = || Layout::PORTABLE.map(Layout::name).join(" or ");
-    Layout::PORTABLE.into_iter().find(|layout| layout.name() == text).ok_or_else(|| format!("expected {}", names()))
+    let names = || Layout::CHOICES.map(Layout::name).join(", ");
+    Layout::CHOICES.into_iter().find(|layout| layout.name() == text).ok_or_else(|| format!("expected one of {}", names()))
 }
 
 fn sizes(exported: &Exported) -> String {

@@ -19,12 +19,16 @@ mod model_options;
 mod observe;
 mod parallel;
 mod plot;
+mod read;
 mod score;
 mod sentences;
+#[cfg(feature = "serve")]
+mod serve;
 mod show;
 mod signals;
 mod tokenize;
 mod train;
+mod transcribe;
 mod translate;
 mod verify;
 mod whole_file;
@@ -56,6 +60,8 @@ Examples:
   cognate score --input pairs.tsv                 compute probabilities of given translations
   cognate embed --model BERT \"Two dogs.\"          compute the vector of a sentence
   cognate classify --model BERT \"Two dogs.\"       compute the class of a sentence
+  cognate transcribe --model WHISPER speech.wav   transcribe speech
+  cognate read --model TROCR line.png             read the text of an image
   cognate evaluate --reference text.de output.de  compute BLEU and chrF
   cognate train CONFIG.toml --out OUT             train a model on parallel text
   cognate plot OUT --out curves.svg               draw the curves of a training run
@@ -79,6 +85,8 @@ enum Command {
     Score(score::Options),
     Embed(embed::Options),
     Classify(classify::Options),
+    Transcribe(Box<transcribe::Options>),
+    Read(read::Options),
     Evaluate(evaluate::Options),
     Export(export::Options),
     Train(Box<train::Options>),
@@ -88,6 +96,8 @@ enum Command {
     Attend(attend::Options),
     Explain(explain::Options),
     Verify(verify::Options),
+    #[cfg(feature = "serve")]
+    Serve(serve::Options),
     Tokenize(tokenize::TokenizeOptions),
     Detokenize(tokenize::DetokenizeOptions),
     Completions(completions::CompletionsOptions),
@@ -103,7 +113,7 @@ fn main() -> ExitCode {
     }
     let ended = panic::catch_unwind(AssertUnwindSafe(|| {
         let mut out = BufWriter::new(io::stdout().lock());
-        if !matches!(cli.command, Command::Train(_)) {
+        if !cli.command.ends_by_itself() {
             signals::end_cleanly()?;
         }
         let status = run(&cli.command, &mut out)?;
@@ -125,12 +135,26 @@ fn main() -> ExitCode {
     }
 }
 
+impl Command {
+    /// Whether the command ends by itself after a signal.
+    fn ends_by_itself(&self) -> bool {
+        match self {
+            Self::Train(_) => true,
+            #[cfg(feature = "serve")]
+            Self::Serve(_) => true,
+            _ => false,
+        }
+    }
+}
+
 fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     match command {
         Command::Translate(options) => translate::run(options, out),
         Command::Score(options) => score::run(options, out),
         Command::Embed(options) => embed::run(options, out),
         Command::Classify(options) => classify::run(options, out),
+        Command::Transcribe(options) => transcribe::run(options, out),
+        Command::Read(options) => read::run(options, out),
         Command::Evaluate(options) => evaluate::run(options, out),
         Command::Export(options) => export::run(options, out),
         Command::Train(options) => train::run(options, out),
@@ -140,6 +164,8 @@ fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         Command::Attend(options) => attend::run(options, out),
         Command::Explain(options) => explain::run(options, out),
         Command::Verify(options) => verify::run(options, out),
+        #[cfg(feature = "serve")]
+        Command::Serve(options) => serve::run(options),
         Command::Tokenize(options) => tokenize::tokenize(options, out),
         Command::Detokenize(options) => tokenize::detokenize(options, out),
         Command::Completions(options) => completions::completions(options, out),

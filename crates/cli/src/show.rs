@@ -1,15 +1,14 @@
 //! `cognate show`: the contents of a model, an exported folder or an ONNX file.
 
-mod diagram;
 mod facts;
 mod json;
 mod parameters;
 
 use crate::model_options::UnusedOption;
 use crate::{amounts, messages, whole_file};
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::ValueEnum;
-use cognate::{Export, Manifest, ModelSource, Origin};
+use cognate::{Export, Manifest, ModelSource, Origin, diagram};
 use cognate_export::Listing;
 use cognate_folder::{Stamp, WeightHashes, graph_files, require_layout};
 use cognate_graph::{Class, Graph, Program, Type};
@@ -152,7 +151,7 @@ impl Options {
         let export = self.open(source)?;
         let model = export.model();
         let program = program(model, name)?;
-        let sizes = diagram::sizes(program.graph(), &self.sizes).map_err(anyhow::Error::msg)?;
+        let sizes = diagram::sizes(program.graph(), &self.sizes).map_err(|reason| anyhow!("--sizes: {reason}"))?;
         let title = format!("{}, {source}", program.graph().name());
         let diagram = diagram::diagram(&program, model.config(), title, &sizes);
         match (&self.html, self.format) {

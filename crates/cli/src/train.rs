@@ -4,18 +4,16 @@ mod grid;
 mod job;
 mod progress;
 mod settings;
-mod tensorboard;
 
-use self::grid::{Grid, GridOption};
+use self::grid::Grid;
 use self::job::Job;
 use self::progress::Bar;
 use self::settings::Settings;
-use self::tensorboard::EventFile;
 use crate::{amounts, messages, signals};
 use anyhow::{Context, Result, bail};
 use cognate_runtime::{Device, Engine};
 use cognate_train::config::{Metric, TrainingConfig};
-use cognate_train::{Beginning, Ending, Event, Machine, Outcome, Trainer, Validation};
+use cognate_train::{Beginning, Ending, Event, EventFile, GridAxis, Machine, Outcome, Trainer, Validation};
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -50,7 +48,7 @@ pub(crate) struct Options {
     /// validation results are written to OUT/grid.csv and OUT/grid.json, also after an interruption. The same command with --resume
     /// continues unfinished runs.
     #[arg(long, value_name = "FIELD=VALUE,...")]
-    grid: Vec<GridOption>,
+    grid: Vec<GridAxis>,
     /// Write the numbers of log.jsonl to OUT/tensorboard as well, for `tensorboard --logdir OUT`
     #[arg(long)]
     tensorboard: bool,

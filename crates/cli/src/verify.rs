@@ -3,9 +3,8 @@
 use crate::messages;
 use crate::model_options::{LanguageOptions, UnusedOption};
 use anyhow::{Result, bail};
-use cognate::{Export, Languages, ModelSource, Verified, VerifyOptions};
-use cognate_folder::Configuration;
-use cognate_model::{Head, Model, Parts};
+use cognate::{Export, Languages, Verified, VerifyOptions};
+use cognate_model::Model;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -34,14 +33,8 @@ pub(crate) struct Options {
 
 /// Runs the command.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
-    let checkpoint = |folder: &PathBuf| -> Result<Export> {
-        let source = ModelSource::find(folder)?.into_checkpoint();
-        Ok(match Configuration::read(&options.folder)?.config.parts {
-            Parts::Encoder(Head::None | Head::Pooler) => Export::open_encoder(&source)?,
-            Parts::Encoder(_) | Parts::Both => Export::open_with(&source, None, options.unused.ignore_unused)?,
-        })
-    };
-    let checkpoint = options.checkpoint.as_ref().map(checkpoint).transpose()?;
+    let checkpoint = options.checkpoint.as_ref().map(|folder| Export::open_for(&options.folder, folder, options.unused.ignore_unused));
+    let checkpoint = checkpoint.transpose()?;
     checkpoint.iter().for_each(|checkpoint| messages::notices(checkpoint.notices()));
     let model = checkpoint.as_ref().map(Export::model);
     let print = if options.json { Print::Json } else { Print::Text };

@@ -14,10 +14,10 @@ use self::graphs::Graphs;
 use self::tokenizer::ChosenTokenizer;
 use cognate_export::{Existing, Folder, Report, Target};
 use cognate_folder::{
-    CONFIG, GENERATION_CONFIG, GraphSummary, Manifest, ModelSource, Origin, Precision, SentenceSettings, WeightHashes, config_json,
-    hash_file, read_if_there, write_programs,
+    CONFIG, Configuration, GENERATION_CONFIG, GraphSummary, Manifest, ModelSource, Origin, PROCESSOR, Precision, SentenceSettings,
+    WeightHashes, config_json, hash_file, read_if_there, write_programs,
 };
-use cognate_model::{Attentions, Layout, Model};
+use cognate_model::{Attentions, Front, Head, Layout, Model, Parts};
 use cognate_pipeline::{Error, ErrorKind, Languages, Notice, Result, listed};
 use cognate_text::Tokenizer;
 use serde_json::json;
@@ -144,8 +144,20 @@ impl Export {
         Ok(Self::of_model(source, Model::open_encoder(folder)?, Vec::new(), DEFAULT_SEED))
     }
 
+    /// Opens the checkpoint that the export in `folder` was made of, to compare them: its encoder, if only that was exported.
+    ///
+    /// # Errors
+    /// If either cannot be read.
+    pub fn open_for(folder: &Path, checkpoint: &Path, ignore_unused: bool) -> Result<Self> {
+        let source = ModelSource::find(checkpoint)?.into_checkpoint();
+        match Configuration::read(folder)?.config.parts {
+            Parts::Encoder(Head::None | Head::Pooler) => Self::open_encoder(&source),
+            Parts::Encoder(_) | Parts::Both => Self::open_with(&source, None, ignore_unused),
+        }
+    }
+
     setters! {
-        /// How the graphs divide the work: [`Layout::Cognate`] or [`Layout::HuggingFace`].
+        /// How the graphs divide the work: one of [`Layout::CHOICES`].
         layout: Layout;
         /// The engines that the export is for.
         target: Target;
@@ -191,8 +203,10 @@ impl Export {
         let (tokenizer, notice) = ChosenTokenizer::of(&self.source, &self.model, &self.languages)?;
         let mut folder = Folder::create(out, self.existing())?;
         folder.replaces(&Tokenizer::FILES);
+        folder.replaces(&PROCESSOR);
         folder.replaces(&SentenceSettings::FILES);
-        let graphs = graphs::graphs(self, layout, events)?;
+        let generation = self.generation_text(&tokenizer)?;
+        let graphs = graphs::graphs(self, layout, generation.as_deref(), events)?;
         let name = self.source.name();
         let origin = thread::scope(|scope| {
             let hashes = matches!(self.source, ModelSource::Checkpoint(_)).then(|| scope.spawn(|| hashes(&self.model)));
@@ -209,7 +223,7 @@ impl Export {
                 None => Origin::Preset { name, seed: self.seed },
             })
         })?;
-        self.write_configuration(layout, &tokenizer, &mut folder)?;
+        self.write_configuration(layout, &tokenizer, generation, &mut folder)?;
         if let Some((_, changed)) = self.model.weights().iter().find(|(_, recipe)| recipe.has_changed()) {
             let file = changed.place().map_or_else(|| self.source.to_string(), |place| place.file.display().to_string());
             let message = format!("{file}: changed during the export; export again");
@@ -253,6 +267,15 @@ impl Export {
     /// How the graphs divide the work, for the engines that the export is for.
     fn written_layout(&self) -> Result<Layout> {
         match (self.target, self.layout) {
+            (Target::Portable, Layout::Generate) if self.model.config().require_decoder().is_err() => {
+                Err(Error::wrong_option("layout", "an encoder alone does not generate; leave out layout generate"))
+            }
+            (Target::Portable, Layout::Generate) if self.model.config().front != Front::Tokens => {
+                Err(Error::wrong_option("layout", "a model of speech has a prompt of several tokens; leave out layout generate"))
+            }
+            (Target::Portable, Layout::Generate) if self.attentions => {
+                Err(Error::wrong_option("attentions", "one graph that decodes has no attention outputs; leave out layout generate"))
+            }
             (Target::Portable, layout) => Ok(layout),
             (Target::Ort, Layout::Cognate) => Ok(Layout::SharedCache),
             (Target::Ort, layout) => Err(Error::wrong_option("target", format!("ort has a layout of its own; leave out layout {layout}"))),
@@ -284,19 +307,32 @@ impl Export {
     }
 
     /// Writes configuration and tokenizer.
-    fn write_configuration(&self, layout: Layout, tokenizer: &ChosenTokenizer, folder: &mut Folder) -> Result<()> {
+    fn write_configuration(
+        &self,
+        layout: Layout,
+        tokenizer: &ChosenTokenizer,
+        generation: Option<String>,
+        folder: &mut Folder,
+    ) -> Result<()> {
         folder.write(CONFIG, config_json(&self.model, layout).as_bytes())?;
-        if self.model.config().require_decoder().is_err() {
-            let ModelSource::Checkpoint(checkpoint) = &self.source else { return Ok(()) };
-            SentenceSettings::copy(checkpoint, folder)?;
-            return tokenizer.write(checkpoint, folder);
+        if let Some(text) = &generation {
+            folder.write(GENERATION_CONFIG, text.as_bytes())?;
         }
-        let ModelSource::Checkpoint(checkpoint) = &self.source else {
-            return Ok(folder.write(GENERATION_CONFIG, self.generation_config().as_bytes())?);
-        };
-        let text = read_if_there(&checkpoint.join(GENERATION_CONFIG))?.unwrap_or_else(|| self.generation_config());
-        folder.write(GENERATION_CONFIG, tokenizer.generation_config(text)?.as_bytes())?;
+        let ModelSource::Checkpoint(checkpoint) = &self.source else { return Ok(()) };
+        if generation.is_none() {
+            SentenceSettings::copy(checkpoint, folder)?;
+        }
         tokenizer.write(checkpoint, folder)
+    }
+
+    /// The text of `generation_config.json`, if the model has a decoder.
+    fn generation_text(&self, tokenizer: &ChosenTokenizer) -> Result<Option<String>> {
+        if self.model.config().require_decoder().is_err() {
+            return Ok(None);
+        }
+        let ModelSource::Checkpoint(checkpoint) = &self.source else { return Ok(Some(self.generation_config())) };
+        let text = read_if_there(&checkpoint.join(GENERATION_CONFIG))?.unwrap_or_else(|| self.generation_config());
+        tokenizer.generation_config(text).map(Some)
     }
 
     /// A `generation_config.json` with the tokens of `config.json`.

@@ -13,26 +13,33 @@
 //! - [`Translator`] translates with a checkpoint of Hugging Face, an export of Cognate, or an export of Optimum.
 //! - [`Export`] writes a checkpoint as ONNX graphs, in several layouts and precisions.
 //! - [`verify`] compares an export with the f64 reference evaluator on every available engine.
-//! - [`Embedder`] turns texts into vectors, [`Classifier`] into classes, by an encoder alone.
+//! - [`Embedder`] turns texts into vectors, [`Classifier`] texts and images into classes, by an encoder alone.
+//! - [`Transcriber`] writes the text of speech.
+//! - [`ImageReader`] reads the text of images.
 //! - [`Scorer`] computes the probabilities of translations, [`Observer`] attention weights.
 //! - [`train`] trains models, [`evaluation`] computes BLEU and chrF.
 //!
 //! All functions return [`Error`], whose category is [`Error::kind`].
 
+pub mod diagram;
 mod export;
 mod sentences;
 mod training_export;
 mod verification;
 
+pub use cognate_audio::AudioReader;
 pub use cognate_export::Target;
 pub use cognate_folder::{
     BleuComparison, Calibration, Manifest, ModelSource, Origin, Pooling, Precision, Quality, SentenceSettings, Verification,
 };
 pub use cognate_generate::{EarlyStopping, Hypothesis};
+pub use cognate_images::Image;
 pub use cognate_model::{Layout, Preset};
 pub use cognate_pipeline::{
-    Class, Classifier, DecodingOptions, Details, EmbedOptions, Embedder, Error, ErrorKind, Languages, Line, LineEvent, LineOptions,
-    LoadOptions, Notice, Observer, Pair, Result, ScoredPair, Scorer, TranslatedText, Translation, Translator, TranslatorOptions, Warning,
+    Class, Classifier, DecodingOptions, Details, EmbedOptions, Embedder, Error, ErrorKind, ImageReader, Languages, Line, LineEvent,
+    LineOptions, LoadOptions, Notice, Observer, Pair, Result, ScoredPair, Scorer, Segment, Semantics, Task, Transcriber,
+    TranscriberOptions, TranscriptFormat, Transcription, TranscriptionEvent, TranscriptionOptions, TranslatedText, Translation, Translator,
+    TranslatorOptions, Warning, Word,
 };
 pub use cognate_runtime::{Device, Engine};
 pub use export::{ComparisonText, Export, ExportEvent, Exported};

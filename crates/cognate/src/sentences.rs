@@ -2,7 +2,7 @@
 
 use cognate_folder::has_tokenizer;
 use cognate_generate::Settings;
-use cognate_model::Config;
+use cognate_model::{Config, Front};
 use cognate_pipeline::{Error, ErrorKind, Languages, Notice, Result, decode_into, open_tokenizer_if_readable};
 use cognate_text::Tokenizer;
 use std::path::Path;
@@ -77,7 +77,7 @@ pub(crate) fn encode_alone(folder: &Path, config: &Config) -> Result<Encoded> {
 }
 
 fn tokenizer_in(folder: &Path, config: &Config) -> Result<(Option<Tokenizer>, Option<Notice>)> {
-    match has_tokenizer(folder) {
+    match config.front == Front::Tokens && has_tokenizer(folder) {
         true => open_tokenizer_if_readable(folder, config, "no sentences are compared"),
         false => Ok((None, None)),
     }

@@ -111,7 +111,8 @@ fn run(folder: &Path, manifest: Option<&Manifest>, options: &VerifyOptions<'_>, 
 fn runtimes(layout: Layout) -> Result<Vec<(Box<dyn Runtime>, Options)>> {
     let with = |options: Options| -> Result<Vec<_>> {
         let engines = available(Device::Cpu)?.into_iter();
-        let fit = engines.filter(|runtime| layout != Layout::SharedCache || runtime.engine() == Engine::Ort);
+        let needs_ort = matches!(layout, Layout::SharedCache | Layout::Generate);
+        let fit = engines.filter(|runtime| !needs_ort || runtime.engine() == Engine::Ort);
         Ok(fit.map(|runtime| (runtime, options)).collect())
     };
     let mut runtimes = with(Options::default())?;

@@ -1,9 +1,10 @@
 //! The walk over a graph's nodes.
 
 use crate::error::Cause;
-use crate::{Error, Float, Value, cache, conv, ops, parts, quantized, sums};
-use cognate_graph::{Bindings, Dim, Graph, Node, NodeId, Op, Program, Recipe};
+use crate::{Error, Float, Value, cache, choice, conv, ops, parts, quantized, sums};
+use cognate_graph::{Bindings, Class, Dim, Graph, Loop, Node, NodeId, Op, Program, Recipe, Scalar};
 use ndarray::{ArcArray, Array, IxDyn};
+use std::collections::BTreeMap;
 
 /// Evaluates one program in the precision `F`; see [the crate's example](crate).
 #[derive(Debug)]
@@ -15,6 +16,8 @@ pub struct Evaluator<F> {
     last_use: Vec<usize>,
     /// Whether a node is a weight that is read in parts from its storage.
     stored: Vec<bool>,
+    /// The bodies of loops, by node.
+    bodies: BTreeMap<usize, Self>,
 }
 
 impl<F: Float> Evaluator<F> {
@@ -32,7 +35,13 @@ impl<F: Float> Evaluator<F> {
             whole.for_each(|(_, input)| stored[input.index()] = false);
         }
         graph.outputs().iter().for_each(|output| stored[output.node.index()] = false);
-        Self { program: program.clone(), parameters: vec![None; graph.nodes().len()], last_use, stored }
+        let body = |(id, node): (NodeId, &Node)| {
+            let Op::Loop(repeat) = &node.op else { return None };
+            let body = Program::new(repeat.body.clone(), program.weights().clone()).expect("the weights of the whole are there");
+            Some((id.index(), Self::new(&body)))
+        };
+        let bodies = graph.iter().filter_map(body).collect();
+        Self { program: program.clone(), parameters: vec![None; graph.nodes().len()], last_use, stored, bodies }
     }
 
     /// Computes every output from the inputs that `input` gives by name.
@@ -52,14 +61,16 @@ impl<F: Float> Evaluator<F> {
         input: impl Fn(&str) -> Option<Value<F>>,
         mut observe: impl FnMut(&Node, &Value<F>),
     ) -> Result<Vec<(String, Value<F>)>, Error> {
-        let Self { program, parameters, last_use, stored } = self;
+        let Self { program, parameters, last_use, stored, bodies } = self;
         let graph = program.graph();
-        let given: Vec<_> = graph.inputs().map(|(id, node)| (id, input(&node.name))).collect();
+        let default = |name: &str| graph.default_of(name).map(ops::scalar);
+        let given: Vec<_> = graph.inputs().map(|(id, node)| (id, input(&node.name).or_else(|| default(&node.name)))).collect();
         let shape_of = |name: &str| {
             let (_, value) = given.iter().find(|(id, _)| graph.node(*id).name == name)?;
             value.as_ref().map(Value::shape)
         };
-        let bindings = graph.bind(shape_of)?;
+        let mut bindings = graph.bind(shape_of)?;
+        let mut carried: BTreeMap<NodeId, Vec<Value<F>>> = BTreeMap::new();
         let mut values: Vec<Option<Value<F>>> = vec![None; graph.nodes().len()];
         for (id, value) in &given {
             let value = checked(graph, graph.node(*id), value.clone())?;
@@ -77,12 +88,24 @@ impl<F: Float> Evaluator<F> {
                 let value = |input: &NodeId| values[input.index()].as_ref().expect("inputs come before their use");
                 let stored = read_in_parts(&node.op).map(|place| node.inputs[place]).filter(|weight| stored[weight.index()]);
                 let stored = stored.map(|weight| recipe(program, graph.node(weight)));
+                let read = || node.inputs.iter().map(value).collect::<Vec<_>>();
                 let value = match (stored, node.inputs.as_slice()) {
+                    (_, [of, ..]) if node.op.class() == Class::Loop => {
+                        if let Op::Loop(repeat) = &node.op {
+                            let body = bodies.get_mut(&index).expect("each loop has a body");
+                            carried.insert(id, iterate(repeat, body, &read())?);
+                        }
+                        let (of, index) = if let Op::LoopResult { index, .. } = node.op { (of, index) } else { (&id, 0) };
+                        carried[of][index].clone()
+                    }
                     (Some(weight), [x, _, bias @ ..]) if node.op == Op::Linear => parts::linear(value(x), weight, bias.first().map(value)),
                     (Some(table), [_, ids]) => parts::gather(table, value(ids)).map_err(|(id, rows)| outside(node, id, rows))?,
-                    _ => compute(node, &node.inputs.iter().map(value).collect::<Vec<_>>(), &bindings)?,
+                    _ => compute(node, &read(), &bindings)?,
                 };
                 let value = ops::rounded(node.ty.dtype, value);
+                if let Op::Indices(symbol) = &node.op {
+                    bindings.bind(symbol, value.shape()[0]).expect("verified: a new symbol");
+                }
                 observe(node, &value);
                 value
             };
@@ -130,6 +153,27 @@ fn weight<F: Float>(program: &Program, node: &Node) -> ArcArray<F, IxDyn> {
     Array::from_shape_vec(IxDyn(recipe.shape()), recipe.values()).expect("a recipe gives as many values as its shape holds").into_shared()
 }
 
+/// The carried values after a loop.
+fn iterate<F: Float>(repeat: &Loop, body: &mut Evaluator<F>, inputs: &[&Value<F>]) -> Result<Vec<Value<F>>, Error> {
+    let holds = |condition: &Value<F>| matches!(condition, Value::Bool(condition) if condition.iter().all(|&holds| holds));
+    let names: Vec<String> = repeat.body.inputs().map(|(_, node)| node.name.clone()).collect();
+    let mut condition = inputs[0].clone();
+    let mut carried: Vec<Value<F>> = inputs[1..=repeat.carried].iter().map(|&value| value.clone()).collect();
+    for iteration in 0..repeat.most as i64 {
+        if !holds(&condition) {
+            break;
+        }
+        let given = |name: &str| match names.iter().position(|known| known == name)? {
+            0 => Some(ops::scalar(Scalar::I64(iteration))),
+            index => Some(carried.get(index - 1).unwrap_or_else(|| inputs[index]).clone()),
+        };
+        let mut next = body.run(given)?.into_iter().map(|(_, value)| value);
+        condition = next.next().expect("verified: the condition");
+        carried = next.collect();
+    }
+    Ok(carried)
+}
+
 /// The value of one node: one function per operation.
 fn compute<F: Float>(node: &Node, inputs: &[&Value<F>], bindings: &Bindings) -> Result<Value<F>, Error> {
     let size = |dim: &Dim| -> Result<usize, Error> {
@@ -138,6 +182,8 @@ fn compute<F: Float>(node: &Node, inputs: &[&Value<F>], bindings: &Bindings) -> 
     };
     Ok(match &node.op {
         Op::Input | Op::Parameter => unreachable!("declared values are not computed"),
+        Op::Loop(_) | Op::LoopResult { .. } => unreachable!("loops are not computed by themselves"),
+        Op::Indices(_) => ops::indices(inputs[0]),
         Op::Scalar(value) => ops::scalar(*value),
         Op::Integers(values) => ops::integers(values),
         Op::Range { start, end } => ops::range(size(start)?, size(end)?),
@@ -148,6 +194,15 @@ fn compute<F: Float>(node: &Node, inputs: &[&Value<F>], bindings: &Bindings) -> 
         Op::Select => ops::select(inputs[0], inputs[1], inputs[2]),
         Op::Cast(dtype) => ops::cast(*dtype, inputs[0]),
         Op::Gather => ops::gather(inputs[0], inputs[1]).map_err(|(id, rows)| outside(node, id, rows))?,
+        Op::GatherElements => choice::gather_elements(inputs[0], inputs[1]).map_err(|(id, rows)| outside(node, id, rows))?,
+        Op::ScatterElements => choice::scatter_elements(inputs[0], inputs[1], inputs[2]).map_err(|(id, rows)| outside(node, id, rows))?,
+        Op::TopK { count, result } => {
+            let (count, width) = (size(count)?, inputs[0].shape()[inputs[0].shape().len() - 1]);
+            if count > width {
+                return Err(Cause::Slice { node: node.name.clone(), start: 0, end: count, len: width }.into());
+            }
+            choice::top_k(count, *result, inputs[0])
+        }
         Op::MatMul => ops::matmul(inputs[0], inputs[1]),
         Op::Linear => ops::linear(inputs[0], inputs[1], inputs.get(2).copied()),
         Op::Reshape(shape) => ops::reshape(inputs[0], &shape.dims().iter().map(size).collect::<Result<Vec<_>, _>>()?),
@@ -173,6 +228,7 @@ fn compute<F: Float>(node: &Node, inputs: &[&Value<F>], bindings: &Bindings) -> 
             conv::conv(conv, &sizes, inputs)
         }
         Op::Softmax => ops::softmax(inputs[0]),
+        Op::LogSoftmax => ops::log_softmax(inputs[0]),
         Op::LogSumExp => sums::log_sum_exp(inputs[0]),
         Op::ShiftedExp => sums::shifted_exp(inputs[0]),
         Op::LayerNorm { epsilon } => ops::layer_norm(inputs[0], inputs[1], inputs[2], *epsilon),

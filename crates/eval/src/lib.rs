@@ -23,6 +23,7 @@
 //! ```
 
 mod cache;
+mod choice;
 mod conv;
 mod error;
 mod evaluator;

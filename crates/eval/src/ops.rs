@@ -34,7 +34,15 @@ pub(crate) fn range<F>(start: usize, end: usize) -> Value<F> {
     Value::Int(ArcArray::from_vec(values).into_dyn())
 }
 
+/// The integers `0..n`.
+pub(crate) fn indices<F>(n: &Value<F>) -> Value<F> {
+    range(0, int(n).first().map_or(0, |&n| usize::try_from(n).unwrap_or(0)))
+}
+
 pub(crate) fn unary<F: Float>(function: Unary, x: &Value<F>) -> Value<F> {
+    if let Value::Bool(x) = x {
+        return Value::Bool(x.mapv(|x| !x).into_shared());
+    }
     let (zero, one) = (F::zero(), F::one());
     let function = |x: F| match function {
         // Not `max`, which would turn NaN into 0.
@@ -51,6 +59,8 @@ pub(crate) fn unary<F: Float>(function: Unary, x: &Value<F>) -> Value<F> {
         Unary::Exp => x.exp(),
         Unary::Sqrt => x.sqrt(),
         Unary::Floor => x.floor(),
+        Unary::Log => x.ln(),
+        Unary::Not => unreachable!("{INFERRED}"),
     };
     Value::Float(float(x).mapv(function).into_shared())
 }
@@ -62,7 +72,10 @@ pub(crate) fn binary<F: Float>(function: Binary, left: &Value<F>, right: &Value<
             Binary::Sub => zip(left, right, |x, y| x - y),
             Binary::Mul => zip(left, right, |x, y| x * y),
             Binary::Div => zip(left, right, |x, y| x / y),
-            Binary::Rem => unreachable!("{INFERRED}"),
+            Binary::Min => zip(left, right, F::min),
+            Binary::Max => zip(left, right, F::max),
+            Binary::Pow => zip(left, right, F::powf),
+            Binary::Rem | Binary::And | Binary::Or => unreachable!("{INFERRED}"),
         }),
         (Value::Int(left), Value::Int(right)) => Value::Int(match function {
             Binary::Add => zip(left, right, i64::wrapping_add),
@@ -73,7 +86,13 @@ pub(crate) fn binary<F: Float>(function: Binary, left: &Value<F>, right: &Value<
                 let rest = x.checked_rem(y).unwrap_or(0);
                 if rest != 0 && (rest < 0) != (y < 0) { rest + y } else { rest }
             }),
+            Binary::Min => zip(left, right, i64::min),
+            Binary::Max => zip(left, right, i64::max),
+            Binary::Pow | Binary::And | Binary::Or => unreachable!("{INFERRED}"),
         }),
+        (Value::Bool(left), Value::Bool(right)) => {
+            Value::Bool(zip(left, right, |x, y| if function == Binary::And { x && y } else { x || y }))
+        }
         _ => unreachable!("{INFERRED}"),
     }
 }
@@ -286,6 +305,10 @@ pub(crate) fn rms_norm<F: Float>(x: &Value<F>, scale: &Value<F>, epsilon: f32) -
         Zip::from(&mut row).and(&scale).for_each(|x, &scale| *x = *x / root * scale);
     }
     Value::Float(out.into_shared())
+}
+
+pub(crate) fn log_softmax<F: Float>(x: &Value<F>) -> Value<F> {
+    binary(Binary::Sub, x, &crate::sums::log_sum_exp(x))
 }
 
 fn broadcast_shape(left: &[usize], right: &[usize]) -> Vec<usize> {

@@ -11,15 +11,17 @@ mod contrib;
 mod emit;
 mod forms;
 mod quantized;
+mod repeat;
 mod sizes;
 mod sums;
 
 use crate::Error;
-use crate::proto::{DataType, GraphProto};
+use crate::proto::{DataType, GraphProto, TensorProto};
 use cognate_graph::{Binary, Class, DType, Dim, Graph, Node, NodeId, Op, Scalar, Shape, Symbol, Type};
 use contrib::Pending;
 use emit::{Attribute, Names, value_info};
 use forms::{Form, RowsOf};
+use repeat::Outside;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use sums::Statistics;
 
@@ -44,11 +46,15 @@ pub(crate) const CONTRIB: &str = "com.microsoft";
 /// is verified when built.
 pub(crate) fn lower(graph: &Graph, target: Target) -> Result<GraphProto, Error> {
     let mut lowering = Lowering::new(graph, target)?;
-    for (id, node) in graph.iter() {
+    lower_nodes(&mut lowering)?;
+    Ok(lowering.made)
+}
+
+fn lower_nodes(lowering: &mut Lowering<'_>) -> Result<(), Error> {
+    for (id, node) in lowering.graph.iter() {
         lowering.node(id, node)?;
     }
-    lowering.outputs()?;
-    Ok(lowering.made)
+    lowering.outputs()
 }
 
 /// ONNX's number of an element type.
@@ -88,6 +94,17 @@ struct Lowering<'g> {
     exponentials: HashMap<RowsOf, (String, Shape, String)>,
     /// Caches that attention writes, and its other inputs.
     caches: Pending,
+    /// Of a loop's body: what it is in.
+    outside: Option<Outside>,
+    /// Of a loop's body: what is computed before the loop, and whether new nodes belong there.
+    before: GraphProto,
+    is_before: bool,
+    /// Of a loop's body: the inputs that have names around it.
+    inputs: HashMap<NodeId, String>,
+    /// Results of TopK whose nodes follow.
+    ranked: HashMap<NodeId, String>,
+    /// The results of loops, by the loop.
+    results: HashMap<NodeId, Vec<String>>,
     /// Constants, by their bits.
     numbers: HashMap<u32, String>,
     node_names: Names,
@@ -121,6 +138,12 @@ impl<'g> Lowering<'g> {
             statistics: Statistics::of(graph),
             exponentials: HashMap::new(),
             caches: Pending::default(),
+            outside: None,
+            before: GraphProto::default(),
+            is_before: false,
+            inputs: HashMap::new(),
+            ranked: HashMap::new(),
+            results: HashMap::new(),
             node_names: Names::of_given(graph),
             tensor_names: Names::of_interface(graph)?,
             made: GraphProto {
@@ -134,19 +157,23 @@ impl<'g> Lowering<'g> {
     fn node(&mut self, id: NodeId, node: &Node) -> Result<(), Error> {
         let axis = |axis: i64| Attribute::Int("axis", axis);
         match &node.op {
+            Op::Input if self.inputs.contains_key(&id) => self.declare(node, self.inputs[&id].clone()),
+            // The number of the iteration.
+            Op::Input if self.made.input.iter().any(|known| known.name == node.name) => self.declare(node, node.name.clone()),
             Op::Input => {
                 let info = value_info(&node.name, &node.ty);
                 self.made.input.push(info);
+                if let Some(default) = self.graph.default_of(&node.name) {
+                    let data_type = data_type(default.dtype()).into();
+                    let raw_data = Some(bytes(default).into());
+                    let tensor = TensorProto { name: node.name.clone(), data_type, raw_data, ..TensorProto::default() };
+                    self.made.initializer.push(tensor);
+                }
                 self.declare(node, node.name.clone());
             }
             Op::Parameter => self.declare(node, node.name.clone()),
             Op::Scalar(value) => {
-                let bytes = match value {
-                    Scalar::F32(value) => value.to_le_bytes().to_vec(),
-                    Scalar::F16(value) => value.to_le_bytes().to_vec(),
-                    Scalar::I64(value) => value.to_le_bytes().to_vec(),
-                };
-                let tensor = self.initializer(&node.name, node.ty.dtype, &[], bytes);
+                let tensor = self.initializer(&node.name, node.ty.dtype, &[], bytes(*value));
                 self.declare(node, tensor);
             }
             Op::Integers(values) => {
@@ -165,9 +192,17 @@ impl<'g> Lowering<'g> {
                 let product = self.emit_between("Mul", &format!("{}.product", node.name), vec![x, negative], &[], &node.ty);
                 self.define(id, &node.ty.shape, "Neg", vec![product], &[]);
             }
+            Op::Indices(_) => {
+                let inputs = vec![self.scalar(&Dim::from(0)), self.value(node.inputs[0])?, self.scalar(&Dim::from(1))];
+                self.define(id, &node.ty.shape, "Range", inputs, &[]);
+            }
             Op::Unary(_) | Op::Binary(_) | Op::LessOrEqual | Op::Equal | Op::Select => self.by_rows(id, &[])?,
             Op::Cast(dtype) => self.by_rows(id, &[Attribute::Int("to", data_type(*dtype) as i64)])?,
-            Op::Softmax => self.by_rows(id, &[axis(-1)])?,
+            Op::Softmax | Op::LogSoftmax => self.by_rows(id, &[axis(-1)])?,
+            // ONNX's reference evaluator counts axes from the front.
+            Op::GatherElements => self.whole(id, &[axis(node.ty.shape.rank() as i64 - 1)])?,
+            Op::ScatterElements => self.whole(id, &[axis(node.ty.shape.rank() as i64 - 1), Attribute::Text("reduction", "add")])?,
+            Op::TopK { count, result } => self.top_k(id, node, count, *result)?,
             Op::LayerNorm { epsilon } => {
                 let (shape, inputs) = self.rows_of_inputs(id)?;
                 self.define(id, &shape, "LayerNormalization", inputs, &[axis(-1), Attribute::Float("epsilon", *epsilon)]);
@@ -235,6 +270,11 @@ impl<'g> Lowering<'g> {
             Op::LargestMagnitude => self.largest_magnitude(id, node)?,
             Op::CacheWrite { .. } => self.cache_write(id, node)?,
             Op::CachedAttention(attention) => self.cached_attention(id, node, attention)?,
+            Op::Loop(repeat) => self.repeat(id, node, repeat)?,
+            Op::LoopResult { index, .. } => {
+                let tensor = self.results[&node.inputs[0]][*index].clone();
+                self.declare(node, tensor);
+            }
             Op::Reshape(_) => self.elements_of.push(self.elements_of[node.inputs[0].index()]),
         }
         Ok(())
@@ -349,6 +389,14 @@ impl<'g> Lowering<'g> {
         let outputs: Vec<_> = self.graph.outputs().iter().map(|output| output.name.as_str()).collect();
         self.made.value_info.retain(|info| !outputs.contains(&info.name.as_str()));
         Ok(())
+    }
+}
+
+fn bytes(value: Scalar) -> Vec<u8> {
+    match value {
+        Scalar::F32(value) => value.to_le_bytes().to_vec(),
+        Scalar::F16(value) => value.to_le_bytes().to_vec(),
+        Scalar::I64(value) => value.to_le_bytes().to_vec(),
     }
 }
 

@@ -61,7 +61,7 @@ pub(crate) fn model(graph: &Graph, target: Target, metadata: &Metadata, paramete
 
 /// The parameters of a program and their recipes, in the order of first use.
 pub(crate) fn parameters(program: &Program) -> impl Iterator<Item = (&str, &Recipe)> {
-    program.graph().parameters().map(|(_, node)| {
+    program.graph().all_parameters().into_iter().map(|node| {
         let recipe = program.weights().get(&node.name).expect("Program::new found a weight for every parameter");
         (node.name.as_str(), recipe)
     })

@@ -5,13 +5,14 @@
 //!
 //! [onnx.proto]: https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
 
+#![allow(missing_docs, reason = "names are those of onnx.proto")]
+
 use prost::Message;
 use prost::bytes::Bytes;
 
 /// An ONNX file.
 #[derive(Clone, PartialEq, Message)]
 pub struct ModelProto {
-    /// Version of the file format.
     #[prost(int64, tag = "1")]
     pub ir_version: i64,
     /// Versions of the operator sets that the nodes use.
@@ -20,13 +21,10 @@ pub struct ModelProto {
     /// The program that wrote the file.
     #[prost(string, tag = "2")]
     pub producer_name: String,
-    /// Its version.
     #[prost(string, tag = "3")]
     pub producer_version: String,
-    /// Description.
     #[prost(string, tag = "6")]
     pub doc_string: String,
-    /// The graph.
     #[prost(message, optional, tag = "7")]
     pub graph: Option<GraphProto>,
     /// Metadata; keys are unique.
@@ -40,18 +38,14 @@ pub struct OperatorSetIdProto {
     /// Empty for the standard set.
     #[prost(string, tag = "1")]
     pub domain: String,
-    /// The version.
     #[prost(int64, tag = "2")]
     pub version: i64,
 }
 
-/// A key and its value.
 #[derive(Clone, PartialEq, Message)]
 pub struct StringStringEntryProto {
-    /// The key.
     #[prost(string, tag = "1")]
     pub key: String,
-    /// The value.
     #[prost(string, tag = "2")]
     pub value: String,
 }
@@ -59,22 +53,17 @@ pub struct StringStringEntryProto {
 /// Nodes in the order of evaluation, with their input and output tensors.
 #[derive(Clone, PartialEq, Message)]
 pub struct GraphProto {
-    /// The nodes.
     #[prost(message, repeated, tag = "1")]
     pub node: Vec<NodeProto>,
-    /// The graph's name.
     #[prost(string, tag = "2")]
     pub name: String,
     /// Constants: weights and small numbers.
     #[prost(message, repeated, tag = "5")]
     pub initializer: Vec<TensorProto>,
-    /// Description.
     #[prost(string, tag = "10")]
     pub doc_string: String,
-    /// Inputs.
     #[prost(message, repeated, tag = "11")]
     pub input: Vec<ValueInfoProto>,
-    /// Outputs.
     #[prost(message, repeated, tag = "12")]
     pub output: Vec<ValueInfoProto>,
     /// Types of intermediate tensors.
@@ -82,22 +71,18 @@ pub struct GraphProto {
     pub value_info: Vec<ValueInfoProto>,
 }
 
-/// One operation.
 #[derive(Clone, PartialEq, Message)]
 pub struct NodeProto {
     /// Names of the input tensors; empty for an omitted optional input.
     #[prost(string, repeated, tag = "1")]
     pub input: Vec<String>,
-    /// Names of the output tensors.
     #[prost(string, repeated, tag = "2")]
     pub output: Vec<String>,
-    /// The node's name.
     #[prost(string, tag = "3")]
     pub name: String,
     /// The operator, such as `Gemm`.
     #[prost(string, tag = "4")]
     pub op_type: String,
-    /// Attributes.
     #[prost(message, repeated, tag = "5")]
     pub attribute: Vec<AttributeProto>,
     /// The operator's set; empty for the standard set.
@@ -114,25 +99,19 @@ pub struct AttributeProto {
     /// The field of the value: one of [`AttributeType`].
     #[prost(enumeration = "AttributeType", tag = "20")]
     pub r#type: i32,
-    /// A number.
     #[prost(float, optional, tag = "2")]
     pub f: Option<f32>,
-    /// An integer.
     #[prost(int64, optional, tag = "3")]
     pub i: Option<i64>,
-    /// A string.
     #[prost(bytes = "bytes", optional, tag = "4")]
     pub s: Option<Bytes>,
-    /// A tensor.
     #[prost(message, optional, tag = "5")]
     pub t: Option<TensorProto>,
     /// A graph, such as a branch of `If`.
     #[prost(message, optional, tag = "6")]
     pub g: Option<GraphProto>,
-    /// Numbers.
     #[prost(float, repeated, packed = "false", tag = "7")]
     pub floats: Vec<f32>,
-    /// Integers.
     #[prost(int64, repeated, packed = "false", tag = "8")]
     pub ints: Vec<i64>,
 }
@@ -141,34 +120,24 @@ pub struct AttributeProto {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum AttributeType {
-    /// Not given.
     Undefined = 0,
-    /// `f`
     Float = 1,
-    /// `i`
     Int = 2,
-    /// `s`
     String = 3,
-    /// `t`
     Tensor = 4,
-    /// `g`
     Graph = 5,
-    /// `floats`
     Floats = 6,
-    /// `ints`
     Ints = 7,
 }
 
 /// A constant, with values in this file or in another.
 #[derive(Clone, PartialEq, Message)]
 pub struct TensorProto {
-    /// The sizes.
     #[prost(int64, repeated, packed = "false", tag = "1")]
     pub dims: Vec<i64>,
     /// The element type: one of [`DataType`].
     #[prost(int32, tag = "2")]
     pub data_type: i32,
-    /// The name.
     #[prost(string, tag = "8")]
     pub name: String,
     /// The elements, little-endian and row-major.
@@ -196,7 +165,6 @@ pub enum DataLocation {
 /// [`TensorTypeProto::elem_type`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
-#[allow(missing_docs, reason = "the names are the types'")]
 pub enum DataType {
     Undefined = 0,
     Float = 1,
@@ -227,13 +195,10 @@ pub enum DataType {
 /// A tensor's name and type.
 #[derive(Clone, PartialEq, Message)]
 pub struct ValueInfoProto {
-    /// The tensor's name.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// Its type.
     #[prost(message, optional, tag = "2")]
     pub r#type: Option<TypeProto>,
-    /// Description.
     #[prost(string, tag = "3")]
     pub doc_string: String,
 }
@@ -241,7 +206,6 @@ pub struct ValueInfoProto {
 /// A type; sequences, maps and optional values are ignored.
 #[derive(Clone, PartialEq, Message)]
 pub struct TypeProto {
-    /// A dense tensor's type.
     #[prost(message, optional, tag = "1")]
     pub tensor_type: Option<TensorTypeProto>,
 }
@@ -257,10 +221,8 @@ pub struct TensorTypeProto {
     pub shape: Option<TensorShapeProto>,
 }
 
-/// A shape.
 #[derive(Clone, PartialEq, Message)]
 pub struct TensorShapeProto {
-    /// The sizes.
     #[prost(message, repeated, tag = "1")]
     pub dim: Vec<DimensionProto>,
 }
@@ -268,7 +230,6 @@ pub struct TensorShapeProto {
 /// One axis (`TensorShapeProto.Dimension`): a size, a name, or neither.
 #[derive(Clone, PartialEq, Message)]
 pub struct DimensionProto {
-    /// The size.
     #[prost(int64, optional, tag = "1")]
     pub dim_value: Option<i64>,
     /// The name of a size that is known only at run time.

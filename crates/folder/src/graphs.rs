@@ -17,14 +17,18 @@ pub struct ExportedGraphs {
 
 /// The layout of the export in `folder`, if there is one.
 pub fn find_layout(folder: &Path) -> Option<Layout> {
-    let with = |which: usize| Layout::ALL.into_iter().find(|layout| folder.join(layout.files()[which]).exists());
+    let with = |file: fn(&Layout) -> Option<&'static &'static str>| {
+        Layout::ALL.into_iter().find(|layout| file(layout).is_some_and(|file| folder.join(file).exists()))
+    };
     // The names of decoders are unique; if the decoder is missing, the encoder determines the layout.
-    with(1).or_else(|| with(0)).or_else(|| Layout::ALL.into_iter().find(|layout| folder.join(layout.file()).exists()))
+    with(|layout| layout.files().last())
+        .or_else(|| with(|layout| layout.files().first()))
+        .or_else(|| Layout::ALL.into_iter().find(|layout| folder.join(layout.file()).exists()))
 }
 
 /// The files of a layout that are in `folder`: the pair, or that of an encoder alone.
 pub fn graph_files(folder: &Path, layout: Layout) -> Vec<&'static str> {
-    let is_pair = layout.files().into_iter().any(|file| folder.join(file).exists());
+    let is_pair = layout.files().iter().any(|file| folder.join(file).exists());
     if is_pair { layout.files().into() } else { vec![layout.file()] }
 }
 
@@ -53,6 +57,13 @@ pub fn find_graphs(folder: &Path, engine: Engine, device: Device) -> Result<Expo
             let message = format!(
                 "was exported with --target ort, for ONNX Runtime on the CPU only, found {found}; \
                  export it without --target ort, or choose --engine ort (`cargo xtask onnxruntime` installs the library)"
+            );
+            return Err(Error::new(ErrorKind::Engine, folder.display(), message));
+        }
+        if layout == Layout::Generate && engine != Engine::Ort {
+            let message = format!(
+                "was exported with --layout generate, whose loop {engine} does not run; choose --engine ort \
+                 (`cargo xtask onnxruntime` installs the library), or export it without --layout generate"
             );
             return Err(Error::new(ErrorKind::Engine, folder.display(), message));
         }

@@ -27,5 +27,5 @@ pub use manifest::{
 pub use precision::Precision;
 pub use sentence_settings::{Pooling, SentenceSettings};
 pub use source::{ModelSource, folder_name};
-pub use tokenizer::{copy_tokenizer, has_tokenizer, tokenizer_bytes};
+pub use tokenizer::{PREPROCESSOR_CONFIG, PROCESSOR, copy_tokenizer, has_tokenizer, tokenizer_bytes};
 pub use write::{GENERATED, WEIGHTS, config_json, f32_programs, write_graphs_in_place, write_programs};

@@ -15,12 +15,18 @@ pub fn tokenizer_bytes(folder: &Path) -> u64 {
     Tokenizer::FILES.iter().filter_map(|name| folder.join(name).metadata().ok()).map(|metadata| metadata.len()).sum()
 }
 
-/// Copies the tokenizer files of a checkpoint except those in `except`.
+/// The settings of what stands beside or before a tokenizer: the features of audio, the spellings of Whisper's normaliser.
+pub const PROCESSOR: [&str; 3] = [PREPROCESSOR_CONFIG, "processor_config.json", "normalizer.json"];
+
+/// The settings of features.
+pub const PREPROCESSOR_CONFIG: &str = "preprocessor_config.json";
+
+/// Copies the files of a checkpoint's tokenizer and processor except those in `except`.
 ///
 /// # Errors
 /// If one cannot be read or written.
 pub fn copy_tokenizer(checkpoint: &Path, folder: &mut Folder, except: &[&str]) -> Result<()> {
-    for name in Tokenizer::FILES.iter().filter(|name| !except.contains(name)) {
+    for name in Tokenizer::FILES.iter().chain(&PROCESSOR).filter(|name| !except.contains(name)) {
         let path = checkpoint.join(name);
         if path.is_file() {
             folder.copy(name, &path)?;

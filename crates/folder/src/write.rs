@@ -13,14 +13,14 @@ pub const WEIGHTS: &str = "weights.onnx_data";
 /// The computed weights of an export in place.
 pub const GENERATED: &str = "generated.onnx_data";
 
-/// The graphs of a layout in f32, with joined linear layers for ONNX Runtime's layout.
+/// The graphs of a layout in f32, with joined linear layers for ONNX Runtime's layout; of [`Layout::Generate`] its two parts.
 ///
 /// # Errors
 /// If a graph cannot be built.
 pub fn f32_programs(model: &Model, layout: Layout, attentions: Attentions) -> Result<Vec<Program>> {
     let graphs = model.programs(layout, attentions)?;
     match layout {
-        Layout::Cognate | Layout::HuggingFace => Ok(graphs),
+        Layout::Cognate | Layout::HuggingFace | Layout::Generate => Ok(graphs),
         Layout::SharedCache => Ok(graphs.iter().map(fuse).collect::<Result<_, _>>()?),
     }
 }
@@ -33,7 +33,7 @@ pub fn write_programs(programs: &[Program], layout: Layout, config: &Config, nam
     let files = layout.files_of(config.parts);
     let metadata = metadata(layout, config.parts, name);
     match layout {
-        Layout::Cognate | Layout::SharedCache => {
+        Layout::Cognate | Layout::SharedCache | Layout::Generate => {
             let graphs: Vec<_> = files.into_iter().zip(programs).collect();
             let target = if layout == Layout::SharedCache { Target::Ort } else { Target::Portable };
             Export { target, ..Export::new(&graphs, WEIGHTS, &metadata) }.write(folder)?;
@@ -50,14 +50,13 @@ pub fn write_programs(programs: &[Program], layout: Layout, config: &Config, nam
     Ok(())
 }
 
-/// Writes the graphs of `model` into the folder of its checkpoint, to whose weights they refer.
+/// Writes the graphs of a layout into the folder of a checkpoint, to whose weights they refer.
 ///
 /// # Errors
 /// If a graph cannot be built, or a file cannot be written.
-pub fn write_graphs_in_place(model: &Model, attentions: Attentions, name: &str, folder: &mut Additions) -> Result<()> {
-    let (programs, parts) = (model.programs(Layout::Cognate, attentions)?, model.config().parts);
-    let metadata = metadata(Layout::Cognate, parts, name);
-    let graphs: Vec<_> = Layout::Cognate.files_of(parts).into_iter().zip(&programs).collect();
+pub fn write_graphs_in_place(programs: &[Program], layout: Layout, config: &Config, name: &str, folder: &mut Additions) -> Result<()> {
+    let metadata = metadata(layout, config.parts, name);
+    let graphs: Vec<_> = layout.files_of(config.parts).into_iter().zip(programs).collect();
     Ok(Export::new(&graphs, GENERATED, &metadata).write_in_place(folder)?)
 }
 
@@ -78,13 +77,14 @@ pub fn config_json(model: &Model, layout: Layout) -> String {
 }
 
 fn metadata(layout: Layout, parts: Parts, name: &str) -> Metadata {
-    let [encoder, decoder] = layout.files().map(|file| file.rsplit('/').next().unwrap_or(file));
-    let doc = match parts {
-        Parts::Both => format!(
+    let names: Vec<_> = layout.files().iter().map(|file| file.rsplit('/').next().unwrap_or(file)).collect();
+    let doc = match (parts, names.as_slice()) {
+        (Parts::Both, [encoder, decoder]) => format!(
             "An encoder-decoder Transformer, exported from {name}: {encoder} runs once, {decoder} once for each new token, \
              from a past of length 0 on."
         ),
-        Parts::Encoder(_) => format!("The encoder of a Transformer, exported from {name}."),
+        (Parts::Both, _) => format!("An encoder-decoder Transformer with its search, exported from {name}: one call decodes a batch."),
+        (Parts::Encoder(_), _) => format!("The encoder of a Transformer, exported from {name}."),
     };
     Metadata { doc, properties: BTreeMap::from([(LAYOUT_KEY.into(), layout.name().into())]) }
 }

@@ -2,10 +2,10 @@
 //!
 //! Each position of the decoder reads one token and predicts the next; position 0 reads the start token.
 
-use crate::Result;
-use crate::decoder::{missing, padded};
+use crate::decoder::{encode, missing};
 use crate::error::Cause;
 use crate::scores::{Candidates, best_continuations, log_softmax};
+use crate::{Result, Sources};
 use cognate_model::interface::{
     ATTENTION_MASK, ENCODER_ATTENTION_MASK, ENCODER_HIDDEN_STATES, INPUT_IDS, LAST_HIDDEN_STATE, LOGITS, present_of,
 };
@@ -34,8 +34,8 @@ pub struct SentenceAttention {
 /// One sentence.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionRequest<'a> {
-    /// The source's ids, with its end token.
-    pub source: &'a [i64],
+    /// The source, alone in its batch.
+    pub source: Sources<'a>,
     /// The decoder's input: the start token and the target's ids.
     pub target: &'a [i64],
     /// The number of most probable next tokens, at least 1.
@@ -53,11 +53,10 @@ pub fn attend(
     sentence: AttentionRequest<'_>,
 ) -> Result<SentenceAttention> {
     check_outputs(layout, [&*encoder, &*decoder], config)?;
-    let (ids, mask) = padded(&[sentence.source.to_vec()], config.pad_token as i64)?;
-    let mask = mask.into_dyn();
-    let inputs = [(INPUT_IDS, ids.into_dyn()), (ATTENTION_MASK, mask.clone())].into_iter().collect();
-    let mut encoded = encoder.run(&inputs)?;
-    let (src, tgt) = (sentence.source.len(), sentence.target.len());
+    let (mut encoded, mask) = encode(encoder, sentence.source, config.pad_token as i64)?;
+    let states = [ENCODER_HIDDEN_STATES, LAST_HIDDEN_STATE].into_iter().find_map(|name| encoded.get(name));
+    let src = states.map(|states| states.shape()[1]).ok_or_else(|| missing("encoder", LAST_HIDDEN_STATE))?;
+    let tgt = sentence.target.len();
     let layers = |stack: Stack, rows, columns| Array4::zeros((stack.n_layers, stack.heads, rows, columns));
     let mut found = SentenceAttention {
         encoder: layers(config.encoder, src, src),
@@ -103,18 +102,18 @@ fn first_state(
     decoder: &dyn Session,
     config: &Config,
     mut encoded: Values,
-    mask: ArrayD<i64>,
+    mask: Option<ArrayD<i64>>,
 ) -> Result<(Values, Vec<(String, String)>)> {
     let (mut state, mut pasts) = (Values::new(), Vec::new());
     let (heads, d_k) = (config.decoder.heads, config.decoder.d_k);
     let shape = match layout {
         Layout::HuggingFace => vec![1, heads, 0, d_k],
-        Layout::Cognate | Layout::SharedCache => vec![1, 1, heads, 0, d_k],
+        Layout::Cognate | Layout::SharedCache | Layout::Generate => vec![1, 1, heads, 0, d_k],
     };
     for name in decoder.inputs() {
         let value = match name.as_str() {
             INPUT_IDS => continue,
-            ATTENTION_MASK | ENCODER_ATTENTION_MASK => mask.clone().into(),
+            ATTENTION_MASK | ENCODER_ATTENTION_MASK => mask.clone().ok_or_else(|| missing("encoder", name))?.into(),
             ENCODER_HIDDEN_STATES => take(&mut encoded, "encoder", LAST_HIDDEN_STATE)?,
             name => match present_of(name) {
                 Some(present) => {
@@ -146,6 +145,10 @@ fn check_outputs(layout: Layout, [encoder, decoder]: [&dyn Session; 2], config: 
         let found = "a graph of --target ort, which has no attention outputs; export with --attentions and without --target ort".into();
         let expected = format!("an output {}", Names::decoder_attentions(0));
         return Err(Cause::Layout { graph: "decoder", expected, found }.into());
+    }
+    if layout == Layout::Generate {
+        let (expected, found) = ("an encoder and a decoder".into(), "one graph that decodes; export without --layout generate".into());
+        return Err(Cause::Layout { graph: "generate", expected, found }.into());
     }
     let of_encoder = (0..config.encoder.n_layers).map(|layer_index| ("encoder", encoder, Names::encoder_attentions(layer_index)));
     let of_decoder = (0..config.decoder.n_layers)

@@ -1,14 +1,74 @@
 //! Batches of sentences, and events of decoding.
 
 use crate::error::Cause;
-use crate::scores::Unusable;
-use crate::{Error, Result, Settings};
+use crate::scores::{Row, Unusable, probability};
+use crate::{Error, Hypothesis, Observe, Result, Settings};
+use ndarray::ArrayD;
+
+/// What the encoder reads: the sources of a batch.
+#[derive(Clone, Copy, Debug)]
+pub enum Sources<'a> {
+    /// Token ids, each source with its end token.
+    Tokens(&'a [Vec<i64>]),
+    /// Log-mel frames `[batch, n_mels, frames]`, or pixels `[batch, channels, height, width]`.
+    Features(&'a ArrayD<f32>),
+    /// The sources of the last batch, of this number and all still in it: they are not encoded again.
+    Again(usize),
+}
+
+impl<'a> Sources<'a> {
+    /// The number of sources.
+    pub fn len(self) -> usize {
+        match self {
+            Sources::Tokens(tokens) => tokens.len(),
+            Sources::Features(features) => features.shape().first().copied().unwrap_or(0),
+            Sources::Again(count) => count,
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// The tokens of each source; none of features.
+    pub fn tokens(self) -> &'a [Vec<i64>] {
+        match self {
+            Sources::Tokens(tokens) => tokens,
+            Sources::Features(_) | Sources::Again(_) => &[],
+        }
+    }
+}
+
+impl<'a> From<&'a [Vec<i64>]> for Sources<'a> {
+    fn from(tokens: &'a [Vec<i64>]) -> Self {
+        Sources::Tokens(tokens)
+    }
+}
+
+impl<'a> From<&'a Vec<Vec<i64>>> for Sources<'a> {
+    fn from(tokens: &'a Vec<Vec<i64>>) -> Self {
+        Sources::Tokens(tokens)
+    }
+}
+
+impl<'a, const N: usize> From<&'a [Vec<i64>; N]> for Sources<'a> {
+    fn from(tokens: &'a [Vec<i64>; N]) -> Self {
+        Sources::Tokens(tokens)
+    }
+}
+
+impl<'a> From<&'a ArrayD<f32>> for Sources<'a> {
+    fn from(features: &'a ArrayD<f32>) -> Self {
+        Sources::Features(features)
+    }
+}
 
 /// Sentences that are decoded together. The result of one does not depend on the others.
 #[derive(Clone, Copy, Debug)]
 pub struct SentenceBatch<'a> {
-    /// Token ids, each source with its end token.
-    pub sources: &'a [Vec<i64>],
+    /// The sources.
+    pub sources: Sources<'a>,
     /// The prefix of each target after the start token; empty for no prefixes. As in transformers, a prefix replaces the forced first
     /// token and has to contain it.
     pub prefixes: &'a [Vec<i64>],
@@ -18,8 +78,8 @@ pub struct SentenceBatch<'a> {
 
 impl<'a> SentenceBatch<'a> {
     /// Sentences without prefixes, numbered from 0.
-    pub fn new(sources: &'a [Vec<i64>]) -> Self {
-        Self { sources, prefixes: &[], numbers: &[] }
+    pub fn new(sources: impl Into<Sources<'a>>) -> Self {
+        Self { sources: sources.into(), prefixes: &[], numbers: &[] }
     }
 
     pub(crate) fn check(&self) -> Result<()> {
@@ -40,7 +100,7 @@ impl<'a> SentenceBatch<'a> {
         let prefix = self.prefixes.get(sentence).map_or(&[][..], Vec::as_slice);
         let limit = settings.limit(sentence, prefix)?;
         let tokens = [settings.start_token].iter().chain(prefix).copied().collect();
-        Ok(Prompt { number: self.number(sentence), source: &self.sources[sentence], tokens, limit })
+        Ok(Prompt { number: self.number(sentence), source: self.sources.tokens().get(sentence).map_or(&[], Vec::as_slice), tokens, limit })
     }
 }
 
@@ -49,6 +109,7 @@ impl<'a> SentenceBatch<'a> {
 pub(crate) struct Prompt<'a> {
     /// The sentence's number.
     pub(crate) number: u64,
+    /// The source's tokens; none of features.
     pub(crate) source: &'a [i64],
     /// The start token and the prefix.
     pub(crate) tokens: Vec<i64>,
@@ -62,6 +123,13 @@ impl Prompt<'_> {
         self.tokens.get(tokens.len()).copied()
     }
 
+    /// The probability that `observe` asks for, if `tokens` end where it is.
+    pub(crate) fn observe(&self, observe: Option<Observe>, tokens: &[i64], logits: &Row<'_>) -> Option<f32> {
+        let Observe { after, token } = observe?;
+        let place = self.tokens.iter().rposition(|token| *token == after)?;
+        (tokens.len() == place + 1).then(|| probability(logits, token))?
+    }
+
     /// The error that no token can follow `tokens`.
     pub(crate) fn refuse(&self, tokens: &[i64], why: Unusable) -> Error {
         Cause::scores(why, self.number, tokens.len()).into()
@@ -69,8 +137,8 @@ impl Prompt<'_> {
 }
 
 /// An event of decoding. `sentence` is its index in the batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Event<'h> {
     /// A hypothesis has one more final token; also for prefixes, but not for end tokens and not in beam search.
     Token {
         /// The sentence.
@@ -84,5 +152,12 @@ pub enum Event {
     Step {
         /// The sentence.
         sentence: usize,
+    },
+    /// The sentence has left the batch; the observer's answer is ignored.
+    Finished {
+        /// The sentence.
+        sentence: usize,
+        /// Its hypotheses, as [`decode`](crate::decode) returns them.
+        hypotheses: &'h [Hypothesis],
     },
 }

@@ -12,7 +12,7 @@ use crate::constraints::Context;
 use crate::sampling::Generator;
 use crate::scores::{Candidates, Continuation, Row, Unusable, best_continuations, check, log_softmax};
 use crate::{Decoder, EarlyStopping, Hypothesis, Result, Sampling, Settings, alignment};
-use ndarray::{Array2, ArrayView2};
+use ndarray::{Array2, ArrayView3, Axis};
 use std::ops::ControlFlow;
 
 /// The log-probability of impossible hypotheses, as in transformers.
@@ -39,6 +39,7 @@ struct Sentence<'a> {
     draws: Option<Draws>,
     /// The smallest distance of scores of two hypotheses of which one was preferred.
     margin: f32,
+    observed: Option<f32>,
 }
 
 /// Sampling of continuations.
@@ -52,7 +53,7 @@ pub(crate) fn beam_search(
     decoder: &mut dyn Decoder,
     batch: &SentenceBatch<'_>,
     settings: &Settings,
-    observer: &mut dyn FnMut(Event) -> ControlFlow<()>,
+    observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
 ) -> Result<Vec<Vec<Hypothesis>>> {
     let beams = settings.num_beams;
     let sentences = (0..batch.sources.len()).map(|index| Sentence::new(index, batch, settings));
@@ -69,7 +70,7 @@ pub(crate) fn beam_search(
         let mut chosen = Vec::new();
         let mut kept = Vec::new();
         for (row, (sentence, continuations)) in rows.iter_mut().zip(found).enumerate() {
-            let attention = attention.as_ref().map(|attention| attention.index_axis(ndarray::Axis(0), row));
+            let attention = attention.as_ref().map(|attention| attention.index_axis(Axis(0), row));
             let parents = sentence.advance(&continuations, attention, settings);
             sentence.is_cancelled = observer(Event::Step { sentence: sentence.index }).is_break();
             if !sentence.is_done(settings) {
@@ -81,6 +82,7 @@ pub(crate) fn beam_search(
         for sentence in rows.extract_if(.., |sentence| sentence.is_done(settings)) {
             let index = sentence.index;
             hypotheses[index] = sentence.into_hypotheses(settings);
+            let _ = observer(Event::Finished { sentence: index, hypotheses: &hypotheses[index] });
         }
         if rows.is_empty() {
             return Ok(hypotheses);
@@ -100,7 +102,7 @@ impl<'a> Sentence<'a> {
         let running = (0..settings.num_beams).map(running).collect();
         let draws = settings.sampling.map(|sampling| Draws { sampling, generator: sampling.generator(batch.number(index), 0) });
         let (finished, margin) = (Vec::new(), f32::INFINITY);
-        Ok(Self { index, prompt: batch.prompt(index, settings)?, running, finished, is_cancelled: false, draws, margin })
+        Ok(Self { index, prompt: batch.prompt(index, settings)?, running, finished, is_cancelled: false, draws, margin, observed: None })
     }
 
     /// The best continuations by the logits of each beam, best first, or sampled ones; within a prefix, its next token. One more than
@@ -119,6 +121,10 @@ impl<'a> Sentence<'a> {
     }
 
     fn best<'l>(&mut self, logits: impl Iterator<Item = Row<'l>>, settings: &Settings) -> Result<Vec<Continuation>, Unusable> {
+        let mut logits = logits.peekable();
+        if let (None, Some(row), Some(running)) = (self.observed, logits.peek(), self.running.first()) {
+            self.observed = self.prompt.observe(settings.observe, &running.tokens, row);
+        }
         let so_far: Vec<_> = self.running.iter().map(|running| running.log_probability).collect();
         if let Some(token) = self.running.first().and_then(|running| self.prompt.next(&running.tokens)) {
             let given = |(parent, score)| Continuation { parent, token, score };
@@ -161,13 +167,13 @@ impl<'a> Sentence<'a> {
         Ok(best_continuations(rows.collect::<Result<Vec<_>, _>>()?, count))
     }
 
-    /// Advances by one token; returns the parent of each beam. `attention: [beams, src]` is that of this step.
-    fn advance(&mut self, continuations: &[Continuation], attention: Option<ArrayView2<'_, f32>>, settings: &Settings) -> Vec<usize> {
+    /// Advances by one token; returns the parent of each beam. `attention: [beams, heads, src]` is that of this step.
+    fn advance(&mut self, continuations: &[Continuation], attention: Option<ArrayView3<'_, f32>>, settings: &Settings) -> Vec<usize> {
         let beams = settings.num_beams;
         let extended = |parent: usize, token: Option<i64>| {
             let Running { tokens, alignment: so_far, .. } = &self.running[parent];
             let place = attention.filter(|_| token.is_some());
-            let place = place.map(|attention| alignment(attention.row(parent), self.prompt.source.len()));
+            let place = place.map(|attention| alignment(attention.index_axis(Axis(0), parent), self.prompt.source));
             let tokens: Vec<_> = tokens.iter().copied().chain(token).collect();
             (tokens, so_far.iter().copied().chain(place).collect::<Vec<_>>())
         };
@@ -176,6 +182,10 @@ impl<'a> Sentence<'a> {
             None => return Vec::new(),
         };
         let is_last = !is_given && n_new == self.prompt.limit;
+        let most = match settings.early_stopping {
+            EarlyStopping::Finished(most) => Some(most),
+            _ => None,
+        };
         let closed = settings.early_stopping == EarlyStopping::Full && self.finished.len() == beams;
         let improvable = is_given || self.can_improve(n_new - 1, settings);
         if !is_given {
@@ -189,18 +199,26 @@ impl<'a> Sentence<'a> {
         ranked.sort_by(|(_, a), (_, b)| b.score.total_cmp(&a.score));
         for (rank, &Continuation { parent, token, score }) in ranked {
             let ends = !is_given && settings.eos_tokens.contains(&token);
+            let n_finished = self.finished.len() + finished.len();
+            let may_finish = match most {
+                Some(most) if ends => running.len() < beams && n_finished < most,
+                Some(_) => n_finished < beams,
+                None => rank < beams && !closed && improvable,
+            };
             if !ends && !is_last {
                 if running.len() < beams {
                     let (tokens, alignment) = extended(parent, Some(token));
                     running.push(Running { tokens, log_probability: score, alignment });
                     parents.push(parent);
                 }
-            } else if rank < beams && !closed && improvable {
+            } else if may_finish {
                 let (tokens, alignment) = extended(parent, Some(token).filter(|_| !ends));
                 // A copy of the first beam is not a hypothesis.
                 let is_real = score > NEVER / 2.0;
-                let score = if is_real { score / (n_new as f32).powf(settings.length_penalty) } else { f32::NEG_INFINITY };
-                finished.push(Hypothesis { tokens: tokens[1..].to_vec(), complete: ends, score, margins: Vec::new(), alignment });
+                let length = n_new - usize::from(ends && most.is_some() && n_new > 1);
+                let score = if is_real { score / (length as f32).powf(settings.length_penalty) } else { f32::NEG_INFINITY };
+                let tokens = tokens[1..].to_vec();
+                finished.push(Hypothesis { tokens, complete: ends, score, margins: Vec::new(), alignment, observed: self.observed });
             }
         }
         self.finished.extend(finished);
@@ -208,9 +226,9 @@ impl<'a> Sentence<'a> {
         self.finished.sort_by(|a, b| b.score.total_cmp(&a.score));
         self.running = running;
         self.margin = self.margin.min(between(&self.finished[(beams - 1).min(self.finished.len())..], 1));
-        self.finished.truncate(beams);
-        // With `Full` the number of finished hypotheses decides, not their scores.
-        if settings.early_stopping != EarlyStopping::Full {
+        self.finished.truncate(most.unwrap_or(beams).max(beams));
+        // Otherwise the number of finished hypotheses decides, not their scores.
+        if matches!(settings.early_stopping, EarlyStopping::Heuristic | EarlyStopping::Never) {
             self.margin = self.margin.min(self.lead(self.n_new(), settings).abs());
         }
         parents
@@ -228,7 +246,12 @@ impl<'a> Sentence<'a> {
 
     /// The difference of their scores; infinity while there are fewer finished hypotheses than beams.
     fn lead(&self, n_new: usize, settings: &Settings) -> f32 {
-        let (Some(running), true) = (self.running.first(), self.finished.len() == settings.num_beams) else { return f32::INFINITY };
+        let is_full = match settings.early_stopping {
+            EarlyStopping::Finished(most) if self.finished.len() >= most => return f32::NEG_INFINITY,
+            EarlyStopping::Finished(_) => false,
+            _ => self.finished.len() == settings.num_beams,
+        };
+        let (Some(running), true) = (self.running.first(), is_full) else { return f32::INFINITY };
         let length = match settings.early_stopping {
             EarlyStopping::Never if settings.length_penalty > 0.0 => self.prompt.limit,
             _ => n_new,
@@ -254,6 +277,7 @@ impl<'a> Sentence<'a> {
                 score: running.log_probability,
                 margins: Vec::new(),
                 alignment: running.alignment,
+                observed: self.observed,
             }));
         }
         let margin = match self.draws {

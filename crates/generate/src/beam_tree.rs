@@ -2,8 +2,8 @@
 
 use crate::batch::SentenceBatch;
 use crate::scores::log_softmax;
-use crate::{Decoder, Hypothesis, Logits, Result, Settings, decode};
-use ndarray::{Array2, Array3};
+use crate::{Decoder, Hypothesis, Logits, Result, Settings, Sources, decode};
+use ndarray::{Array2, Array4};
 use std::ops::ControlFlow;
 
 /// All running and finished hypotheses of a search; equal prefixes share their nodes.
@@ -78,7 +78,7 @@ impl Decoder for Watching<'_> {
         self.inner.engine()
     }
 
-    fn start(&mut self, sources: &[Vec<i64>], beams: usize) -> Result<()> {
+    fn start(&mut self, sources: Sources<'_>, beams: usize) -> Result<()> {
         self.inner.start(sources, beams)
     }
 
@@ -110,7 +110,7 @@ impl Decoder for Watching<'_> {
         Ok(logits)
     }
 
-    fn cross_attention(&mut self, layer_index: usize) -> Result<Array3<f32>> {
+    fn cross_attention(&mut self, layer_index: usize) -> Result<Array4<f32>> {
         self.inner.cross_attention(layer_index)
     }
 

@@ -52,6 +52,9 @@ impl Settings {
         if n_new == first_choice {
             forbid(scores, &self.suppressed_first_tokens);
         }
+        if let Some(rules) = self.timestamps {
+            rules.apply(&tokens[context.prompt.tokens.len()..], self.eos_tokens.first().copied().unwrap_or(rules.first), scores);
+        }
     }
 
     /// Whether [`Settings::constrain_fully`] only forbids tokens and keeps all other scores.
@@ -59,7 +62,7 @@ impl Settings {
         let penalizes = self.encoder_repetition_penalty != 1.0 || self.repetition_penalty != 1.0;
         let forces_first = self.forced_bos_token.is_some() && context.tokens.len() == 1;
         let forces_last = self.forced_eos_token.is_some() && context.n_new() + 1 == context.prompt.limit;
-        !(penalizes || self.renormalize || forces_first || forces_last)
+        !(penalizes || self.renormalize || self.timestamps.is_some() || forces_first || forces_last)
     }
 
     /// The same with [`Settings::renormalize`], which follows the filters of sampling.

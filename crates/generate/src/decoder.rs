@@ -2,22 +2,23 @@
 
 use crate::error::Cause;
 use crate::logits::{LastLogits, Logits};
-use crate::{Error, Result};
+use crate::{Error, Hypothesis, Result, SentenceBatch, Settings, Sources};
 use cognate_model::Names;
 use cognate_model::interface::{ATTENTION_MASK, INPUT_IDS, LOGITS, cross_of, is_past, present_of};
 use cognate_runtime::{Session, Value, Values};
-use ndarray::{Array2, Array3, Array5, ArrayD, Axis};
+use ndarray::{Array2, Array4, Array5, ArrayD, Axis};
+use std::mem;
 
 /// Logits of the next tokens of a batch of sentences with beams.
 pub trait Decoder {
     /// The engine, as in [`Session::engine`].
     fn engine(&self) -> &str;
 
-    /// Encodes the sources (token ids with their end token) and starts `beams` empty hypotheses for each.
+    /// Encodes the sources and starts `beams` empty hypotheses for each.
     ///
     /// # Errors
     /// If a source is empty or the engine fails.
-    fn start(&mut self, sources: &[Vec<i64>], beams: usize) -> Result<()>;
+    fn start(&mut self, sources: Sources<'_>, beams: usize) -> Result<()>;
 
     /// Appends `tokens: [batch, beams]` to hypotheses and returns the logits `[batch, beams, vocab]` of the next tokens, which the
     /// caller can overwrite until the next call. Beam `b` of sentence `s` continues that sentence's beam `parents[s, b]`; `None`
@@ -27,12 +28,17 @@ pub trait Decoder {
     /// If the engine fails.
     fn advance(&mut self, parents: Option<&Array2<usize>>, tokens: &Array2<i64>) -> Result<Logits<'_>>;
 
-    /// The cross attention `[batch, beams, src]` of the last step in one layer, averaged over its heads.
+    /// The cross-attention `[batch, beams, heads, src]` of the last step in one layer.
     ///
     /// # Errors
     /// If the graphs do not output it, or the layer does not exist.
-    fn cross_attention(&mut self, layer_index: usize) -> Result<Array3<f32>> {
+    fn cross_attention(&mut self, layer_index: usize) -> Result<Array4<f32>> {
         Attentions::default().layer(layer_index, &[])
+    }
+
+    /// The hypotheses of a batch as [`decode`](crate::decode) returns them, if the decoder searches by itself.
+    fn search(&mut self, _: &SentenceBatch<'_>, _: &Settings) -> Option<Result<Vec<Vec<Hypothesis>>>> {
+        None
     }
 
     /// Keeps only the given sentences of the batch, in that order.
@@ -98,8 +104,9 @@ impl Decoder for SessionDecoder {
         self.decoder.engine()
     }
 
-    fn start(&mut self, sources: &[Vec<i64>], beams: usize) -> Result<()> {
-        self.state = encoded(self.encoder.as_mut(), self.decoder.as_ref(), sources, self.pad_token)?;
+    fn start(&mut self, sources: Sources<'_>, beams: usize) -> Result<()> {
+        let before = mem::take(&mut self.state);
+        self.state = encoded([self.encoder.as_mut(), self.decoder.as_mut()], sources, self.pad_token, before)?;
         for (name, _) in &self.past {
             let [batch, heads, d_k] = cross_sizes(&self.state, name)?;
             self.state.insert(name, Array5::<f32>::zeros((batch, beams, heads, 0, d_k)).into_dyn());
@@ -122,7 +129,7 @@ impl Decoder for SessionDecoder {
         self.logits.put(logits, None, tokens.dim())
     }
 
-    fn cross_attention(&mut self, layer_index: usize) -> Result<Array3<f32>> {
+    fn cross_attention(&mut self, layer_index: usize) -> Result<Array4<f32>> {
         self.attentions.layer(layer_index, self.decoder.outputs())
     }
 
@@ -145,8 +152,8 @@ pub(crate) struct Attentions {
 }
 
 impl Attentions {
-    /// The mean over the heads of a layer: `[batch, beams, src]`.
-    pub(crate) fn layer(&mut self, layer_index: usize, known: &[String]) -> Result<Array3<f32>> {
+    /// The weights of a layer: `[batch, beams, heads, src]`.
+    pub(crate) fn layer(&mut self, layer_index: usize, known: &[String]) -> Result<Array4<f32>> {
         let name = Names::cross_attentions(layer_index);
         let Some(attention) = self.outputs.remove(&name) else {
             let mut found: Vec<_> = known.iter().filter(|name| name.starts_with("cross_attentions.")).cloned().collect();
@@ -161,8 +168,7 @@ impl Attentions {
         // `[batch, beams, heads, 1, src]`, or `[rows, heads, 1, src]`.
         let [.., heads, 1, src] = *shape else { return Err(wrong().into()) };
         let (batch, beams) = self.rows;
-        let attention = attention.to_f32()?.into_shape_with_order((batch, beams, heads, src)).map_err(|_| wrong())?;
-        attention.mean_axis(Axis(2)).ok_or_else(|| wrong().into())
+        attention.to_f32()?.into_shape_with_order((batch, beams, heads, src)).map_err(|_| wrong().into())
     }
 }
 
@@ -194,19 +200,46 @@ pub(crate) fn pasts(encoder: &dyn Session, decoder: &dyn Session, others: &[&str
     Ok(pasts)
 }
 
-/// Encodes the sources; the result is the constant input of the decoder.
-pub(crate) fn encoded(encoder: &mut dyn Session, decoder: &dyn Session, sources: &[Vec<i64>], pad_token: i64) -> Result<Values> {
-    let (ids, mask) = padded(sources, pad_token)?;
-    let mask = mask.into_dyn();
-    let inputs = [(INPUT_IDS, ids.into_dyn()), (ATTENTION_MASK, mask.clone())].into_iter().collect();
-    let mut outputs = encoder.run(&inputs)?;
-    let mut state = Values::new();
-    state.insert(ATTENTION_MASK, mask);
-    for name in decoder.inputs().iter().filter(|name| encoder.outputs().contains(name)) {
+/// Encodes the sources; the result is the constant input of the decoder, or that in the state of the last batch.
+pub(crate) fn encoded([encoder, decoder]: [&mut dyn Session; 2], sources: Sources<'_>, pad_token: i64, before: Values) -> Result<Values> {
+    let given = decoder.inputs().iter().filter(|name| encoder.outputs().contains(name));
+    let given: Vec<_> = given.cloned().collect();
+    if let Sources::Again(count) = sources {
+        let is_kept = |name: &str| name == ATTENTION_MASK || given.iter().any(|given| given == name);
+        let kept: Values = before.into_iter().filter(|(name, _)| is_kept(name)).collect();
+        return match given.first().and_then(|name| kept.get(name)).map(|value| value.shape()[0]) {
+            Some(found) if found == count => Ok(kept),
+            found => Err(not_again(count, found.unwrap_or(0))),
+        };
+    }
+    let (mut outputs, mask) = encode(encoder, sources, pad_token)?;
+    let mut state: Values = mask.into_iter().map(|mask| (ATTENTION_MASK, mask)).collect();
+    for name in &given {
         let value = outputs.remove(name).ok_or_else(|| missing("encoder", name))?;
         state.insert(name, value);
     }
     Ok(state)
+}
+
+/// Runs the encoder; returns its outputs and the mask of tokens.
+pub(crate) fn encode(encoder: &mut dyn Session, sources: Sources<'_>, pad_token: i64) -> Result<(Values, Option<ArrayD<i64>>)> {
+    match sources {
+        Sources::Tokens(tokens) => {
+            let (ids, mask) = padded(tokens, pad_token)?;
+            let mask = mask.into_dyn();
+            let inputs = [(INPUT_IDS, ids.into_dyn()), (ATTENTION_MASK, mask.clone())].into_iter().collect();
+            Ok((encoder.run(&inputs)?, Some(mask)))
+        }
+        Sources::Features(features) => {
+            let name = encoder.inputs().first().cloned().unwrap_or_default();
+            Ok((encoder.run(&[(name, features.clone())].into_iter().collect())?, None))
+        }
+        Sources::Again(count) => Err(not_again(count, 0)),
+    }
+}
+
+pub(crate) fn not_again(expected: usize, found: usize) -> Error {
+    Cause::Contradiction(format!("expected the sources of the last batch, {expected}, found {found}")).into()
 }
 
 /// `batch`, `heads` and `d_k` of the past `name`, from the layer's cross keys or values.

@@ -51,6 +51,8 @@ pub(crate) enum Cause {
     #[error("sentence {sentence}, step {step}: every token is forbidden: all scores are minus infinity")]
     Forbidden { sentence: u64, step: usize },
     #[error(transparent)]
+    Graph(#[from] cognate_graph::Error),
+    #[error(transparent)]
     Runtime(#[from] cognate_runtime::Error),
 }
 
@@ -69,13 +71,19 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self.0 {
             Cause::Json { .. } | Cause::Setting { .. } | Cause::Contradiction(_) => ErrorKind::Settings,
-            Cause::Layout { .. } => ErrorKind::Layout,
+            Cause::Layout { .. } | Cause::Graph(_) => ErrorKind::Layout,
             Cause::Empty(_) | Cause::Count { .. } | Cause::Prefix { .. } | Cause::Target { .. } | Cause::Vocabulary { .. } => {
                 ErrorKind::Source
             }
             Cause::NotFinite { .. } | Cause::Forbidden { .. } => ErrorKind::Scores,
             Cause::Runtime(_) => ErrorKind::Runtime,
         }
+    }
+}
+
+impl From<cognate_graph::Error> for Error {
+    fn from(error: cognate_graph::Error) -> Self {
+        Self(Cause::Graph(error))
     }
 }
 

@@ -4,7 +4,7 @@ use crate::batch::{Prompt, SentenceBatch};
 use crate::constraints::Context;
 use crate::error::Cause;
 use crate::scores::{largest, log_softmax};
-use crate::{Decoder, Hypothesis, Result, Settings};
+use crate::{Decoder, Hypothesis, Result, Settings, Sources};
 use ndarray::Array2;
 
 /// A target's log-probabilities under a model.
@@ -57,24 +57,35 @@ pub fn score(decoder: &mut dyn Decoder, batch: &SentenceBatch<'_>, targets: &[Ve
 /// For each hypothesis the most probable token at each step, given the hypothesis's previous tokens; the end of a complete hypothesis
 /// is a step. A decoder that agrees with the one that decoded greedily returns the same tokens.
 ///
-/// A step that differs does not affect later ones, so the share of equal steps measures a decoder's precision.
+/// A step that differs does not affect later ones, so the share of equal steps measures a decoder's precision. Only of a decoder that
+/// searches by itself the steps after the first that differs are left out.
 ///
 /// # Errors
 /// If a source is empty or the engine fails.
 ///
 /// # Panics
 /// If there are not as many hypotheses as sources.
-pub fn greedy_choices(
+pub fn greedy_choices<'a>(
     decoder: &mut dyn Decoder,
-    sources: &[Vec<i64>],
+    sources: impl Into<Sources<'a>>,
     hypotheses: &[Hypothesis],
     settings: &Settings,
 ) -> Result<Vec<Vec<i64>>> {
+    let sources = sources.into();
     assert_eq!(sources.len(), hypotheses.len(), "a hypothesis for each source");
     let end = |hypothesis: &Hypothesis| settings.eos_tokens.first().copied().filter(|_| hypothesis.complete);
     let whole = hypotheses.iter().map(|hypothesis| hypothesis.tokens.iter().copied().chain(end(hypothesis)).collect());
     let whole: Vec<Vec<i64>> = whole.collect();
     let batch = SentenceBatch::new(sources);
+    let greedy = Settings { num_beams: 1, num_return_sequences: 1, sampling: None, ..settings.clone() };
+    if let Some(found) = decoder.search(&batch, &greedy) {
+        let steps = |(found, whole): (Vec<Hypothesis>, &Vec<i64>)| {
+            let found = found.first().map_or_else(Vec::new, |found| found.tokens.iter().copied().chain(end(found)).collect());
+            let equal = found.iter().zip(whole).take_while(|(found, whole)| found == whole).count();
+            found.into_iter().take(whole.len().min(equal + 1)).collect()
+        };
+        return Ok(found?.into_iter().zip(&whole).map(steps).collect());
+    }
     let prompts = (0..sources.len()).map(|sentence| batch.prompt(sentence, settings)).collect::<Result<Vec<Prompt<'_>>>>()?;
     let mut choices = vec![Vec::new(); sources.len()];
     follow(decoder, sources, &whole, settings, |sentence, step, logits| {
@@ -91,7 +102,7 @@ pub fn greedy_choices(
 /// targets.
 fn follow(
     decoder: &mut dyn Decoder,
-    sources: &[Vec<i64>],
+    sources: Sources<'_>,
     targets: &[Vec<i64>],
     settings: &Settings,
     mut at: impl FnMut(usize, usize, &mut [f32]) -> Result<()>,

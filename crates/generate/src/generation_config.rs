@@ -7,7 +7,7 @@
 use crate::error::Cause;
 use crate::settings::{A_FACTOR, FACTORS};
 use crate::{EarlyStopping, Error, Result, Sampling, Settings};
-use cognate_model::Config;
+use cognate_model::{Config, Front};
 use serde_json::{Map, Value};
 
 /// The maximum number of new tokens if neither the settings nor the model have a limit.
@@ -93,7 +93,9 @@ impl Settings {
     /// message names file and field.
     pub fn from_json(config: &str, generation: Option<&str>, model: &Config) -> Result<Self> {
         let files = File::followed(config, generation)?;
-        for (field, neutral) in NEUTRAL {
+        // Of speech models it is the prompt, which is chosen elsewhere.
+        let is_text = |(field, _): &(&str, &[&str])| model.front == Front::Tokens || *field != "forced_decoder_ids";
+        for (field, neutral) in NEUTRAL.into_iter().filter(is_text) {
             if let Some(found) = files.find(field).filter(|found| !neutral.contains(&found.to_string().as_str())) {
                 return Err(refuse(files.name, field, found, "the default; leave it out"));
             }
@@ -142,6 +144,8 @@ impl Settings {
             sampling: files.sampling()?,
             scores: false,
             alignment_layer: None,
+            timestamps: None,
+            observe: None,
         })
     }
 }

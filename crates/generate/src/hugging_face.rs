@@ -13,14 +13,14 @@
 //!
 //! Cross keys and values are those of the first step.
 
-use crate::Result;
-use crate::decoder::{Attentions, Decoder, missing, padded, select};
+use crate::decoder::{Attentions, Decoder, encode, missing, not_again, select};
 use crate::error::Cause;
 use crate::logits::{LastLogits, Logits};
-use cognate_model::interface::{ATTENTION_MASK, ENCODER_ATTENTION_MASK, ENCODER_HIDDEN_STATES, INPUT_IDS, LAST_HIDDEN_STATE, LOGITS};
+use crate::{Result, Sources};
+use cognate_model::interface::{ENCODER_ATTENTION_MASK, ENCODER_HIDDEN_STATES, INPUT_IDS, LAST_HIDDEN_STATE, LOGITS};
 use cognate_model::{Config, HuggingFaceNames};
 use cognate_runtime::{Session, Values};
-use ndarray::{Array1, Array2, Array3, Array4};
+use ndarray::{Array1, Array2, Array4};
 
 /// The input that selects a subgraph of Optimum's merged decoder.
 const BRANCH: &str = "use_cache_branch";
@@ -113,7 +113,7 @@ impl HuggingFaceDecoder {
         if session.inputs().iter().any(|input| input == BRANCH) {
             self.state.insert(BRANCH, Array1::from_elem(1, i64::from(!self.is_first_step)).into_dyn());
         }
-        let src = self.state.get(ENCODER_ATTENTION_MASK).map_or(0, |mask| mask.shape()[1]);
+        let src = self.state.get(ENCODER_HIDDEN_STATES).map_or(0, |states| states.shape()[1]);
         let has_branch = self.state.get(BRANCH).is_some();
         let inputs = session.inputs().to_vec();
         let [heads, d_k] = self.head_shape;
@@ -142,17 +142,25 @@ impl Decoder for HuggingFaceDecoder {
         self.decoder.engine()
     }
 
-    fn start(&mut self, sources: &[Vec<i64>], beams: usize) -> Result<()> {
-        let (ids, mask) = padded(sources, self.pad_token)?;
-        let inputs = [(INPUT_IDS, ids.into_dyn()), (ATTENTION_MASK, mask.clone().into_dyn())].into_iter().collect();
-        let mut encoded = self.encoder.run(&inputs)?;
-        let states = encoded.remove(LAST_HIDDEN_STATE).ok_or_else(|| missing("encoder", LAST_HIDDEN_STATE))?;
+    fn start(&mut self, sources: Sources<'_>, beams: usize) -> Result<()> {
+        // One row of each source is expanded to its beams.
+        let mut stride = 1;
+        if let Sources::Again(count) = sources {
+            stride = self.beams;
+            let found = self.state.get(ENCODER_HIDDEN_STATES).map_or(0, |states| states.shape()[0] / stride);
+            if found != count {
+                return Err(not_again(count, found));
+            }
+            self.past.iter().for_each(|(past, _)| drop(self.state.remove(past)));
+        } else {
+            let (mut encoded, mask) = encode(self.encoder.as_mut(), sources, self.pad_token)?;
+            let states = encoded.remove(LAST_HIDDEN_STATE).ok_or_else(|| missing("encoder", LAST_HIDDEN_STATE))?;
+            self.state = mask.into_iter().map(|mask| (ENCODER_ATTENTION_MASK, mask)).collect();
+            self.state.insert(ENCODER_HIDDEN_STATES, states);
+        }
         self.beams = beams;
-        self.state = Values::new();
-        self.state.insert(ENCODER_HIDDEN_STATES, states);
-        self.state.insert(ENCODER_ATTENTION_MASK, mask.into_dyn());
-        let rows: Vec<usize> = (0..sources.len() * beams).map(|row| row / beams).collect();
-        if beams > 1 {
+        let rows: Vec<usize> = (0..sources.len() * beams).map(|row| row / beams * stride).collect();
+        if beams != stride {
             self.keep(&rows, is_state)?;
         }
         self.is_first_step = true;
@@ -182,7 +190,7 @@ impl Decoder for HuggingFaceDecoder {
         self.logits.put(logits, None, (batch, beams))
     }
 
-    fn cross_attention(&mut self, layer_index: usize) -> Result<Array3<f32>> {
+    fn cross_attention(&mut self, layer_index: usize) -> Result<Array4<f32>> {
         self.attentions.layer(layer_index, self.decoder.outputs())
     }
 

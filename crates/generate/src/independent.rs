@@ -23,6 +23,7 @@ struct Sequence {
     margins: Vec<f32>,
     alignment: Vec<usize>,
     generator: Option<Generator>,
+    observed: Option<f32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +40,7 @@ pub(crate) fn decode_independently(
     decoder: &mut dyn Decoder,
     batch: &SentenceBatch<'_>,
     settings: &Settings,
-    observer: &mut dyn FnMut(Event) -> ControlFlow<()>,
+    observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
 ) -> Result<Vec<Vec<Hypothesis>>> {
     let n_sequences = if settings.sampling.is_some() { settings.num_return_sequences.max(1) } else { 1 };
     let sentences = (0..batch.sources.len()).map(|index| Sentence::new(index, batch, n_sequences, settings));
@@ -58,7 +59,7 @@ pub(crate) fn decode_independently(
                 for (sequence, attention) in sentence.sequences.iter_mut().zip(attention.outer_iter()) {
                     // The start token has no alignment; a finished sequence has no new token.
                     if sequence.alignment.len() + 1 < sequence.tokens.len() {
-                        sequence.alignment.push(alignment(attention, sentence.prompt.source.len()));
+                        sequence.alignment.push(alignment(attention, sentence.prompt.source));
                     }
                 }
             }
@@ -68,6 +69,7 @@ pub(crate) fn decode_independently(
         for sentence in rows.extract_if(.., |sentence| !sentence.is_running()) {
             let index = sentence.index;
             hypotheses[index] = sentence.into_hypotheses(settings);
+            let _ = observer(Event::Finished { sentence: index, hypotheses: &hypotheses[index] });
         }
         if rows.is_empty() {
             return Ok(hypotheses);
@@ -88,6 +90,7 @@ impl<'a> Sentence<'a> {
             margins: Vec::new(),
             alignment: Vec::new(),
             generator: settings.sampling.map(|sampling| sampling.generator(batch.number(index), sequence)),
+            observed: None,
         });
         Ok(Self { index, sequences: sequences.collect(), prompt })
     }
@@ -101,7 +104,7 @@ impl<'a> Sentence<'a> {
         &mut self,
         logits: impl Iterator<Item = Row<'l>>,
         settings: &Settings,
-        observer: &mut dyn FnMut(Event) -> ControlFlow<()>,
+        observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         for (index, (sequence, logits)) in self.sequences.iter_mut().zip(logits).enumerate() {
             if sequence.state != State::Running {
@@ -133,6 +136,7 @@ impl<'a> Sentence<'a> {
                 score: sequence.log_probability / (length as f32).powf(settings.length_penalty),
                 margins: sequence.margins,
                 alignment: sequence.alignment,
+                observed: sequence.observed,
             }
         };
         self.sequences.into_iter().map(hypothesis).collect()
@@ -146,12 +150,13 @@ impl Sequence {
 
     /// The next token; `None` at the end.
     fn next(&mut self, prompt: &Prompt<'_>, logits: Row<'_>, settings: &Settings) -> Result<Option<i64>, Unusable> {
+        self.observed = self.observed.or_else(|| prompt.observe(settings.observe, &self.tokens, &logits));
         if let Some(given) = prompt.next(&self.tokens) {
             self.margins.push(f32::INFINITY);
             return Ok(Some(given));
         }
         let context = Context { prompt, tokens: &self.tokens };
-        if !settings.scores && settings.sampling.is_none() {
+        if !settings.scores && settings.sampling.is_none() && settings.timestamps.is_none() {
             // Scaling keeps the order of logits, and constraints depend only on their signs.
             settings.constrain(&context, logits.scores);
             let (token, margin) = largest(logits.scores)?;

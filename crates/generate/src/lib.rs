@@ -7,7 +7,7 @@
 
 use cognate_model::{Config, Layout};
 use cognate_runtime::Session;
-use ndarray::ArrayView1;
+use ndarray::ArrayView2;
 use std::ops::ControlFlow;
 
 mod attend;
@@ -17,6 +17,7 @@ mod beam_tree;
 mod constraints;
 mod decoder;
 mod error;
+mod follow;
 mod forced;
 mod generation_config;
 mod hugging_face;
@@ -24,19 +25,26 @@ mod independent;
 mod logits;
 mod sampling;
 mod scores;
+mod search;
 mod settings;
 mod shared_cache;
+mod timestamps;
+mod whole;
 
 pub use attend::{AttentionRequest, SentenceAttention, attend};
-pub use batch::{Event, SentenceBatch};
+pub use batch::{Event, SentenceBatch, Sources};
 pub use beam_tree::{BeamNode, BeamTree, beam_tree};
 pub use decoder::{Decoder, SessionDecoder};
 pub use error::{Error, ErrorKind, Result};
+pub use follow::{ReadAlong, first_scores, read_along};
 pub use forced::{Scored, greedy_choices, score};
 pub use hugging_face::HuggingFaceDecoder;
 pub use logits::Logits;
-pub use settings::{EarlyStopping, Sampling, Settings, alignment_layer};
+pub use search::{check_search, search_program};
+pub use settings::{EarlyStopping, Observe, Sampling, Settings, alignment_layer};
 pub use shared_cache::SharedCacheDecoder;
+pub use timestamps::TimestampRules;
+pub use whole::SearchDecoder;
 
 /// A translation, as ids.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,6 +64,8 @@ pub struct Hypothesis {
     pub margins: Vec<f32>,
     /// For each of `tokens` the source position with the largest cross-attention in [`Settings::alignment_layer`]; empty without one.
     pub alignment: Vec<usize>,
+    /// The probability that [`Settings::observe`] asks for; `None` if the prompt lacks its token.
+    pub observed: Option<f32>,
 }
 
 impl Hypothesis {
@@ -83,6 +93,7 @@ pub fn decoder(layout: Layout, sessions: impl Into<Vec<Box<dyn Session>>>, confi
         (Layout::SharedCache, [Some(encoder), Some(decoder), None, None]) => {
             Box::new(SharedCacheDecoder::new(encoder, decoder, pad_token)?)
         }
+        (Layout::Generate, [Some(session), None, None, None]) => Box::new(SearchDecoder::new(session, pad_token)?),
         (layout, found) => {
             let expected = "an encoder and a decoder".into();
             let found = format!("{} sessions for the layout {layout}", found.iter().flatten().count());
@@ -95,7 +106,7 @@ pub fn decoder(layout: Layout, sessions: impl Into<Vec<Box<dyn Session>>>, confi
 ///
 /// # Errors
 /// As [`decode`].
-pub fn generate(decoder: &mut dyn Decoder, sources: &[Vec<i64>], settings: &Settings) -> Result<Vec<Hypothesis>> {
+pub fn generate<'a>(decoder: &mut dyn Decoder, sources: impl Into<Sources<'a>>, settings: &Settings) -> Result<Vec<Hypothesis>> {
     let hypotheses = decode(decoder, &SentenceBatch::new(sources), settings, &mut |_| ControlFlow::Continue(()))?;
     Ok(hypotheses.into_iter().filter_map(|found| found.into_iter().next()).collect())
 }
@@ -134,19 +145,25 @@ pub fn decode(
     decoder: &mut dyn Decoder,
     batch: &SentenceBatch<'_>,
     settings: &Settings,
-    observer: &mut dyn FnMut(Event) -> ControlFlow<()>,
+    observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
 ) -> Result<Vec<Vec<Hypothesis>>> {
     settings.check()?;
     batch.check()?;
+    if batch.sources.is_empty() {
+        return Ok(Vec::new());
+    }
+    if let Some(found) = decoder.search(batch, settings) {
+        return found;
+    }
     match settings.num_beams {
-        _ if batch.sources.is_empty() => Ok(Vec::new()),
         0 | 1 => independent::decode_independently(decoder, batch, settings, observer),
         _ => beam::beam_search(decoder, batch, settings, observer),
     }
 }
 
-/// The position with the largest attention among the first `src`.
-fn alignment(attention: ArrayView1<'_, f32>, src: usize) -> usize {
-    let row: Vec<f32> = attention.iter().take(src).copied().collect();
+/// The position with the largest mean attention of the heads `[heads, src]`, among those of the source's tokens.
+fn alignment(attention: ArrayView2<'_, f32>, source: &[i64]) -> usize {
+    let n_positions = if source.is_empty() { usize::MAX } else { source.len() };
+    let row: Vec<f32> = attention.columns().into_iter().take(n_positions).map(|heads| heads.sum() / heads.len() as f32).collect();
     scores::largest(&row).map_or(0, |(place, _)| usize::try_from(place).unwrap_or_default())
 }

@@ -137,6 +137,23 @@ pub(crate) fn log_softmax(row: &mut [f32]) {
     row.iter_mut().for_each(|score| *score = normalisation.apply(*score));
 }
 
+/// `log Σ exp(x)`
+pub(crate) fn log_sum_exp(row: &[f32]) -> f32 {
+    let normalisation = Normalisation::of(row, 1.0, &maxima(row));
+    if normalisation.largest == f32::NEG_INFINITY { f32::NEG_INFINITY } else { normalisation.largest + normalisation.log_sum }
+}
+
+/// The largest score.
+pub(crate) fn maximum(row: &[f32]) -> f32 {
+    largest_of(row)
+}
+
+/// The probability of a token.
+pub(crate) fn probability(row: &Row<'_>, token: i64) -> Option<f32> {
+    let score = *row.scores.get(usize::try_from(token).ok()?)?;
+    Some(Normalisation::of(row.scores, row.scale, &maxima(row.scores)).apply(score).exp())
+}
+
 /// The position of the largest score, the first of equals, and its distance to the second largest.
 pub(crate) fn largest(row: &[f32]) -> Result<(i64, f32), Unusable> {
     // Chunks with one of the two largest so far are searched: small ones have fewer scores.

@@ -3,6 +3,7 @@
 //! They have the semantics of transformers' `generate`; [`Settings::from_json`] reads them from a checkpoint's files.
 
 use crate::Result;
+use crate::TimestampRules;
 use crate::error::Cause;
 use cognate_model::Config;
 use std::ops::RangeInclusive;
@@ -59,6 +60,19 @@ pub struct Settings {
     pub scores: bool,
     /// The decoder's layer whose cross-attention gives alignments; `None` for no alignments.
     pub alignment_layer: Option<usize>,
+    /// The rules of timestamps in the text of speech, if it has them.
+    pub timestamps: Option<TimestampRules>,
+    /// A probability within the prompt to return as [`Hypothesis::observed`](crate::Hypothesis::observed).
+    pub observe: Option<Observe>,
+}
+
+/// The probability of a token at the position of a token of the prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Observe {
+    /// The last token of the prompt with this id is read,
+    pub after: i64,
+    /// and the probability of this one follows, without constraints.
+    pub token: i64,
 }
 
 /// The stopping condition of beam search for a sentence (transformers' `early_stopping`).
@@ -71,6 +85,9 @@ pub enum EarlyStopping {
     Full,
     /// When no running hypothesis, at any length, can beat the worst finished one.
     Never,
+    /// As soon as this number of hypotheses have finished (beams times patience; Kasai et al. 2022), in the form of OpenAI's Whisper:
+    /// every hypothesis finishes that is better than the last one that continues, and lengths do not count the end token.
+    Finished(usize),
 }
 
 /// Settings of sampling; the filters apply in this order.

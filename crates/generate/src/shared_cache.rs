@@ -3,12 +3,12 @@
 //! A step writes into the caches in place. A beam that continues another gets its history as a list of positions, and nothing is
 //! copied. When a sentence is finished, later ones move to its place.
 
-use crate::Result;
 use crate::decoder::{Attentions, Decoder, cross_sizes, encoded, missing, pasts, select};
 use crate::logits::{LastLogits, Logits};
+use crate::{Result, Sources};
 use cognate_model::interface::{CACHE_BEAMS, INPUT_IDS, LOGITS, LOGITS_SCALE, is_past};
 use cognate_runtime::{Session, Value, Values};
-use ndarray::{Array2, Array3, ArrayD, Axis, s};
+use ndarray::{Array2, Array3, Array4, ArrayD, Axis, s};
 use std::mem;
 
 /// The initial capacity of caches, which doubles when needed.
@@ -69,12 +69,13 @@ impl Decoder for SharedCacheDecoder {
         self.decoder.engine()
     }
 
-    fn start(&mut self, sources: &[Vec<i64>], beams: usize) -> Result<()> {
+    fn start(&mut self, sources: Sources<'_>, beams: usize) -> Result<()> {
         let mut before = mem::take(&mut self.state);
-        self.state = encoded(self.encoder.as_mut(), self.decoder.as_ref(), sources, self.pad_token)?;
-        for (name, _) in &self.caches {
+        let caches: Vec<_> = self.caches.iter().map(|(name, _)| (name, before.remove(name))).collect();
+        self.state = encoded([self.encoder.as_mut(), self.decoder.as_mut()], sources, self.pad_token, before)?;
+        for (name, before) in caches {
             let [batch, heads, d_k] = cross_sizes(&self.state, name)?;
-            self.state.insert(name, empty(vec![batch * beams, heads, CAPACITY, d_k], before.remove(name)));
+            self.state.insert(name, empty(vec![batch * beams, heads, CAPACITY, d_k], before));
         }
         self.holders = Array3::zeros((sources.len(), beams, CAPACITY));
         self.past = 0;
@@ -105,7 +106,7 @@ impl Decoder for SharedCacheDecoder {
         self.logits.put(logits, scales, tokens.dim())
     }
 
-    fn cross_attention(&mut self, layer_index: usize) -> Result<Array3<f32>> {
+    fn cross_attention(&mut self, layer_index: usize) -> Result<Array4<f32>> {
         self.attentions.layer(layer_index, self.decoder.outputs())
     }
 

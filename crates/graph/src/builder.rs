@@ -5,11 +5,11 @@
 
 use crate::infer::infer;
 use crate::{
-    Binary, CachedAttention, Class, Conv, DType, Dim, Error, ErrorKind, Graph, Node, NodeId, Op, Output, Scalar, Shape, Statistic, Type,
-    Unary,
+    Binary, CachedAttention, Class, Conv, DType, Dim, Error, ErrorKind, Graph, Loop, Node, NodeId, Op, Output, Ranked, Scalar, Shape,
+    Statistic, Type, Unary,
 };
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::ops::{Add, Div, Mul, Rem, Sub};
 
@@ -33,13 +33,19 @@ struct State {
 impl Builder {
     /// An empty graph called `name`.
     pub fn new(name: &str) -> Self {
-        let graph = Graph { name: name.into(), nodes: Vec::new(), outputs: Vec::new() };
+        let graph = Graph { name: name.into(), nodes: Vec::new(), outputs: Vec::new(), defaults: BTreeMap::new() };
         Self { state: RefCell::new(State { graph, scopes: Vec::new(), declared: HashMap::new(), used: HashMap::new(), error: None }) }
     }
 
     /// A value supplied at every run.
     pub fn input(&self, name: &str, dtype: DType, shape: impl Into<Shape>) -> Tensor<'_> {
         self.declare(name, Op::Input, Type::new(dtype, shape))
+    }
+
+    /// An input that a run may leave out: a scalar.
+    pub fn input_or(&self, name: &str, default: Scalar) -> Tensor<'_> {
+        self.state.borrow_mut().graph.defaults.insert(name.into(), default);
+        self.input(name, default.dtype(), Shape::default())
     }
 
     /// The scope at the top, from which parameters and nodes take their paths.
@@ -64,6 +70,29 @@ impl Builder {
             return self.declare(&node.name, node.op.clone(), node.ty.clone());
         }
         self.node(&node.name, node.op.clone(), &node.inputs.iter().copied().map(value).collect::<Vec<_>>())
+    }
+
+    /// The outputs of a copy of `graph`; `input` gives the values of its inputs.
+    pub fn inline<'b>(&'b self, graph: &Graph, mut input: impl FnMut(&Node) -> Tensor<'b>) -> Vec<Tensor<'b>> {
+        let mut values: Vec<Tensor<'b>> = Vec::with_capacity(graph.nodes.len());
+        for node in &graph.nodes {
+            let value = if node.op == Op::Input { input(node) } else { self.copy(node, |id| values[id.0]) };
+            values.push(value);
+        }
+        graph.outputs.iter().map(|output| values[output.node.0]).collect()
+    }
+
+    /// The carried values after a loop; see [`Loop`]. Those whose size changes cannot be read.
+    pub fn repeat<'b>(&'b self, repeat: Repeat<'_, 'b>) -> Vec<Tensor<'b>> {
+        let Repeat { body, most, condition, carried, captured } = repeat;
+        let types: Vec<_> = body.inputs().skip(1).take(carried.len()).map(|(_, node)| node.ty.clone()).collect();
+        let inputs: Vec<_> = [condition].iter().chain(carried).chain(captured).copied().collect();
+        let node = self.push(Op::Loop(Box::new(Loop { body, carried: carried.len(), most })), &inputs);
+        let result = |(index, ty)| match index {
+            0 => node,
+            _ => self.push(Op::LoopResult { index, ty: Box::new(ty) }, &[node]),
+        };
+        types.into_iter().enumerate().map(result).collect()
     }
 
     /// A number.
@@ -200,8 +229,13 @@ fn prune(graph: Graph) -> Graph {
     for output in &graph.outputs {
         needed[output.node.0] = true;
     }
+    let sizes: HashMap<_, _> = graph.symbol_sources().into_iter().map(|(symbol, (id, _))| (symbol, id)).collect();
     for index in (0..graph.nodes.len()).rev() {
         if needed[index] {
+            let Node { op, ty, .. } = &graph.nodes[index];
+            for symbol in op.dims().iter().chain(ty.shape.dims()).flat_map(Dim::symbols) {
+                sizes.get(symbol).into_iter().for_each(|source| needed[source.0] = true);
+            }
             for input in &graph.nodes[index].inputs {
                 needed[input.0] = true;
             }
@@ -217,7 +251,22 @@ fn prune(graph: Graph) -> Graph {
         }
     }
     let outputs = graph.outputs.into_iter().map(|output| Output { node: moved[output.node.0], ..output }).collect();
-    Graph { name: graph.name, nodes, outputs }
+    Graph { name: graph.name, nodes, outputs, defaults: graph.defaults }
+}
+
+/// A loop to be added; see [`Builder::repeat`].
+#[derive(Debug)]
+pub struct Repeat<'a, 'g> {
+    /// The body.
+    pub body: Graph,
+    /// The largest number of iterations.
+    pub most: usize,
+    /// Whether there is a first iteration; bool `[]`.
+    pub condition: Tensor<'g>,
+    /// The first carried values.
+    pub carried: &'a [Tensor<'g>],
+    /// Values that the body reads.
+    pub captured: &'a [Tensor<'g>],
 }
 
 /// A path from which parameters and nodes take their names: `decoder.layers.2.fc1`.
@@ -352,6 +401,11 @@ impl<'g> Tensor<'g> {
         self.builder.push(Op::Softmax, &[self])
     }
 
+    /// `x - ln Σ exp(x)` along the last axis.
+    pub fn log_softmax(self) -> Tensor<'g> {
+        self.builder.push(Op::LogSoftmax, &[self])
+    }
+
     /// `ln Σ exp(x)` along the last axis, which keeps size 1.
     pub fn log_sum_exp(self) -> Tensor<'g> {
         self.builder.push(Op::LogSumExp, &[self])
@@ -422,6 +476,32 @@ impl<'g> Tensor<'g> {
     /// The elements `start..end` of `axis`.
     pub fn slice(self, axis: usize, start: impl Into<Dim>, end: impl Into<Dim>) -> Tensor<'g> {
         self.builder.push(Op::Slice { axis, start: start.into(), end: end.into() }, &[self])
+    }
+
+    /// The elements `ids: i64 [..., m]` of the last axis.
+    pub fn gather_elements(self, ids: Tensor<'g>) -> Tensor<'g> {
+        self.builder.push(Op::GatherElements, &[self, ids])
+    }
+
+    /// With `updates` added to the elements `ids` of the last axis.
+    pub fn scatter_elements(self, ids: Tensor<'g>, updates: Tensor<'g>) -> Tensor<'g> {
+        self.builder.push(Op::ScatterElements, &[self, ids, updates])
+    }
+
+    /// The `count` largest elements of the last axis and their positions; see [`Op::TopK`].
+    pub fn top_k(self, count: impl Into<Dim>) -> [Tensor<'g>; 2] {
+        let count = count.into();
+        [Ranked::Values, Ranked::Positions].map(|result| self.builder.push(Op::TopK { count: count.clone(), result }, &[self]))
+    }
+
+    /// The integers below this one, whose number becomes the size `symbol`; see [`Op::Indices`].
+    pub fn indices(self, symbol: &str) -> Tensor<'g> {
+        self.builder.push(Op::Indices(symbol.into()), &[self])
+    }
+
+    /// A function of this and another tensor's elements.
+    pub fn with(self, function: Binary, right: Tensor<'g>) -> Tensor<'g> {
+        self.builder.push(Op::Binary(function), &[self, right])
     }
 
     /// A function of each element.

@@ -1,7 +1,7 @@
 //! Graphs: nodes in the order of evaluation, with named inputs and outputs.
 
-use crate::{Bindings, Error, ErrorKind, Op, Symbol, Type};
-use std::collections::BTreeMap;
+use crate::{Bindings, Error, ErrorKind, Op, Scalar, Symbol, Type};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// The place of a node in its graph.
@@ -49,6 +49,8 @@ pub struct Graph {
     pub(crate) name: String,
     pub(crate) nodes: Vec<Node>,
     pub(crate) outputs: Vec<Output>,
+    /// The values of inputs that a run may leave out.
+    pub(crate) defaults: BTreeMap<String, Scalar>,
 }
 
 impl Graph {
@@ -77,6 +79,26 @@ impl Graph {
         self.iter().filter(|(_, node)| node.op == Op::Input)
     }
 
+    /// The value of an input where a run gives none.
+    pub fn default_of(&self, input: &str) -> Option<Scalar> {
+        self.defaults.get(input).copied()
+    }
+
+    /// The parameters, also those of the bodies of loops, each path once, in the order of first use.
+    pub fn all_parameters(&self) -> Vec<&Node> {
+        let mut seen = BTreeSet::new();
+        let mut parameters = Vec::new();
+        for node in &self.nodes {
+            if node.op == Op::Parameter {
+                parameters.push(node);
+            } else if let Op::Loop(repeat) = &node.op {
+                parameters.extend(repeat.body.all_parameters());
+            }
+        }
+        parameters.retain(|node| seen.insert(&node.name));
+        parameters
+    }
+
     /// The parameters, in the order of first use.
     pub fn parameters(&self) -> impl Iterator<Item = (NodeId, &Node)> {
         self.iter().filter(|(_, node)| node.op == Op::Parameter)
@@ -93,14 +115,19 @@ impl Graph {
         Some(self.node(output.node))
     }
 
-    /// Where each symbol can be read at run time: the first input axis whose size is that symbol alone.
+    /// Where each symbol can be read at run time: the first input axis whose size is that symbol alone, or else
+    /// [linear](Dim::as_linear) in it, or the node that gives it.
     pub fn symbol_sources(&self) -> BTreeMap<Symbol, (NodeId, usize)> {
+        let axes =
+            || self.inputs().flat_map(|(id, node)| node.ty.shape.dims().iter().enumerate().map(move |(axis, dim)| (dim, (id, axis))));
+        let plain = axes().filter_map(|(dim, place)| Some((dim.as_symbol()?, place)));
         let mut sources = BTreeMap::new();
-        for (id, node) in self.inputs() {
-            for (axis, dim) in node.ty.shape.dims().iter().enumerate() {
-                if let Some(symbol) = dim.as_symbol() {
-                    sources.entry(symbol.clone()).or_insert((id, axis));
-                }
+        for (symbol, place) in plain.chain(axes().filter_map(|(dim, place)| Some((dim.as_linear()?.symbol, place)))) {
+            sources.entry(symbol.clone()).or_insert(place);
+        }
+        for (id, node) in self.iter() {
+            if let Op::Indices(symbol) = &node.op {
+                sources.entry(symbol.clone()).or_insert((id, 0));
             }
         }
         sources
@@ -121,8 +148,12 @@ impl Graph {
                 return Err(wrong(format!("expected {}, found {found:?}", node.ty.shape)));
             }
             for (dim, &size) in dims.iter().zip(found) {
-                if let Some(symbol) = dim.as_symbol() {
-                    bindings.bind(symbol, size).map_err(|before| {
+                // Sizes without a solution are refused below.
+                if let Some(linear) = dim.as_linear()
+                    && let Some(value) = linear.solve(size)
+                {
+                    let symbol = linear.symbol;
+                    bindings.bind(symbol, value).map_err(|before| {
                         wrong(format!("expected {}, found {found:?}, but {symbol} is {before} in another input", node.ty.shape))
                     })?;
                 }

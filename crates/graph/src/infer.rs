@@ -1,10 +1,12 @@
 //! Shape inference: the type of a node from its operation and the types of its inputs.
 
+mod choice;
 mod conv;
+mod repeat;
 mod sums;
 
 use crate::op::{Blocks, CachedAttention, Steps};
-use crate::{Binary, DType, Dim, Op, Shape, Type};
+use crate::{Binary, DType, Dim, Op, Shape, Type, Unary};
 
 /// The output type of `op` for `inputs`; an error states expected and found.
 ///
@@ -24,19 +26,27 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
             let [] = take(inputs)?;
             Ok(Type::new(DType::I64, [end - start]))
         }
-        Op::Unary(_) => {
+        Op::Indices(symbol) => {
+            let [n] = take(inputs)?;
+            expect_type("input", n, &Type::new(DType::I64, Shape::default()))?;
+            Ok(Type::new(DType::I64, [Dim::symbol(symbol)]))
+        }
+        Op::Unary(function) => {
             let [x] = take(inputs)?;
-            float("input", x)?;
+            match function {
+                Unary::Not => expect_dtype("input", x, DType::Bool)?,
+                _ => float("input", x)?,
+            }
             Ok(x.clone())
         }
         Op::Binary(function) => {
             let [left, right] = take(inputs)?;
             same_dtype(left, right)?;
-            if *function == Binary::Rem {
-                expect_dtype("left", left, DType::I64)?;
-            }
-            if matches!(left.dtype, DType::Bool | DType::I8 | DType::U8) {
-                return Err(format!("expected numbers, found {}", left.dtype));
+            match function {
+                Binary::Rem => expect_dtype("left", left, DType::I64)?,
+                Binary::And | Binary::Or => expect_dtype("left", left, DType::Bool)?,
+                Binary::Pow => float("left", left)?,
+                Binary::Add | Binary::Sub | Binary::Mul | Binary::Div | Binary::Min | Binary::Max => number(left)?,
             }
             Ok(Type::new(left.dtype, broadcast(&left.shape, &right.shape)?))
         }
@@ -65,6 +75,9 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
             let shape: Shape = ids.shape.dims().iter().chain(row).collect();
             Ok(Type::new(table.dtype, shape))
         }
+        Op::GatherElements => choice::gather_elements(take(inputs)?),
+        Op::ScatterElements => choice::scatter_elements(take(inputs)?),
+        Op::TopK { count, result } => choice::top_k(count, *result, take(inputs)?),
         Op::MatMul => {
             let [left, right] = take(inputs)?;
             float("left", left)?;
@@ -108,9 +121,7 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
         Op::CumSum => {
             let [x] = take(inputs)?;
             last(x)?;
-            if matches!(x.dtype, DType::Bool | DType::I8 | DType::U8) {
-                return Err(format!("expected numbers, found {}", x.dtype));
-            }
+            number(x)?;
             Ok(x.clone())
         }
         Op::Sum(axes) => sums::sum(axes, take(inputs)?),
@@ -118,7 +129,7 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
         Op::ScatterAdd => sums::scatter_add(take(inputs)?),
         Op::Gemm { transposed } => sums::gemm(*transposed, take(inputs)?),
         Op::Conv(conv) => conv::conv(conv, inputs),
-        Op::Softmax | Op::ShiftedExp => {
+        Op::Softmax | Op::LogSoftmax | Op::ShiftedExp => {
             let [x] = take(inputs)?;
             float("input", x)?;
             last(x)?;
@@ -157,6 +168,11 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
             Ok(cache.clone())
         }
         Op::CachedAttention(attention) => cached_attention(attention, inputs),
+        Op::Loop(repeat) => repeat::repeat(repeat, inputs),
+        Op::LoopResult { ty, .. } => {
+            let [_] = take(inputs)?;
+            Ok(ty.as_ref().clone())
+        }
     }
 }
 
@@ -283,6 +299,13 @@ fn take_with_option<'a, const N: usize>(inputs: &[&'a Type]) -> Result<([&'a Typ
 
 fn float(name: &str, found: &Type) -> Result<(), String> {
     if found.dtype.is_float() { Ok(()) } else { Err(format!("{name}: expected f32 or f16, found {}", found.dtype)) }
+}
+
+fn number(found: &Type) -> Result<(), String> {
+    match found.dtype {
+        DType::Bool | DType::I8 | DType::U8 => Err(format!("expected numbers, found {}", found.dtype)),
+        DType::F32 | DType::F16 | DType::I64 => Ok(()),
+    }
 }
 
 fn expect_dtype(name: &str, found: &Type, expected: DType) -> Result<(), String> {

@@ -30,11 +30,11 @@ mod text;
 mod verify;
 mod weights;
 
-pub use builder::{Builder, Scope, ScopeGuard, Tensor, concat};
-pub use dim::{Bindings, Dim, Symbol};
+pub use builder::{Builder, Repeat, Scope, ScopeGuard, Tensor, concat};
+pub use dim::{Bindings, Dim, Linear, Symbol};
 pub use error::{Error, ErrorKind};
 pub use graph::{Graph, Node, NodeId, Output};
 pub use half::f16;
-pub use op::{Binary, Bits, Blocks, CachedAttention, Class, Conv, Op, SMALLEST_MAGNITUDE, Scalar, Statistic, Steps, Unary};
+pub use op::{Binary, Bits, Blocks, CachedAttention, Class, Conv, Loop, Op, Ranked, SMALLEST_MAGNITUDE, Scalar, Statistic, Steps, Unary};
 pub use shape::{DType, Shape, Type};
 pub use weights::{Element, Generator, Place, Program, Quantized, QuantizedBlocks, QuantizedTable, Recipe, Storage, Weights};

@@ -8,8 +8,9 @@ mod table;
 
 pub use table::Class;
 
-use crate::{DType, Dim, Shape};
+use crate::{DType, Dim, Graph, Shape, Symbol, Type};
 use half::f16;
+use std::fmt;
 
 /// An operation; each has one output.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,9 +30,12 @@ pub enum Op {
         /// One past the last value.
         end: Dim,
     },
-    /// A function of each element; f32 or f16.
+    /// The integers `0, 1, ..., n - 1` for an input `n: i64 []`, none if it is negative; i64 `[symbol]`. The symbol is a new size,
+    /// known from this node on.
+    Indices(Symbol),
+    /// A function of each element; f32 or f16, or truth values.
     Unary(Unary),
-    /// A function of two elements, broadcast; both f32, both f16 or both i64.
+    /// A function of two elements, broadcast; both f32, both f16 or both i64, or truth values.
     Binary(Binary),
     /// `left <= right`, broadcast; bool.
     LessOrEqual,
@@ -43,6 +47,18 @@ pub enum Op {
     Cast(DType),
     /// Rows of a table: `[rows, ...]` and i64 ids `[a, b]` give `[a, b, ...]`.
     Gather,
+    /// Elements of the last axis: `x: [..., n]` and i64 ids `[..., m]` give `[..., m]`.
+    GatherElements,
+    /// `x: [..., n]` with `updates: [..., m]` added at the i64 ids `[..., m]` of the last axis; ids may repeat; f32.
+    ScatterElements,
+    /// The `count` largest elements of the last axis, or their positions (i64), the largest first, the first of equals first; f32,
+    /// f16 or i64. Both are one operator.
+    TopK {
+        /// How many; at most the axis has.
+        count: Dim,
+        /// What of them.
+        result: Ranked,
+    },
     /// Matrix product `[..., m, k] x [..., k, n]`, leading axes broadcast; both f32 or both f16.
     MatMul,
     /// `x Wᵀ (+ b)` with `x: [..., in]`, `W: [out, in]`, `b: [out]`, PyTorch's form of a linear layer.
@@ -82,6 +98,8 @@ pub enum Op {
     Conv(Conv),
     /// `exp(x) / Σ exp(x)` along the last axis.
     Softmax,
+    /// `x - ln Σ exp(x)` along the last axis.
+    LogSoftmax,
     /// `ln Σ exp(x)` along the last axis, which keeps size 1.
     LogSumExp,
     /// `exp(x - max(x))` along the last axis: a softmax before its division. Free where the same value also has an
@@ -119,6 +137,40 @@ pub enum Op {
     },
     /// Attention of one query per row to the first `past + 1` positions of caches; see [`CachedAttention`].
     CachedAttention(CachedAttention),
+    /// A loop; see [`Loop`]. Its value is the first of those that it carries.
+    Loop(Box<Loop>),
+    /// Another value of the loop that is the input.
+    LoopResult {
+        /// Its place among the carried values, from 0.
+        index: usize,
+        /// Its type.
+        ty: Box<Type>,
+    },
+}
+
+/// A loop: while the condition holds, and at most `most` times, the body computes the next condition and carried values.
+///
+/// Inputs: `condition: bool []`, the first carried values, captured values, which stay. The body's inputs are the number of the
+/// iteration (i64 `[]`, from 0), the carried and the captured values; its outputs the next condition and carried values. Symbols mean
+/// the same inside and outside. The size of an axis may change from iteration to iteration if the body calls it by a symbol that is
+/// not known outside; such a value is not known after the loop.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loop {
+    /// The body.
+    pub body: Graph,
+    /// The number of carried values, at least 1.
+    pub carried: usize,
+    /// The largest number of iterations.
+    pub most: usize,
+}
+
+/// What [`Op::TopK`] gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ranked {
+    /// The elements.
+    Values,
+    /// Their positions.
+    Positions,
 }
 
 /// A convolution over spatial axes, as PyTorch and ONNX define it (without flipping the kernel).
@@ -236,6 +288,16 @@ pub enum Scalar {
     I64(i64),
 }
 
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Scalar::F32(value) => write!(f, "{value:?}"),
+            Scalar::F16(value) => write!(f, "{:?}", value.to_f32()),
+            Scalar::I64(value) => write!(f, "{value}"),
+        }
+    }
+}
+
 impl Scalar {
     /// The element type.
     pub fn dtype(self) -> DType {
@@ -264,6 +326,10 @@ pub enum Unary {
     Sqrt,
     /// The largest integer that is not greater.
     Floor,
+    /// The natural logarithm.
+    Log,
+    /// Whether a truth value is false.
+    Not,
 }
 
 /// Functions of two elements.
@@ -279,4 +345,14 @@ pub enum Binary {
     Div,
     /// The remainder of `left / right`, with the sign of `right`; i64.
     Rem,
+    /// The smaller.
+    Min,
+    /// The larger.
+    Max,
+    /// `left` to the power of `right`; f32 or f16.
+    Pow,
+    /// Whether both truth values are true.
+    And,
+    /// Whether a truth value is true.
+    Or,
 }

@@ -161,17 +161,3 @@ impl fmt::Display for Type {
         write!(f, "{} {}", self.dtype, self.shape)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn broadcasting_follows_numpy() {
-        let scores = Shape::from(["batch", "heads", "tgt", "src"]);
-        let mask = Shape::from(vec!["batch".into(), 1.into(), 1.into(), "src".into()]);
-        assert_eq!(mask.broadcast(&scores), Some(scores.clone()));
-        assert_eq!(Shape::default().broadcast(&scores), Some(scores.clone()));
-        assert_eq!(Shape::from(["tgt", "tgt"]).broadcast(&scores), None);
-    }
-}

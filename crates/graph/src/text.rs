@@ -9,19 +9,27 @@
 //!   output scores = %3
 //! ```
 //!
-//! Inputs and parameters are read by name, other nodes by number; a line `in PATH` opens each scope.
+//! Inputs and parameters are read by name, other nodes by number; a line `in PATH` opens each scope. The body of a loop follows it,
+//! indented.
 
-use crate::{Class, Graph};
+use crate::{Class, Graph, Op};
 use std::fmt;
 
 impl fmt::Display for Graph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "graph {}", self.name)?;
+        self.write(f, "")
+    }
+}
+
+impl Graph {
+    fn write(&self, f: &mut fmt::Formatter<'_>, indent: &str) -> fmt::Result {
+        writeln!(f, "{indent}graph {}", self.name)?;
         for (_, node) in self.inputs() {
-            writeln!(f, "  input {}: {}", node.name, node.ty)?;
+            let default = self.defaults.get(&node.name).map(|default| format!(" = {default}")).unwrap_or_default();
+            writeln!(f, "{indent}  input {}: {}{default}", node.name, node.ty)?;
         }
         for (_, node) in self.parameters() {
-            writeln!(f, "  parameter {}: {}", node.name, node.ty)?;
+            writeln!(f, "{indent}  parameter {}: {}", node.name, node.ty)?;
         }
         let mut scope = "";
         for (id, node) in self.iter() {
@@ -30,19 +38,22 @@ impl fmt::Display for Graph {
             }
             let path = node.name.rsplit_once('/').map_or("", |(path, _)| path);
             if path != scope {
-                writeln!(f, "  in {}", if path.is_empty() { self.name.as_str() } else { path })?;
+                writeln!(f, "{indent}  in {}", if path.is_empty() { self.name.as_str() } else { path })?;
                 scope = path;
             }
-            write!(f, "  {id} = {}", node.op.name())?;
+            write!(f, "{indent}  {id} = {}", node.op.name())?;
             for &input in &node.inputs {
                 let read = self.node(input);
                 if read.op.class() == Class::Declared { write!(f, " {}", read.name)? } else { write!(f, " {input}")? }
             }
-            node.op.attributes().iter().try_for_each(|attribute| attribute.fmt(f))?;
+            node.op.attributes().iter().try_for_each(|attribute| write!(f, "{attribute}"))?;
             writeln!(f, " : {}", node.ty)?;
+            if let Op::Loop(repeat) = &node.op {
+                repeat.body.write(f, &format!("{indent}    "))?;
+            }
         }
         for output in &self.outputs {
-            writeln!(f, "  output {} = {}", output.name, output.node)?;
+            writeln!(f, "{indent}  output {} = {}", output.name, output.node)?;
         }
         Ok(())
     }

@@ -1,18 +1,18 @@
 //! The grammar of legal graphs.
 
 use crate::infer::infer;
-use crate::{Class, Error, ErrorKind, Graph, Op};
+use crate::{Class, Dim, Error, ErrorKind, Graph, Node, Op, Symbol};
 use std::collections::BTreeSet;
 
 impl Graph {
     /// Checks the whole grammar: every node reads earlier nodes, its type is what inference gives, names are unique, and
-    /// every symbol can be read from some input's shape.
+    /// every symbol can be read from some input's shape or an earlier node.
     ///
     /// # Errors
     /// The first rule that is broken, with the node's name.
     pub fn verify(&self) -> Result<(), Error> {
         let grammar = |place: &str, message: String| Err(Error::new(ErrorKind::Grammar, place, message));
-        let known = self.symbol_sources();
+        let mut known: BTreeSet<Symbol> = self.inputs().flat_map(|(_, node)| read_symbols(node)).collect();
         let mut names = BTreeSet::new();
         for (id, node) in self.iter() {
             if !names.insert(node.name.as_str()) {
@@ -35,10 +35,27 @@ impl Graph {
                     return grammar(&node.name, format!("expected {expected}, found {}", node.ty));
                 }
             }
-            let attributes = node.op.attributes();
-            let op_dims = attributes.iter().flat_map(|attribute| attribute.value.dims());
-            let mut symbols = op_dims.chain(node.ty.shape.dims()).flat_map(|dim| dim.symbols());
-            if let Some(symbol) = symbols.find(|symbol| !known.contains_key(*symbol)) {
+            if let Op::Indices(symbol) = &node.op
+                && !known.insert(symbol.clone())
+            {
+                return grammar(&node.name, format!("the size {symbol} is known already"));
+            }
+            if let Op::Loop(repeat) = &node.op {
+                repeat.body.verify()?;
+            }
+            if let Op::LoopResult { index, ty } = &node.op {
+                let source = &self.node(node.inputs[0]).op;
+                let Op::Loop(repeat) = source else {
+                    return grammar(&node.name, format!("expected a loop, found {}", source.name()));
+                };
+                let given = repeat.body.inputs().nth(index + 1).filter(|_| *index < repeat.carried);
+                if given.is_none_or(|(_, given)| given.ty != **ty) {
+                    return grammar(&node.name, format!("the loop carries no value {index} of type {ty}"));
+                }
+            }
+            let op_dims = node.op.dims();
+            let mut symbols = op_dims.iter().chain(node.ty.shape.dims()).flat_map(|dim| dim.symbols());
+            if let Some(symbol) = symbols.find(|symbol| !known.contains(*symbol)) {
                 return grammar(&node.name, format!("no input has an axis {symbol}"));
             }
         }
@@ -53,4 +70,9 @@ impl Graph {
         }
         if outputs.is_empty() { grammar(&self.name, "the graph has no output".into()) } else { Ok(()) }
     }
+}
+
+/// The symbols that an input's shape gives.
+fn read_symbols(input: &Node) -> impl Iterator<Item = Symbol> {
+    input.ty.shape.dims().iter().filter_map(Dim::as_linear).map(|linear| linear.symbol.clone())
 }

@@ -52,8 +52,9 @@ impl Program {
     /// Lists every parameter whose weight is missing, has another shape or is given in another type.
     pub fn new(graph: Graph, weights: Weights) -> Result<Self, Error> {
         let problems: Vec<_> = graph
-            .parameters()
-            .filter_map(|(_, node)| match weights.get(&node.name) {
+            .all_parameters()
+            .into_iter()
+            .filter_map(|node| match weights.get(&node.name) {
                 None => Some(format!("{}: missing, expected {}", node.name, node.ty.shape)),
                 Some(recipe) if Shape::from(recipe.shape()) != node.ty.shape => {
                     Some(format!("{}: expected {}, found {:?}", node.name, node.ty.shape, recipe.shape()))

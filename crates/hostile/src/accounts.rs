@@ -1,69 +1,43 @@
-//! `cognate.json` of an export, and of one in place.
+//! `cognate.json` of an export, and of an export in place.
 
 use anyhow::Result;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
-use super::bytes::{NOT_FILES, edit, edit_json, nested, read, spread, write};
+use super::bytes::{nested, read, spread};
+use super::case::{Case, Expect, Reader, Subject};
 use super::good::{Good, Models};
-use super::{Case, Change, Expect, Reader};
 
 const FILE: &str = "cognate.json";
-const READERS: &[Reader] = &[Reader::Show, Reader::Tract, Reader::Verify];
-/// Those that read only what they go by.
-const PLACE: &[Reader] = &[Reader::Show, Reader::Tract];
 
 pub(super) fn cases(models: &Models) -> Result<Vec<Case>> {
     let length = read(&models.path(Good::Exported).join(FILE))?.len();
-    let case = |name: String, readers, expect, change: Change| {
-        Case::new(format!("{FILE}: {name}"), Good::Exported, readers, expect, move |folder| change(&folder.join(FILE)))
-    };
-    let refused = Expect::Refused(FILE);
-    let mut cases = vec![case("untouched".into(), PLACE, Expect::Either(""), Box::new(|_| Ok(())))];
-    for place in spread(length, 10) {
-        cases.push(case(format!("cut at {place}"), READERS, refused, Box::new(move |path| edit(path, |bytes| bytes.truncate(place)))));
-        cases.push(case(
-            format!("byte {place} changed"),
-            &[Reader::Show],
-            Expect::Either(FILE),
-            Box::new(move |path| edit(path, |bytes| bytes[place] ^= 0x10)),
-        ));
-    }
-    for (name, bytes) in [
-        ("nested 100,000 deep", nested(100_000).into_bytes()),
-        ("a field nested 100,000 deep", format!("{{\"format_version\":1,\"source\":{}}}", nested(100_000)).into_bytes()),
-        ("not UTF-8", vec![b'{', 0xff]),
-        ("a list", b"[]".to_vec()),
+    let account = Subject::new(FILE, Good::Exported, FILE, &[Reader::Show, Reader::Tract, Reader::Verify]);
+    // These read only the fields that they need.
+    let briefly = account.read_by(&[Reader::Show, Reader::Tract]);
+    let mut cases = vec![briefly.untouched()];
+    cases.extend(account.cuts(spread(length, 10)));
+    cases.extend(account.read_by(&[Reader::Show]).either().changes(spread(length, 10), 0x10));
+    cases.extend([
+        account.content("nested 100,000 deep", nested(100_000)),
+        account.content("a field nested 100,000 deep", format!("{{\"format_version\":1,\"source\":{}}}", nested(100_000))),
+        account.content("not UTF-8", b"{\xff"),
+        account.content("a list", "[]"),
+        account.field("format_version", json!(2)),
+    ]);
+    cases.extend(briefly.not_files(1..3));
+    let in_place = Subject::new("cognate.json, in place", Good::InPlace, FILE, &[Reader::Tract, Reader::Show]);
+    cases.push(in_place.untouched());
+    for (name, location) in [
+        ("a file outside of the folder", "/etc/passwd"),
+        ("a path that leaves the folder", "../model.safetensors"),
+        ("a device without end", "/dev/zero"),
     ] {
-        cases.push(case(name.into(), READERS, refused, Box::new(move |path| write(path, &bytes))));
-    }
-    cases.extend(NOT_FILES[1..3].iter().map(|(name, change)| case((*name).into(), PLACE, refused, Box::new(change))));
-    cases.push(case(
-        "a newer form".into(),
-        READERS,
-        refused,
-        Box::new(|path| edit_json(path, |fields| drop(fields.insert("format_version".into(), json!(2))))),
-    ));
-    let in_place = |name: &str, expect, change: fn(&mut Map<String, Value>)| {
-        let stamps = move |fields: &mut Map<String, Value>| {
-            if let Some(files) = fields["source"]["checkpoint_in_place"]["files"].as_object_mut() {
-                change(files);
+        cases.push(in_place.expecting(Expect::Refused(location)).json(name, move |fields| {
+            let files = fields["source"]["checkpoint_in_place"]["files"].as_object_mut();
+            if let Some((files, stamp)) = files.and_then(|files| files.remove("model.safetensors").map(|stamp| (files, stamp))) {
+                files.insert(location.into(), stamp);
             }
-        };
-        Case::new(format!("{FILE}, in place: {name}"), Good::InPlace, &[Reader::Tract, Reader::Show], expect, move |folder| {
-            edit_json(&folder.join(FILE), stamps)
-        })
-    };
-    cases.push(in_place("untouched", Expect::Either(""), |_| ()));
-    cases.push(in_place("a file outside of the folder", Expect::Refused("/etc/passwd"), |files| rename(files, "/etc/passwd")));
-    cases.push(in_place("a path that leaves the folder", Expect::Refused("../model.safetensors"), |files| {
-        rename(files, "../model.safetensors")
-    }));
-    cases.push(in_place("a device without end", Expect::Refused("/dev/zero"), |files| rename(files, "/dev/zero")));
-    Ok(cases)
-}
-
-fn rename(files: &mut Map<String, Value>, to: &str) {
-    if let Some(stamp) = files.remove("model.safetensors") {
-        files.insert(to.into(), stamp);
+        }));
     }
+    Ok(cases)
 }

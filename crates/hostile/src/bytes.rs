@@ -1,17 +1,17 @@
 //! Changes of files: whole ones, JSON, and safetensors by their parts.
 
-use std::fs;
+use fs_err as fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Map, Value, json};
 
 pub(super) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<()> {
-    fs::write(path, bytes).with_context(|| path.display().to_string())
+    Ok(fs::write(path, bytes)?)
 }
 
 pub(super) fn read(path: &Path) -> Result<Vec<u8>> {
-    fs::read(path).with_context(|| path.display().to_string())
+    Ok(fs::read(path)?)
 }
 
 /// Changes the bytes of a file.
@@ -52,7 +52,7 @@ pub(super) fn pipe(path: &Path) -> Result<()> {
 pub(super) fn link(path: &Path, target: &str) -> Result<()> {
     let _ = fs::remove_file(path);
     #[cfg(unix)]
-    return std::os::unix::fs::symlink(target, path).with_context(|| path.display().to_string());
+    return Ok(fs_err::os::unix::fs::symlink(target, path)?);
     #[cfg(not(unix))]
     anyhow::bail!("{}: a link to {target} is made on Unix only", path.display());
 }
@@ -63,20 +63,20 @@ pub(super) fn nested(depth: usize) -> String {
 }
 
 pub(super) fn copy_folder(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to).with_context(|| to.display().to_string())?;
-    for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
         let path = entry?.path();
         let name = path.file_name().context("a name")?;
         if path.is_dir() {
             copy_folder(&path, &to.join(name))?;
         } else {
-            fs::copy(&path, to.join(name)).with_context(|| path.display().to_string())?;
+            fs::copy(&path, to.join(name))?;
         }
     }
     Ok(())
 }
 
-/// `count` places of `0..length`, far from one another, the first among them.
+/// `count` evenly spread places of `0..length`, the first among them.
 pub(super) fn spread(length: usize, count: usize) -> Vec<usize> {
     let count = count.min(length);
     (0..count).map(|index| index * length / count).collect()
@@ -108,6 +108,14 @@ impl Weights {
 
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.header.keys().map(String::as_str).filter(|name| *name != "__metadata__")
+    }
+
+    /// With another value in a field of the last tensor, on which no other depends.
+    pub(super) fn with_last(mut self, field: &str, value: &Value) -> Self {
+        if let Some((_, tensor)) = self.header.iter_mut().rfind(|(name, _)| *name != "__metadata__") {
+            tensor[field] = value.clone();
+        }
+        self
     }
 
     /// Some of the tensors.

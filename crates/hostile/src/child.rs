@@ -1,49 +1,57 @@
-//! One command in a process of its own: how it ended, what it said, how long it took and how much memory.
+//! A command in its own process: its end, its messages, its time and its memory.
 
-#[cfg_attr(target_os = "linux", path = "child/linux.rs")]
-#[cfg_attr(not(target_os = "linux"), path = "child/elsewhere.rs")]
-mod process;
+#[cfg(target_os = "linux")]
+mod linux;
 
+#[cfg(not(target_os = "linux"))]
+use std::path::Path;
 use std::time::Duration;
 
-use super::Expect;
+use super::case::Expect;
 
-pub(super) use self::process::run;
+#[cfg(target_os = "linux")]
+pub(super) use self::linux::run;
+
+/// Processes are measured on Linux only.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn run(program: &Path, _arguments: &[String], _scratch: &Path, _library: Option<&Path>) -> anyhow::Result<Ended> {
+    anyhow::bail!("{}: time and memory of processes are measured on Linux only", program.display())
+}
 
 /// How a process ended.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "processes are measured on Linux only"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// By itself, with this exit code.
+    /// The exit code.
     Exit(i32),
-    /// By a signal of the system.
+    /// A signal of the system.
     Signal,
-    /// By us, after too long a time.
+    /// Killed at the time limit.
     Killed,
 }
 
-/// How a command ended.
+/// A command that ended.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) end: End,
-    /// On standard error.
+    /// Standard error.
     pub(super) said: String,
-    /// By the clock: what a person waits, also where a command sleeps or waits for something.
+    /// Wall time, which includes waiting.
     pub(super) time: Duration,
     /// The highest resident size in bytes.
     pub(super) memory: u64,
 }
 
-/// What a command made of its files.
+/// The outcome of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Refused,
     Accepted,
-    /// An engine panicked, of which Cognate made an error.
+    /// An engine panicked, and Cognate returned an error.
     Caught,
-    /// Accepted, and should not have been.
+    /// Accepted, but an error was expected.
     Swallowed,
-    /// Refused by an error that does not name the file.
+    /// Refused with an error that does not name the file.
     Nameless,
     Panic,
     Crash,
@@ -52,30 +60,21 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
-    pub(super) const ALL: [Self; 9] = [
-        Self::Refused,
-        Self::Accepted,
-        Self::Caught,
-        Self::Swallowed,
-        Self::Nameless,
-        Self::Panic,
-        Self::Crash,
-        Self::Slow,
-        Self::OverMemory,
+    /// All, with their names in the table; failures are in capitals.
+    pub(super) const ALL: [(Self, &'static str); 9] = [
+        (Self::Refused, "refused"),
+        (Self::Accepted, "accepted"),
+        (Self::Caught, "caught"),
+        (Self::Swallowed, "SWALLOWED"),
+        (Self::Nameless, "NAMELESS"),
+        (Self::Panic, "PANIC"),
+        (Self::Crash, "CRASH"),
+        (Self::Slow, "SLOW"),
+        (Self::OverMemory, "OVER MEMORY"),
     ];
 
     pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Refused => "refused",
-            Self::Accepted => "accepted",
-            Self::Caught => "caught",
-            Self::Swallowed => "SWALLOWED",
-            Self::Nameless => "NAMELESS",
-            Self::Panic => "PANIC",
-            Self::Crash => "CRASH",
-            Self::Slow => "SLOW",
-            Self::OverMemory => "OVER MEMORY",
-        }
+        Self::ALL.into_iter().find(|(outcome, _)| *outcome == self).map_or("unknown", |(_, name)| name)
     }
 
     pub(super) fn is_failure(self) -> bool {
@@ -83,7 +82,7 @@ impl Outcome {
     }
 }
 
-/// What the end of a command means.
+/// The outcome of a command.
 pub(super) fn judge(ended: &Ended, expect: Expect, time: Duration, memory: u64) -> Outcome {
     let panicked = ["panicked at", "a bug in cognate"].iter().any(|words| ended.said.contains(words));
     let caught = ended.said.contains("error: ") && ended.said.contains(": it panicked: ");
@@ -114,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn every_end_is_told_apart() {
+    fn outcomes_are_distinguished() {
         let failed = |said| ended(End::Exit(1), said);
         let either = Expect::Either("config.json");
         for (ended, expect, outcome) in [
@@ -127,7 +126,7 @@ mod tests {
             (ended(End::Killed, ""), either, Outcome::Slow),
             (ended(End::Exit(0), ""), either, Outcome::Accepted),
             (ended(End::Exit(0), ""), Expect::Refused(""), Outcome::Swallowed),
-            // Also where it sleeps, and no processor is busy with it.
+            // Waiting counts.
             (Ended { time: Duration::from_secs(3), ..ended(End::Exit(0), "") }, either, Outcome::Slow),
             (Ended { memory: 3, ..ended(End::Exit(0), "") }, either, Outcome::OverMemory),
         ] {
@@ -140,11 +139,10 @@ mod tests {
     fn a_process_is_measured() {
         let scratch = tempfile::tempdir().unwrap();
         let shell = |script: &str| run(std::path::Path::new("sh"), &["-c", script].map(Into::into), scratch.path(), None).unwrap();
-        // Long enough to be looked at: the sizes of what ends at once and is smaller than this process are not known.
+        // Long enough to be sampled: the size of a process that is smaller than this one is not known at its end.
         let ended = shell("echo no >&2; sleep 1; exit 1");
         assert_eq!((ended.end, ended.said.as_str()), (End::Exit(1), "no\n"));
         assert!(ended.memory > 100_000, "{ended:?}");
-        // It sleeps, which takes no processor.
         assert!(ended.time >= Duration::from_secs(1), "{ended:?}");
         assert_eq!(shell("kill -SEGV $$").end, End::Signal);
     }

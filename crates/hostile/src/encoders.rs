@@ -1,26 +1,28 @@
-//! Encoders alone: their configuration and the files of sentence-transformers; and models given to commands of another kind.
+//! Encoders alone: their configuration and the files of sentence-transformers; and models passed to commands of another kind.
 
 use anyhow::Result;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::bytes::{edit_json, nested, write};
+use super::bytes::nested;
+use super::case::{Case, Expect, Reader, Subject};
 use super::good::{Good, Models};
-use super::{Case, Expect, Reader};
 
 const EMBED: &[Reader] = &[Reader::Embed];
 const CLASSIFY: &[Reader] = &[Reader::Classify];
 
 pub(super) fn cases(_: &Models) -> Result<Vec<Case>> {
-    let untouched = |name: &str, good, readers, expect| Case::new(name, good, readers, expect, |_| Ok(()));
+    let given =
+        |what, good, readers, name, found| Subject::new(what, good, "", readers).expecting(Expect::Refused(found)).case(name, |_| Ok(()));
+    let classifier = Subject::new("classifier", Good::Classifier, "config.json", &[Reader::Classify, Reader::Show, Reader::Export]);
     let mut cases = vec![
-        untouched("encoder: untouched", Good::Encoder, &[Reader::Embed, Reader::Show, Reader::Export], Expect::Either("")),
-        untouched("classifier: untouched", Good::Classifier, &[Reader::Classify, Reader::Show, Reader::Export], Expect::Either("")),
-        untouched("encoder: given to translate", Good::Encoder, &[Reader::Tract, Reader::Reference], Expect::Refused("an encoder alone")),
-        untouched("encoder: given to classify", Good::Encoder, CLASSIFY, Expect::Refused("does not classify texts")),
-        untouched("translation model: given to classify", Good::Checkpoint, CLASSIFY, Expect::Refused("a model with a decoder")),
-        untouched("export of a translation model: given to embed", Good::Exported, EMBED, Expect::Refused("a model with a decoder")),
+        Subject::new("encoder", Good::Encoder, "", &[Reader::Embed, Reader::Show, Reader::Export]).untouched(),
+        classifier.untouched(),
+        given("encoder", Good::Encoder, &[Reader::Tract, Reader::Reference], "given to translate", "an encoder alone"),
+        given("encoder", Good::Encoder, CLASSIFY, "given to classify", "does not classify"),
+        given("translation model", Good::Checkpoint, CLASSIFY, "given to classify", "a model with a decoder"),
+        given("export of a translation model", Good::Exported, EMBED, "given to embed", "a model with a decoder"),
     ];
-    for (field, value) in [
+    let fields = [
         ("num_attention_heads", json!(0)),
         ("num_attention_heads", json!(3)),
         ("hidden_size", json!(1_u64 << 40)),
@@ -37,17 +39,12 @@ pub(super) fn cases(_: &Models) -> Result<Vec<Case>> {
         ("position_embedding_type", json!("relative_key")),
         ("architectures", json!(["BertForQuestionAnswering"])),
         ("architectures", json!("BertModel")),
-        ("id2label", json!((0..100_000).map(|label| (label.to_string(), "x".into())).collect::<serde_json::Map<String, Value>>())),
+        ("id2label", json!((0..100_000).map(|label| (label.to_string(), "x".into())).collect::<Map<String, Value>>())),
         ("num_labels", json!(1_u64 << 40)),
-    ] {
-        let shown: String = value.to_string().chars().take(40).collect();
-        let change = move |folder: &std::path::Path| {
-            edit_json(&folder.join("config.json"), |fields| drop(fields.insert(field.into(), value.clone())))
-        };
-        // What is not read does no harm; labels that the weights do not have are refused by their shapes.
-        let name = format!("classifier: {field} {shown}");
-        cases.push(Case::new(name, Good::Classifier, &[Reader::Classify, Reader::Show, Reader::Export], Expect::Refused(""), change));
-    }
+    ];
+    // Labels that the weights do not have are refused by their shapes.
+    cases.extend(fields.into_iter().map(|(field, value)| classifier.expecting(Expect::Refused("")).field(field, value)));
+    let encoder = |file| Subject::new(format!("encoder, {file}"), Good::Encoder, file, EMBED).expecting(Expect::Refused(""));
     let transformer = json!({ "path": "", "type": "sentence_transformers.models.Transformer" });
     for (name, file, text) in [
         ("nested 100,000 deep", "modules.json", nested(100_000)),
@@ -65,11 +62,9 @@ pub(super) fn cases(_: &Models) -> Result<Vec<Case>> {
         ("no tokens", "sentence_bert_config.json", json!({ "max_seq_length": 0 }).to_string()),
         ("tokens below 0", "sentence_bert_config.json", json!({ "max_seq_length": -1 }).to_string()),
     ] {
-        let name = format!("encoder, {file}: {name}");
-        cases.push(Case::new(name, Good::Encoder, EMBED, Expect::Refused(""), move |folder| write(&folder.join(file), &text)));
+        cases.push(encoder(file).content(name, text));
     }
-    let change =
-        |folder: &std::path::Path| write(&folder.join("sentence_bert_config.json"), json!({ "max_seq_length": u64::MAX }).to_string());
-    cases.push(Case::new("encoder: 2^64 - 1 tokens", Good::Encoder, EMBED, Expect::Either(""), change));
+    let most = json!({ "max_seq_length": u64::MAX }).to_string();
+    cases.push(encoder("sentence_bert_config.json").expecting(Expect::Either("")).content("2^64 - 1 tokens", most));
     Ok(cases)
 }

@@ -1,6 +1,6 @@
-//! The good models that cases are made of: small ones of the fixtures, with more rows so that tokenizers fit them.
+//! The good models that cases change: small models of the fixtures, with more rows, so that tokenizers fit.
 
-use std::fs;
+use fs_err as fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -25,54 +25,43 @@ pub(super) enum Good {
     Marian,
     /// A checkpoint of BART with vocab.json and merges.txt.
     Bart,
-    /// The first one's export.
+    /// The export of `Checkpoint`.
     Exported,
-    /// The same in Hugging Face's layout, as if another program had written it.
+    /// The same in Hugging Face's layout, without a manifest.
     Optimum,
-    /// The first one with graphs beside it.
+    /// `Checkpoint` with graphs beside it.
     InPlace,
-    /// A training run that has come to its end.
+    /// A complete training run.
     Run,
     /// A text of a few lines, and settings to train on it.
     Text,
-    /// An encoder as sentence-transformers writes it.
+    /// An encoder in the form of sentence-transformers.
     Encoder,
     /// A classifier of texts.
     Classifier,
+    /// A classifier of images, and a picture.
+    ImageClassifier,
+    /// A model that reads the text of images, and a picture.
+    ImageReader,
 }
 
-impl Good {
-    const ALL: [Self; 11] = [
-        Self::Checkpoint,
-        Self::Sharded,
-        Self::Marian,
-        Self::Bart,
-        Self::Exported,
-        Self::Optimum,
-        Self::InPlace,
-        Self::Run,
-        Self::Text,
-        Self::Encoder,
-        Self::Classifier,
-    ];
-}
-
-/// Where the good models are.
+/// The folders of the good models.
 pub(super) struct Models {
+    /// By [`Good`].
     folders: Vec<PathBuf>,
-    /// Whether ONNX Runtime is there to be tested.
+    /// Whether ONNX Runtime is installed.
     pub(super) has_onnxruntime: bool,
 }
 
 impl Models {
     /// Makes them in `folder`.
     pub(super) fn make(workspace: &Workspace, program: &Path, folder: &Path) -> Result<Self> {
-        let folders = Good::ALL.map(|good| folder.join(format!("{good:?}"))).to_vec();
-        // A command looks for it in folders above its own.
+        let folders = (0..=Good::ImageReader as usize).map(|index| folder.join(index.to_string())).collect();
+        // Commands search for it above their own folder.
         let has_onnxruntime =
             program.ancestors().any(|folder| folder.join("target/onnxruntime").is_dir() || folder.join("onnxruntime").is_dir());
         if !has_onnxruntime {
-            println!("ONNX Runtime is not there, and not tested; `cargo xtask onnxruntime` brings it");
+            println!("skipped: ONNX Runtime is not installed; run `cargo xtask onnxruntime`");
         }
         let models = Self { folders, has_onnxruntime };
         let testdata = workspace.root().join("testdata");
@@ -91,6 +80,14 @@ impl Models {
         write(&bart.join("merges.txt"), part("byte-level.merges.txt")?)?;
         copy_folder(&testdata.join("encoders/sentence"), models.path(Good::Encoder))?;
         copy_folder(&testdata.join("encoders/sentence-classes"), models.path(Good::Classifier))?;
+        for (good, model, picture) in
+            [(Good::ImageClassifier, "encoders/image-classes", "picture.png"), (Good::ImageReader, "golden/images/trocr", "picture.jpg")]
+        {
+            copy_folder(&testdata.join(model), models.path(good))?;
+            let extension = Path::new(picture).extension().unwrap_or_default();
+            let drawn = testdata.join("images/rgb").with_extension(extension);
+            fs::copy(&drawn, models.path(good).join(picture)).with_context(|| drawn.display().to_string())?;
+        }
         let (source, optimum) = (models.path(Good::Checkpoint), models.path(Good::Optimum));
         let cognate = |line: &str, good| {
             let words = words(line, &[("{source}", source), ("{out}", models.path(good))]);
@@ -109,8 +106,7 @@ impl Models {
     }
 
     pub(super) fn path(&self, good: Good) -> &Path {
-        let index = Good::ALL.iter().position(|known| *known == good).unwrap_or_default();
-        &self.folders[index]
+        &self.folders[good as usize]
     }
 
     pub(super) fn copy(&self, good: Good, to: &Path) -> Result<()> {
@@ -118,7 +114,7 @@ impl Models {
     }
 }
 
-/// The bytes of the files in a folder; of those that take no room on the disk, too.
+/// The size of the files in a folder in bytes, holes included.
 pub(super) fn size(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let sizes = entries.map(|entry| match entry.metadata() {
@@ -129,10 +125,10 @@ pub(super) fn size(folder: &Path) -> u64 {
     sizes.sum()
 }
 
-/// A golden model with `ROWS` rows in the tables of its 120 tokens, those after the first 120 zeros.
+/// A golden model with `ROWS` rows in its tables of 120 tokens; the additional rows are zeros.
 fn checkpoint(testdata: &Path, family: &str, folder: &Path) -> Result<()> {
     const GOLDEN_ROWS: u64 = 120;
-    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    fs::create_dir_all(folder)?;
     let golden = testdata.join("golden").join(family);
     for name in ["config.json", "generation_config.json"] {
         fs::copy(golden.join(name), folder.join(name)).with_context(|| name.to_owned())?;
@@ -188,7 +184,7 @@ fn shard(from: &Path, to: &Path) -> Result<()> {
 
 /// A text of short lines, and the settings of a small model.
 fn text(folder: &Path) -> Result<()> {
-    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    fs::create_dir_all(folder)?;
     let lines: String = (0..50).map(|line| format!("a b {} c\n", ["d", "e", "f"][line % 3])).collect();
     for name in ["text", "a.src", "a.tgt"] {
         write(&folder.join(name), &lines)?;

@@ -1,34 +1,27 @@
-//! ONNX Runtime's library: what is none, and what is of another version.
+//! The library of ONNX Runtime: files that are not a library, and another library.
+
+use std::path::Path;
 
 use anyhow::Result;
 
-use super::bytes::{NOT_FILES, write};
+use super::case::{Case, Reader, Subject};
 use super::good::{Good, Models};
-use super::{Case, Change, Expect, Reader};
 
 const FILE: &str = "libonnxruntime.so";
 
 pub(super) fn cases(_models: &Models) -> Result<Vec<Case>> {
-    let case = |name: &str, change: Change| {
-        let mut case = Case::new(format!("library: {name}"), Good::Exported, &[Reader::Ort], Expect::Refused(FILE), move |folder| {
-            change(&folder.join(FILE))
-        });
-        case.library = Some(FILE);
-        case
-    };
+    let library = Subject::new("library", Good::Exported, FILE, &[Reader::Ort]);
     let mut cases = vec![
-        case("a text", Box::new(|path| write(path, "no library"))),
-        case("empty", Box::new(|path| write(path, ""))),
-        case("a header alone", Box::new(|path| write(path, b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0\x3e\0"))),
-        case("missing", Box::new(|_| Ok(()))),
+        library.content("a text", "no library"),
+        library.content("empty", ""),
+        library.content("a header alone", b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0\x3e\0"),
+        library.case("missing", |_| Ok(())),
     ];
-    cases.extend(NOT_FILES[1..].iter().map(|(name, change)| case(name, Box::new(change))));
-    // A library, but another.
-    if let Some(other) = ["/lib/x86_64-linux-gnu/libm.so.6", "/lib/aarch64-linux-gnu/libm.so.6", "/usr/lib/libm.so.6"]
-        .into_iter()
-        .find(|path| std::path::Path::new(path).exists())
-    {
-        cases.push(case("another library", Box::new(move |path| Ok(std::fs::copy(other, path).map(drop)?))));
+    cases.extend(library.not_files(1..));
+    let others = ["/lib/x86_64-linux-gnu/libm.so.6", "/lib/aarch64-linux-gnu/libm.so.6", "/usr/lib/libm.so.6"];
+    if let Some(other) = others.into_iter().find(|path| Path::new(path).exists()) {
+        cases.push(library.case("another library", move |path| Ok(fs_err::copy(other, path).map(drop)?)));
     }
+    cases.iter_mut().for_each(|case| case.library = Some(FILE));
     Ok(cases)
 }

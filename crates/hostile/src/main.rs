@@ -1,19 +1,21 @@
-//! `cargo xtask hostile`: files that are broken on purpose, given to everything that reads files.
+//! `cargo xtask hostile`: damaged files, passed to every command that reads files.
 //!
-//! Each case is a good model, made of the fixtures, of which one thing is changed; each command that reads it runs in a process
-//! of its own, whose time and memory are measured. A command may refuse a file, by an error that names it, or accept what does
-//! no harm. It may not panic, crash, take more than two seconds, or take more memory than the promise.
+//! Each case is a good model, made from the fixtures, with one change. Each command that reads it runs in its own process, whose time
+//! and memory are measured. A command may refuse a file with an error that names it, or accept a harmless one. It must not panic,
+//! crash, take more than two seconds, or use more memory than the limit.
 
 #![allow(clippy::print_stdout)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod accounts;
 mod bytes;
+mod case;
 mod child;
 mod config;
 mod encoders;
 mod good;
 mod graphs;
+mod images;
 mod kills;
 mod library;
 mod protobuf;
@@ -22,7 +24,7 @@ mod tokenizers;
 mod training;
 mod weights;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -30,116 +32,40 @@ use anyhow::{Context, Result, ensure};
 
 use clap::Parser;
 use xtask::table::table;
-use xtask::workspace::Workspace;
+use xtask::workspace::{Cognate, Workspace};
 
+use self::case::{Case, Reader};
 use self::child::{Ended, Outcome};
 use self::good::Good;
 
-/// Time that a command may take with a hostile file.
+/// Time limit of a command.
 const TIME_LIMIT: Duration = Duration::from_secs(2);
 
-/// Memory that a command may take with a hostile file: so much, and so many times the bytes of the files.
+/// Memory limit of a command: a fixed part, and a multiple of the size of the files.
 const MEMORY_BASE: u64 = 160 << 20;
 const MEMORY_FACTOR: u64 = 32;
 
-/// Give broken and hostile files to everything that reads files
+/// Pass damaged files to every command that reads files
 ///
-/// Prints what became of each case, with time and peak memory, and fails on a panic, a crash, an error that does not name the
-/// file, more than two seconds by the clock, or more memory than 160 MiB and 32 times the size of the files. For Linux.
+/// Prints the outcome, time and peak memory of each case. Fails on a panic, a crash, an error that does not name the file, more than
+/// two seconds of wall time, or more memory than 160 MiB and 32 times the size of the files. For Linux.
 #[derive(Parser)]
 #[command(name = "cargo xtask hostile", bin_name = "cargo xtask hostile", max_term_width = 110)]
 struct Options {
-    /// Only cases with this text in their names
+    /// Run only cases whose names contain TEXT
     #[arg(value_name = "TEXT")]
     filter: Option<String>,
-    /// Test this `cognate` instead of building one
-    #[arg(long, value_name = "FILE")]
-    program: Option<PathBuf>,
-    /// Print what commands say, too
+    #[command(flatten)]
+    cognate: Cognate,
+    /// Print the messages of the commands
     #[arg(long)]
     messages: bool,
-    /// Instead of this, kill so many exports, translations and training runs at random moments, and look at what they left
+    /// Instead, kill N exports, translations and training runs at random moments, and check what they left
     #[arg(long, value_name = "N")]
     kills: Option<u32>,
 }
 
-/// A command that reads files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reader {
-    Show,
-    Listing,
-    Export,
-    InPlace,
-    Verify,
-    Reference,
-    Tract,
-    Ort,
-    Input,
-    Evaluate,
-    Embed,
-    Classify,
-    Train,
-    Resume,
-}
-
-impl Reader {
-    /// The name in the table, and the arguments; `{dir}` is the changed folder, `{good}` an unchanged model.
-    fn command(self) -> (&'static str, &'static str) {
-        match self {
-            Reader::Show => ("show", "show {dir}"),
-            Reader::Listing => ("show FILE", "show {dir}/encoder.onnx"),
-            Reader::Export => ("export", "export {dir} {out} --no-verify"),
-            Reader::InPlace => ("export --in-place", "export {dir} --in-place --force"),
-            Reader::Verify => ("verify", "verify {dir}"),
-            Reader::Reference => ("translate, reference", "translate --max-new-tokens 4 --engine reference --model {dir} Dogs."),
-            Reader::Tract => ("translate, tract", "translate --max-new-tokens 4 --engine tract --model {dir} Dogs."),
-            Reader::Ort => ("translate, ort", "translate --max-new-tokens 4 --engine ort --model {dir} Dogs."),
-            Reader::Input => ("translate --input", "translate --max-new-tokens 4 --engine tract --model {good} --input {dir}/text"),
-            Reader::Evaluate => ("evaluate", "evaluate --reference {dir}/text {dir}/text"),
-            Reader::Embed => ("embed", "embed --engine tract --model {dir} Dogs."),
-            Reader::Classify => ("classify", "classify --engine tract --model {dir} Dogs."),
-            Reader::Train => ("train", "train {dir}/run.toml --engine tract --out {out}"),
-            Reader::Resume => ("train --resume", "train --resume --engine tract --out {dir}"),
-        }
-    }
-}
-
-/// What a case should come to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Expect {
-    /// An error that has this text in it: the name of the file, or of a part of it.
-    Refused(&'static str),
-    /// That, or nothing: the change may be harmless.
-    Either(&'static str),
-}
-
-/// What is done to a folder, or to a file in it.
-type Change = Box<dyn Fn(&Path) -> Result<()>>;
-
-/// A change of a good model, and who reads it.
-struct Case {
-    name: String,
-    good: Good,
-    change: Change,
-    readers: &'static [Reader],
-    expect: Expect,
-    /// The library that ONNX Runtime is to be loaded from, in the folder.
-    library: Option<&'static str>,
-}
-
-impl Case {
-    fn new(
-        name: impl Into<String>,
-        good: Good,
-        readers: &'static [Reader],
-        expect: Expect,
-        change: impl Fn(&Path) -> Result<()> + 'static,
-    ) -> Self {
-        Self { name: name.into(), good, change: Box::new(change), readers, expect, library: None }
-    }
-}
-
-/// A command that ended, or did not.
+/// A command and its outcome.
 struct Row {
     case: String,
     reader: &'static str,
@@ -160,10 +86,7 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> Result<()> {
     let workspace = &Workspace::find()?;
     ensure!(cfg!(target_os = "linux"), "time and memory of processes are measured on Linux only");
-    let program = match &options.program {
-        Some(program) => program.canonicalize().with_context(|| program.display().to_string())?,
-        None => workspace.build_cognate()?,
-    };
+    let program = options.cognate.path(workspace)?;
     let folder = tempfile::Builder::new().prefix("cognate-hostile-").tempdir().context("a temporary folder")?;
     let models = good::Models::make(workspace, &program, &folder.path().join("good"))?;
     if let Some(count) = options.kills {
@@ -176,6 +99,7 @@ fn run(options: &Options) -> Result<()> {
         accounts::cases,
         tokenizers::cases,
         encoders::cases,
+        images::cases,
         graphs::cases,
         training::cases,
         text::cases,
@@ -199,16 +123,16 @@ fn run(options: &Options) -> Result<()> {
     report(&rows, options.messages);
     println!("{} of {n_cases} cases, {} commands", cases.len(), rows.len());
     let failures = rows.iter().filter(|row| row.outcome.is_failure()).count();
-    ensure!(failures == 0, "{failures} of {} commands did what no file may make them do", rows.len());
+    ensure!(failures == 0, "{failures} of {} commands failed", rows.len());
     Ok(())
 }
 
-/// Makes the files of a case and gives them to its readers.
+/// Makes the files of a case and runs its readers.
 fn try_case(case: &Case, program: &Path, models: &good::Models, scratch: &Path) -> Result<Vec<Row>> {
     let folder = scratch.join("files");
     let mut rows = Vec::new();
     for &reader in case.readers.iter().filter(|reader| models.has_onnxruntime || **reader != Reader::Ort) {
-        // Each reader has its own: some write into it.
+        // Some readers write into the folder.
         models.copy(case.good, &folder)?;
         (case.change)(&folder).with_context(|| case.name.clone())?;
         let files = good::size(&folder);
@@ -219,12 +143,12 @@ fn try_case(case: &Case, program: &Path, models: &good::Models, scratch: &Path) 
         let ended = child::run(program, &arguments, scratch, library.as_deref())?;
         let outcome = child::judge(&ended, case.expect, TIME_LIMIT, MEMORY_BASE + MEMORY_FACTOR * files);
         rows.push(Row { case: case.name.clone(), reader: name, outcome, ended });
-        std::fs::remove_dir_all(scratch).with_context(|| scratch.display().to_string())?;
+        fs_err::remove_dir_all(scratch)?;
     }
     Ok(rows)
 }
 
-/// The words of a command line, with paths in place of names.
+/// The words of a command line, with paths in place of names such as `{out}`.
 fn words(command: &str, places: &[(&str, &Path)]) -> Vec<String> {
     let place = |word: &str| places.iter().fold(word.to_owned(), |word, (name, path)| word.replace(name, &path.display().to_string()));
     command.split(' ').map(place).collect()
@@ -240,11 +164,11 @@ fn report(rows: &[Row], messages: bool) {
     for row in rows.iter().filter(|row| messages || row.outcome.is_failure()) {
         println!("{}, {}: {}\n  {}", row.case, row.reader, row.outcome.name(), row.ended.said.trim().replace('\n', "\n  "));
     }
-    let totals = Outcome::ALL.map(|outcome| {
+    let totals = Outcome::ALL.map(|(outcome, name)| {
         let of = || rows.iter().filter(move |row| row.outcome == outcome);
         let slowest = of().map(|row| row.ended.time).max().unwrap_or_default().as_secs_f64();
         let largest = of().map(|row| row.ended.memory).max().unwrap_or_default() as f64 / 1e6;
-        vec![outcome.name().to_owned(), of().count().to_string(), format!("{slowest:.2}"), format!("{largest:.0}")]
+        vec![name.to_owned(), of().count().to_string(), format!("{slowest:.2}"), format!("{largest:.0}")]
     });
     println!("{}", table(&["outcome", "commands", "slowest, s", "largest, MB"], &totals));
 }

@@ -32,8 +32,8 @@ pub struct Memory<'m> {
     pub strides: Strides,
     /// Number of places.
     pub places: usize,
-    /// The additive mask.
-    pub mask: Mask<'m>,
+    /// The additive mask, if there is one.
+    pub mask: Option<Mask<'m>>,
     /// Whether the keys of a head are first transposed, which pays off from [`MANY`] queries on. It changes the order of
     /// summation.
     pub turned: bool,
@@ -62,16 +62,18 @@ pub struct Mask<'m> {
 /// One step of the hypotheses of a sentence, a row for each.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'s> {
-    /// Query, key and value of the new position: each `[beams, heads · d_k]`.
+    /// Query, key and value of the new position: each `[beams, heads · d_k]`, of which rows begin `stride` apart.
     pub query: &'s [f32],
     /// As `query`.
     pub key: &'s [f32],
     /// As `query`.
     pub value: &'s [f32],
+    /// The stride between hypotheses in `query`, `key` and `value`.
+    pub stride: usize,
     /// At which place of the caches key and value are put.
     pub past: usize,
-    /// The beam that holds each place before that: `[beams, capacity]`.
-    pub holders: &'s [i32],
+    /// The beam that holds each place before that: `[beams, past]`.
+    pub holders: &'s [i64],
     /// The additive mask of the scores: `[heads, past + 1]`, or none.
     pub bias: Option<&'s [f32]>,
 }
@@ -106,7 +108,8 @@ impl Attention {
         let last = (self.heads - 1) * strides.head + (places - 1) * strides.place + self.d_k;
         assert!(memory.keys.len() >= last && memory.values.len() >= last, "keys and values of all places");
         assert!(queries.len() >= (n - 1) * stride + self.width(), "all queries");
-        assert!(mask.numbers.len() >= (self.heads - 1) * mask.head + (n - 1) * mask.query + places, "a mask for all scores");
+        let least = |mask: Mask<'_>| (self.heads - 1) * mask.head + (n - 1) * mask.query + places;
+        assert!(mask.is_none_or(|mask| mask.numbers.len() >= least(mask)), "a mask for all scores");
         Arch::new().dispatch(Read { attention: self, queries, stride, memory, n, out });
     }
 
@@ -117,13 +120,17 @@ impl Attention {
     pub fn step(&self, step: &Step<'_>, caches: Caches<'_>, out: &mut [f32]) {
         let Caches { keys, values, capacity } = caches;
         assert!(step.past < capacity, "place {} of {capacity}", step.past);
-        assert_eq!([step.query.len(), step.key.len(), step.value.len()], [out.len(); 3], "[beams, heads · d_k]");
+        let beams = out.len() / self.width().max(1);
+        let least = beams.saturating_sub(1) * step.stride + if beams > 0 { self.width() } else { 0 };
+        assert_eq!(out.len(), beams * self.width(), "[beams, heads · d_k]");
+        assert!([step.query, step.key, step.value].iter().all(|rows| rows.len() >= least), "query, key and value of each hypothesis");
         assert_eq!([keys.len(), values.len()], [out.len() * capacity; 2], "[beams, heads, capacity, d_k]");
-        assert_eq!(step.holders.len() * self.width(), out.len() * capacity, "[beams, capacity]");
+        assert_eq!(step.holders.len(), beams * step.past, "[beams, past]");
         assert!(step.bias.is_none_or(|bias| bias.len() == self.heads * (step.past + 1)), "[heads, past + 1]");
         for (cache, new) in [(&mut *keys, step.key), (&mut *values, step.value)] {
-            for (places, new) in cache.chunks_exact_mut(capacity * self.d_k).zip(new.chunks_exact(self.d_k)) {
-                places[step.past * self.d_k..][..self.d_k].copy_from_slice(new);
+            for (index, places) in cache.chunks_exact_mut((capacity * self.d_k).max(1)).enumerate() {
+                let start = index / self.heads * step.stride + index % self.heads * self.d_k;
+                places[step.past * self.d_k..][..self.d_k].copy_from_slice(&new[start..][..self.d_k]);
             }
         }
         Arch::new().dispatch(StepOfBeams { attention: self, step, keys, values, capacity, out });
@@ -174,9 +181,14 @@ impl WithSimd for Read<'_, '_> {
                     }
                 }
                 let (real, filled) = scores.split_at_mut(places);
-                let mask = &mask.numbers[head * mask.head + index * mask.query..][..places];
-                for place in 0..real.len() {
-                    real[place] = real[place] * scale + mask[place];
+                match mask {
+                    Some(mask) => {
+                        let mask = &mask.numbers[head * mask.head + index * mask.query..][..places];
+                        for place in 0..real.len() {
+                            real[place] = real[place] * scale + mask[place];
+                        }
+                    }
+                    None => real.iter_mut().for_each(|score| *score *= scale),
                 }
                 filled.fill(f32::NEG_INFINITY);
                 let sum = exponentials(simd, &mut scores);
@@ -239,9 +251,9 @@ impl WithSimd for StepOfBeams<'_, '_> {
         let (width, past) = (heads * d_k, step.past);
         let mut scores = vec![0.0; (past + 1).next_multiple_of(S::F32_LANES)];
         for head in 0..heads {
-            for (beam, (query, out)) in step.query.chunks_exact(width).zip(out.chunks_exact_mut(width)).enumerate() {
-                let (query, out) = (&query[head * d_k..][..d_k], &mut out[head * d_k..][..d_k]);
-                let holders = &step.holders[beam * capacity..][..past];
+            for (beam, out) in out.chunks_exact_mut(width).enumerate() {
+                let (query, out) = (&step.query[beam * step.stride + head * d_k..][..d_k], &mut out[head * d_k..][..d_k]);
+                let holders = &step.holders[beam * past..][..past];
                 let start = |head: usize, place: usize| {
                     let holder = if place < past { holders[place] as usize } else { beam };
                     ((holder * heads + head) * capacity + place) * d_k
@@ -331,129 +343,4 @@ fn exponentials<S: Simd>(simd: S, scores: &mut [f32]) -> f32 {
         sum = simd.add_f32s(sum, vector);
     }
     simd.reduce_sum_f32s(sum)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Numbers between -1 and 1 without a pattern.
-    fn numbers(n: usize, seed: usize) -> Vec<f32> {
-        (0..n).map(|index| ((index * 7_919 + seed * 104_729) % 2_003) as f32 / 1_001.5 - 1.0).collect()
-    }
-
-    /// `softmax(scale · q Kᵀ + mask) V` in f64: keys and values of one head, a row for each place.
-    fn expected(query: &[f32], keys: &[&[f32]], values: &[&[f32]], scale: f32, mask: impl Fn(usize) -> f32) -> Vec<f64> {
-        let product = |key: &&[f32]| query.iter().zip(*key).map(|(&q, &k)| f64::from(q) * f64::from(k)).sum::<f64>();
-        let scores: Vec<f64> =
-            keys.iter().enumerate().map(|(place, key)| product(key) * f64::from(scale) + f64::from(mask(place))).collect();
-        let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let weights: Vec<f64> = scores.iter().map(|score| (score - largest).exp()).collect();
-        let sum: f64 = weights.iter().sum();
-        (0..query.len())
-            .map(|index| weights.iter().zip(values).map(|(weight, value)| weight / sum * f64::from(value[index])).sum())
-            .collect()
-    }
-
-    #[track_caller]
-    fn assert_near(found: &[f32], expected: &[f64], what: &str) {
-        assert_eq!(found.len(), expected.len(), "{what}");
-        let worst = found.iter().zip(expected).map(|(&found, expected)| (f64::from(found) - expected).abs()).fold(0.0, f64::max);
-        assert!(worst < 1e-6, "{what}: {worst:e}");
-    }
-
-    /// One query and many, few places and many, widths that fill vectors and such that do not.
-    #[test]
-    fn memories_are_read_as_in_f64() {
-        for (d_k, places, n, turned) in
-            [(64, 24, 1, false), (64, 24, 24, true), (6, 11, 11, true), (5, 1, 9, false), (17, 70, 3, true), (80, 33, 8, true)]
-        {
-            let (heads, scale) = (3, 0.3);
-            let attention = Attention { heads, d_k, scale };
-            let width = attention.width();
-            // As they come from a layer that gives all three, side by side.
-            let rows = numbers(places.max(n) * 3 * width, 1);
-            let mask = numbers(heads * n * places, 2);
-            let strides = Strides { head: d_k, place: 3 * width };
-            let mask_rows = Mask { numbers: &mask, head: n * places, query: places };
-            let memory = Memory { keys: &rows[width..], values: &rows[2 * width..], strides, places, mask: mask_rows, turned };
-            let mut out = vec![f32::NAN; n * width];
-            attention.read(&rows, 3 * width, &memory, &mut out);
-            for index in 0..n {
-                for head in 0..heads {
-                    let part = |third: usize, row: usize| &rows[row * 3 * width + third * width + head * d_k..][..d_k];
-                    let [keys, values] = [1, 2].map(|third| (0..places).map(|place| part(third, place)).collect::<Vec<_>>());
-                    let mask = |place: usize| mask[(head * n + index) * places + place];
-                    let expected = expected(part(0, index), &keys, &values, scale, mask);
-                    let found = &out[(index * heads + head) * d_k..][..d_k];
-                    assert_near(found, &expected, &format!("{d_k} numbers, {places} places, query {index} of {n}, head {head}"));
-                }
-            }
-        }
-    }
-
-    /// Hypotheses whose histories lie in each other's rows.
-    #[test]
-    fn a_step_sees_what_its_beams_wrote() {
-        for (d_k, past, bias) in [(64, 17, false), (6, 0, true), (20, 9, true)] {
-            let (heads, beams, capacity, scale) = (2, 3, 20, 0.5);
-            let attention = Attention { heads, d_k, scale };
-            let (width, size) = (attention.width(), beams * attention.width() * capacity);
-            let (mut keys, mut values) = (numbers(size, 3), numbers(size, 4));
-            let [query, key, value] = [5, 6, 7].map(|seed| numbers(beams * width, seed));
-            let holders: Vec<i32> = (0..beams * capacity).map(|index| (index * 5 % beams) as i32).collect();
-            let biases = numbers(heads * (past + 1), 8);
-            let step = Step { query: &query, key: &key, value: &value, past, holders: &holders, bias: bias.then_some(&*biases) };
-            let mut out = vec![f32::NAN; beams * width];
-            attention.step(&step, Caches { keys: &mut keys, values: &mut values, capacity }, &mut out);
-            for beam in 0..beams {
-                for head in 0..heads {
-                    let at = beam * width + head * d_k;
-                    let own = ((beam * heads + head) * capacity + past) * d_k;
-                    assert_eq!([&keys[own..][..d_k], &values[own..][..d_k]], [&key[at..][..d_k], &value[at..][..d_k]]);
-                    let holder = |place: usize| if place == past { beam } else { holders[beam * capacity + place] as usize };
-                    let start = |place: usize| ((holder(place) * heads + head) * capacity + place) * d_k;
-                    let [seen_keys, seen_values] =
-                        [&keys, &values].map(|cache| (0..=past).map(|place| &cache[start(place)..][..d_k]).collect::<Vec<_>>());
-                    let bias = |place: usize| if bias { biases[head * (past + 1) + place] } else { 0.0 };
-                    let expected = expected(&query[at..][..d_k], &seen_keys, &seen_values, scale, bias);
-                    assert_near(&out[at..][..d_k], &expected, &format!("{d_k} numbers, {past} places, beam {beam}, head {head}"));
-                }
-            }
-        }
-    }
-
-    /// The same sentence, with and without places that are hidden: the same bits.
-    #[test]
-    fn padding_changes_nothing() {
-        let (attention, places, filled) = (Attention { heads: 1, d_k: 20, scale: 0.7 }, 9, 75);
-        let (mut keys, values, query) = (numbers(filled * 20, 1), numbers(filled * 20, 2), numbers(20, 3));
-        keys[places * 20..].fill(3.0);
-        let mask: Vec<f32> = (0..filled).map(|place| if place < places { 0.0 } else { -1e9 }).collect();
-        let read = |places: usize, turned| {
-            let (strides, mask) = (Strides { head: 0, place: 20 }, Mask { numbers: &mask, head: 0, query: 0 });
-            let mut out = vec![0.0; 20];
-            attention.read(&query, 20, &Memory { keys: &keys, values: &values, strides, places, mask, turned }, &mut out);
-            out
-        };
-        for turned in [false, true] {
-            assert_eq!(read(filled, turned), read(places, turned));
-        }
-    }
-
-    #[test]
-    fn padding_weighs_nothing() {
-        let attention = Attention { heads: 1, d_k: 16, scale: 1.0 };
-        let (keys, mut values, query) = (numbers(64, 1), numbers(64, 2), numbers(16, 3));
-        let mask = [0.0, 0.0, -1e9, f32::NEG_INFINITY];
-        let read = |values: &[f32]| {
-            let (strides, mask) = (Strides { head: 64, place: 16 }, Mask { numbers: &mask, head: 0, query: 0 });
-            let mut out = vec![0.0; 16];
-            attention.read(&query, 16, &Memory { keys: &keys, values, strides, places: 4, mask, turned: false }, &mut out);
-            out
-        };
-        let before = read(&values);
-        values[32..].fill(1e6);
-        assert_eq!(read(&values), before);
-    }
 }

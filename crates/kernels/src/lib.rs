@@ -1,5 +1,5 @@
-//! Loops over rows of numbers that decoding spends its time in: attention to caches, what stands between two products, and
-//! exponentials.
+//! Loops over rows of numbers that decoding spends its time in: products with packed weights, attention to caches, what stands between
+//! two products, and exponentials.
 //!
 //! Each is compiled for several instruction sets, and the processor's best is chosen when it is called. A row gives the same bits in
 //! whatever batch it stands, with whatever padding.
@@ -8,10 +8,17 @@
 
 mod attention;
 mod exponential;
+mod integers;
+mod panels;
+mod parallel;
 mod prefetch;
+mod product;
 mod rows;
 
 pub use attention::{Attention, Caches, MANY, Mask, Memory, Step, Strides};
 pub use exponential::exponential;
+pub use integers::{IntegerWeights, multiplies_integers};
+pub use parallel::{Parallel, Serial};
 pub use prefetch::prefetch_behind;
+pub use product::Weights;
 pub use rows::{Activation, Norm, Place, Quantised, Rows};

@@ -132,14 +132,14 @@ pub(crate) fn cross_attention<'g>(
     stack: Stack,
     x: Tensor<'g>,
     source: KeyValue<'g>,
-    mask: Tensor<'g>,
+    mask: Option<Tensor<'g>>,
     dropout: &Dropout<'g>,
 ) -> (Tensor<'g>, Tensor<'g>) {
     let _scope = scope.enter();
     let shape = x.ty().shape;
     let [batch, beams, tgt, _] = shape.dims() else {
         let query = project_query(scope, config, stack, x);
-        let (context, weights) = attend(Score::new(scope, config, stack), query, source, Some(mask), dropout);
+        let (context, weights) = attend(Score::new(scope, config, stack), query, source, mask, dropout);
         return (linear(&scope.at("out_proj"), config, merge_heads(context), config.d_model), weights);
     };
     let width = Dim::from(stack.heads * stack.d_k);
@@ -154,7 +154,7 @@ pub(crate) fn cross_attention<'g>(
         score => score,
     };
     let query = query.reshape([batch, &(beams * tgt), &width]);
-    let (context, weights) = attend(score, split_heads(query, stack.heads), source, Some(mask), dropout);
+    let (context, weights) = attend(score, split_heads(query, stack.heads), source, mask, dropout);
     let context = merge_heads(context).reshape([batch, beams, tgt, &width]);
     let weights = weights.reshape([batch, &stack.heads.into(), beams, tgt, &source.key.dim(2)]).transpose(&[0, 2, 1, 3, 4]);
     (linear(&scope.at("out_proj"), config, context, config.d_model), weights)

@@ -3,6 +3,7 @@
 //! A [`Config`] is checked when it is made: sizes are positive and bounded, tokens are in the
 //! vocabulary. Only `family` knows where the values come from (a family's `config.json`, a preset).
 
+use crate::interface::{INPUT_FEATURES, PIXEL_VALUES};
 use crate::{Activation, Error};
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +11,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Config {
+    /// What the encoder reads.
+    pub front: Front,
     /// Number of tokens that the decoder reads and predicts.
     pub vocab: usize,
     /// Number of tokens that the encoder reads; equal to `vocab` if embeddings are shared.
@@ -22,14 +25,16 @@ pub struct Config {
     pub parts: Parts,
     /// The encoder's sizes.
     pub encoder: Stack,
+    /// The encoder's own definition, if it is another model than the decoder; the other fields are then the decoder's.
+    pub encoder_model: Option<Box<EncoderModel>>,
     /// The decoder's sizes; without layers in an encoder-only model.
     pub decoder: Stack,
     /// The feed-forward's activation.
     pub activation: Activation,
     /// Whether the feed-forward's activation is multiplied by a second projection (Shazeer 2020).
     pub gated: bool,
-    /// Whether linear layers have a bias.
-    pub biases: bool,
+    /// Which linear layers have a bias.
+    pub biases: Biases,
     /// The attention score.
     pub score: AttentionScore,
     /// The encoding of positions.
@@ -63,6 +68,105 @@ pub struct Config {
     pub pad_token: usize,
 }
 
+/// The encoder of a model whose halves are two models.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EncoderModel {
+    /// Its definition.
+    pub config: Config,
+    /// Whether its states are projected to the decoder's width.
+    pub projected: bool,
+}
+
+/// What the encoder reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Front {
+    /// Token ids.
+    Tokens,
+    /// Log-mel frames `[batch, n_mels, 2 · positions]`, by two convolutions (Radford et al. 2022).
+    Frames {
+        /// The number of mel filters.
+        n_mels: usize,
+        /// The number of the encoder's positions, each of two frames.
+        positions: usize,
+    },
+    /// Pixels `[batch, channels, height, width]`, in patches (Dosovitskiy et al. 2021).
+    Pixels(Patches),
+}
+
+impl Front {
+    /// The name of the encoder's input and its sizes after the batch, unless it reads tokens; of images those of the model's own size.
+    pub fn features(&self) -> Option<(&'static str, Vec<usize>)> {
+        match *self {
+            Front::Tokens => None,
+            Front::Frames { n_mels, positions } => Some((INPUT_FEATURES, vec![n_mels, 2 * positions])),
+            Front::Pixels(Patches { channels, image: [height, width], .. }) => Some((PIXEL_VALUES, vec![channels, height, width])),
+        }
+    }
+
+    /// The number of the encoder's positions for such an input.
+    pub fn positions(&self) -> Option<usize> {
+        match self {
+            Front::Tokens => None,
+            Front::Frames { positions, .. } => Some(*positions),
+            Front::Pixels(patches) => patches.positions(patches.image),
+        }
+    }
+}
+
+/// Images in patches, and the learned tokens before these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patches {
+    /// The number of channels; 3 for RGB.
+    pub channels: usize,
+    /// The height and width of the images that the positions were learned for; for others they are interpolated.
+    pub image: [usize; 2],
+    /// The height and width of a patch.
+    pub patch: [usize; 2],
+    /// Whether a distillation token follows the class token (Touvron et al. 2021).
+    pub distilled: bool,
+}
+
+impl Patches {
+    /// The numbers of patches of the model's own size: rows and columns.
+    pub fn grid(&self) -> [usize; 2] {
+        [0, 1].map(|axis| self.image[axis] / self.patch[axis].max(1))
+    }
+
+    /// The number of tokens before the patches.
+    pub fn n_tokens(&self) -> usize {
+        1 + usize::from(self.distilled)
+    }
+
+    /// The number of positions of an image; `None` if it does not have a whole number of patches, besides the rows and columns of
+    /// pixels that remain in the model's own size.
+    pub fn positions(&self, image: [usize; 2]) -> Option<usize> {
+        let along = |axis: usize| {
+            let (size, patch) = (image[axis].checked_sub(self.image[axis] % self.patch[axis])?, self.patch[axis]);
+            (size > 0 && size.is_multiple_of(patch)).then_some(size / patch)
+        };
+        Some(self.n_tokens() + along(0)? * along(1)?)
+    }
+}
+
+/// Which linear layers have a bias.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Biases {
+    /// None.
+    None,
+    /// All.
+    All,
+    /// All but the projections of keys: a bias there adds the same to all scores of a query.
+    ExceptKeys,
+    /// All but the projections of queries, keys and values.
+    ExceptInputs,
+}
+
+impl From<bool> for Biases {
+    fn from(all: bool) -> Self {
+        if all { Self::All } else { Self::None }
+    }
+}
+
 /// The stacks of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parts {
@@ -86,6 +190,14 @@ pub enum Head {
         labels: usize,
         /// The activation.
         activation: Activation,
+    },
+    /// A score for each class of an image: `W h_0 + b`, or the mean of it and `W' h_1 + b'`, with the states of the class token
+    /// and the distillation token (Touvron et al. 2021).
+    Image {
+        /// The number of classes.
+        labels: usize,
+        /// Whether there are two classifiers.
+        distilled: bool,
     },
     /// A score for each class of each token: `W h + b`.
     Tokens {
@@ -261,6 +373,11 @@ pub enum OutputProjection {
 }
 
 impl Config {
+    /// The encoder's definition.
+    pub fn of_encoder(&self) -> &Self {
+        self.encoder_model.as_ref().map_or(self, |encoder| &encoder.config)
+    }
+
     /// The number of rows of the position table; 0 without one.
     pub(crate) fn position_rows(&self) -> usize {
         let positions = self.max_positions.unwrap_or(0);
@@ -305,13 +422,13 @@ impl Config {
             stacks.push((&names.decoder, self.decoder));
         }
         let mut sizes = vec![("vocab_size", self.vocab), (names.source_vocab, self.source_vocab), (names.d_model, self.d_model)];
-        if let Parts::Encoder(Head::Text { labels, .. } | Head::Tokens { labels }) = self.parts {
+        if let Parts::Encoder(Head::Text { labels, .. } | Head::Image { labels, .. } | Head::Tokens { labels }) = self.parts {
             sizes.push(("num_labels", labels));
         }
         if let TokenTypes::Given(types) | TokenTypes::First(types) = self.token_types {
             sizes.push(("type_vocab_size", types));
         }
-        sizes.extend(self.max_positions.map(|positions| ("max_position_embeddings", positions)));
+        sizes.extend(self.max_positions.map(|positions| (names.positions, positions)));
         for (names, stack) in &stacks {
             sizes.extend([(names.n_layers, stack.n_layers), (names.heads, stack.heads), (names.d_k, stack.d_k), (names.d_ff, stack.d_ff)]);
         }
@@ -320,7 +437,7 @@ impl Config {
         for (field, size) in sizes {
             let largest = match field {
                 _ if field == names.d_model => LARGEST_WIDTH,
-                "max_position_embeddings" => MOST_POSITIONS,
+                _ if field == names.positions => MOST_POSITIONS,
                 _ => LARGEST_SIZE,
             };
             if !(1..=largest).contains(&size) {
@@ -390,6 +507,7 @@ impl Config {
 pub(crate) struct SizeNames {
     pub(crate) source_vocab: &'static str,
     pub(crate) d_model: &'static str,
+    pub(crate) positions: &'static str,
     pub(crate) encoder: StackNames,
     pub(crate) decoder: StackNames,
 }
@@ -408,7 +526,7 @@ const LARGEST_SIZE: usize = 1 << 24;
 /// The limit of tables that are computed, not stored: without it a small file could
 /// claim huge ones.
 const LARGEST_WIDTH: usize = 1 << 16;
-const MOST_POSITIONS: usize = 1 << 17;
+pub(crate) const MOST_POSITIONS: usize = 1 << 17;
 
 /// The maximum number of layers.
 const MOST_LAYERS: usize = 1024;

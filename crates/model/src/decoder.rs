@@ -7,7 +7,7 @@
 use crate::attention::{KeyValue, Memory, causal_mask, cross_attention, padding_mask, self_attention};
 use crate::dropout::Dropout;
 use crate::embedding::{InputTokens, Side, embed, table};
-use crate::layers::{after_stack, feed_forward, residual};
+use crate::layers::{after_stack, feed_forward, linear, residual};
 use crate::positions::orders;
 use crate::{Config, OutputProjection, Parts};
 use cognate_graph::{Dim, Scope, Tensor};
@@ -16,8 +16,8 @@ use cognate_graph::{Dim, Scope, Tensor};
 pub(crate) struct DecoderInputs<'g> {
     /// `i64 [batch, (beams,) tgt]`
     pub(crate) ids: Tensor<'g>,
-    /// `i64 [batch, src]`
-    pub(crate) attention_mask: Tensor<'g>,
+    /// `i64 [batch, src]`, if sources are padded.
+    pub(crate) attention_mask: Option<Tensor<'g>>,
     /// For each layer `[batch, heads, src, d_k]`, from [`cross_key_values`].
     pub(crate) cross: Vec<KeyValue<'g>>,
     /// The past of self-attention.
@@ -67,8 +67,9 @@ pub(crate) struct DecoderOutputs<'g> {
 }
 
 /// The cross-attention keys and values of each decoder layer, `[batch, heads, src, d_k]`, from
-/// `memory: [batch, src, d_model]`.
+/// `memory: [batch, src, d_model]`; that of another model may have another width.
 pub(crate) fn cross_key_values<'g>(root: &Scope<'g>, config: &Config, memory: Tensor<'g>) -> Vec<KeyValue<'g>> {
+    let memory = bridge(root, config, memory);
     (0..config.decoder.n_layers)
         .map(|layer_index| {
             let scope = root.at("decoder.layers").at(layer_index).at("encoder_attn");
@@ -76,6 +77,12 @@ pub(crate) fn cross_key_values<'g>(root: &Scope<'g>, config: &Config, memory: Te
             KeyValue::project(&scope, config, config.decoder, memory)
         })
         .collect()
+}
+
+/// The encoder's states in the width that cross-attention reads.
+pub(crate) fn bridge<'g>(root: &Scope<'g>, config: &Config, memory: Tensor<'g>) -> Tensor<'g> {
+    let is_projected = config.encoder_model.as_ref().is_some_and(|encoder| encoder.projected);
+    if is_projected { linear(&root.at("enc_to_dec_proj"), config, memory, config.d_model) } else { memory }
 }
 
 /// The decoder stack (Vaswani et al. 2017, section 3.1) with the output projection.
@@ -86,7 +93,7 @@ pub(crate) fn decoder<'g>(root: &Scope<'g>, config: &Config, inputs: &DecoderInp
     // A single query attends to all positions: no mask.
     let mask = if matches!(inputs.past, Past::Cached { .. }) { None } else { Some(causal_mask(root, &past_len, &tgt)) };
     let orders = orders(root, config, Side::Decoder, mask, &past_len, &tgt);
-    let padding = padding_mask(inputs.attention_mask);
+    let padding = inputs.attention_mask.map(padding_mask);
     let dropout = &inputs.dropout;
     let mut x = dropout.embedding(embed(root, config, Side::Decoder, InputTokens { ids: inputs.ids, types: None }, &past_len).sum);
     let (mut present, mut cross_attentions, mut self_attentions) = (Vec::new(), Vec::new(), Vec::new());

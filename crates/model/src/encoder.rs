@@ -1,9 +1,10 @@
-//! The encoder: `[batch, src]` ids -> `[batch, src, d_model]` hidden states.
+//! The encoder: its [`Source`] -> `[batch, src, d_model]` hidden states.
 
 use crate::Config;
 use crate::attention::{Memory, padding_mask, self_attention};
 use crate::dropout::Dropout;
-use crate::embedding::{InputTokens, Side, embed};
+use crate::embedding::Side;
+use crate::front::Source;
 use crate::layers::{after_stack, feed_forward, residual};
 use crate::positions::{Order, orders};
 use cognate_graph::{Dim, Scope, Tensor};
@@ -16,19 +17,12 @@ pub(crate) struct EncoderOutputs<'g> {
     pub(crate) attentions: Vec<Tensor<'g>>,
 }
 
-/// The encoder stack (Vaswani et al. 2017, section 3.1):
-/// `tokens, attention_mask: i64 [batch, src]`.
-pub(crate) fn encoder<'g>(
-    root: &Scope<'g>,
-    config: &Config,
-    tokens: InputTokens<'g>,
-    attention_mask: Tensor<'g>,
-    dropout: &Dropout<'g>,
-) -> EncoderOutputs<'g> {
-    let stack = Side::Encoder.at(root);
-    let (start, src) = (Dim::from(0), tokens.ids.dim(1));
-    let orders = orders(root, config, Side::Encoder, Some(padding_mask(attention_mask)), &start, &src);
-    let mut x = dropout.embedding(embed(root, config, Side::Encoder, tokens, &start).sum);
+/// The encoder stack (Vaswani et al. 2017, section 3.1).
+pub(crate) fn encoder<'g>(root: &Scope<'g>, config: &Config, source: Source<'g>, dropout: &Dropout<'g>) -> EncoderOutputs<'g> {
+    let (config, stack) = (config.of_encoder(), Side::Encoder.at(root));
+    let mask = source.attention_mask().map(padding_mask);
+    let orders = orders(root, config, Side::Encoder, mask, &Dim::from(0), &source.len(config));
+    let mut x = dropout.embedding(source.embed(root, config).sum);
     let mut attentions = Vec::new();
     for (layer_index, order) in orders.into_iter().enumerate() {
         let (transformed, weights) = layer(&stack.at("layers").at(layer_index), config, x, order, dropout);

@@ -16,10 +16,10 @@ pub use loss::{Loss, LossNames};
 use crate::attention::KeyValue;
 use crate::decoder::{DecoderInputs, DecoderOutputs, Past, cross_key_values, decoder};
 use crate::dropout::Dropout;
-use crate::embedding::InputTokens;
 use crate::encoder::{EncoderOutputs, encoder};
+use crate::front::Source;
 use crate::interface::{ATTENTION_MASK, DECODER_INPUT_IDS, ENCODER_HIDDEN_STATES, INPUT_IDS, LOGITS, Names};
-use crate::{Config, Layout, Parts};
+use crate::{Config, Front, Layout, Parts};
 use cognate_graph::{Builder, DType, Dim, Error, Graph, Tensor};
 use std::thread;
 
@@ -71,11 +71,12 @@ pub(crate) fn whole(config: &Config) -> Result<Graph, Error> {
 pub(crate) fn graphs(config: &Config, layout: Layout, attentions: Attentions) -> Result<[Graph; 2], Error> {
     // For a deep model each graph takes milliseconds.
     let encoder = || match layout {
-        Layout::Cognate | Layout::SharedCache => encode(config, attentions),
+        Layout::Cognate | Layout::SharedCache | Layout::Generate => encode(config, attentions),
         Layout::HuggingFace => hugging_face::encode(config, attentions),
     };
     let decoder = || match layout {
-        Layout::Cognate => step(config, attentions),
+        Layout::Cognate => step(config, attentions, "tgt".into()),
+        Layout::Generate => step(config, attentions, 1.into()),
         Layout::HuggingFace => hugging_face::step(config, attentions),
         Layout::SharedCache => shared_cache::step(config, attentions),
     };
@@ -86,13 +87,12 @@ pub(crate) fn graphs(config: &Config, layout: Layout, attentions: Attentions) ->
     })
 }
 
-/// `input_ids, attention_mask: i64 [batch, src]` -> `encoder_hidden_states: [batch, src, d_model]`,
+/// The inputs of the [`Source`] -> `encoder_hidden_states: [batch, src, d_model]`,
 /// `cross.{l}.{key,value}`.
 pub(crate) fn encode(config: &Config, attentions: Attentions) -> Result<Graph, Error> {
     let builder = Builder::new("encoder");
-    let ids = builder.input(INPUT_IDS, DType::I64, ["batch", "src"]);
-    let attention_mask = builder.input(ATTENTION_MASK, DType::I64, ["batch", "src"]);
-    let outputs = encoder(&builder.root(), config, InputTokens { ids, types: None }, attention_mask, &Dropout::none());
+    let source = Source::declare(&builder, config, ["batch", "src"]);
+    let outputs = encoder(&builder.root(), config, source, &Dropout::none());
     builder.output(ENCODER_HIDDEN_STATES, outputs.hidden);
     for (layer_index, cross) in cross_key_values(&builder.root(), config, outputs.hidden).into_iter().enumerate() {
         output(&builder, Names::cross(layer_index), cross);
@@ -104,10 +104,10 @@ pub(crate) fn encode(config: &Config, attentions: Attentions) -> Result<Graph, E
 /// `input_ids: i64 [batch, beams, tgt]`, `attention_mask: i64 [batch, src]`,
 /// `cross.{l}.*`, `past.{l}.*` -> `logits: [batch, beams, tgt, vocab]`, `present.{l}.*`.
 /// The past may have length 0.
-pub(crate) fn step(config: &Config, attentions: Attentions) -> Result<Graph, Error> {
+pub(crate) fn step(config: &Config, attentions: Attentions, tgt: Dim) -> Result<Graph, Error> {
     let builder = Builder::new("decoder");
-    let ids = builder.input(INPUT_IDS, DType::I64, ["batch", "beams", "tgt"]);
-    let attention_mask = builder.input(ATTENTION_MASK, DType::I64, ["batch", "src"]);
+    let ids = builder.input(INPUT_IDS, DType::I64, ["batch".into(), "beams".into(), tgt]);
+    let attention_mask = source_mask(&builder, config, ATTENTION_MASK, ["batch", "src"]);
     let (heads, d_k) = (Dim::from(config.decoder.heads), Dim::from(config.decoder.d_k));
     let input = |[key, value]: [String; 2], shape: &[Dim]| KeyValue {
         key: builder.input(&key, DType::F32, shape.to_vec()),
@@ -128,22 +128,27 @@ pub(crate) fn step(config: &Config, attentions: Attentions) -> Result<Graph, Err
     builder.finish()
 }
 
-/// `input_ids, attention_mask: i64 [batch, src]`, `decoder_input_ids: i64 [batch, tgt]` ->
+/// The inputs of the [`Source`], `decoder_input_ids: i64 [batch, tgt]` ->
 /// `encoder_hidden_states`, `logits: [batch, tgt, vocab]`,
 /// `cross_attentions.{l}: [batch, heads, tgt, src]`.
 pub(crate) fn teacher_forced(config: &Config) -> Result<Graph, Error> {
     let builder = Builder::new("teacher_forced");
-    let ids = builder.input(INPUT_IDS, DType::I64, ["batch", "src"]);
-    let attention_mask = builder.input(ATTENTION_MASK, DType::I64, ["batch", "src"]);
+    let source = Source::declare(&builder, config, ["batch", "src"]);
     let target = builder.input(DECODER_INPUT_IDS, DType::I64, ["batch", "tgt"]);
-    let hidden = encoder(&builder.root(), config, InputTokens { ids, types: None }, attention_mask, &Dropout::none()).hidden;
+    let hidden = encoder(&builder.root(), config, source, &Dropout::none()).hidden;
     let cross = cross_key_values(&builder.root(), config, hidden);
+    let attention_mask = source.attention_mask();
     let outputs =
         decoder(&builder.root(), config, &DecoderInputs { ids: target, attention_mask, cross, past: Past::None, dropout: Dropout::none() });
     builder.output(ENCODER_HIDDEN_STATES, hidden);
     builder.output(LOGITS, outputs.logits);
     Attentions::Cross.output_decoder(&builder, &outputs);
     builder.finish()
+}
+
+/// The mask of the source's tokens as an input of a decoder; features have none.
+fn source_mask<'g>(builder: &'g Builder, config: &Config, name: &str, axes: [&str; 2]) -> Option<Tensor<'g>> {
+    (config.front == Front::Tokens).then(|| builder.input(name, DType::I64, axes))
 }
 
 fn output<'g>(builder: &'g Builder, [key, value]: [String; 2], tensors: KeyValue<'g>) {

@@ -9,8 +9,11 @@ mod bert;
 mod cognate;
 mod fields;
 mod names;
+mod pair;
 mod render;
 mod t5;
+mod vit;
+mod whisper;
 
 use crate::{Config, Error, ErrorKind};
 use fields::Fields;
@@ -48,8 +51,14 @@ pub(crate) enum Family {
     Bert(Bert),
     /// Cognate's own.
     Cognate,
+    /// An encoder and a decoder of two families.
+    Pair(&'static Family, &'static Family),
     /// Families derived from T5 (Raffel et al. 2020).
     T5(T5),
+    /// Vision Transformers.
+    Vit(Vit),
+    /// Whisper (Radford et al. 2022).
+    Whisper,
 }
 
 /// Families with BART's tensor names.
@@ -71,6 +80,8 @@ pub(crate) enum Bart {
     Pegasus,
     /// PLBart (Ahmad et al. 2021).
     Plbart,
+    /// The decoder of TrOCR (Li et al. 2023).
+    Trocr,
 }
 
 /// Encoder-only families.
@@ -98,14 +109,24 @@ pub(crate) enum T5 {
     Umt5,
 }
 
+/// Vision Transformers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Vit {
+    /// DeiT (Touvron et al. 2021).
+    Deit,
+    /// ViT (Dosovitskiy et al. 2021).
+    Original,
+}
+
 /// Families by `model_type`, in alphabetical order, with the prefix of transformers' classes.
-const FAMILIES: [(&str, &str, Family); 18] = [
+static FAMILIES: [(&str, &str, Family); 22] = [
     ("bart", "Bart", Family::Bart(Bart::Original)),
     ("bert", "Bert", Family::Bert(Bert::Original)),
     ("blenderbot", "Blenderbot", Family::Bart(Bart::Blenderbot)),
     ("blenderbot-small", "BlenderbotSmall", Family::Bart(Bart::BlenderbotSmall)),
     ("camembert", "Camembert", Family::Bert(Bert::Roberta)),
     ("cognate", "Cognate", Family::Cognate),
+    ("deit", "DeiT", Family::Vit(Vit::Deit)),
     ("distilbert", "DistilBert", Family::Bert(Bert::Distil)),
     ("m2m_100", "M2M100", Family::Bart(Bart::M2m100)),
     ("marian", "Marian", Family::Bart(Bart::Marian)),
@@ -116,7 +137,10 @@ const FAMILIES: [(&str, &str, Family); 18] = [
     ("plbart", "PLBart", Family::Bart(Bart::Plbart)),
     ("roberta", "Roberta", Family::Bert(Bert::Roberta)),
     ("t5", "T5", Family::T5(T5::Original)),
+    ("trocr", "TrOCR", Family::Bart(Bart::Trocr)),
     ("umt5", "UMT5", Family::T5(T5::Umt5)),
+    ("vit", "ViT", Family::Vit(Vit::Original)),
+    ("whisper", "Whisper", Family::Whisper),
     ("xlm-roberta", "XLMRoberta", Family::Bert(Bert::Roberta)),
 ];
 
@@ -126,21 +150,58 @@ const FAMILIES: [(&str, &str, Family); 18] = [
 /// All problems, in one error.
 pub(crate) fn parse(text: &str) -> Result<(Family, Config), Error> {
     let object = object(text)?;
-    let (_, class, family) = family(&object)?;
+    if is_pair(&object) {
+        return parse_pair(&object);
+    }
+    let (name, class, family) = *family(&object).map_err(wrong)?;
+    if family == Family::Bart(Bart::Trocr) {
+        return Err(wrong(format!("model_type {name:?} is only supported as the decoder of {:?}", pair::MODEL_TYPE)));
+    }
     let fields = Fields::new(object);
     fields.refuse_other("tie_encoder_decoder", false);
     let is_alone = fields.is_encoder_alone();
     if !is_alone {
-        fields.refuse_other("is_encoder_decoder", !matches!(family, Family::Bert(_)));
+        fields.refuse_other("is_encoder_decoder", !matches!(family, Family::Bert(_) | Family::Vit(_)));
     }
-    let config = match family {
-        Family::Bart(bart) => bart::config(bart, &fields),
-        Family::Bert(bert) => bert::config(bert, class, &fields),
-        Family::Cognate => cognate::config(&fields),
-        Family::T5(t5) => t5::config(t5, &fields),
-    };
+    let config = config(family, class, &fields);
     fields.finish().map_err(wrong)?;
     Ok((family, if is_alone { config.encoder_alone() } else { config }))
+}
+
+fn config(family: Family, class: &str, fields: &Fields) -> Config {
+    match family {
+        Family::Bart(bart) => bart::config(bart, fields),
+        Family::Bert(bert) => bert::config(bert, class, fields),
+        Family::Cognate => cognate::config(fields),
+        // No half of a pair is one.
+        Family::Pair(_, decoder) => config(*decoder, class, fields),
+        Family::T5(t5) => t5::config(t5, fields),
+        Family::Vit(vit) => vit::config(vit, class, fields),
+        Family::Whisper => whisper::config(fields),
+    }
+}
+
+fn is_pair(object: &Map<String, Value>) -> bool {
+    object.get("model_type").is_some_and(|name| *name == pair::MODEL_TYPE)
+}
+
+/// Reads the `config.json` of a model whose halves are two models.
+fn parse_pair(object: &Map<String, Value>) -> Result<(Family, Config), Error> {
+    let read = |name: &str| -> Result<(&'static Family, Config), Error> {
+        let within = |problem: String| wrong(format!("{name}: {problem}"));
+        let half = pair::half(object, name).map_err(wrong)?;
+        let (_, class, family) = family(&half).map_err(within)?;
+        let fields = Fields::new(half);
+        let config = config(*family, class, &fields);
+        fields.finish().map_err(within)?;
+        Ok((family, config))
+    };
+    let ((encoder, encoder_config), (decoder, decoder_config)) = (read("encoder")?, read("decoder")?);
+    if !matches!(decoder, Family::Bart(bart) if *bart != Bart::M2m100) {
+        return Err(wrong("decoder: expected one of trocr, bart, blenderbot, blenderbot-small, marian, mbart, pegasus, plbart".into()));
+    }
+    let config = pair::join(object, encoder_config, decoder_config, *decoder == Family::Bart(Bart::Trocr)).map_err(wrong)?;
+    Ok((Family::Pair(encoder, decoder), config))
 }
 
 /// Writes the `config.json` of a model's encoder, without decoder and head.
@@ -149,10 +210,13 @@ pub(crate) fn parse(text: &str) -> Result<(Family, Config), Error> {
 /// If the text is not the `config.json` of a supported family.
 pub(crate) fn encoder_alone(text: &str) -> Result<String, Error> {
     let mut object = object(text)?;
-    let (_, class, family) = family(&object)?;
+    if is_pair(&object) {
+        object = pair::half(&object, "encoder").map_err(wrong)?;
+    }
+    let (_, class, family) = family(&object).map_err(wrong)?;
     let class = match family {
-        Family::Bart(_) | Family::Cognate => format!("{class}Encoder"),
-        Family::Bert(_) => format!("{class}Model"),
+        Family::Bart(_) | Family::Cognate | Family::Pair(..) | Family::Whisper => format!("{class}Encoder"),
+        Family::Bert(_) | Family::Vit(_) => format!("{class}Model"),
         Family::T5(_) => format!("{class}EncoderModel"),
     };
     object.insert("architectures".into(), vec![class].into());
@@ -171,13 +235,14 @@ fn object(text: &str) -> Result<Map<String, Value>, Error> {
     }
 }
 
-fn family(object: &Map<String, Value>) -> Result<(&'static str, &'static str, Family), Error> {
-    let names = || FAMILIES.map(|(name, ..)| name).join(", ");
+/// The row of the `model_type`, or the sentence that it is not supported.
+fn family(object: &Map<String, Value>) -> Result<&'static (&'static str, &'static str, Family), String> {
+    let names = || FAMILIES.iter().map(|(name, ..)| *name).chain([pair::MODEL_TYPE]).collect::<Vec<_>>().join(", ");
     match object.get("model_type") {
         Some(found) => {
-            let known = FAMILIES.into_iter().find(|(name, ..)| found.as_str() == Some(name));
-            known.ok_or_else(|| wrong(format!("model_type {found} is not supported; expected one of {}", names())))
+            let known = FAMILIES.iter().find(|(name, ..)| found.as_str() == Some(name));
+            known.ok_or_else(|| format!("model_type {found} is not supported; expected one of {}", names()))
         }
-        None => Err(wrong(format!("model_type is missing; expected one of {}", names()))),
+        None => Err(format!("model_type is missing; expected one of {}", names())),
     }
 }

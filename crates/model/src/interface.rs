@@ -3,6 +3,10 @@
 
 /// Token ids: i64 `[batch, src]` of an encoder, `[batch, beams, tgt]` of a decoder.
 pub const INPUT_IDS: &str = "input_ids";
+/// Log-mel frames of audio: f32 `[batch, n_mels, frames]`.
+pub const INPUT_FEATURES: &str = "input_features";
+/// Normalised pixels of images: f32 `[batch, channels, height, width]`.
+pub const PIXEL_VALUES: &str = "pixel_values";
 /// 1 for tokens and 0 for padding: i64 `[batch, src]`.
 pub const ATTENTION_MASK: &str = "attention_mask";
 /// The segments of tokens, counted from 0: i64 `[batch, src]`.
@@ -128,28 +132,4 @@ pub fn cross_of(past: &str) -> Option<String> {
 pub fn without_layer(name: &str) -> String {
     let part = |part| if str::parse::<usize>(part).is_ok() { "{l}" } else { part };
     name.split('.').map(part).collect::<Vec<_>>().join(".")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn layers_fold() {
-        assert_eq!(without_layer("decoder.layers.11.self_attn.q_proj.bias"), "decoder.layers.{l}.self_attn.q_proj.bias");
-        assert_eq!(without_layer("shared.weight"), "shared.weight");
-    }
-
-    #[test]
-    fn pasts_presents_and_cross_values_belong_together() {
-        let [past, _] = Names::past(3);
-        let [present, _] = Names::present(3);
-        let [cross, _] = Names::cross(3);
-        assert_eq!((present_of(&past), cross_of(&past)), (Some(present.clone()), Some(cross.clone())));
-        assert_eq!((past_of(&present), past_of(&cross)), (Some(past.clone()), Some(past.clone())));
-        assert!(is_past(&past) && is_cross(&cross) && !is_past(&present) && !is_cross(&past));
-        for (past, present) in HuggingFaceNames::past(1).iter().zip(HuggingFaceNames::present(1)) {
-            assert_eq!((is_past(past), present_of(past)), (true, Some(present)));
-        }
-    }
 }

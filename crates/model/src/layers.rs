@@ -1,7 +1,7 @@
 //! Linear layers, feed-forward, residuals and normalisation.
 
 use crate::dropout::Dropout;
-use crate::{Config, Norm, NormPlacement};
+use crate::{Biases, Config, Norm, NormPlacement};
 use cognate_graph::{Dim, Scope, Tensor};
 
 /// `x Wᵀ (+ b)`: `[..., in]` -> `[..., out]`
@@ -10,7 +10,13 @@ pub(crate) fn linear<'g>(scope: &Scope<'g>, config: &Config, x: Tensor<'g>, out:
     let out = out.into();
     let width = x.ty().shape.dims().last().cloned().unwrap_or_default();
     let weight = scope.parameter("weight", [&out, &width]);
-    x.linear(weight, config.biases.then(|| scope.parameter("bias", [out])))
+    let has_bias = match config.biases {
+        Biases::None => false,
+        Biases::All => true,
+        Biases::ExceptKeys => !scope.path().ends_with("k_proj"),
+        Biases::ExceptInputs => !["q_proj", "k_proj", "v_proj"].iter().any(|name| scope.path().ends_with(name)),
+    };
+    x.linear(weight, has_bias.then(|| scope.parameter("bias", [out])))
 }
 
 /// Normalises each row: `[..., d_model]` -> `[..., d_model]`

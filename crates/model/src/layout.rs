@@ -13,6 +13,8 @@ pub enum Layout {
     /// Optimum's and transformers.js's: the decoder computes cross keys and values on its first
     /// step, each graph has its own weights file.
     HuggingFace,
+    /// One graph that decodes: encoder, decoder and search in a loop.
+    Generate,
     /// [`Layout::Cognate`] for ONNX Runtime only, with caches that steps write into
     /// and beams share.
     SharedCache,
@@ -20,34 +22,39 @@ pub enum Layout {
 
 impl Layout {
     /// All layouts.
-    pub const ALL: [Layout; 3] = [Layout::Cognate, Layout::HuggingFace, Layout::SharedCache];
+    pub const ALL: [Layout; 4] = [Layout::Cognate, Layout::HuggingFace, Layout::SharedCache, Layout::Generate];
 
     /// The layouts that every engine runs.
     pub const PORTABLE: [Layout; 2] = [Layout::Cognate, Layout::HuggingFace];
 
-    /// `cognate`, `hf` or `shared-cache`.
+    /// The layouts that `cognate export --layout` writes.
+    pub const CHOICES: [Layout; 3] = [Layout::Cognate, Layout::HuggingFace, Layout::Generate];
+
+    /// `cognate`, `hf`, `generate` or `shared-cache`.
     pub fn name(self) -> &'static str {
         match self {
             Layout::Cognate => "cognate",
             Layout::HuggingFace => "hf",
             Layout::SharedCache => "shared-cache",
+            Layout::Generate => "generate",
         }
     }
 
-    /// The paths of the encoder and decoder, relative to the folder.
-    pub fn files(self) -> [&'static str; 2] {
+    /// The paths of the graphs, relative to the folder; the encoder first.
+    pub fn files(self) -> &'static [&'static str] {
         match self {
-            Layout::Cognate => ["encoder.onnx", "decoder.onnx"],
-            Layout::SharedCache => ["encoder.onnx", "decoder_shared_cache.onnx"],
+            Layout::Cognate => &["encoder.onnx", "decoder.onnx"],
+            Layout::Generate => &["generate.onnx"],
+            Layout::SharedCache => &["encoder.onnx", "decoder_shared_cache.onnx"],
             // transformers.js reads only this folder, and Optimum finds the files by name.
-            Layout::HuggingFace => ["onnx/encoder_model.onnx", "onnx/decoder_model_merged.onnx"],
+            Layout::HuggingFace => &["onnx/encoder_model.onnx", "onnx/decoder_model_merged.onnx"],
         }
     }
 
     /// The path of an encoder-only model, relative to the folder.
     pub fn file(self) -> &'static str {
         match self {
-            Layout::Cognate => "model.onnx",
+            Layout::Cognate | Layout::Generate => "model.onnx",
             Layout::SharedCache => "model_ort.onnx",
             Layout::HuggingFace => "onnx/model.onnx",
         }

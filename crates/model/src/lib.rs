@@ -28,12 +28,14 @@ mod encoder;
 mod entry;
 mod error;
 mod family;
+mod front;
 mod head;
 mod initialise;
 pub mod interface;
 mod layers;
 mod layout;
 mod model;
+mod patches;
 mod positions;
 mod reading;
 mod relative;
@@ -42,8 +44,8 @@ mod rotary;
 pub use activation::Activation;
 pub use checkpoint::weights_file;
 pub use config::{
-    AttentionScore, Config, EmbeddingNorm, Embeddings, Head, Norm, NormPlacement, OutputProjection, Parts, PositionKind, Positions,
-    RelativeLayers, Sinusoids, Stack, TokenTypes,
+    AttentionScore, Biases, Config, EmbeddingNorm, Embeddings, EncoderModel, Front, Head, Norm, NormPlacement, OutputProjection, Parts,
+    Patches, PositionKind, Positions, RelativeLayers, Sinusoids, Stack, TokenTypes,
 };
 pub use dropout::DropoutRates;
 pub use embedding::sinusoid;

@@ -7,8 +7,8 @@ use crate::initialise::{Initialisation, initial};
 use crate::positions::computed;
 use crate::reading::read_text;
 use crate::{
-    Activation, AttentionScore, Config, EmbeddingNorm, Embeddings, Error, ErrorKind, Layout, Norm, NormPlacement, OutputProjection, Parts,
-    Positions, Sinusoids, Stack, TokenTypes,
+    Activation, AttentionScore, Biases, Config, EmbeddingNorm, Embeddings, Error, ErrorKind, Front, Layout, Norm, NormPlacement,
+    OutputProjection, Parts, Positions, Sinusoids, Stack, TokenTypes,
 };
 use cognate_graph::{Graph, Program, Recipe, Weights};
 use std::path::Path;
@@ -67,6 +67,8 @@ impl Preset {
         };
         let stack = Stack { n_layers, heads, d_k: d_model / heads, d_ff };
         Config {
+            front: Front::Tokens,
+            encoder_model: None,
             vocab,
             source_vocab: vocab,
             d_model,
@@ -76,7 +78,7 @@ impl Preset {
             decoder: stack,
             activation: Activation::Relu,
             gated: false,
-            biases: true,
+            biases: Biases::All,
             score: AttentionScore::ScaledDot,
             positions: Positions::Sinusoidal(Sinusoids::Interleaved),
             norm: Norm::Layer,
@@ -220,7 +222,7 @@ impl Model {
         self.learned().filter_map(|path| self.weights.get(path)).map(Recipe::elements).sum()
     }
 
-    /// The encoder: `input_ids, attention_mask: i64 [batch, src]` ->
+    /// The encoder: `input_ids, attention_mask: i64 [batch, src]`, or for audio `input_features: f32 [batch, n_mels, frames]` ->
     /// `encoder_hidden_states: [batch, src, d_model]` and, for each decoder layer, `cross.{l}.key`
     /// and `cross.{l}.value: [batch, heads, src, d_k]`. An encoder-only model may also have the
     /// input `token_type_ids`, and returns `last_hidden_state` and `pooler_output`, or `logits`.
@@ -234,14 +236,14 @@ impl Model {
         })
     }
 
-    /// One decoding step: `input_ids: i64 [batch, beams, tgt]`, `attention_mask: i64 [batch, src]`,
+    /// One decoding step: `input_ids: i64 [batch, beams, tgt]`, of text `attention_mask: i64 [batch, src]`,
     /// `cross.{l}.*` and `past.{l}.*: [batch, beams, heads, past, d_k]` ->
     /// `logits: [batch, beams, tgt, vocab]` and `present.{l}.*`. The past may have length 0.
     ///
     /// # Errors
     /// If the model is encoder-only.
     pub fn step(&self, attentions: Attentions) -> Result<Program, Error> {
-        self.program(entry::step(self.pair()?, attentions)?)
+        self.program(entry::step(self.pair()?, attentions, "tgt".into())?)
     }
 
     /// The encoder and decoder graphs of a layout.

@@ -39,7 +39,7 @@ pub(crate) fn orders<'g>(root: &Scope<'g>, config: &Config, side: Side, mask: Op
 /// Weights computed by formulas, by path. Equal tables of both stacks share a recipe, so they
 /// are stored once.
 pub(crate) fn computed(config: &Config) -> BTreeMap<String, Recipe> {
-    let [encoder, decoder] = [Side::Encoder, Side::Decoder].map(|side| match config.positions {
+    let [encoder, decoder] = [(Side::Encoder, config.of_encoder()), (Side::Decoder, config)].map(|(side, config)| match config.positions {
         Positions::Sinusoidal(_) | Positions::Counted => SinusoidTable::of(config)
             .map(|table| ("embed_positions.weight", Recipe::generated(Arc::new(table), &[config.position_rows(), config.d_model])))
             .into_iter()

@@ -92,7 +92,7 @@ impl<'b> Made<'b> {
             Binary::Sub => (0.0, false),
             Binary::Mul => (1.0, true),
             Binary::Div => (1.0, false),
-            Binary::Rem => return None,
+            Binary::Rem | Binary::Min | Binary::Max | Binary::Pow | Binary::And | Binary::Or => return None,
         };
         let keeps = |kept: Tensor<'b>, other: Tensor<'b>| {
             self.is_number(other, unit) && kept.ty().shape.broadcast(&other.ty().shape).as_ref() == Some(&kept.ty().shape)

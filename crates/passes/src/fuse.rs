@@ -1,7 +1,8 @@
 //! Fusion: the layers that read one value become one product.
 //!
 //! `x W_qᵀ, x W_kᵀ, x W_vᵀ` are slices of `x [W_q; W_k; W_v]ᵀ`: one large product instead of three, and `x` is read (and, in
-//! 8 bits, rounded) once. A bias of zeros is left out. Weights are joined as recipes; only biases are read.
+//! 8 bits, rounded) once. A bias of zeros is left out, unless layers beside it have one. Weights are joined as recipes; only biases
+//! are read.
 //!
 //! ```
 //! use cognate_graph::{Builder, DType, Element, Program, Recipe, Storage, Weights};
@@ -22,11 +23,12 @@
 //! # Ok::<(), cognate_graph::Error>(())
 //! ```
 
-use cognate_graph::{Builder, DType, Dim, Error, Graph, Node, NodeId, Op, Program, Recipe, Tensor, Type, Weights};
+use cognate_graph::{Builder, DType, Dim, Error, Generator, Graph, Node, NodeId, Op, Program, Recipe, Tensor, Type, Weights};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::sync::Arc;
 
-/// Layers that read the same value, all with a bias or all without, in the order of the graph.
+/// Layers that read the same value, in the order of the graph.
 struct Group {
     members: Vec<NodeId>,
     has_bias: bool,
@@ -68,6 +70,16 @@ pub fn fuse(program: &Program) -> Result<Program, Error> {
     Program::new(builder.finish()?, weights.into_iter().collect())
 }
 
+/// The bias of a layer without one, beside layers that have one.
+#[derive(Debug)]
+struct Zeros;
+
+impl Generator for Zeros {
+    fn fill(&self, _first: usize, values: &mut [f32]) {
+        values.fill(0.0);
+    }
+}
+
 struct Layers<'p> {
     graph: &'p Graph,
     weights: &'p Weights,
@@ -79,8 +91,11 @@ impl Layers<'_> {
         for (id, node) in self.graph.iter().filter(|(_, node)| node.op == Op::Linear && self.is_plain(node)) {
             let has_bias = self.bias(node).is_some();
             let x_of = |id: NodeId| self.graph.node(id).inputs[0];
-            match groups.iter_mut().find(|group| group.has_bias == has_bias && x_of(group.members[0]) == node.inputs[0]) {
-                Some(group) => group.members.push(id),
+            match groups.iter_mut().find(|group| x_of(group.members[0]) == node.inputs[0]) {
+                Some(group) => {
+                    group.members.push(id);
+                    group.has_bias |= has_bias;
+                }
                 None => groups.push(Group { members: vec![id], has_bias }),
             }
         }
@@ -124,16 +139,17 @@ impl Layers<'_> {
         let more = group.members.len() - 1;
         let path = |id: NodeId| self.graph.node(id).name.rsplit_once('.').map_or("", |(path, _)| path).to_string();
         let scope = format!("{}+{more}", path(first.inputs[1]));
-        let mut join = |input: usize, name: &str| {
-            let parts: Vec<_> = group.members.iter().map(|&member| self.recipe(self.graph.node(member).inputs[input]).clone()).collect();
+        let mut join = |name: &str, part: &dyn Fn(&Node) -> Recipe| {
+            let parts: Vec<_> = group.members.iter().map(|&member| part(self.graph.node(member))).collect();
             let (joined, path) = (Recipe::joined(&parts)?, format!("{scope}.{name}"));
             let parameter = builder.parameter(&path, Type::new(DType::F32, joined.shape()));
             weights.insert(path, joined);
             Ok::<_, Error>(parameter)
         };
-        let mut inputs = vec![x, join(1, "weight")?];
+        let mut inputs = vec![x, join("weight", &|node| self.recipe(node.inputs[1]).clone())?];
         if group.has_bias {
-            inputs.push(join(2, "bias")?);
+            let zeros = |node: &Node| Recipe::generated(Arc::new(Zeros), &self.recipe(node.inputs[1]).shape()[..1]);
+            inputs.push(join("bias", &|node| self.bias(node).map_or_else(|| zeros(node), |bias| self.recipe(bias).clone()))?);
         }
         let all = builder.node(&format!("{scope}/Linear"), Op::Linear, &inputs);
         let axis = first.ty.shape.rank() - 1;

@@ -33,16 +33,18 @@ pub enum Shape {
         /// The tooltip in an SVG.
         label: Option<String>,
     },
-    /// A straight line.
+    /// A line through points.
     Line {
-        /// Its ends.
-        ends: [[f32; 2]; 2],
+        /// Its points.
+        points: Vec<[f32; 2]>,
         /// Its thickness.
         width: f32,
         /// Its colour.
         colour: [u8; 3],
         /// From 0 to 1.
         opacity: f32,
+        /// The lengths of its dashes and gaps.
+        dashes: Option<[f32; 2]>,
     },
     /// A line of text.
     Text {
@@ -92,12 +94,16 @@ impl Drawing {
                         hexadecimal(*colour)
                     )
                 }
-                Shape::Line { ends: [[x1, y1], [x2, y2]], width, colour, opacity } => writeln!(
-                    svg,
-                    "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" stroke=\"{}\" stroke-width=\"{width:.2}\" \
-                     stroke-opacity=\"{opacity:.2}\"/>",
-                    hexadecimal(*colour)
-                ),
+                Shape::Line { points, width, colour, opacity, dashes } => {
+                    let points: Vec<_> = points.iter().map(|[x, y]| format!("{x:.1},{y:.1}")).collect();
+                    let dashes = dashes.map_or(String::new(), |[on, off]| format!(" stroke-dasharray=\"{on} {off}\""));
+                    writeln!(
+                        svg,
+                        "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{width:.2}\" stroke-opacity=\"{opacity:.2}\"{dashes}/>",
+                        points.join(" "),
+                        hexadecimal(*colour)
+                    )
+                }
                 Shape::Text { at: [x, y], size, anchor, turned, colour, text } => {
                     let turned = if *turned == 0.0 { String::new() } else { format!(" transform=\"rotate({turned} {x:.1} {y:.1})\"") };
                     let anchor = match anchor {

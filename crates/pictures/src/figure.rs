@@ -145,7 +145,7 @@ fn lines(map: &[f32], [rows, columns]: [&[Token]; 2], frame: Frame) -> Drawing {
         .into_iter()
         .map(|index| {
             let ends = [[left, y(index / columns.len()) - 4.5], [right, y(index % columns.len()) - 4.5]];
-            Shape::Line { ends, width: 0.3 + 9.7 * map[index], colour: LINE, opacity: 0.22 + 0.6 * map[index] }
+            Shape::Line { points: ends.into(), width: 0.3 + 9.7 * map[index], colour: LINE, opacity: 0.22 + 0.6 * map[index], dashes: None }
         })
         .collect();
     let mut word = |at, anchor, size, colour, text: String| shapes.push(Shape::Text { at, size, anchor, turned: 0.0, colour, text });
@@ -214,7 +214,7 @@ fn widest(tokens: &[Token]) -> f32 {
 fn moved(mut shape: Shape, by: f32) -> Shape {
     match &mut shape {
         Shape::Rectangle { at, .. } | Shape::Text { at, .. } => at[0] += by,
-        Shape::Line { ends, .. } => ends.iter_mut().for_each(|end| end[0] += by),
+        Shape::Line { points, .. } => points.iter_mut().for_each(|point| point[0] += by),
     }
     shape
 }

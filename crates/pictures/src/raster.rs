@@ -4,7 +4,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::glyphs::{lacks, outline, width};
 use crate::{Anchor, Drawing, Shape};
 use std::collections::BTreeSet;
-use tiny_skia::{FillRule, Paint, PathBuilder, Pixmap, Rect, Stroke, Transform};
+use tiny_skia::{FillRule, Paint, PathBuilder, Pixmap, Rect, Stroke, StrokeDash, Transform};
 
 /// The maximum number of pixels of a picture.
 const MOST: f32 = 24e6;
@@ -30,12 +30,14 @@ pub(crate) fn png(drawing: &Drawing, scale: f32) -> Result<Vec<u8>> {
                     pixmap.fill_rect(place, &paint(*colour, 1.0), whole, None);
                 }
             }
-            Shape::Line { ends: [from, to], width, colour, opacity } => {
+            Shape::Line { points, width, colour, opacity, dashes } => {
                 let mut path = PathBuilder::new();
-                path.move_to(from[0], from[1]);
-                path.line_to(to[0], to[1]);
+                for (index, [x, y]) in points.iter().enumerate() {
+                    if index == 0 { path.move_to(*x, *y) } else { path.line_to(*x, *y) }
+                }
                 if let Some(path) = path.finish() {
-                    let stroke = Stroke { width: *width, ..Stroke::default() };
+                    let dash = dashes.and_then(|dashes| StrokeDash::new(dashes.to_vec(), 0.0));
+                    let stroke = Stroke { width: *width, dash, ..Stroke::default() };
                     pixmap.stroke_path(&path, &paint(*colour, *opacity), &stroke, whole, None);
                 }
             }

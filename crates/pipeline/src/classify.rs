@@ -1,12 +1,14 @@
-//! Texts to classes.
+//! Texts and images to classes.
 
 use crate::batches::BatchLimit;
 use crate::encoder::{BATCH_TOKENS, LoadedEncoder, Part};
 use crate::error::{Cause, Result};
 use crate::options::LoadOptions;
 use cognate_folder::ModelSource;
+use cognate_images::Image;
 use cognate_model::interface::LOGITS;
 use cognate_model::{Head, Parts};
+use cognate_runtime::Values;
 use ndarray::ArrayView1;
 use serde_json::Value;
 use std::path::Path;
@@ -20,14 +22,14 @@ pub struct Class {
     pub score: f32,
 }
 
-/// A model that tells the class of a text.
+/// A model that tells the class of a text, or of an image.
 pub struct Classifier {
     model: LoadedEncoder,
     labels: Vec<String>,
     scores: Scores,
 }
 
-/// What is made of the logits, as transformers' `pipeline("text-classification")` does.
+/// What is made of the logits, as transformers' `pipeline` does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scores {
     /// A text has one class: `softmax`.
@@ -50,11 +52,15 @@ impl Classifier {
     /// Loads a checkpoint or an export.
     ///
     /// # Errors
-    /// If a file is missing or wrong, the model is no classifier of texts, or the engine cannot run it.
+    /// If a file is missing or wrong, the model is no classifier of texts or images, or the engine cannot run it.
     pub fn load(source: ModelSource, options: &LoadOptions) -> Result<Self> {
         let model = LoadedEncoder::open(source, options, Part::Whole)?;
-        let Parts::Encoder(Head::Text { labels: n_labels, .. }) = model.config().parts else {
-            let message = format!("{}: does not classify texts; expected a model such as BertForSequenceClassification", model.source());
+        let Parts::Encoder(Head::Text { labels: n_labels, .. } | Head::Image { labels: n_labels, .. }) = model.config().parts else {
+            let message = format!(
+                "{}: does not classify texts or images; expected a model such as BertForSequenceClassification or \
+                 ViTForImageClassification",
+                model.source()
+            );
             return Err(Cause::InFolder(message).into());
         };
         let config: Value = serde_json::from_str(model.config_json()).unwrap_or_default();
@@ -76,17 +82,35 @@ impl Classifier {
     /// All classes for each text, the likeliest first.
     ///
     /// # Errors
-    /// If a text has a token that the model does not know, or the engine fails.
+    /// If the model reads images, a text has a token that the model does not know, or the engine fails.
     pub fn classify(&self, texts: &[impl AsRef<str>]) -> Result<Vec<Vec<Class>>> {
-        self.model.run(texts, BatchLimit::tokens(BATCH_TOKENS), |outputs, _| {
-            let logits = self.model.output(outputs, LOGITS)?;
-            let row = |logits: ArrayView1<'_, f64>| {
-                let mut classes: Vec<_> = self.labels.iter().cloned().zip(self.scores.of(logits)).collect();
-                classes.sort_by(|(_, one), (_, other)| other.total_cmp(one));
-                classes.into_iter().map(|(label, score)| Class { label, score }).collect()
-            };
-            Ok(logits.rows().into_iter().map(row).collect())
-        })
+        self.model.run(texts, BatchLimit::tokens(BATCH_TOKENS), |outputs, _| self.classes(outputs))
+    }
+
+    /// All classes for each PNG or JPEG file, the likeliest first.
+    ///
+    /// # Errors
+    /// If the model reads texts, a file is no picture, or the engine fails.
+    pub fn classify_files(&self, paths: &[impl AsRef<Path> + Sync]) -> Result<Vec<Vec<Class>>> {
+        self.model.run_images(paths.len(), |index| Ok(Box::new(Image::open(paths[index].as_ref())?)), |outputs| self.classes(outputs))
+    }
+
+    /// All classes for each image, the likeliest first.
+    ///
+    /// # Errors
+    /// As [`Classifier::classify_files`].
+    pub fn classify_images(&self, images: &[Image]) -> Result<Vec<Vec<Class>>> {
+        self.model.run_images(images.len(), |index| Ok(&images[index]), |outputs| self.classes(outputs))
+    }
+
+    fn classes(&self, outputs: &Values) -> Result<Vec<Vec<Class>>> {
+        let logits = self.model.output(outputs, LOGITS)?;
+        let row = |logits: ArrayView1<'_, f64>| {
+            let mut classes: Vec<_> = self.labels.iter().cloned().zip(self.scores.of(logits)).collect();
+            classes.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+            classes.into_iter().map(|(label, score)| Class { label, score }).collect()
+        };
+        Ok(logits.rows().into_iter().map(row).collect())
     }
 }
 

@@ -1,15 +1,17 @@
-//! A loaded encoder: its configuration, tokenizer and graph, and texts in batches through it.
+//! A loaded encoder: its configuration, tokenizer or image processor, and graph; and batches through it.
 
 use crate::batches::{BatchLimit, batches, on_workers};
 use crate::error::{Cause, Error, ErrorKind, Result};
+use crate::images::ImageInput;
 use crate::loaded::{exported_graphs, model_graphs, saturation};
 use crate::notice::Notice;
 use crate::options::LoadOptions;
 use crate::source::{EncodedSource, SourceEncoder};
 use crate::tokenizer::open_tokenizer;
 use cognate_folder::{Configuration, Manifest, ModelSource};
-use cognate_model::interface::{ATTENTION_MASK, INPUT_IDS, TOKEN_TYPE_IDS};
-use cognate_model::{Attentions, Config, Model};
+use cognate_images::Image;
+use cognate_model::interface::{ATTENTION_MASK, INPUT_IDS, PIXEL_VALUES, TOKEN_TYPE_IDS};
+use cognate_model::{Attentions, Config, Front, Model};
 use cognate_runtime::{Engine, Loaded, Options, Session, Values};
 use ndarray::{Array2, ArrayD, ArrayView1, Ix3, ShapeError};
 use std::num::NonZeroUsize;
@@ -21,7 +23,7 @@ pub struct LoadedEncoder {
     source: ModelSource,
     config_json: String,
     config: Config,
-    encoder: SourceEncoder,
+    reads: Reads,
     graph: Arc<dyn Loaded>,
     engine: String,
     /// Of the graph.
@@ -29,6 +31,12 @@ pub struct LoadedEncoder {
     outputs: Vec<String>,
     workers: NonZeroUsize,
     notices: Vec<Notice>,
+}
+
+/// What the encoder reads.
+enum Reads {
+    Texts(SourceEncoder),
+    Images(ImageInput),
 }
 
 /// Tokens that are read together, padding included.
@@ -54,7 +62,17 @@ impl LoadedEncoder {
         let folder = source.folder()?;
         Manifest::check(folder)?;
         let Configuration { config_json, config, .. } = Configuration::read(folder)?;
-        let tokenizer = options.languages.choose(open_tokenizer(folder, &config)?, &config)?;
+        let reads = match config.front {
+            Front::Tokens => {
+                let tokenizer = options.languages.choose(open_tokenizer(folder, &config)?, &config)?;
+                Reads::Texts(SourceEncoder::of_encoder(&tokenizer, &config))
+            }
+            Front::Pixels(patches) => Reads::Images(ImageInput::open(folder, patches)?),
+            Front::Frames { .. } => {
+                let message = format!("{}: reads audio; expected an encoder of texts or images", folder.display());
+                return Err(Cause::InFolder(message).into());
+            }
+        };
         let runtime = options.engine.open(options.device)?;
         let (threads, workers) = (options.n_threads(), options.n_workers());
         let load = Options { device: options.device, threads, workers: Some(workers), plain: false, huge_pages: options.huge_pages };
@@ -71,8 +89,7 @@ impl LoadedEncoder {
         let session = graph.clone().session();
         let (engine, inputs, outputs) = (session.engine().to_owned(), session.inputs().to_vec(), session.outputs().to_vec());
         drop(session);
-        let encoder = SourceEncoder::of_encoder(&tokenizer, &config);
-        Ok(Self { source, config_json, config, encoder, graph, engine, inputs, outputs, workers, notices })
+        Ok(Self { source, config_json, config, reads, graph, engine, inputs, outputs, workers, notices })
     }
 
     /// Where the model comes from.
@@ -95,9 +112,17 @@ impl LoadedEncoder {
         &self.config
     }
 
-    /// The most tokens of a text; longer texts are cut.
+    /// The most tokens of a text; longer texts are cut. Of an image the positions of the model's own size.
     pub fn max_tokens(&self) -> usize {
-        self.encoder.max_tokens()
+        match &self.reads {
+            Reads::Texts(encoder) => encoder.max_tokens(),
+            Reads::Images(_) => self.config.front.positions().unwrap_or(0),
+        }
+    }
+
+    /// Whether the model reads images, not texts.
+    pub fn reads_images(&self) -> bool {
+        matches!(self.reads, Reads::Images(_))
     }
 
     pub(crate) fn config_json(&self) -> &str {
@@ -106,8 +131,9 @@ impl LoadedEncoder {
 
     /// Cuts texts to so many tokens; returns how many stand around every text.
     pub(crate) fn cut_to(&mut self, max_tokens: usize) -> usize {
-        self.encoder.cut_to(max_tokens);
-        self.encoder.around().len()
+        let Reads::Texts(encoder) = &mut self.reads else { return 0 };
+        encoder.cut_to(max_tokens);
+        encoder.around().len()
     }
 
     /// Whether the graph gives this output.
@@ -134,6 +160,29 @@ impl LoadedEncoder {
             read(&session.run(&inputs)?, &mask)
         };
         on_workers((self.workers, || Ok(self.graph.clone().session())), batches(&lengths, limit), work, |_, _| {})
+    }
+
+    /// What `read` makes of the outputs for each batch of images, which `load` gives by index: a result for each.
+    ///
+    /// # Errors
+    /// If the model reads texts, an image cannot be loaded, or the engine fails.
+    pub(crate) fn run_images<I: AsRef<Image>, T: Send>(
+        &self,
+        n_images: usize,
+        load: impl Fn(usize) -> Result<I> + Sync,
+        read: impl Fn(&Values) -> Result<Vec<T>> + Sync,
+    ) -> Result<Vec<T>> {
+        let Reads::Images(input) = &self.reads else { return Err(self.reads_other("texts, not images")) };
+        let work = |session: &mut Box<dyn Session>, chosen: &[usize]| {
+            let pixels = input.pixel_values(chosen, &load)?;
+            read(&session.run(&[(PIXEL_VALUES, pixels)].into_iter().collect())?)
+        };
+        let batches = input.batches(n_images, self.workers.get());
+        on_workers((self.workers, || Ok(self.graph.clone().session())), batches, work, |_, _| {})
+    }
+
+    fn reads_other(&self, what: &str) -> Error {
+        Cause::InFolder(format!("{}: the model reads {what}", self.source)).into()
     }
 
     /// What the model makes of each text: the mean of its states over the tokens, or its logits likewise.
@@ -165,10 +214,11 @@ impl LoadedEncoder {
 
     /// A text without words is what stands around every text.
     fn tokens(&self, text: &str) -> Result<Vec<i64>> {
-        match self.encoder.encode(text)? {
+        let Reads::Texts(encoder) = &self.reads else { return Err(self.reads_other("images, not texts")) };
+        match encoder.encode(text)? {
             EncodedSource::Tokens { ids, .. } => Ok(ids),
-            EncodedSource::Empty if self.encoder.around().is_empty() => Err(Error::input("the text is empty; expected a sentence")),
-            EncodedSource::Empty => Ok(self.encoder.around().to_vec()),
+            EncodedSource::Empty if encoder.around().is_empty() => Err(Error::input("the text is empty; expected a sentence")),
+            EncodedSource::Empty => Ok(encoder.around().to_vec()),
         }
     }
 

@@ -26,6 +26,10 @@ pub enum ErrorKind {
     Input,
     /// An engine cannot load or run the model.
     Engine,
+    /// The caller cancelled the operation.
+    Cancelled,
+    /// Too much is waiting already.
+    Busy,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +44,10 @@ pub(crate) enum Cause {
     #[error("token {piece:?} has the id {id}, but vocab_size in config.json is {vocab}; remove it from the text")]
     Unknown { piece: String, id: i64, vocab: usize },
 
+    #[error(transparent)]
+    Audio(#[from] cognate_audio::Error),
+    #[error(transparent)]
+    Image(#[from] cognate_images::Error),
     #[error(transparent)]
     Folder(#[from] cognate_folder::Error),
     #[error(transparent)]
@@ -60,6 +68,10 @@ pub(crate) enum Cause {
     Generate(#[from] cognate_generate::Error),
     #[error(transparent)]
     Runtime(#[from] cognate_runtime::Error),
+    #[error("cancelled")]
+    Cancelled,
+    #[error("too many sentences are waiting; expected at most {limit}; try again later")]
+    Busy { limit: usize },
     #[error("{place}: {message}")]
     System { place: &'static str, message: String },
     #[error("{message}")]
@@ -79,8 +91,10 @@ impl Error {
             Cause::Rows { .. } | Cause::Unknown { .. } => ErrorKind::Mismatch,
             Cause::Folder(_) | Cause::Model(_) | Cause::Export(_) | Cause::InFolder(_) => ErrorKind::Folder,
             Cause::Option { .. } => ErrorKind::Options,
-            Cause::Input(_) => ErrorKind::Input,
+            Cause::Input(_) | Cause::Audio(_) | Cause::Image(_) => ErrorKind::Input,
             Cause::At { error, .. } => error.kind(),
+            Cause::Cancelled => ErrorKind::Cancelled,
+            Cause::Busy { .. } => ErrorKind::Busy,
             Cause::Other { kind, .. } => *kind,
             Cause::Generate(_) | Cause::Runtime(_) | Cause::System { .. } => ErrorKind::Engine,
         }
@@ -121,7 +135,9 @@ macro_rules! from {
 }
 
 from!(
+    cognate_audio::Error,
     cognate_text::Error,
+    cognate_images::Error,
     cognate_folder::Error,
     cognate_model::Error,
     cognate_export::Error,

@@ -2,7 +2,8 @@
 //!
 //! [`Translator`] encodes sentences, groups them into batches and decodes them on several workers; [`Scorer`] computes the
 //! probabilities of translations; [`Observer`] computes attention weights and explanations. All load a model as [`LoadedModel`].
-//! [`Embedder`] and [`Classifier`] read texts by an encoder alone.
+//! [`Embedder`] and [`Classifier`] read texts, [`Classifier`] also images, by an encoder alone. [`Transcriber`] writes the text of
+//! speech, [`ImageReader`] that of images. [`TranslationQueue`] translates sentences of many callers together.
 //!
 //! This crate is independent of the command line and prints nothing: messages are returned as [`Notice`]s and [`Warning`]s.
 
@@ -11,14 +12,18 @@ mod classify;
 mod embed;
 mod encoder;
 mod error;
+mod images;
 mod language;
 mod lines;
 mod loaded;
 mod notice;
 mod observe;
 mod options;
+mod queue;
+mod read;
 mod score;
 mod source;
+mod speech;
 mod tokenizer;
 mod translation;
 mod translator;
@@ -34,8 +39,14 @@ pub use loaded::{InMemory, LoadedModel};
 pub use notice::{Notice, listed};
 pub use observe::{Details, Observer};
 pub use options::{DecodingOptions, LoadOptions};
+pub use queue::{Answer, QueueEvent, QueueOptions, Receiver, Ticket, TranslationQueue};
+pub use read::ImageReader;
 pub use score::{Pair, ScoredPair, Scorer};
 pub use source::{EncodedSource, SourceEncoder};
+pub use speech::{
+    Segment, Semantics, Task, Transcriber, TranscriberOptions, TranscriptFormat, Transcription, TranscriptionEvent, TranscriptionOptions,
+    Word,
+};
 pub use tokenizer::{check_tokenizer, open_tokenizer, open_tokenizer_if_readable};
 pub use translation::{Line, TranslatedText, Translation, Warning};
 pub use translator::{Translator, TranslatorOptions};

@@ -1,23 +1,26 @@
 //! A loaded model: its configuration, tokenizer and graphs.
 
 use crate::error::{Cause, Error, Result};
-use crate::language::{TargetNaming, decode_into};
+use crate::language::{Languages, TargetNaming, decode_into};
 use crate::notice::{Notice, listed};
 use crate::options::LoadOptions;
 use crate::tokenizer::open_tokenizer;
 use cognate_folder::{Configuration, ExportedGraphs, Manifest, ModelSource, f32_programs, find_graphs};
-use cognate_generate::{Decoder, Settings, decoder};
-use cognate_model::{AttentionScore, Attentions, Config, Layout, Model};
+use cognate_generate::{Decoder, Settings, check_search, decoder};
+use cognate_model::{AttentionScore, Attentions, Config, Front, Layout, Model};
 use cognate_runtime::{Device, Engine, Loaded, Options, Runtime, Session};
 use cognate_text::Tokenizer;
 use std::num::NonZeroUsize;
 use std::path::{MAIN_SEPARATOR, Path};
 use std::sync::Arc;
 
-/// A loaded model. Its sessions share the weights.
+/// A loaded model. Its sessions, and those of its clones, share the weights.
+#[derive(Clone)]
 pub struct LoadedModel {
     source: ModelSource,
     config: Config,
+    /// Of the model's files.
+    given: Settings,
     settings: Settings,
     tokenizer: Tokenizer,
     target_naming: TargetNaming,
@@ -44,6 +47,7 @@ pub struct InMemory<'m> {
 /// The contents of a model's small files, which are checked before the weights are read.
 struct Files {
     config: Config,
+    given: Settings,
     settings: Settings,
     tokenizer: Tokenizer,
     target_naming: TargetNaming,
@@ -64,11 +68,37 @@ impl LoadedModel {
         attentions: Attentions,
         adjust: impl FnOnce(Settings, &Config, &Tokenizer) -> Result<Settings>,
     ) -> Result<Self> {
+        Self::load(source, options, attentions, |source, notices| files(source, options, adjust, notices))
+    }
+
+    /// Loads a speech model, whose prompts are chosen later.
+    pub(crate) fn open_speech(
+        source: ModelSource,
+        options: &LoadOptions,
+        attentions: Attentions,
+        adjust: impl FnOnce(&mut Settings, &Config) -> Result<()>,
+    ) -> Result<Self> {
+        Self::load(source, options, attentions, |source, _| {
+            let (folder, Configuration { config_json, config, generation_json }) = configuration(source)?;
+            let given = settings(folder, &config_json, generation_json.as_deref(), &config)?;
+            let tokenizer = open_tokenizer(folder, &config)?;
+            let mut settings = given.clone();
+            adjust(&mut settings, &config)?;
+            Ok(Files { config, given, settings, tokenizer, target_naming: TargetNaming::Settled })
+        })
+    }
+
+    fn load(
+        source: ModelSource,
+        options: &LoadOptions,
+        attentions: Attentions,
+        files: impl FnOnce(&ModelSource, &mut Vec<Notice>) -> Result<Files>,
+    ) -> Result<Self> {
         options.check()?;
         // The reference evaluator reads the checkpoint of an export in place.
         let source = if options.engine == Engine::Reference { source.into_checkpoint() } else { source };
         let mut notices = Vec::new();
-        let files = files(&source, options, adjust, &mut notices)?;
+        let files = files(&source, &mut notices)?;
         let runtime = options.engine.open(options.device)?;
         if runtime.engine() != Engine::Ort && options.threads.is_some_and(|threads| threads.get() > 1) {
             notices.push(Notice::OneThread { engine: runtime.name() });
@@ -88,9 +118,12 @@ impl LoadedModel {
                 model_graphs(&model, attentions, runtime.as_ref(), &load)?
             }
         };
-        let Files { config, settings, tokenizer, target_naming } = files;
+        let Files { config, given, settings, tokenizer, target_naming } = files;
+        if layout == Layout::Generate {
+            check_search(&given, &settings)?;
+        }
         let mut model =
-            Self { source, config, settings, tokenizer, target_naming, layout, graphs, engine: String::new(), workers, notices };
+            Self { source, config, given, settings, tokenizer, target_naming, layout, graphs, engine: String::new(), workers, notices };
         model.engine = model.decoder()?.engine().into();
         Ok(model)
     }
@@ -105,6 +138,7 @@ impl LoadedModel {
         let mut loaded = Self {
             source,
             config: model.config().clone(),
+            given: settings.clone(),
             settings,
             tokenizer,
             target_naming: TargetNaming::Settled,
@@ -116,6 +150,18 @@ impl LoadedModel {
         };
         loaded.engine = loaded.decoder()?.engine().into();
         Ok(loaded)
+    }
+
+    /// The same model with other languages, if they are set, and with other settings: those of its files, changed by `adjust`.
+    ///
+    /// # Errors
+    /// If an option contradicts the model.
+    pub fn with(&self, languages: &Languages, adjust: impl FnOnce(Settings, &Config, &Tokenizer) -> Result<Settings>) -> Result<Self> {
+        let tokenizer = languages.choose(self.tokenizer.clone(), &self.config)?;
+        let mut settings = adjust(self.given.clone(), &self.config, &tokenizer)?;
+        decode_into(&tokenizer, &mut settings);
+        let target_naming = if tokenizer.has_target_language() { TargetNaming::Settled } else { self.target_naming.clone() };
+        Ok(Self { settings, tokenizer, target_naming, ..self.clone() })
     }
 
     /// The source of the model.
@@ -165,6 +211,18 @@ impl LoadedModel {
 
     pub(crate) fn add_notice(&mut self, notice: Notice) {
         self.notices.push(notice);
+    }
+
+    /// The model, if it reads text.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub(crate) fn reading_text(self) -> Result<Self> {
+        if self.config.front == Front::Tokens {
+            return Ok(self);
+        }
+        let message = format!("{}: the model reads images, as `cognate read` does; expected a model of text", self.source);
+        Err(Cause::InFolder(message).into())
     }
 
     /// A session of each graph, the encoder first. They share the weights.
@@ -218,30 +276,44 @@ impl LoadedModel {
     }
 }
 
+/// The folder of a model and its configuration.
+fn configuration(source: &ModelSource) -> Result<(&Path, Configuration)> {
+    let folder = source.folder()?;
+    Manifest::check(folder)?;
+    Ok((folder, Configuration::read(folder)?))
+}
+
+/// The settings of decoding in a folder's files.
+fn settings(folder: &Path, config_json: &str, generation: Option<&str>, config: &Config) -> Result<Settings> {
+    let settings = Settings::from_json(config_json, generation, config);
+    Ok(settings.map_err(|error| Cause::InFolder(format!("{}{MAIN_SEPARATOR}{error}", folder.display())))?)
+}
+
 fn files(
     source: &ModelSource,
     options: &LoadOptions,
     adjust: impl FnOnce(Settings, &Config, &Tokenizer) -> Result<Settings>,
     notices: &mut Vec<Notice>,
 ) -> Result<Files> {
-    let folder = source.folder()?;
-    Manifest::check(folder)?;
-    let Configuration { config_json, config, generation_json } = Configuration::read(folder)?;
+    let (folder, Configuration { config_json, config, generation_json }) = configuration(source)?;
+    if let Front::Frames { .. } = config.front {
+        return Err(Cause::InFolder(format!("{}: a model of audio; `cognate transcribe` reads it", folder.display())).into());
+    }
     if config.require_decoder().is_err() {
         let message =
             format!("{}: an encoder alone, which does not translate; `cognate embed` and `cognate classify` read it", folder.display());
         return Err(Cause::InFolder(message).into());
     }
-    let settings = Settings::from_json(&config_json, generation_json.as_deref(), &config)
-        .map_err(|error| Cause::InFolder(format!("{}{MAIN_SEPARATOR}{error}", folder.display())))?;
+    let settings = settings(folder, &config_json, generation_json.as_deref(), &config)?;
     let tokenizer = options.languages.choose(open_tokenizer(folder, &config)?, &config)?;
+    let given = settings.clone();
     let mut settings = adjust(settings, &config, &tokenizer)?;
     let target_naming = TargetNaming::of(&config_json, &tokenizer, &settings)?;
     if !options.allow_missing_language {
         notices.extend(target_naming.check(folder)?);
     }
     decode_into(&tokenizer, &mut settings);
-    Ok(Files { config, settings, tokenizer, target_naming })
+    Ok(Files { config, given, settings, tokenizer, target_naming })
 }
 
 impl TargetNaming {

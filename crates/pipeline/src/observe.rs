@@ -51,7 +51,7 @@ impl Observer {
     pub fn load(source: ModelSource, options: &LoadOptions, decoding: &DecodingOptions) -> Result<Self> {
         let (source, notice) = with_attentions(source)?;
         let adjust = |settings, config: &Config, _: &Tokenizer| decoding.apply_deterministic(settings, config);
-        let mut model = LoadedModel::open(source, options, Attentions::All, adjust)?;
+        let mut model = LoadedModel::open(source, options, Attentions::All, adjust)?.reading_text()?;
         notice.into_iter().for_each(|notice| model.add_notice(notice));
         Ok(Self { model, ignore_unused: options.ignore_unused })
     }
@@ -76,7 +76,7 @@ impl Observer {
             let message = format!("{}: expected an encoder and a decoder, found {} graphs", self.model.source(), sessions.len());
             return Err(Cause::InFolder(message).into());
         };
-        let attending = AttentionRequest { source: &sentence.source, target: &sentence.read, likeliest };
+        let attending = AttentionRequest { source: std::slice::from_ref(&sentence.source).into(), target: &sentence.read, likeliest };
         let attended = attend(self.model.layout(), [encoder.as_mut(), decoder.as_mut()], self.model.config(), attending)?;
         let source_piece = |&id: &i64| Token { piece: self.source_piece(id), id };
         let tokens = |ids: &[i64]| ids.iter().map(|&id| self.token(id)).collect();
@@ -156,7 +156,7 @@ fn lack(folder: &Path) -> Result<Option<&'static str>> {
             "was exported with --target ort, without attention weights; export it again with --attentions and without --target ort",
         ));
     }
-    for (file, name) in layout.files().into_iter().zip([Names::encoder_attentions(0), Names::decoder_attentions(0)]) {
+    for (file, name) in layout.files().iter().zip([Names::encoder_attentions(0), Names::decoder_attentions(0)]) {
         let listing = Listing::read(&folder.join(file))?;
         if !listing.outputs.iter().any(|(output, _)| *output == name) {
             return Ok(Some("was exported without attention weights; export it again with --attentions"));

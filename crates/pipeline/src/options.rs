@@ -1,11 +1,13 @@
 //! Options of loading and decoding, with the names of the command's options.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::language::Languages;
 use cognate_generate::{EarlyStopping, Sampling, Settings, alignment_layer};
 use cognate_model::{Attentions, Config};
 use cognate_runtime::{Device, Engine};
 use cognate_text::Tokenizer;
+use serde::{Deserialize, Deserializer, de};
+use serde_json::{Map, Value};
 use std::num::NonZeroUsize;
 use std::thread;
 
@@ -59,9 +61,11 @@ impl LoadOptions {
 pub(crate) const UNKNOWN: [&str; 3] = ["<unk>", "[UNK]", "__unk__"];
 
 /// Options of decoding. The defaults are those of the model's `generation_config.json`.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct DecodingOptions {
     /// The number of hypotheses in beam search; 1 is greedy.
+    #[serde(alias = "num_beams")]
     pub beams: Option<NonZeroUsize>,
     /// The maximum number of tokens of a translation.
     pub max_new_tokens: Option<NonZeroUsize>,
@@ -70,6 +74,7 @@ pub struct DecodingOptions {
     /// The minimum number of tokens of a translation, the start token included.
     pub min_length: Option<usize>,
     /// The number of translations of each sentence, at most `beams`; by default 1.
+    #[serde(alias = "num_return_sequences")]
     pub n_best: Option<NonZeroUsize>,
     /// Compute scores of greedy and sampled translations too.
     pub scores: bool,
@@ -78,6 +83,7 @@ pub struct DecodingOptions {
     /// The exponent of the length by which beam search divides log-probabilities; values above 0 favour long translations.
     pub length_penalty: Option<f32>,
     /// The stopping condition of beam search.
+    #[serde(deserialize_with = "early_stopping")]
     pub early_stopping: Option<EarlyStopping>,
     /// The penalty of repeated tokens; values above 1 make them less likely.
     pub repetition_penalty: Option<f32>,
@@ -96,6 +102,7 @@ pub struct DecodingOptions {
     /// The beginning of every translation.
     pub target_prefix: Option<String>,
     /// Sample each token; with beams, sample their continuations.
+    #[serde(alias = "do_sample")]
     pub sample: bool,
     /// The divisor of logits before sampling, above 0; values below 1 sharpen the distribution.
     pub temperature: Option<f32>,
@@ -115,7 +122,43 @@ pub struct DecodingOptions {
     pub seed: Option<u64>,
 }
 
+/// transformers' values: `false`, `true` or `"never"`.
+fn early_stopping<'de, D: Deserializer<'de>>(value: D) -> Result<Option<EarlyStopping>, D::Error> {
+    match Value::deserialize(value)? {
+        Value::Null => Ok(None),
+        Value::Bool(false) => Ok(Some(EarlyStopping::Heuristic)),
+        Value::Bool(true) => Ok(Some(EarlyStopping::Full)),
+        Value::String(text) if text == "never" => Ok(Some(EarlyStopping::Never)),
+        other => Err(de::Error::custom(format_args!("expected true, false or \"never\", found {other}"))),
+    }
+}
+
 impl DecodingOptions {
+    /// Reads options by name: the fields' names, or transformers' (`num_beams`, `num_return_sequences`, `do_sample`).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let options = serde_json::from_str(r#"{"num_beams": 4, "early_stopping": true}"#)?;
+    /// assert_eq!(cognate_pipeline::DecodingOptions::from_json(&options)?.beams.map(|beams| beams.get()), Some(4));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If a name is unknown, or a value has another type; the error names it.
+    pub fn from_json(options: &Map<String, Value>) -> Result<Self> {
+        let read = |options: Map<String, Value>| serde_json::from_value::<Self>(options.into());
+        read(options.clone()).map_err(|error| {
+            // The error of one option alone is about that one.
+            let one = |(name, value): (&String, &Value)| {
+                let error = read(Map::from_iter([(name.clone(), value.clone())])).err()?;
+                let is_named = error.to_string().starts_with("unknown field");
+                Some(if is_named { error.to_string() } else { format!("{name}: {error}") })
+            };
+            Error::new(ErrorKind::Options, options.iter().find_map(one).unwrap_or_else(|| error.to_string()))
+        })
+    }
+
     /// Overrides the model's settings.
     ///
     /// # Errors

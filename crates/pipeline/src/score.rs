@@ -43,7 +43,7 @@ impl Scorer {
     /// # Errors
     /// As [`LoadedModel::open`].
     pub fn load(source: ModelSource, options: &LoadOptions) -> Result<Self> {
-        Ok(Self { model: LoadedModel::open(source, options, Attentions::Omit, |settings, _, _| Ok(settings))? })
+        Ok(Self { model: LoadedModel::open(source, options, Attentions::Omit, |settings, _, _| Ok(settings))?.reading_text()? })
     }
 
     /// The loaded model.
@@ -69,7 +69,7 @@ impl Scorer {
         let work = |decoder: &mut dyn Decoder, chosen: &[usize]| {
             let take = |all: &[Vec<i64>]| chosen.iter().map(|&index| all[index].clone()).collect::<Vec<_>>();
             let (sources, targets, prefixes) = (take(&sources), take(&targets), take(&prefixes));
-            let batch = SentenceBatch { sources: &sources, prefixes: &prefixes, numbers: &[] };
+            let batch = SentenceBatch { sources: (&sources).into(), prefixes: &prefixes, numbers: &[] };
             let scored = score(decoder, &batch, &targets, settings)?;
             let piece = |&id: &i64| self.model.tokenizer().piece(id).unwrap_or_else(|| format!("<{id}>"));
             let found = scored.into_iter().zip(targets.iter().zip(&prefixes)).map(|(scored, (target, prefix))| ScoredPair {

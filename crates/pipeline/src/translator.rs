@@ -1,8 +1,8 @@
 //! Translation of sentences.
 
 use crate::batches::{BatchLimit, in_batches};
-use crate::error::{Error, Result};
-use crate::language::TargetNaming;
+use crate::error::{Cause, Error, Result};
+use crate::language::{Languages, TargetNaming};
 use crate::loaded::LoadedModel;
 use crate::notice::Notice;
 use crate::options::{DecodingOptions, LoadOptions, UNKNOWN};
@@ -43,6 +43,8 @@ struct Shared {
     sources: SourceEncoder,
     /// The default prefix of translations.
     prefix: Vec<i64>,
+    /// The maximum numbers of tokens and of sentences of a batch, if set.
+    batch: [Option<NonZeroUsize>; 2],
     batch_limit: BatchLimit,
     /// The unknown token of sources.
     unknown: Option<i64>,
@@ -76,16 +78,31 @@ impl Translator {
     pub fn load(source: ModelSource, options: &TranslatorOptions) -> Result<Self> {
         let TranslatorOptions { load, decoding, batch_tokens, batch_size } = options;
         let adjust = |settings, config: &_, tokenizer: &_| decoding.apply(settings, config, tokenizer);
-        let model = LoadedModel::open(source, load, decoding.attentions(), adjust)?;
+        let model = LoadedModel::open(source, load, decoding.attentions(), adjust)?.reading_text()?;
+        Self::new(model, decoding, [*batch_tokens, *batch_size])
+    }
+
+    /// The same model with other languages, if they are set, and with other options of decoding; what is not set is as in the model's
+    /// files. They share the weights.
+    ///
+    /// # Errors
+    /// If an option contradicts the model.
+    pub fn with(&self, languages: &Languages, decoding: &DecodingOptions) -> Result<Self> {
+        let model = self.model().with(languages, |settings, config, tokenizer| decoding.apply(settings, config, tokenizer))?;
+        Self::new(model, decoding, self.shared.batch)
+    }
+
+    fn new(model: LoadedModel, decoding: &DecodingOptions, batch: [Option<NonZeroUsize>; 2]) -> Result<Self> {
         let text = decoding.target_prefix.as_deref().unwrap_or_default();
         let prefix = prefix(text, model.tokenizer(), model.settings());
         let prefix = prefix.map_err(|error| Error::wrong_option("target_prefix", error))?;
         let sources = SourceEncoder::new(model.tokenizer(), model.config(), model.settings());
-        let tokens = batch_tokens.map_or(BATCH_TOKENS, NonZeroUsize::get) / model.settings().num_beams.max(1);
-        let batch_limit = BatchLimit { tokens, sentences: batch_size.map_or(usize::MAX, NonZeroUsize::get) };
+        let [tokens, size] = batch;
+        let tokens = tokens.map_or(BATCH_TOKENS, NonZeroUsize::get) / model.settings().num_beams.max(1);
+        let batch_limit = BatchLimit { tokens, sentences: size.map_or(usize::MAX, NonZeroUsize::get) };
         let unknown = UNKNOWN.into_iter().find_map(|piece| model.tokenizer().id(piece));
         let replaces_unknowns = decoding.replace_unknowns;
-        Ok(Self { shared: Arc::new(Shared { model, sources, prefix, batch_limit, unknown, replaces_unknowns }) })
+        Ok(Self { shared: Arc::new(Shared { model, sources, prefix, batch, batch_limit, unknown, replaces_unknowns }) })
     }
 
     /// The loaded model.
@@ -113,9 +130,20 @@ impl Translator {
     /// # Errors
     /// If a sentence cannot be encoded, or the engine fails; the error names the first such sentence, counted from 1.
     pub fn translate(&self, sentences: &[impl AsRef<str>]) -> Result<Vec<Translation>> {
+        self.translate_while(sentences, || true)
+    }
+
+    /// As [`Translator::translate`]; ends within a decoding step after `is_wanted` became false.
+    ///
+    /// # Errors
+    /// As [`Translator::translate`], or with [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
+    pub fn translate_while(&self, sentences: &[impl AsRef<str>], is_wanted: impl Fn() -> bool + Sync) -> Result<Vec<Translation>> {
         let mut translations = Vec::with_capacity(sentences.len());
         let (mut places, mut sources, mut prefixes) = (Vec::new(), Vec::new(), Vec::new());
         for (place, sentence) in sentences.iter().enumerate() {
+            if !is_wanted() {
+                return Err(Cause::Cancelled.into());
+            }
             let (translation, ids) = self.prepare(sentence.as_ref()).map_err(|error| error.at(format_args!("sentence {}", place + 1)))?;
             translations.push(translation);
             if let Some(ids) = ids {
@@ -129,9 +157,10 @@ impl Translator {
             let take = |all: &[Vec<i64>]| chosen.iter().map(|&index| all[index].clone()).collect::<Vec<_>>();
             let numbers: Vec<_> = chosen.iter().map(|&index| places[index] as u64 + 1).collect();
             let (sources, prefixes) = (take(&sources), take(&prefixes));
-            let batch = SentenceBatch { sources: &sources, prefixes: &prefixes, numbers: &numbers };
-            let (found, failure) = self.translate_batch(decoder, &batch, || true);
+            let batch = SentenceBatch { sources: (&sources).into(), prefixes: &prefixes, numbers: &numbers };
+            let (found, failure) = self.translate_batch(decoder, &batch, &is_wanted);
             match failure {
+                _ if !is_wanted() => Err(Cause::Cancelled.into()),
                 None => Ok(found.into_iter().map(|(_, translation)| translation).collect()),
                 Some((index, error)) => Err(error.at(format_args!("sentence {}", numbers[index]))),
             }
@@ -162,12 +191,13 @@ impl Translator {
         let prefix = self.prefix(sentence).map_err(|error| Error::wrong_option("target_prefix", error))?;
         let (mut text, mut failure) = (StreamingText::new(self.model().tokenizer()), None);
         let mut hand_over = |words: String| if words.is_empty() { Ok(()) } else { write(&on_one_line(words)) };
-        let mut observer = |event| {
+        let mut observer = |event: Event<'_>| {
             let Event::Token { token, .. } = event else { return ControlFlow::Continue(()) };
             failure = text.push(token).map_err(|error| Error::from(error).into()).and_then(&mut hand_over).err();
             if failure.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let batch = SentenceBatch { sources: &[ids], prefixes: &[prefix], numbers: &[number] };
+        let sources = [ids];
+        let batch = SentenceBatch { sources: (&sources).into(), prefixes: &[prefix], numbers: &[number] };
         let mut decoder = self.model().decoder()?;
         let found = decode(decoder.as_mut(), &batch, self.settings(), &mut observer).map_err(Error::from)?;
         if let Some(error) = failure {
@@ -270,7 +300,7 @@ impl Translator {
         is_wanted: impl Fn() -> bool,
     ) -> TranslatedBatch {
         let mut run = |batch: &SentenceBatch<'_>| -> Result<Vec<Translation>> {
-            let mut observer = |_| if is_wanted() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
+            let mut observer = |_: Event<'_>| if is_wanted() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
             let found = decode(decoder, batch, self.settings(), &mut observer)?;
             found.into_iter().map(|hypotheses| self.translation(hypotheses)).collect()
         };
@@ -285,7 +315,11 @@ impl Translator {
                 for index in order {
                     let one = index..=index;
                     let prefixes = batch.prefixes.get(one.clone()).unwrap_or_default();
-                    match run(&SentenceBatch { sources: &batch.sources[one.clone()], prefixes, numbers: &batch.numbers[one] }) {
+                    match run(&SentenceBatch {
+                        sources: (&batch.sources.tokens()[one.clone()]).into(),
+                        prefixes,
+                        numbers: &batch.numbers[one],
+                    }) {
                         Ok(found) => done.extend(found.into_iter().map(|translation| (index, translation))),
                         Err(error) => return (done, Some((index, error))),
                     }
@@ -295,7 +329,7 @@ impl Translator {
         }
     }
 
-    fn translation(&self, hypotheses: Vec<Hypothesis>) -> Result<Translation> {
+    pub(crate) fn translation(&self, hypotheses: Vec<Hypothesis>) -> Result<Translation> {
         let limit = self.settings().max_new_tokens;
         let is_cut = hypotheses.first().is_some_and(|best| !best.complete);
         let text = |hypothesis: Hypothesis| {
@@ -344,7 +378,7 @@ fn push_word(text: &mut String, word: &str) {
 }
 
 /// The text on one line, whatever its tokens contain.
-fn on_one_line(text: String) -> String {
+pub(crate) fn on_one_line(text: String) -> String {
     if text.contains(['\n', '\r']) { text.replace(['\n', '\r'], " ") } else { text }
 }
 

@@ -17,6 +17,8 @@ mod huge_pages;
 mod in_memory;
 #[cfg(feature = "ort")]
 mod ort;
+#[cfg(feature = "ort")]
+mod program;
 #[cfg(feature = "reference")]
 mod reference;
 #[cfg(any(feature = "tract", feature = "ort"))]

@@ -52,6 +52,12 @@ impl Ort {
         Self::search(device)?.map_err(|missing| Error::new(ErrorKind::Unavailable, "ort", missing))
     }
 
+    /// Also searches `folder`, such as that of another language's package, before the system's loader
+    /// is asked. An unsupported version there is skipped.
+    pub fn add_library_folder(folder: impl Into<PathBuf>) {
+        library::add_folder(folder.into());
+    }
+
     /// Opens the library at `path`.
     ///
     /// # Errors

@@ -101,6 +101,16 @@ impl Golden {
         self.find(&self.ids, "i64", name)
     }
 
+    /// The f32 tensor `name`, if there is one.
+    pub fn find_floats(&self, name: &str) -> Option<&Array<f32>> {
+        self.floats.get(name)
+    }
+
+    /// The i64 tensor `name`, if there is one.
+    pub fn find_ids(&self, name: &str) -> Option<&Array<i64>> {
+        self.ids.get(name)
+    }
+
     fn find<'a, T>(&self, tensors: &'a BTreeMap<String, Array<T>>, kind: &str, name: &str) -> &'a Array<T> {
         tensors.get(name).unwrap_or_else(|| {
             let known: Vec<_> = tensors.keys().collect();
@@ -114,33 +124,4 @@ fn values<T, const N: usize>(bytes: &[u8], parse: fn([u8; N]) -> T) -> Vec<T> {
     let (chunks, rest) = bytes.as_chunks::<N>();
     assert!(rest.is_empty(), "safetensors checks that lengths fit the type");
     chunks.iter().map(|chunk| parse(*chunk)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn marian_is_as_its_readme_says() {
-        let golden = Golden::open("marian");
-        for (name, shape) in [
-            ("encoder_last_hidden_state", &[3, 11, 32][..]),
-            ("logits", &[3, 7, 120]),
-            ("cross_attentions", &[2, 3, 4, 7, 11]),
-            ("beam4_scores", &[12]),
-        ] {
-            let array = golden.floats(name);
-            assert_eq!(array.shape, shape, "{name}");
-            assert_eq!(array.data.len(), shape.iter().product::<usize>(), "{name}");
-        }
-        let mask = golden.ids("attention_mask");
-        let lengths: Vec<i64> = mask.data.chunks(11).map(|row| row.iter().sum()).collect();
-        assert_eq!(lengths, [11, 7, 4]);
-    }
-
-    #[test]
-    #[should_panic(expected = "golden/marian: expected an f32 tensor greedy")]
-    fn a_missing_tensor_names_those_there_are() {
-        Golden::open("marian").floats("greedy");
-    }
 }

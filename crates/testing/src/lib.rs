@@ -15,7 +15,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 pub use golden::{Array, Golden};
-pub use mutations::{FUZZ_SECONDS, never_panics};
+pub use mutations::{FUZZ_SECONDS, mutated, never_panics};
 
 /// The folder or file `testdata/NAME`.
 ///
@@ -63,6 +63,12 @@ pub fn golden_models() -> Vec<String> {
     names
 }
 
+/// The names of the golden models of images and text, as [`golden_models`].
+pub const IMAGE_MODELS: [&str; 3] = ["images/mbart", "images/trocr", "images/trocr-projected"];
+
+/// The names of the golden models of speech, as [`golden_models`].
+pub const SPEECH_MODELS: [&str; 2] = ["speech/whisper", "speech/whisper-v3"];
+
 /// The folder with the Multi30k text (`test_2016_flickr.en` and so on); `None` if it is missing.
 ///
 /// The text is for research use only and not part of the repository. It is searched in the folder
@@ -96,6 +102,17 @@ pub fn shared_whisper() -> Option<PathBuf> {
         return Some(folder);
     }
     skip("Whisper and its test audio are not at hand; set COGNATE_WHISPER to a folder with models/whisper-tiny.en and audio");
+    None
+}
+
+/// The folder of test pictures with Pillow's answers, or `None` if it is not available: `COGNATE_IMAGES`, or `shared/images` beside
+/// the checkout.
+pub fn shared_images() -> Option<PathBuf> {
+    let folder = env::var_os("COGNATE_IMAGES").map(PathBuf::from).or_else(|| Some(root().parent()?.join("shared/images")))?;
+    if folder.join("line.png.safetensors").is_file() {
+        return Some(folder);
+    }
+    skip("the test pictures are not at hand; set COGNATE_IMAGES to a folder with line.png and the like, each with its answers");
     None
 }
 
@@ -145,44 +162,8 @@ pub fn skip(reason: &str) {
 }
 
 /// Appends a line of package, test and reason, separated by tabs.
-fn add_skipped(list: &Path, fields: [&str; 3]) -> std::io::Result<()> {
+pub fn add_skipped(list: &Path, fields: [&str; 3]) -> std::io::Result<()> {
     let line = fields.map(|field| field.split_whitespace().collect::<Vec<_>>().join(" ")).join("\t") + "\n";
     // A single write, so that lines of concurrent tests are not interleaved.
     fs::OpenOptions::new().create(true).append(true).open(list)?.write_all(line.as_bytes())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bundled_files_are_there() {
-        for file in ["config.json", "model.safetensors", "tokenizer.json", "reference/test_2016_flickr.greedy.de"] {
-            assert!(bundled_checkpoint().join(file).is_file(), "{file}");
-        }
-        assert!(golden("marian").join("golden.safetensors").is_file());
-    }
-
-    #[test]
-    fn skipped_tests_are_lines_of_a_file() {
-        let list = env::temp_dir().join(format!("cognate-skipped-{}", std::process::id()));
-        for reason in ["no GPU", "ort: no library:\n\tnone in the system"] {
-            add_skipped(&list, ["cognate-runtime", "cuda::placement", reason]).expect("a temporary file");
-        }
-        let lines = fs::read_to_string(&list).expect("the file");
-        fs::remove_file(&list).expect("the file");
-        let expected = "cognate-runtime\tcuda::placement\tno GPU\n\
-                        cognate-runtime\tcuda::placement\tort: no library: none in the system\n";
-        assert_eq!(lines, expected);
-    }
-
-    #[test]
-    fn every_folder_of_testdata_has_a_readme() {
-        let missing: Vec<_> = fs::read_dir(testdata("."))
-            .expect("testdata is readable")
-            .map(|entry| entry.expect("testdata is readable").path())
-            .filter(|path| path.is_dir() && !path.join("README.md").is_file())
-            .collect();
-        assert!(missing.is_empty(), "testdata: README.md is missing in {missing:?}");
-    }
 }

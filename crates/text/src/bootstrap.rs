@@ -71,7 +71,7 @@ pub fn paired_bootstrap(systems: &[Statistics], resampling: Resampling) -> Vec<R
 fn arithmetic(metric: Metric, scores: &[&[f64]]) -> Arithmetic {
     match metric {
         Metric::Chrf(_) if scores.iter().all(|scores| scores.iter().all(|&score| score != 0.0)) => Arithmetic::Single,
-        Metric::Chrf(_) | Metric::Bleu(_) => Arithmetic::Double,
+        Metric::Chrf(_) | Metric::Bleu(_) | Metric::ErrorRate(_) => Arithmetic::Double,
     }
 }
 

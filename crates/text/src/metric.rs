@@ -6,6 +6,7 @@ use crate::arithmetic::Arithmetic;
 use crate::bleu::{Bleu, BleuSettings, MAX_ORDER};
 use crate::chrf::ChrfSettings;
 use crate::error::{Cause, Result};
+use crate::error_rate::ErrorRateSettings;
 
 /// The version of sacreBLEU with the same scores.
 const VERSION: &str = "2.6.0";
@@ -29,6 +30,8 @@ pub enum Metric {
     Bleu(BleuSettings),
     /// chrF: n-grams of characters; chrF++: also of words.
     Chrf(ChrfSettings),
+    /// Word or character error rate; lower is better.
+    ErrorRate(ErrorRateSettings),
 }
 
 /// Settings of bootstrap resampling.
@@ -54,14 +57,16 @@ pub enum Score {
     Bleu(Bleu),
     /// chrF, `0..=100`.
     Chrf(f64),
+    /// An error rate in percent, at least 0.
+    ErrorRate(f64),
 }
 
 impl Score {
-    /// The number itself, `0..=100`.
+    /// The number itself, `0..=100`; error rates can be larger.
     pub fn value(&self) -> f64 {
         match self {
             Self::Bleu(bleu) => bleu.score,
-            Self::Chrf(score) => *score,
+            Self::Chrf(score) | Self::ErrorRate(score) => *score,
         }
     }
 }
@@ -99,6 +104,7 @@ impl Metric {
         match self {
             Self::Bleu(_) => "BLEU".into(),
             Self::Chrf(settings) => settings.name(),
+            Self::ErrorRate(settings) => settings.name().into(),
         }
     }
 
@@ -108,6 +114,7 @@ impl Metric {
         let settings = match self {
             Self::Bleu(settings) => settings.signature(),
             Self::Chrf(settings) => settings.signature(),
+            Self::ErrorRate(settings) => return format!("nrefs:{n_references}|{resampled}{}", settings.signature()),
         };
         format!("nrefs:{n_references}|{resampled}{settings}|version:{VERSION}")
     }
@@ -129,6 +136,7 @@ impl Metric {
             match self {
                 Self::Bleu(settings) => settings.count(hypothesis, &references),
                 Self::Chrf(settings) => settings.count(hypothesis, &references),
+                Self::ErrorRate(settings) => settings.count(hypothesis, &references),
             }
         };
         let counts = hypotheses.iter().enumerate().flat_map(count).collect();
@@ -139,6 +147,7 @@ impl Metric {
         match self {
             Self::Bleu(_) => 2 + 2 * MAX_ORDER,
             Self::Chrf(settings) => settings.width(),
+            Self::ErrorRate(_) => 2,
         }
     }
 
@@ -146,6 +155,7 @@ impl Metric {
         match self {
             Self::Bleu(settings) => Score::Bleu(settings.bleu(sums, arithmetic)),
             Self::Chrf(settings) => Score::Chrf(settings.score(sums, arithmetic)),
+            Self::ErrorRate(settings) => Score::ErrorRate(settings.score(sums)),
         }
     }
 }

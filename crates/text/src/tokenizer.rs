@@ -16,7 +16,7 @@ use crate::language::{Languages, SourcePlace, TargetLanguage, TargetPlace, Templ
 use crate::library::guarded;
 use crate::tokenizer_file;
 
-/// A tokenizer of Hugging Face's encoder-decoder models.
+/// A tokenizer of Hugging Face's encoder-decoder models. Clones share the vocabulary.
 ///
 /// ```
 /// # fn main() -> cognate_text::Result<()> {
@@ -48,7 +48,7 @@ pub struct Tokenizer {
 /// Encodes and decodes text.
 #[derive(Clone)]
 pub(crate) enum Engine {
-    Library(Box<tokenizers::Tokenizer>),
+    Library(Arc<tokenizers::Tokenizer>),
     Classic(Arc<Classic>),
 }
 
@@ -111,7 +111,7 @@ impl Tokenizer {
             Ok(inner)
         };
         let inner = guarded(load).map_err(|reason| Cause::Refused { file: file.clone(), reason })?;
-        let engine = Engine::Library(Box::new(inner));
+        let engine = Engine::Library(Arc::new(inner));
         Ok(Self::new(engine, file, Spaces::Keep))
     }
 
@@ -215,6 +215,15 @@ impl Tokenizer {
     /// Ids past the vocabulary are skipped too, as in transformers: models pad their tables (T5 has 32,128 rows for
     /// 32,100 pieces). A negative id is an error.
     pub fn decode(&self, ids: &[i64]) -> Result<String> {
+        let text = self.decode_verbatim(ids)?;
+        Ok(match self.spaces {
+            Spaces::Keep => text,
+            Spaces::CleanUp => clean_up_spaces(&text),
+        })
+    }
+
+    /// As [`Tokenizer::decode`], with all spaces kept.
+    pub fn decode_verbatim(&self, ids: &[i64]) -> Result<String> {
         let mut known = Vec::with_capacity(ids.len());
         for (position, &id) in ids.iter().enumerate() {
             if id < 0 {
@@ -222,16 +231,12 @@ impl Tokenizer {
             }
             known.extend(u32::try_from(id));
         }
-        let text = match self.target_engine() {
+        Ok(match self.target_engine() {
             Engine::Classic(classic) => classic.decode(&known),
             Engine::Library(library) => {
                 let failed = |reason| Cause::Decode { file: self.file.clone(), n_ids: ids.len(), reason };
                 guarded(|| library.decode(&known, true)).map_err(failed)?
             }
-        };
-        Ok(match self.spaces {
-            Spaces::Keep => text,
-            Spaces::CleanUp => clean_up_spaces(&text),
         })
     }
 

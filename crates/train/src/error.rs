@@ -116,39 +116,29 @@ impl Error {
     }
 }
 
+/// Conversions of errors, by their messages, which name the place.
+macro_rules! from {
+    ($($error:ty => $cause:ident),* $(,)?) => {
+        $(impl From<$error> for Error {
+            fn from(error: $error) -> Self {
+                Self(Cause::$cause(error.to_string()))
+            }
+        })*
+    };
+}
+
+from!(
+    cognate_model::Error => Model,
+    cognate_passes::Error => Model,
+    cognate_graph::Error => Model,
+    cognate_export::Error => Model,
+    cognate_runtime::Error => Engine,
+    cognate_generate::Error => Engine,
+);
+
 impl From<cognate_text::Error> for Error {
     fn from(error: cognate_text::Error) -> Self {
         Self(Cause::Text(error))
-    }
-}
-
-impl From<cognate_model::Error> for Error {
-    fn from(error: cognate_model::Error) -> Self {
-        Self(Cause::Model(error.to_string()))
-    }
-}
-
-impl From<cognate_passes::Error> for Error {
-    fn from(error: cognate_passes::Error) -> Self {
-        Self(Cause::Model(error.to_string()))
-    }
-}
-
-impl From<cognate_graph::Error> for Error {
-    fn from(error: cognate_graph::Error) -> Self {
-        Self(Cause::Model(error.to_string()))
-    }
-}
-
-impl From<cognate_runtime::Error> for Error {
-    fn from(error: cognate_runtime::Error) -> Self {
-        Self(Cause::Engine(error.to_string()))
-    }
-}
-
-impl From<cognate_generate::Error> for Error {
-    fn from(error: cognate_generate::Error) -> Self {
-        Self(Cause::Engine(error.to_string()))
     }
 }
 
@@ -158,12 +148,5 @@ impl From<cognate_pipeline::Error> for Error {
             cognate_pipeline::ErrorKind::Mismatch => Self(Cause::Model(error.to_string())),
             _ => Self(Cause::Tokenizer(error.to_string())),
         }
-    }
-}
-
-impl From<cognate_export::Error> for Error {
-    fn from(error: cognate_export::Error) -> Self {
-        // It names the file.
-        Self(Cause::Model(error.to_string()))
     }
 }

@@ -7,17 +7,20 @@
 //! - [`gradients`] extends a loss graph with the gradients `gradient.PATH` of all learned weights; [`Optimiser::update`] is the graph
 //!   from gradients and state to the new state. Gradients can be summed over batches and processes in between. [`training_step`] is
 //!   both in one graph, for other programs.
-//! - [`Trainer`]: the training loop with validation, checkpoints and a log, in one process or several [`Ranks`].
+//! - [`Trainer`]: the training loop with validation, checkpoints and a log, in one process or several [`Ranks`]; [`EventFile`] repeats
+//!   the log for TensorBoard, and [`grid`] makes one run for each combination of settings.
 
 mod batches;
 pub mod config;
 mod corpus;
 mod error;
 mod gradients;
+mod grid;
 mod left_out;
 mod optimiser;
 mod prefetch;
 mod ranks;
+mod tensorboard;
 mod tokenizers;
 mod trainer;
 mod training_step;
@@ -26,10 +29,12 @@ pub use batches::{Arrays, BatchSettings, Batches, Framing, IGNORED, Position, Tr
 pub use corpus::{Cleaning, Corpus, Dropped, Files, Pair, Place};
 pub use error::{Error, ErrorKind, Result};
 pub use gradients::gradients;
+pub use grid::{GridAxis, GridRun, grid};
 pub use left_out::LeftOut;
 pub use optimiser::{Optimiser, Rule, UpdateNames};
 pub use prefetch::Prefetch;
 pub use ranks::{Alone, Ranks};
+pub use tensorboard::EventFile;
 pub use tokenizers::{TokenizerChoice, Tokenizers, train_tokenizers};
 pub use trainer::{Beginning, Ending, Event, LogLine, Machine, Outcome, Progress, Stretch, Trainer, Validation, read_log};
 pub use training_step::training_step;

@@ -1,9 +1,10 @@
 //! The run itself: every case through the reference and through each runtime.
 
 use crate::cases::{Inputs, cases};
+use crate::search::verify_search;
 use crate::{CLOSE, Error, Measured, Result, Tolerance, compare};
 use cognate_folder::{DecodingReport, OutputReport, RuntimeReport, StepsReport, Verification};
-use cognate_generate::{Decoder, Hypothesis, Settings, decoder, generate, greedy_choices};
+use cognate_generate::{Decoder, Hypothesis, Settings, Sources, decoder, generate, greedy_choices};
 use cognate_model::interface::{ATTENTION_MASK, LOGITS, LOGITS_SCALE};
 use cognate_model::{Attentions, Layout, Model, without_layer};
 use cognate_runtime::{Options, Reference, Runtime, Session, Source, Value, Values};
@@ -21,7 +22,7 @@ pub struct Subject<'a> {
     pub model: &'a Model,
     /// The decoding settings; sentences are decoded greedily and by beam search, whatever `num_beams` is.
     pub settings: Settings,
-    /// Sources to decode, each with its end token; random ones if there are none.
+    /// Sources to decode, each with its end token; random ones if there are none, or the model reads audio.
     pub sentences: Vec<Vec<i64>>,
     /// The seed of the random batches.
     pub seed: u64,
@@ -29,9 +30,6 @@ pub struct Subject<'a> {
     /// single steps are compared, of which [`Tolerance::equal_steps`] must be equal.
     pub tolerance: Tolerance,
 }
-
-/// Sentences of random tokens, where no text is given.
-pub(crate) const RANDOM_SENTENCES: usize = 4;
 
 /// The most new tokens of a sentence: enough to see pasts grow, short enough for f64 on large models.
 pub(crate) const NEW_TOKENS: usize = 32;
@@ -42,7 +40,7 @@ const BEAMS: usize = 4;
 /// Where the reference prefers a logit or a score by less than this, it is a tie.
 const TIE: f32 = 1e-5;
 
-struct Pair {
+pub(crate) struct Pair {
     encoder: Box<dyn Session>,
     decoder: Box<dyn Session>,
 }
@@ -54,6 +52,10 @@ struct Pair {
 pub fn verify(subject: &Subject<'_>, runtimes: &[(Box<dyn Runtime>, Options)], mut progress: impl FnMut(&str)) -> Result<Verification> {
     let config = subject.model.config();
     progress("reference evaluator");
+    if subject.layout == Layout::Generate {
+        let sources = Inputs::new(subject.seed).sources(&subject.sentences, config);
+        return verify_search(subject, (&sources).into(), runtimes, progress);
+    }
     let mut reference = load_reference(subject)?;
     let mut report = Verification::new(reference.decoder.engine(), subject.tolerance.relative_l2, subject.seed);
 
@@ -62,29 +64,21 @@ pub fn verify(subject: &Subject<'_>, runtimes: &[(Box<dyn Runtime>, Options)], m
     for case in cases(config, subject.layout) {
         let encoder_inputs = inputs.encoder(case, config);
         let encoded = run(&mut reference.encoder, &encoder_inputs)?;
-        let mask = encoder_inputs.get(ATTENTION_MASK).expect("the case has a mask");
+        let mask = encoder_inputs.get(ATTENTION_MASK);
         let decoder_inputs = inputs.decoder(subject.layout, case, config, mask, &rounded(&encoded)?);
         let decoded = run(&mut reference.decoder, &decoder_inputs)?;
         batches.push([("encoder", encoder_inputs, encoded), ("decoder", decoder_inputs, decoded)]);
     }
     report.batches = 2 * batches.len();
 
-    let sources = match subject.sentences.is_empty() {
-        true => inputs.sources(RANDOM_SENTENCES, config),
-        false => subject.sentences.clone(),
-    };
-    let methods = [1, BEAMS].map(|num_beams| Settings {
-        num_beams,
-        num_return_sequences: 1,
-        sampling: None,
-        max_new_tokens: subject.settings.max_new_tokens.min(NEW_TOKENS),
-        ..subject.settings.clone()
-    });
+    let sources = inputs.sources(&subject.sentences, config);
+    let sources = Sources::from(&sources);
+    let methods = methods(subject);
     let mut expected = Vec::new();
     let mut reference = join(subject, reference)?;
     for settings in &methods {
         progress(&format!("reference evaluator, {}", method(settings)));
-        expected.push(decode(reference.as_mut(), &sources, settings)?);
+        expected.push(decode(reference.as_mut(), sources, settings)?);
     }
     drop(reference);
 
@@ -106,13 +100,13 @@ pub fn verify(subject: &Subject<'_>, runtimes: &[(Box<dyn Runtime>, Options)], m
         let mut decoding = Vec::new();
         for (settings, expected) in methods.iter().zip(&expected) {
             progress(&format!("{}, {}", runtime.name(), method(settings)));
-            let found = decode(decoder.as_mut(), &sources, settings)?;
+            let found = decode(decoder.as_mut(), sources, settings)?;
             decoding.push(agreement(&found, expected, settings));
         }
         let steps = match subject.tolerance.relative_l2 > CLOSE.relative_l2 {
             true => {
                 progress(&format!("{}, greedy steps", runtime.name()));
-                Some(equal_steps(decoder.as_mut(), &sources, &expected[0], &methods[0], subject.tolerance.equal_steps)?)
+                Some(equal_steps(decoder.as_mut(), sources, &expected[0], &methods[0], subject.tolerance.equal_steps)?)
             }
             false => None,
         };
@@ -124,7 +118,18 @@ pub fn verify(subject: &Subject<'_>, runtimes: &[(Box<dyn Runtime>, Options)], m
     Ok(report)
 }
 
-fn load_reference(subject: &Subject<'_>) -> Result<Pair> {
+/// Greedy search and beam search.
+pub(crate) fn methods(subject: &Subject<'_>) -> [Settings; 2] {
+    [1, BEAMS].map(|num_beams| Settings {
+        num_beams,
+        num_return_sequences: 1,
+        sampling: None,
+        max_new_tokens: subject.settings.max_new_tokens.min(NEW_TOKENS),
+        ..subject.settings.clone()
+    })
+}
+
+pub(crate) fn load_reference(subject: &Subject<'_>) -> Result<Pair> {
     let load =
         |program| Reference::F64.load(&Source::Graph(program), &Options::default()).map_err(|error| Error::runtime("reference", error));
     let [encoder, decoder] = subject.model.graphs(subject.layout, Attentions::Omit)?;
@@ -134,11 +139,11 @@ fn load_reference(subject: &Subject<'_>) -> Result<Pair> {
 fn load_exported(runtime: &dyn Runtime, subject: &Subject<'_>, options: &Options) -> Result<Pair> {
     let load =
         |file| runtime.load(&Source::Onnx(subject.folder.join(file)), options).map_err(|error| Error::runtime(runtime.name(), error));
-    let [encoder, decoder] = subject.layout.files();
+    let [encoder, decoder] = [0, 1].map(|which| subject.layout.files()[which]);
     Ok(Pair { encoder: load(encoder)?, decoder: load(decoder)? })
 }
 
-fn join(subject: &Subject<'_>, pair: Pair) -> Result<Box<dyn Decoder>> {
+pub(crate) fn join(subject: &Subject<'_>, pair: Pair) -> Result<Box<dyn Decoder>> {
     let engine = pair.decoder.engine().to_string();
     decoder(subject.layout, [pair.encoder, pair.decoder], subject.model.config(), subject.settings.pad_token)
         .map_err(|error| Error::runtime(&engine, error))
@@ -148,7 +153,7 @@ pub(crate) fn run(session: &mut Box<dyn Session>, inputs: &Values) -> Result<Val
     session.run(inputs).map_err(|error| Error::runtime(session.engine(), error))
 }
 
-fn decode(decoder: &mut dyn Decoder, sources: &[Vec<i64>], settings: &Settings) -> Result<Vec<Hypothesis>> {
+pub(crate) fn decode(decoder: &mut dyn Decoder, sources: Sources<'_>, settings: &Settings) -> Result<Vec<Hypothesis>> {
     let decoded = generate(decoder, sources, settings);
     decoded.map_err(|error| Error::runtime(decoder.engine(), error))
 }
@@ -156,7 +161,7 @@ fn decode(decoder: &mut dyn Decoder, sources: &[Vec<i64>], settings: &Settings) 
 /// Greedy decoding's choices, each from the reference's own tokens before it.
 pub(crate) fn equal_steps(
     decoder: &mut dyn Decoder,
-    sources: &[Vec<i64>],
+    sources: Sources<'_>,
     expected: &[Hypothesis],
     settings: &Settings,
     wanted: f64,
@@ -211,7 +216,7 @@ fn method(settings: &Settings) -> String {
     if settings.num_beams == 1 { "greedy".into() } else { format!("beam {}", settings.num_beams) }
 }
 
-fn agreement(found: &[Hypothesis], expected: &[Hypothesis], settings: &Settings) -> DecodingReport {
+pub(crate) fn agreement(found: &[Hypothesis], expected: &[Hypothesis], settings: &Settings) -> DecodingReport {
     let (mut equal, mut ties) = (0, 0);
     for (found, expected) in found.iter().zip(expected) {
         if found.tokens == expected.tokens {
@@ -237,7 +242,7 @@ mod tests {
 
     fn hypothesis(tokens: &[i64], margins: &[f32]) -> Hypothesis {
         let complete = margins.len() > tokens.len();
-        Hypothesis { tokens: tokens.to_vec(), complete, score: 0.0, margins: margins.to_vec(), alignment: Vec::new() }
+        Hypothesis { tokens: tokens.to_vec(), complete, score: 0.0, margins: margins.to_vec(), alignment: Vec::new(), observed: None }
     }
 
     /// The reference is sure of all steps but one, whose margin is a tie.

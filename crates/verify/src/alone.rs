@@ -11,6 +11,7 @@ use cognate_model::{Attentions, Layout, Model, without_layer};
 use cognate_passes::half::{Facts, Kept, half};
 use cognate_pipeline::token_means;
 use cognate_runtime::{Options, Reference, Runtime, Session, Source, Values};
+use ndarray::ArrayD;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -88,9 +89,13 @@ pub fn encoder_in_half(model: &Model, form: Form, sentences: &[Vec<i64>], seed: 
 
 /// The vectors of a batch: the means of states or of logits over the tokens that are not padding.
 fn vectors(inputs: &Values, outputs: &Values) -> Result<Vec<Vec<f32>>> {
-    let mask = inputs.get(ATTENTION_MASK).expect("the batch has a mask").to_f64().map_err(failed)?;
     let name = [LAST_HIDDEN_STATE, LOGITS].into_iter().find(|name| outputs.get(name).is_some()).expect("it has one of both");
     let found = outputs.get(name).expect("it was found").to_f64().map_err(failed)?;
+    // Features have no padding.
+    let mask = match inputs.get(ATTENTION_MASK) {
+        Some(mask) => mask.to_f64().map_err(failed)?,
+        None => ArrayD::ones(&found.shape()[..2]),
+    };
     let means = token_means(found, &mask.into_dimensionality().map_err(failed)?).map_err(failed)?;
     Ok(means.outer_iter().map(|row| row.iter().map(|number| *number as f32).collect()).collect())
 }

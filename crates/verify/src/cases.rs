@@ -1,10 +1,11 @@
 //! The batches of a verification: several sizes and lengths, padding, and pasts of 0, 1 and many.
 
+use cognate_generate::Sources;
 use cognate_model::interface::{
     ATTENTION_MASK, CACHE_BEAMS, ENCODER_ATTENTION_MASK, ENCODER_HIDDEN_STATES, INPUT_IDS, LAST_HIDDEN_STATE, TOKEN_TYPE_IDS, is_cross,
     past_of,
 };
-use cognate_model::{Config, HuggingFaceNames, Layout, TokenTypes};
+use cognate_model::{Config, Front, HuggingFaceNames, Layout, TokenTypes};
 use cognate_runtime::{Value, Values};
 use ndarray::{Array2, Array3, ArrayD, IxDyn};
 use rand_chacha::ChaCha8Rng;
@@ -29,14 +30,41 @@ const CASES: [Case; 6] = [
     Case { batch: 8, src: 24, beams: 1, past: 0, tgt: 6 },
 ];
 
+/// Sentences of random tokens, where no text is given.
+const RANDOM_SENTENCES: usize = 4;
+
+/// Windows of random features.
+const RANDOM_WINDOWS: usize = 1;
+
 /// Places of a cache beyond those that are filled before the step.
 const SPARE_PLACES: usize = 3;
 
-/// The cases that a model of so many positions allows, and its layout: shared caches take one token a step.
+/// The cases that a model of so many positions allows, and its layout: shared caches and loops take one token a step.
 pub(crate) fn cases(config: &Config, layout: Layout) -> impl Iterator<Item = Case> {
     let positions = config.max_positions.unwrap_or(usize::MAX);
-    let longest = if layout == Layout::SharedCache { 1 } else { usize::MAX };
-    CASES.into_iter().filter(move |case| case.src <= positions && case.past + case.tgt <= positions && case.tgt <= longest)
+    let longest = if matches!(layout, Layout::SharedCache | Layout::Generate) { 1 } else { usize::MAX };
+    let features = config.front.positions();
+    let sized = move |case: Case| match features {
+        None => (case.src <= positions).then_some(case),
+        // Features are read whole, and the reference takes seconds for a window of audio.
+        Some(src) => Some(Case { src, batch: if case.beams == 3 { 2 } else { 1 }, ..case }),
+    };
+    CASES.into_iter().filter_map(sized).filter(move |case| case.past + case.tgt <= positions && case.tgt <= longest)
+}
+
+/// Random sources of a model.
+pub(crate) enum RandomSources {
+    Tokens(Vec<Vec<i64>>),
+    Features(ArrayD<f32>),
+}
+
+impl<'a> From<&'a RandomSources> for Sources<'a> {
+    fn from(sources: &'a RandomSources) -> Self {
+        match sources {
+            RandomSources::Tokens(tokens) => tokens.into(),
+            RandomSources::Features(features) => features.into(),
+        }
+    }
 }
 
 /// Seeded inputs for the cases, the same on every machine.
@@ -53,8 +81,11 @@ impl Inputs {
         i64::from(self.random.next_u32()) % vocab as i64
     }
 
-    /// `input_ids` and `attention_mask`; the first source is the longest, the others may be padded.
+    /// `input_ids` and `attention_mask`; the first source is the longest, the others may be padded. Of other models their features.
     pub(crate) fn encoder(&mut self, case: Case, config: &Config) -> Values {
+        if let (Some((name, _)), Some(features)) = (config.front.features(), self.features(case.batch, config)) {
+            return [(name, features)].into_iter().collect();
+        }
         let mut ids = Array2::from_shape_simple_fn((case.batch, case.src), || self.id(config.source_vocab));
         let mut mask = Array2::ones((case.batch, case.src));
         for (sentence, mut mask) in mask.outer_iter_mut().enumerate().skip(1) {
@@ -84,22 +115,23 @@ impl Inputs {
             }
             values
         };
+        let sentences = if config.front == Front::Tokens { sentences } else { &[] };
         random.into_iter().chain(sentences.iter().map(sentence)).collect()
     }
 
     /// The decoder's inputs: random tokens and pasts, and what `encoded` holds.
-    pub(crate) fn decoder(&mut self, layout: Layout, case: Case, config: &Config, mask: &Value, encoded: &Values) -> Values {
+    pub(crate) fn decoder(&mut self, layout: Layout, case: Case, config: &Config, mask: Option<&Value>, encoded: &Values) -> Values {
         match layout {
-            Layout::Cognate => self.cognate_decoder(case, config, mask, encoded),
+            Layout::Cognate | Layout::Generate => self.cognate_decoder(case, config, mask, encoded),
             Layout::HuggingFace => self.hugging_face_decoder(case, config, mask, encoded),
             Layout::SharedCache => self.shared_cache_decoder(case, config, mask, encoded),
         }
     }
 
-    fn cognate_decoder(&mut self, case: Case, config: &Config, mask: &Value, encoded: &Values) -> Values {
+    fn cognate_decoder(&mut self, case: Case, config: &Config, mask: Option<&Value>, encoded: &Values) -> Values {
         let ids = Array3::from_shape_simple_fn((case.batch, case.beams, case.tgt), || self.id(config.vocab));
         let mut values: Values = [(INPUT_IDS, ids.into_dyn())].into_iter().collect();
-        values.insert(ATTENTION_MASK, mask.clone());
+        mask.into_iter().for_each(|mask| values.insert(ATTENTION_MASK, mask.clone()));
         let heads = config.decoder.heads;
         let shape = IxDyn(&[case.batch, case.beams, heads, case.past, config.decoder.d_k]);
         for (name, cross) in encoded.iter().filter(|(name, _)| is_cross(name)) {
@@ -110,10 +142,10 @@ impl Inputs {
     }
 
     /// There are no beams; the cross keys and values of a decoder that has a past are a past too.
-    fn hugging_face_decoder(&mut self, case: Case, config: &Config, mask: &Value, encoded: &Values) -> Values {
+    fn hugging_face_decoder(&mut self, case: Case, config: &Config, mask: Option<&Value>, encoded: &Values) -> Values {
         let ids = Array2::from_shape_simple_fn((case.batch, case.tgt), || self.id(config.vocab));
         let mut values: Values = [(INPUT_IDS, ids.into_dyn())].into_iter().collect();
-        values.insert(ENCODER_ATTENTION_MASK, mask.clone());
+        mask.into_iter().for_each(|mask| values.insert(ENCODER_ATTENTION_MASK, mask.clone()));
         let states = encoded.get(LAST_HIDDEN_STATE).expect("the encoder gives its states");
         values.insert(ENCODER_HIDDEN_STATES, states.clone());
         let shape = |len| IxDyn(&[case.batch, config.decoder.heads, len, config.decoder.d_k]);
@@ -127,11 +159,11 @@ impl Inputs {
     }
 
     /// Places are held by any beam of the sentence, and there is room for more than are filled.
-    fn shared_cache_decoder(&mut self, case: Case, config: &Config, mask: &Value, encoded: &Values) -> Values {
+    fn shared_cache_decoder(&mut self, case: Case, config: &Config, mask: Option<&Value>, encoded: &Values) -> Values {
         let ids = Array2::from_shape_simple_fn((case.batch, case.beams), || self.id(config.vocab));
         let holders = Array3::from_shape_simple_fn((case.batch, case.beams, case.past), || self.id(case.beams));
         let mut values: Values = [(INPUT_IDS, ids.into_dyn()), (CACHE_BEAMS, holders.into_dyn())].into_iter().collect();
-        values.insert(ATTENTION_MASK, mask.clone());
+        mask.into_iter().for_each(|mask| values.insert(ATTENTION_MASK, mask.clone()));
         let shape = IxDyn(&[case.batch * case.beams, config.decoder.heads, case.past + SPARE_PLACES, config.decoder.d_k]);
         for (name, cross) in encoded.iter().filter(|(name, _)| is_cross(name)) {
             values.insert(name, cross.clone());
@@ -140,15 +172,29 @@ impl Inputs {
         values
     }
 
+    /// Uniform in ±1, the range of log-mel features and of pixels, for a model that reads them.
+    fn features(&mut self, batch: usize, config: &Config) -> Option<ArrayD<f32>> {
+        let (_, sizes) = config.front.features()?;
+        Some(self.key_or_value(&IxDyn(&[&[batch][..], &sizes].concat())))
+    }
+
     /// Uniform in ±1: the size that keys and values have.
     fn key_or_value(&mut self, shape: &IxDyn) -> ArrayD<f32> {
         ArrayD::from_shape_simple_fn(shape.clone(), || (self.random.next_u32() >> 8) as f32 / (1 << 23) as f32 - 1.0)
     }
 
-    /// Sources of random tokens, for models without a tokenizer.
-    pub(crate) fn sources(&mut self, count: usize, config: &Config) -> Vec<Vec<i64>> {
+    /// `given`, or if that is empty random sources.
+    pub(crate) fn sources(&mut self, given: &[Vec<i64>], config: &Config) -> RandomSources {
+        match self.features(RANDOM_WINDOWS, config) {
+            Some(features) => RandomSources::Features(features),
+            None if given.is_empty() => RandomSources::Tokens(self.sentences(config)),
+            None => RandomSources::Tokens(given.to_vec()),
+        }
+    }
+
+    fn sentences(&mut self, config: &Config) -> Vec<Vec<i64>> {
         let longest = config.max_positions.unwrap_or(12).min(12);
-        (0..count)
+        (0..RANDOM_SENTENCES)
             .map(|_| {
                 let len = 1 + self.random.next_u32() as usize % longest;
                 (1..len).map(|_| self.id(config.source_vocab)).chain([config.eos_token as i64]).collect()

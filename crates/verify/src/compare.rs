@@ -29,17 +29,17 @@ impl Tolerance {
         }
     }
 
-    /// The bound for what magnifies rounding, where another implementation's own rounding moves its float64 by `rounding`: twice that,
-    /// because two programs may round either way, if `rounding` breaks this bound by itself; else this bound.
+    /// The bound for what magnifies rounding, where another implementation's own rounding moves its float64 by `rounding`: at least twice
+    /// that, because two programs may round either way.
     ///
     /// ```
     /// use cognate_verify::CLOSE;
-    /// assert_eq!(CLOSE.beside(9e-6).relative_l2, CLOSE.relative_l2);
+    /// assert_eq!(CLOSE.beside(4e-6).relative_l2, CLOSE.relative_l2);
     /// assert_eq!(CLOSE.beside(2e-5).relative_l2, 4e-5);
     /// ```
     #[must_use]
     pub fn beside(self, rounding: f64) -> Self {
-        if rounding > self.relative_l2 { Self { relative_l2: 2.0 * rounding, ..self } } else { self }
+        Self { relative_l2: self.relative_l2.max(2.0 * rounding), ..self }
     }
 }
 
@@ -135,24 +135,5 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} norm {:.3e} first", self.shape, self.norm)?;
         self.first.iter().try_for_each(|value| write!(f, " {value:.3e}"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use ndarray::array;
-
-    #[test]
-    fn what_is_not_a_number_is_never_close() {
-        let expected = array![1.0, 2.0].into_dyn();
-        for found in [array![1.0, f64::NAN], array![f64::INFINITY, 2.0]] {
-            let measured = compare(&found.into_dyn(), &expected).expect("same shape");
-            assert!(!measured.within(CLOSE), "{measured:?}");
-            assert!(!Measured::default().or_worse(measured).within(CLOSE));
-            assert!(!measured.or_worse(Measured::default()).within(CLOSE));
-        }
-        assert_eq!(compare(&array![1.0].into_dyn(), &expected), None);
-        assert!(compare(&expected, &expected).expect("same shape").within(EXACT));
     }
 }

@@ -5,8 +5,8 @@
 //! come out, rounding as f16 does: if greedy decoding chooses other tokens, more is kept in f32.
 
 use crate::HALF;
-use crate::agreement::{NEW_TOKENS, RANDOM_SENTENCES, equal_steps};
-use crate::cases::{Inputs, cases};
+use crate::agreement::{NEW_TOKENS, equal_steps};
+use crate::cases::{Inputs, RandomSources, cases};
 use crate::{Error, Result};
 use cognate_folder::{Calibration, Caution, StepsReport};
 use cognate_generate::{Decoder, Hypothesis, Settings, decoder, generate};
@@ -79,7 +79,7 @@ pub fn in_half(model: &Model, form: Form, sample: &Sample, mut progress: impl Fn
     let Measured { largest, settings, tuned, held_out } = measure(model, form.layout, &programs, sample)?;
     let seen = |program: usize, node: &str| largest[program].borrow().get(node).copied();
     let interface = |name: &str| match form.layout {
-        Layout::Cognate => state(name),
+        Layout::Cognate | Layout::Generate => state(name),
         Layout::HuggingFace | Layout::SharedCache => None,
     };
     let mut made = None;
@@ -123,19 +123,19 @@ struct Measured {
 
 /// Sentences with their greedy translations in f32.
 struct Translated {
-    sources: Vec<Vec<i64>>,
+    sources: RandomSources,
     hypotheses: Vec<Hypothesis>,
 }
 
 impl Translated {
-    fn new(decoder: &mut dyn Decoder, sources: Vec<Vec<i64>>, settings: &Settings) -> Result<Self> {
+    fn new(decoder: &mut dyn Decoder, sources: RandomSources, settings: &Settings) -> Result<Self> {
         let hypotheses = generate(decoder, &sources, settings).map_err(failed)?;
         Ok(Self { sources, hypotheses })
     }
 
     /// The steps in which `decoder` chooses the same.
     fn steps(&self, decoder: &mut dyn Decoder, settings: &Settings) -> Result<StepsReport> {
-        equal_steps(decoder, &self.sources, &self.hypotheses, settings, HALF.equal_steps)
+        equal_steps(decoder, (&self.sources).into(), &self.hypotheses, settings, HALF.equal_steps)
     }
 }
 
@@ -148,14 +148,10 @@ fn measure(model: &Model, layout: Layout, programs: &[Program; 2], sample: &Samp
     for case in cases(config, layout) {
         let encoder_inputs = inputs.encoder(case, config);
         let encoded = encoder.run(&encoder_inputs).map_err(failed)?;
-        let mask = encoder_inputs.get(ATTENTION_MASK).expect("the case has a mask");
+        let mask = encoder_inputs.get(ATTENTION_MASK);
         decoder.run(&inputs.decoder(layout, case, config, mask, &encoded)).map_err(failed)?;
     }
-    let mut sources = |given: &[Vec<i64>]| match given.is_empty() {
-        true => inputs.sources(RANDOM_SENTENCES, config),
-        false => given.to_vec(),
-    };
-    let (sentences, held_out) = (sources(&sample.sentences), sources(&sample.held_out));
+    let [sentences, held_out] = [&sample.sentences, &sample.held_out].map(|given| inputs.sources(given, config));
     let settings = Settings {
         num_beams: 1,
         num_return_sequences: 1,
@@ -188,6 +184,8 @@ pub(crate) fn observed(program: &Program, largest: &Largest) -> Box<dyn Session>
 }
 
 fn join(model: &Model, layout: Layout, pair: [Box<dyn Session>; 2], settings: &Settings) -> Result<Box<dyn Decoder>> {
+    // The parts of a graph that decodes are an encoder and a decoder.
+    let layout = if layout == Layout::Generate { Layout::Cognate } else { layout };
     decoder(layout, pair, model.config(), settings.pad_token).map_err(failed)
 }
 

@@ -9,6 +9,7 @@ mod cases;
 mod compare;
 mod error;
 mod half;
+mod search;
 
 pub use agreement::{Subject, verify};
 pub use alone::{EncoderSubject, encoder_in_half, verify_encoder};

@@ -1,15 +1,15 @@
-"""The table of options: names as in transformers' `GenerationConfig`, and `prefix`, what the target begins with after its start token."""
+"""The table of options: names as in transformers' `GenerationConfig`, and `prefix`, the beginning of the target after its start token."""
 
 MAX_NEW_TOKENS = 16
 
 
 def cases(facts):
-    """Rows of options for one model. `facts` has its end token and what it decodes greedily, so that options meet what they are about."""
+    """Rows of options for one model. `facts` has its end token and its greedy tokens, so that the options have an effect."""
     greedy = facts["greedy"]
     first, second, third, fourth = greedy[0][:4]
     often = max(set(greedy[1]), key=greedy[1].count)
     other = greedy[2][2]
-    # The models rarely say their own end token: another one that they say half-way ends sentences in most rows.
+    # The models rarely generate their end token: most rows use another token that occurs half-way.
     eos = max(sorted(set(greedy[0])), key=lambda token: sum(token in row[3:10] and token not in row[:3] for row in greedy))
     several = [facts["eos"], eos, greedy[0][5], greedy[1][6], greedy[2][7]]
     prefix = [other, first, 17]
@@ -99,7 +99,7 @@ def cases(facts):
     return {name: {"max_new_tokens": MAX_NEW_TOKENS, "eos_token_id": eos} | options for name, options in rows.items()}
 
 
-# How tokens are drawn: what each leaves of a recorded distribution.
+# Sampling: the part of a recorded distribution that each option keeps.
 WARPERS = [
     {"top_k": 0},
     {"temperature": 0.5, "top_k": 0},
@@ -122,7 +122,7 @@ WARPERS = [
 
 
 def beam_samples(facts):
-    """Rows of beam search that draws: few enough tokens that sequences come often."""
+    """Rows of beam search with sampling: few tokens, so that sequences are frequent."""
     eos = cases(facts)["beam"]["eos_token_id"]
     often = cases(facts)["beam-half-way"]["eos_token_id"]
     return {

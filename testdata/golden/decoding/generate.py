@@ -1,4 +1,4 @@
-"""Writes what transformers decodes, scores, attends to and leaves to be drawn: `MODEL.json` and `warpers.json`; see README.md.
+"""Writes tokens, scores, alignments and sampling probabilities of transformers: `MODEL.json` and `warpers.json`; see README.md.
 
 `--check` recomputes and compares instead.
 """
@@ -21,11 +21,11 @@ import cases
 HERE = Path(__file__).parent
 MODELS = ["bart", "m2m100", "marian", "mbart", "mt5", "pegasus", "t5", "t5-gated"]
 
-# An answer that hangs on a choice between scores nearer than this is not recorded: programs that round otherwise may choose otherwise.
-# Of so many random sources the first takes its place that has no such choice, and also shows what the row's options do.
+# Least difference of compared scores: closer ones may be ordered differently by programs that round differently.
+# Number of random sources, of which the first without such a choice, on which the row's options have an effect, is used instead.
 MARGIN = 1e-4
 OTHER_SOURCES = 200
-# Options that a row has in common with plain decoding.
+# Options of plain decoding, too.
 PLAIN = ("max_new_tokens", "max_length", "eos_token_id", "num_beams", "num_return_sequences", "prefix")
 
 # Rows whose attention is recorded, and the least distance of the two largest weights there.
@@ -37,7 +37,7 @@ BEAM_DRAWS = 40_000
 
 
 class Margins:
-    """The smallest distance between two scores of which beam search preferred one."""
+    """The smallest difference of two scores that beam search compared."""
 
     def __init__(self):
         self.smallest = float("inf")
@@ -78,7 +78,7 @@ def sources(folder):
 
 
 def decode(model, source, options):
-    """Sequences without start and end token, their scores, and how near the nearest other choice was."""
+    """Sequences without start and end token, their scores, and the smallest difference of compared scores."""
     options = dict(options)
     prefix = options.pop("prefix", [])
     start = model.generation_config.decoder_start_token_id
@@ -114,13 +114,13 @@ def others(model, source):
 
 
 def tells_apart(model, source, options, sequences):
-    """Whether the best of these sequences is another than that of plain decoding, for options that are not plain."""
+    """Whether options other than plain decoding's give another best sequence."""
     plain = {name: value for name, value in options.items() if name in PLAIN}
     return plain == options or decode(model, source, plain)[0][0]["tokens"] != sequences[0]["tokens"]
 
 
 def clear_sequences(model, source, name, options):
-    """The sequences of a row, or `None` where a choice is too near."""
+    """The sequences of a row, or `None` if compared scores are too close."""
     sequences, margin = decode(model, source, options)
     if margin < MARGIN or (name in ALIGNED and attended(model, source, sequences[0]["tokens"])[1] < ALIGNMENT_MARGIN):
         return None
@@ -128,7 +128,7 @@ def clear_sequences(model, source, name, options):
 
 
 def answered(model, source, name, options):
-    """The source and its sequences, or another source in which no choice is too near and its own."""
+    """The source and its sequences, or those of another source without close scores."""
     found = []
     if sequences := clear_sequences(model, source, name, options):
         return source, sequences
@@ -143,7 +143,7 @@ def answered(model, source, name, options):
 
 
 def decoded(model, folder, stored):
-    """The table for one model; a source whose choices are too near to each other makes place for another.
+    """The table for one model; a source with close scores is replaced.
 
     Of a `stored` table the sources are taken as they were chosen: another processor rounds margins otherwise.
     """

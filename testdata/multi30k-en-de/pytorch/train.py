@@ -46,7 +46,7 @@ def initial_model(config, dropout):
             torch.nn.init.zeros_(parameter)
         else:
             torch.nn.init.normal_(parameter, std=parameter.shape[1] ** -0.5 if "shared" in name else 0.02)
-    # transformers never trains the padding token's row where it is looked up; decoding starts from that token.
+    # transformers does not train the padding token's row, from which decoding starts.
     for module in model.modules():
         if isinstance(module, torch.nn.Embedding):
             module.padding_idx = None

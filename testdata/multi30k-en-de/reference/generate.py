@@ -1,4 +1,4 @@
-"""Recomputes the translations of this folder with PyTorch, from the checkpoint beside it.
+"""Recomputes the translations of this folder with PyTorch from the checkpoint in the parent folder.
 
 A developer's tool; building and testing Cognate need neither Python nor this file.
 
@@ -27,7 +27,7 @@ MAX_NEW_TOKENS = 80
 
 @torch.no_grad()
 def translate(model, tokenizer, lines, num_beams):
-    """Texts, token ids without start and end tokens, and scores (of beams), in the order of `lines`."""
+    """Texts, token ids without start and end tokens, and scores of beams, in the order of `lines`."""
     encoded = [tokenizer(line).input_ids for line in lines]
     by_length = sorted(range(len(lines)), key=lambda index: len(encoded[index]))
     texts, ids, scores = [""] * len(lines), [[]] * len(lines), [0.0] * len(lines)

@@ -1,6 +1,6 @@
 """The two layouts from a caller's view, on any engine.
 
-An engine's `load(path)` returns an object with `inputs` (names) and `run(feeds)`, from inputs by name to outputs by name.
+An engine's `session(path)` has `inputs` (names) and `run(feeds)`, from inputs by name to outputs by name.
 """
 
 import os
@@ -11,10 +11,10 @@ import numpy as np
 class Cognate:
     """encoder.onnx and decoder.onnx; `input_ids` of the decoder is [batch, beams, tgt], one beam here."""
 
-    def __init__(self, engine, cell):
+    def __init__(self, session, cell):
         self.cell = cell
-        self.encoder = engine.load(os.path.join(cell.graphs, "encoder.onnx"))
-        self.decoder = engine.load(os.path.join(cell.graphs, "decoder.onnx"))
+        self.encoder = session(os.path.join(cell.graphs, "encoder.onnx"))
+        self.decoder = session(os.path.join(cell.graphs, "decoder.onnx"))
 
     def encode(self, ids, mask):
         outputs = self.encoder.run({"input_ids": ids, "attention_mask": mask})
@@ -34,10 +34,10 @@ class Cognate:
 class HuggingFace:
     """encoder_model.onnx and decoder_model_merged.onnx, of Cognate or Optimum (which has `use_cache_branch`)."""
 
-    def __init__(self, engine, cell):
+    def __init__(self, session, cell):
         self.cell = cell
-        self.encoder = engine.load(os.path.join(cell.graphs, "encoder_model.onnx"))
-        self.decoder = engine.load(os.path.join(cell.graphs, "decoder_model_merged.onnx"))
+        self.encoder = session(os.path.join(cell.graphs, "encoder_model.onnx"))
+        self.decoder = session(os.path.join(cell.graphs, "decoder_model_merged.onnx"))
         self.branches = "use_cache_branch" in self.decoder.inputs
 
     def encode(self, ids, mask):
@@ -64,9 +64,18 @@ class HuggingFace:
         return outputs["logits"]
 
 
-def measure(engine, cell):
+def names(path):
+    """The names of a graph's inputs and outputs, for engines that do not tell them."""
+    import onnx
+
+    graph = onnx.load(path, load_external_data=False).graph
+    weights = {tensor.name for tensor in graph.initializer}
+    return [value.name for value in graph.input if value.name not in weights], [value.name for value in graph.output]
+
+
+def measure(session, cell):
     """Encoder states, teacher-forced logits, and greedy decoding with a past."""
-    model = {"cognate": Cognate, "hugging-face": HuggingFace}[cell.layout](engine, cell)
+    model = {"cognate": Cognate, "hugging-face": HuggingFace}[cell.layout](session, cell)
     ids, mask = cell["input_ids"], cell["attention_mask"]
     found = {"encoder": cell.encoder_error(model.encode(ids, mask))}
     found["logits"] = cell.logits_error(model.decode(cell["decoder_input_ids"]))

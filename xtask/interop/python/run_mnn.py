@@ -15,21 +15,17 @@ os.dup2(2, 1)
 import MNN.expr as expr
 import MNN.nn as nn
 import numpy as np
-import onnx
 from _tools import mnnconvert
 
 from cell import answer
-from layouts import measure
+from layouts import measure, names
 
 TYPES = {np.dtype(np.float32): expr.float, np.dtype(np.int64): expr.int, np.dtype(bool): expr.int}
 
 
 class Session:
     def __init__(self, path):
-        graph = onnx.load(path, load_external_data=False).graph
-        weights = {tensor.name for tensor in graph.initializer}
-        self.inputs = [value.name for value in graph.input if value.name not in weights]
-        self.outputs = [value.name for value in graph.output]
+        self.inputs, self.outputs = names(path)
         with tempfile.TemporaryDirectory() as folder:
             converted = os.path.join(folder, "graph.mnn")
             mnnconvert(["mnnconvert", "-f", "ONNX", "--modelFile", path, "--MNNModel", converted, "--bizCode", "interop"])
@@ -51,8 +47,4 @@ class Session:
         return {name: result.read().copy() for name, result in zip(self.outputs, results)}
 
 
-class Engine:
-    load = staticmethod(Session)
-
-
-answer(f"MNN {version('MNN')}", lambda cell: measure(Engine, cell))
+answer(f"MNN {version('MNN')}", lambda cell: measure(Session, cell))

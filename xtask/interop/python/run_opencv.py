@@ -2,18 +2,14 @@
 
 import cv2
 import numpy as np
-import onnx
 
 from cell import answer
-from layouts import measure
+from layouts import measure, names
 
 
 class Session:
     def __init__(self, path):
-        graph = onnx.load(path, load_external_data=False).graph
-        weights = {tensor.name for tensor in graph.initializer}
-        self.inputs = [value.name for value in graph.input if value.name not in weights]
-        self.outputs = [value.name for value in graph.output]
+        self.inputs, self.outputs = names(path)
         try:
             self.net = cv2.dnn.readNetFromONNX(path)
         except cv2.error as error:
@@ -37,8 +33,4 @@ def said(error):
     return f"{error.func.split('(')[0]}: {error.err.lstrip('> ').splitlines()[0]}".replace("virtual void ", "")
 
 
-class Engine:
-    load = staticmethod(Session)
-
-
-answer(f"OpenCV {cv2.__version__}", lambda cell: measure(Engine, cell))
+answer(f"OpenCV {cv2.__version__}", lambda cell: measure(Session, cell))

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use serde::Deserialize;
 
-use xtask::table::table;
+use crate::table::table;
 
 /// The verification of `cognate export`.
 #[derive(Deserialize)]
-pub(super) struct Report {
+pub struct Report {
     reference: String,
     tolerance: f64,
     runtimes: Vec<Runtime>,
@@ -39,7 +39,7 @@ struct Decoding {
 }
 
 /// Two tables over all models: numeric errors, and decoded sentences.
-pub(super) fn tables(reports: &[(&str, &Report)]) -> String {
+pub fn tables(reports: &[(&str, &Report)]) -> String {
     let (mut numbers, mut sentences) = (Vec::new(), Vec::new());
     let error = |error: Option<f64>| error.map_or("not a number".to_owned(), |error| format!("{error:.1e}"));
     for (model, report) in reports {
@@ -63,36 +63,4 @@ pub(super) fn tables(reports: &[(&str, &Report)]) -> String {
         return text;
     }
     text + "\n" + &table(&["model", "engine", "decoding", "equal sentences", "ties"], &sentences)
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_report_becomes_tables() {
-        let report: Report = serde_json::from_value(json!({
-            "reference": "reference evaluator in f64", "tolerance": 1e-5, "seed": 1, "batches": 8,
-            "runtimes": [{
-                "engine": "tract 0.23.9",
-                "outputs": [{"graph": "decoder", "output": "logits", "max_absolute_error": 3.12e-6, "relative_l2_error": null}],
-                "decoding": [{"method": "greedy", "sentences": 20, "equal": 19, "ties": 1}]
-            }]
-        }))
-        .unwrap();
-        let expected = "\
-Against the reference evaluator in f64; bound on the relative L2 error 1e-5.
-
-| model |       engine |          output | max absolute error | relative L2 error |
-| ----- | -----------: | --------------: | -----------------: | ----------------: |
-| tiny  | tract 0.23.9 | decoder: logits |             3.1e-6 |      not a number |
-
-| model |       engine | decoding | equal sentences | ties |
-| ----- | -----------: | -------: | --------------: | ---: |
-| tiny  | tract 0.23.9 |   greedy |        19 of 20 |    1 |
-";
-        assert_eq!(tables(&[("tiny", &report)]), expected);
-    }
 }

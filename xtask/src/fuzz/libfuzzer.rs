@@ -1,17 +1,17 @@
 //! Runs the targets of `xtask/fuzz` with libFuzzer, guided by coverage.
 
-use std::fs;
+use fs_err as fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::nightly::{self, TARGET};
-use xtask::table::{table, thousands};
-use xtask::workspace::{Workspace, call, shown};
+use crate::table::{table, thousands};
+use crate::workspace::{Workspace, call, shown};
 
 /// Each target and the files of `testdata` that seed it.
-const TARGETS: [(&str, &[&str]); 11] = [
+pub const TARGETS: [(&str, &[&str]); 11] = [
     ("config", &["golden/*/config.json"]),
     ("safetensors", &["golden/marian/model.safetensors", "golden/t5/model.safetensors"]),
     ("index", &[]),
@@ -34,7 +34,7 @@ const LIMITS: [&str; 3] = ["-rss_limit_mb=4096", "-malloc_limit_mb=2048", "-time
 
 /// Builds the targets and runs each for its share of `minutes`; `engines` includes those
 /// that need engines.
-pub(super) fn run(workspace: &Workspace, minutes: u64, engines: bool) -> Result<()> {
+pub fn run(workspace: &Workspace, minutes: u64, engines: bool) -> Result<()> {
     let Some(mut cargo) = nightly::cargo(workspace, &[]) else { return Ok(()) };
     let folder = workspace.target("fuzz");
     cargo.args(["build", "--release", "--manifest-path", "xtask/fuzz/Cargo.toml", "--target", TARGET, "--target-dir"]).arg(&folder);
@@ -76,7 +76,7 @@ impl Ended {
 fn run_one(workspace: &Workspace, folder: &Path, program: &Path, name: &str, seeds: &[&str], seconds: u64) -> Result<Ended> {
     // Inputs that reached new code are kept between runs; seeds are read only.
     let corpus = folder.join("corpus").join(name);
-    fs::create_dir_all(&corpus).with_context(|| corpus.display().to_string())?;
+    fs::create_dir_all(&corpus)?;
     let seeds = seed_files(workspace, seeds)?;
     let mut command = Command::new(program);
     command.arg(&corpus).arg(format!("-max_total_time={seconds}")).args(LIMITS).arg("-print_final_stats=1");
@@ -93,7 +93,7 @@ fn run_one(workspace: &Workspace, folder: &Path, program: &Path, name: &str, see
 }
 
 /// The files that match the patterns; `*` stands for any folder.
-fn seed_files(workspace: &Workspace, patterns: &[&str]) -> Result<Vec<String>> {
+pub fn seed_files(workspace: &Workspace, patterns: &[&str]) -> Result<Vec<String>> {
     let testdata = workspace.root().join("testdata");
     let mut found: Vec<PathBuf> = Vec::new();
     for pattern in patterns {
@@ -101,7 +101,7 @@ fn seed_files(workspace: &Workspace, patterns: &[&str]) -> Result<Vec<String>> {
             None => found.push(testdata.join(pattern)),
             Some((folder, file)) => {
                 let folder = testdata.join(folder);
-                let entries = fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
+                let entries = fs::read_dir(&folder)?;
                 found.extend(entries.flatten().map(|entry| entry.path().join(file)).filter(|path| path.is_file()));
             }
         }
@@ -111,28 +111,7 @@ fn seed_files(workspace: &Workspace, patterns: &[&str]) -> Result<Vec<String>> {
 }
 
 /// The number of executions, from a line such as `stat::number_of_executed_units: 1234`.
-fn executions(said: &str) -> Option<u64> {
+pub fn executions(said: &str) -> Option<u64> {
     let line = said.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"))?;
     line.trim().parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn executions_are_read() {
-        let said = "INFO: seed 3\nDone 12 runs in 1 second(s)\nstat::number_of_executed_units: 12\nstat::new_units_added: 0\n";
-        assert_eq!(executions(said), Some(12));
-        assert_eq!(executions("INFO: seed 3\n"), None);
-    }
-
-    #[test]
-    fn seeds_are_there() {
-        let workspace = Workspace::find().unwrap();
-        for (name, patterns) in TARGETS {
-            let files = seed_files(&workspace, patterns).unwrap();
-            assert!(files.len() >= patterns.len() && files.iter().all(|file| Path::new(file).is_file()), "{name}: {files:?}");
-        }
-    }
 }

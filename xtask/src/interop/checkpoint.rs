@@ -3,7 +3,7 @@
 //! Pipelines need a tokenizer, which the golden folders lack. A tokenizer of words is added:
 //! `t5 t17` is 5, 17, and `<pad>` and `</s>` are the special tokens.
 
-use std::fs;
+use fs_err as fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -12,13 +12,13 @@ use serde_json::{Map, Value, json};
 
 use super::programs::{Programs, shortened};
 use super::runtime::Layout;
-use xtask::workspace::{files, shown};
+use crate::workspace::{files, shown};
 
 /// The limit with which the golden outputs were generated.
 const MAX_NEW_TOKENS: u32 = 24;
 
 /// A golden model with a tokenizer.
-pub(crate) struct Checkpoint {
+pub struct Checkpoint {
     folder: PathBuf,
     golden: PathBuf,
     config: Value,
@@ -27,20 +27,20 @@ pub(crate) struct Checkpoint {
 
 impl Checkpoint {
     /// Copies the golden model in `golden` to `folder` and adds the tokenizer.
-    pub(crate) fn prepare(golden: &Path, folder: &Path) -> Result<Checkpoint> {
+    pub fn prepare(golden: &Path, folder: &Path) -> Result<Checkpoint> {
         fresh(folder)?;
-        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-        for entry in fs::read_dir(golden).with_context(|| golden.display().to_string())? {
+        fs::create_dir_all(folder)?;
+        for entry in fs::read_dir(golden)? {
             let path = entry?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             // Copies configuration and weights without PyTorch's outputs.
             if (name.ends_with(".json") || name.starts_with("model")) && !name.starts_with("golden") {
-                fs::copy(&path, folder.join(name)).with_context(|| path.display().to_string())?;
+                fs::copy(&path, folder.join(name))?;
             }
         }
         let read = |name: &str| -> Result<Value> {
             let path = folder.join(name);
-            let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+            let text = fs::read_to_string(&path)?;
             serde_json::from_str(&text).with_context(|| path.display().to_string())
         };
         let checkpoint = Checkpoint {
@@ -58,7 +58,7 @@ impl Checkpoint {
     }
 
     /// The question for a driver about the export in `folder`.
-    pub(crate) fn question(&self, layout: Layout, folder: &Path) -> Result<Value> {
+    pub fn question(&self, layout: Layout, folder: &Path) -> Result<Value> {
         let inside = folder.join("onnx");
         let d_model = self.number("d_model")?;
         let heads = self.number("decoder_attention_heads").or_else(|_| self.number("num_heads"))?;
@@ -125,10 +125,10 @@ fn tokenizer_config() -> Value {
 }
 
 /// The programs and the folder for exports.
-pub(crate) struct Exports<'a> {
-    pub(crate) home: &'a Path,
-    pub(crate) cognate: &'a Path,
-    pub(crate) programs: &'a Programs,
+pub struct Exports<'a> {
+    pub home: &'a Path,
+    pub cognate: &'a Path,
+    pub programs: &'a Programs,
 }
 
 impl Exports<'_> {
@@ -136,14 +136,14 @@ impl Exports<'_> {
     ///
     /// # Errors
     /// If the exporter cannot be started or files cannot be written.
-    pub(crate) fn export(&self, checkpoint: &Checkpoint, layout: Layout) -> Result<Result<PathBuf, String>> {
+    pub fn export(&self, checkpoint: &Checkpoint, layout: Layout) -> Result<Result<PathBuf, String>> {
         let family = checkpoint.folder.file_name().context("the checkpoint's folder has a name")?;
         // The last component is the same in every layout: transformers.js uses it as
         // the model's name.
         let folder = self.home.join(layout.slug()).join(family);
         fresh(&folder)?;
         let parent = folder.parent().context("the folder is below target")?;
-        fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
+        fs::create_dir_all(parent)?;
         let ours = |from: &Path| {
             let mut command = Command::new(self.cognate);
             command.arg("export").arg(from).arg("--no-verify");
@@ -157,10 +157,10 @@ impl Exports<'_> {
                 command
             }
             (Layout::InPlace, _) => {
-                fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
+                fs::create_dir(&folder)?;
                 for path in files(&checkpoint.folder)? {
                     let name = path.file_name().context("a file has a name")?;
-                    fs::copy(&path, folder.join(name)).with_context(|| path.display().to_string())?;
+                    fs::copy(&path, folder.join(name))?;
                 }
                 let mut command = ours(&folder);
                 command.arg("--in-place");
@@ -192,11 +192,11 @@ impl Exports<'_> {
 /// Moves the graphs to `onnx/`, where transformers.js expects them.
 fn into_subfolder(folder: &Path) -> Result<()> {
     let inside = folder.join("onnx");
-    fs::create_dir(&inside).with_context(|| inside.display().to_string())?;
+    fs::create_dir(&inside)?;
     for path in files(folder)? {
         let name = path.file_name().context("a file has a name")?;
         if name.to_string_lossy().contains(".onnx") {
-            fs::rename(&path, inside.join(name)).with_context(|| path.display().to_string())?;
+            fs::rename(&path, inside.join(name))?;
         }
     }
     Ok(())
@@ -204,31 +204,7 @@ fn into_subfolder(folder: &Path) -> Result<()> {
 
 fn fresh(folder: &Path) -> Result<()> {
     if folder.exists() {
-        fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
+        fs::remove_dir_all(folder)?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use xtask::workspace::Workspace;
-
-    #[test]
-    fn a_golden_model_becomes_a_question() {
-        let golden = Workspace::find().unwrap().root().join("testdata/golden/marian");
-        let home = tempfile::tempdir().unwrap();
-        let checkpoint = Checkpoint::prepare(&golden, &home.path().join("marian")).unwrap();
-        let question = checkpoint.question(Layout::Hf, Path::new("exported")).unwrap();
-        for (name, value) in [("layers", 2), ("heads", 4), ("head_size", 8), ("start", 119), ("eos", 0), ("forced_eos", 0)] {
-            assert_eq!(question[name], value, "{name}");
-        }
-        assert_eq!(question["layout"], "hugging-face");
-        assert_eq!(question["graphs"], "exported");
-        let tokenizer = fs::read_to_string(home.path().join("marian/tokenizer.json")).unwrap();
-        let tokenizer: Value = serde_json::from_str(&tokenizer).unwrap();
-        assert_eq!(tokenizer["model"]["vocab"]["<pad>"], 119);
-        assert_eq!(tokenizer["model"]["vocab"]["t5"], 5);
-        assert_eq!(tokenizer["added_tokens"][0]["content"], "</s>");
-    }
 }

@@ -2,39 +2,39 @@
 
 use super::cell::{Cell, Outcome};
 use super::runtime::{Layout, Runtime};
-use xtask::table::table;
+use crate::table::table;
 
 /// All cells of a run.
-pub(crate) struct Matrix {
+pub struct Matrix {
     runtimes: Vec<Runtime>,
     layouts: Vec<Layout>,
     cells: Vec<Filled>,
 }
 
 /// A cell and its outcome.
-pub(crate) struct Filled {
-    pub(crate) family: String,
-    pub(crate) layout: Layout,
-    pub(crate) runtime: Runtime,
-    pub(crate) outcome: Outcome,
+pub struct Filled {
+    pub family: String,
+    pub layout: Layout,
+    pub runtime: Runtime,
+    pub outcome: Outcome,
 }
 
 impl Matrix {
-    pub(crate) fn new(runtimes: &[Runtime], layouts: &[Layout]) -> Matrix {
+    pub fn new(runtimes: &[Runtime], layouts: &[Layout]) -> Matrix {
         Matrix { runtimes: runtimes.to_vec(), layouts: layouts.to_vec(), cells: Vec::new() }
     }
 
-    pub(crate) fn add(&mut self, cell: Cell<'_>, outcome: Outcome) {
+    pub fn add(&mut self, cell: Cell<'_>, outcome: Outcome) {
         let Cell { family, layout, runtime } = cell;
         self.cells.push(Filled { family: family.to_owned(), layout, runtime, outcome });
     }
 
-    pub(crate) fn cells(&self) -> &[Filled] {
+    pub fn cells(&self) -> &[Filled] {
         &self.cells
     }
 
     /// A line for each cell whose result is not PyTorch's, except in Optimum's own exports.
-    pub(crate) fn wrong(&self) -> Vec<String> {
+    pub fn wrong(&self) -> Vec<String> {
         let wrong = self.cells.iter().filter(|cell| cell.layout != Layout::Optimum && cell.outcome.is_wrong(cell.runtime.bound()));
         let line = |cell: &Filled| {
             format!("{}, {} layout, {}: {}", cell.family, cell.layout.title(), cell.runtime.title(), cell.outcome.summary())
@@ -43,7 +43,7 @@ impl Matrix {
     }
 
     /// A table per layout, then numbered reasons, then versions.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let mut reasons = Vec::new();
         let mut text = String::new();
         for &layout in &self.layouts {
@@ -108,7 +108,7 @@ fn numbered(reasons: &mut Vec<String>, reason: &str) -> usize {
 }
 
 /// The text of the committed page.
-pub(crate) fn record(tables: &str) -> String {
+pub fn record(tables: &str) -> String {
     format!(
         "# Interoperability\n\n\
          Exported models in other programs. Each golden model of `testdata/golden` is exported and run on its three sources. A\n\
@@ -119,38 +119,4 @@ pub(crate) fn record(tables: &str) -> String {
          WebAssembly, with files fetched over HTTP. MNN replaces GELU by its tanh form, which differs by 5e-4.\n\n\
          `cargo xtask interop` regenerates this page, and fails if a cell gets worse; the last digits differ between machines.\n\n{tables}"
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reasons_are_numbered_once() {
-        let mut matrix = Matrix::new(&[Runtime::Rten, Runtime::Optimum], &[Layout::Cognate, Layout::Optimum]);
-        let ran = |error| Outcome::Ran { version: "rten 1".into(), error, differing: None };
-        let refused = || Outcome::CannotRun("no `If`".into());
-        let mut add = |family, layout, runtime, outcome| matrix.add(Cell { family, layout, runtime }, outcome);
-        add("bart", Layout::Cognate, Runtime::Rten, ran(1e-5));
-        add("bart", Layout::Optimum, Runtime::Rten, refused());
-        add("bart", Layout::Optimum, Runtime::Optimum, refused());
-        add("t5", Layout::Cognate, Runtime::Rten, ran(1.0));
-        add("t5", Layout::Optimum, Runtime::Rten, ran(1.0));
-        let expected = "\
-            ## Cognate layout\n\n\
-            | family |          rten |\n\
-            | ------ | ------------: |\n\
-            | bart   | 1.0e-5, equal |\n\
-            | t5     |  1.0e0, equal |\n\n\
-            ## Optimum's own layout\n\n\
-            | family |         rten | Optimum |\n\
-            | ------ | -----------: | ------: |\n\
-            | bart   |       no (1) |  no (1) |\n\
-            | t5     | 1.0e0, equal |       - |\n\n\
-            ## What cannot run or was not exported\n\n\
-            1. `no 'If'`\n\n\
-            Ran in rten 1.\n";
-        assert_eq!(matrix.text(), expected);
-        assert_eq!(matrix.wrong(), ["t5, Cognate layout, rten: 1.0e0, equal"]);
-    }
 }

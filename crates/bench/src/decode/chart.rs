@@ -11,9 +11,9 @@ pub const WIDTH: f64 = 1000.0;
 pub const LEFT: f64 = 50.0;
 pub const TOP: f64 = 90.0;
 pub const PANEL: f64 = 210.0;
-/// Of a panel; the rest is its title and the names of the groups.
+/// The height of the bars in a panel, without its title and the names of the groups.
 pub const BARS: f64 = 150.0;
-/// Parts of a group's width that stay empty.
+/// The empty share of a group's width.
 pub const GAP: f64 = 0.12;
 
 pub const THEIRS: [&str; 5] = ["#c9c9c9", "#a8a8a8", "#878787", "#e8b06a", "#d98a1f"];
@@ -37,7 +37,7 @@ pub fn svg(blocks: &[Block]) -> String {
     svg + "</svg>\n"
 }
 
-/// Rows have one colour in all panels: that of their number among theirs or ours.
+/// The colours of rows, equal in all panels: by their number among those of Cognate or of the others.
 pub fn colours(rows: &[Row]) -> Vec<&'static str> {
     let (mut theirs, mut ours) = (THEIRS.iter().cycle(), OURS.iter().cycle());
     rows.iter().filter_map(|row| if row.is_ours() { ours.next() } else { theirs.next() }.copied()).collect()
@@ -57,7 +57,7 @@ pub fn panel(svg: &mut String, block: &Block, top: f64) {
     let ratios = |column: usize| block.rows.iter().map(move |row| block.ratio(row, UNIT, column).unwrap_or_default());
     let columns = block.columns.len();
     let highest = (0..columns).flat_map(ratios).fold(1.0, f64::max);
-    // A line for each half, with room above the highest bar.
+    // A line for each half, up to the highest bar.
     let scale = (highest * 2.0).ceil() / 2.0;
     let base = top + 20.0 + BARS;
     let y = |ratio: f64| base - ratio / scale * BARS;

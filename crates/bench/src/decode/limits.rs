@@ -1,9 +1,9 @@
-//! What the machine could do at most, measured in the same run: no call is faster than reading every weight that it needs once a
-//! step, nor than multiplying every row with it.
+//! The limits of the machine, measured in the same run: a call takes at least the time of reading all weights once a step, and of
+//! multiplying all rows by them.
 //!
-//! Each number is the best that several programs reach: for reading `cognate-bench measure read` and PyTorch, for products PyTorch and ONNX
-//! Runtime. Weights of a few megabytes stay in the processor's caches from step to step, in part or whole; so reading is measured with
-//! as many bytes as the weights of a step have.
+//! Each number is the best of several programs: for reading `cognate-bench measure read` and PyTorch, for products PyTorch and ONNX
+//! Runtime. Weights of a few megabytes partly stay in the processor's caches, so reading is measured with the size of the weights of a
+//! step.
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
@@ -13,18 +13,18 @@ use super::ways::{Place, Weights};
 use crate::processors;
 use xtask::workspace::capture;
 
-/// Measured on some threads.
+/// The limits with a number of threads.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Bytes read in a second, of as many as a step's weights have in each of [`Weights::ALL`].
+    /// Bytes read per second, for the size of a step's weights in each of [`Weights::ALL`].
     pub bytes: [f64; 3],
-    /// Operations of a product of f32 matrices in a second, two for each multiplication and addition.
+    /// Operations of f32 matrix products per second, two for each multiplication and addition.
     pub f32: f64,
-    /// Those of 8-bit integers, where a program has them.
+    /// Operations of products of 8-bit integers, if a program has them.
     pub int8: Option<f64>,
 }
 
-/// What a program says that measures.
+/// The answer of a measuring program.
 #[derive(Debug, Deserialize)]
 pub struct Answer {
     pub bytes_per_second: [f64; 3],
@@ -39,12 +39,12 @@ impl Limits {
         let mut read = processors::bound(place.bench, threads);
         read.args(["measure", "read", "--threads", &threads_text, "--bytes", &sizes]);
         let mut script = processors::bound(place.python, threads);
-        // Before the engines read it.
+        // Engines read the variable when they are loaded.
         script.arg(place.scripts.join("limits.py")).args([&threads_text, &sizes]).env("OMP_NUM_THREADS", &threads_text);
-        let read: Answer = serde_json::from_str(&capture(&mut read)?).context("cognate-bench measure read: the answer is not whole")?;
-        let script: Answer = serde_json::from_str(&capture(&mut script)?).context("limits.py: the answer is not whole")?;
+        let read: Answer = serde_json::from_str(&capture(&mut read)?).context("cognate-bench measure read: incomplete answer")?;
+        let script: Answer = serde_json::from_str(&capture(&mut script)?).context("limits.py: incomplete answer")?;
         let limits = Limits { bytes: [0.0; 3], f32: 0.0, int8: None }.with(&read).with(&script);
-        ensure!(limits.f32 > 0.0 && limits.bytes.iter().all(|bytes| *bytes > 0.0), "nothing was measured: {limits:?}");
+        ensure!(limits.f32 > 0.0 && limits.bytes.iter().all(|bytes| *bytes > 0.0), "no limits were measured: {limits:?}");
         Ok(limits)
     }
 
@@ -53,14 +53,14 @@ impl Limits {
         self.or_higher(other)
     }
 
-    /// The higher of both, number by number: what else the machine did is no limit of it.
+    /// The higher of both, number by number: other load on the machine is not a limit.
     pub fn or_higher(self, other: Limits) -> Limits {
         let int8 = self.int8.into_iter().chain(other.int8).reduce(f64::max);
         let bytes = [0, 1, 2].map(|index| self.bytes[index].max(other.bytes[index]));
         Limits { bytes, f32: self.f32.max(other.f32), int8 }
     }
 
-    /// The most tokens in a second: the encoder once, a step for each new token; attention and vectors are left out.
+    /// The highest number of tokens per second: the encoder once, a step for each new token, without attention and vectors.
     pub fn tokens_per_second(&self, shape: &Shape, weights: Weights, column: Column) -> f64 {
         let [f32, int8, int4] = self.bytes;
         let whole = self.int8.unwrap_or(f64::INFINITY);

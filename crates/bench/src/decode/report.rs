@@ -1,59 +1,30 @@
-//! What was measured, as tables that read well in a terminal and on the committed page.
+//! Measurements of decoding as tables, for a terminal and for the committed page.
 
 use std::fmt::Write;
 
 use super::limits::Limits;
 use super::shape::{Column, NEW_TOKENS, SOURCE_TOKENS, Shape};
 use super::ways::{Program, Way};
-use crate::driver::Answer;
 use crate::machine::Machine;
-use crate::processors::are_bound;
+use crate::processors;
 use crate::record::Section;
-use crate::statistics::{Bound, Summary};
+use crate::rows::{self, engines};
+use crate::statistics::Bound;
 use xtask::table::table;
 
-/// No call does more than the machine can.
+/// No call is faster than the limit of the machine.
 pub const WHOLE: Bound = Bound::AtMost(1.0);
 
-/// One program's answers, by column.
-#[derive(Debug)]
-pub struct Row {
-    pub way: &'static Way,
-    pub engine: String,
-    pub answers: Vec<Vec<Answer>>,
-}
+/// The answers of one program.
+pub type Row = rows::Row<&'static Way>;
 
 impl Row {
-    pub fn new(way: &'static Way, engine: &str, columns: usize) -> Row {
-        Row { way, engine: engine.to_owned(), answers: vec![Vec::new(); columns] }
-    }
-
-    pub fn add(&mut self, column: usize, answer: Answer) {
-        self.answers[column].push(answer);
-    }
-
-    /// Tokens in a second, of each round.
-    pub fn speeds(&self, column: usize) -> impl Iterator<Item = f64> {
-        self.answers[column].iter().map(|answer| answer.tokens as f64 / answer.seconds)
-    }
-
-    /// Tokens in a second.
-    pub fn speed(&self, column: usize) -> Summary {
-        Summary::of(self.speeds(column))
-    }
-
-    /// The median share of the time that is not the engine's, where the program tells it.
-    pub fn outside(&self, column: usize) -> Option<f64> {
-        let shares = self.answers[column].iter().map(|answer| Some(1.0 - answer.seconds_in_graph? / answer.seconds));
-        Some(Summary::of(shares.collect::<Option<Vec<_>>>()?).median)
-    }
-
     pub fn is_ours(&self) -> bool {
         matches!(self.way.program, Program::Ours { .. })
     }
 }
 
-/// One shape on some threads.
+/// One shape with a number of threads.
 #[derive(Debug)]
 pub struct Block {
     pub shape: &'static Shape,
@@ -68,16 +39,13 @@ impl Block {
         self.shape.on(self.threads)
     }
 
-    /// The ratio of the row's speed to that of the row called `peer`: the median over the rounds in which both took turns, for what
-    /// the machine does beside changes from round to round.
+    /// The ratio of the row's speed to that of the row called `peer`.
     pub fn ratio(&self, row: &Row, peer: &str, column: usize) -> Option<f64> {
-        let peer = self.rows.iter().find(|other| other.way.name == peer)?;
-        let rounds = row.speeds(column).zip(peer.speeds(column));
-        Some(Summary::of(rounds.map(|(ours, theirs)| ours / theirs)).median)
+        Some(row.ratio(self.rows.iter().find(|other| other.way.name == peer)?, column))
     }
 
-    /// A table of the rows for which `cell` has something to say.
-    pub fn table(&self, head: &str, cell: impl Fn(&Row, usize) -> Option<String>) -> String {
+    /// A table of the rows for which `cell` returns a text.
+    fn table(&self, head: &str, cell: impl Fn(&Row, usize) -> Option<String>) -> String {
         let header: Vec<String> = std::iter::once(head.to_owned()).chain(self.columns.iter().map(|column| column.title())).collect();
         let cells = |row: &Row| (0..self.columns.len()).map(|column| cell(row, column)).collect::<Option<Vec<_>>>();
         let row = |row: &Row| Some(std::iter::once(row.way.title.to_owned()).chain(cells(row)?).collect());
@@ -87,10 +55,7 @@ impl Block {
 
     pub fn text(&self) -> String {
         let mut text = format!("### {}\n\n{}\n", self.title(), self.limits.text());
-        text += &self.table("tokens/s", |row, column| {
-            let Summary { median, min, max } = row.speed(column);
-            Some(format!("{median:.0} ({min:.0}-{max:.0})"))
-        });
+        text += &self.table("tokens/s", |row, column| Some(row.speed_cell(column)));
         text += &self.table("to CTranslate2", |row, column| {
             let ratio = self.ratio(row, row.way.peer?, column)?;
             Some(self.floor(row, column).map_or_else(|| format!("{ratio:.2}"), |floor| floor.cell(ratio)))
@@ -99,16 +64,16 @@ impl Block {
             let share = self.of_limit(row, column);
             Some(if WHOLE.is_kept(share) { format!("{:.0}%", 100.0 * share) } else { format!("**{:.0}%**", (100.0 * share).ceil()) })
         });
-        text + &self.table("outside the graph", |row, column| Some(format!("{:.1}%", 100.0 * row.outside(column)?)))
+        text + &self.table("outside the graph", Row::outside)
     }
 
-    /// The share of the speed that the machine could have at most.
-    pub fn of_limit(&self, row: &Row, column: usize) -> f64 {
+    /// The share of the highest possible speed of the machine.
+    fn of_limit(&self, row: &Row, column: usize) -> f64 {
         row.speed(column).median / self.limits.tokens_per_second(self.shape, row.way.weights, self.columns[column])
     }
 
-    /// The least ratio to its peer that the row has to keep: on one thread, Marian-base.
-    pub fn floor(&self, row: &Row, column: usize) -> Option<Bound> {
+    /// The least ratio of the row to its peer: on one thread, Marian-base.
+    fn floor(&self, row: &Row, column: usize) -> Option<Bound> {
         let Column { batch, beams } = self.columns[column];
         let of_batch = [1, 8, 32].iter().position(|&known| known == batch)?;
         let of_beams = [1, 4].iter().position(|&known| known == beams)?;
@@ -116,7 +81,7 @@ impl Block {
         is_bound.then_some(Bound::AtLeast(row.way.floors?[of_beams][of_batch]))
     }
 
-    /// A line for each floor that is not kept, and for each call that beats what the machine was said to do at most.
+    /// A line for each missed floor, and for each call that is faster than the measured limit.
     pub fn missed(&self) -> Vec<String> {
         let mut missed = Vec::new();
         for (row, column) in self.rows.iter().flat_map(|row| (0..self.columns.len()).map(move |column| (row, column))) {
@@ -136,24 +101,17 @@ impl Block {
     }
 }
 
-/// All that a run gave.
-#[derive(Debug)]
+/// All measurements of a run.
+#[derive(Debug, Default)]
 pub struct Report {
     pub rounds: u32,
     pub blocks: Vec<Block>,
+    /// Rows without a model, with the reasons.
     pub left_out: Vec<String>,
 }
 
 impl Report {
-    pub fn new(rounds: u32) -> Report {
-        Report { rounds, blocks: Vec::new(), left_out: Vec::new() }
-    }
-
-    pub fn add(&mut self, block: Block) {
-        self.blocks.push(block);
-    }
-
-    /// A row that has no model to run.
+    /// Adds a row without a model.
     pub fn leave_out(&mut self, way: &Way, error: &anyhow::Error) {
         let line = format!("{} is left out: {error:#}", way.title);
         if !self.left_out.contains(&line) {
@@ -162,11 +120,6 @@ impl Report {
         }
     }
 
-    pub fn blocks(&self) -> &[Block] {
-        &self.blocks
-    }
-
-    /// A line for each of our rows that is slower than its floor.
     pub fn missed(&self) -> Vec<String> {
         self.blocks.iter().flat_map(Block::missed).collect()
     }
@@ -176,48 +129,37 @@ impl Report {
         for line in &self.left_out {
             let _ = writeln!(text, "{line}.\n");
         }
-        text + &self.programs()
+        text + &engines(self.blocks.iter().flat_map(|block| &block.rows))
     }
 
-    pub fn programs(&self) -> String {
-        let mut engines: Vec<&str> = Vec::new();
-        for row in self.blocks.iter().flat_map(|block| &block.rows) {
-            if !engines.contains(&row.engine.as_str()) {
-                engines.push(&row.engine);
-            }
-        }
-        format!("Ran in {}.\n", engines.join(", "))
-    }
-
-    /// The part of the page that is committed; `chart` is the file of its chart.
+    /// The section of the committed page; `chart` is the file of its chart.
     pub fn record(&self, machine: Machine, chart: &str) -> Section {
         let introduction = format!(
-            "Whole calls, token ids in and token ids out: {SOURCE_TOKENS} source tokens, exactly {NEW_TOKENS} new ones for each sentence (the end token is forbidden\n\
-             until then), models of two well-known shapes with random weights. Every program loads its model once and stays; then they\n\
-             take turns, call by call, after a round that warms up. A number is the median, with the slowest and the fastest round behind it.\n\
-             Each program has the threads that are named and one model. Only ours asks the system for huge pages; the rows *no huge pages*\n\
-             do not.\n\n\
-             - *to CTranslate2*: the ratio to CTranslate2 in the same precision, in the same run: the median of the rounds' ratios. Bold: below the\n  \
-             floor that is named. Ratios are compared with floors before they are rounded.\n\
-             - *of the limit*: what the same machine, before or after the same calls, could do at most if each step only read its weights once, as\n  \
-             fast as the best program reads as many bytes again and again (caches hold a part of them), or only multiplied its rows with them, as\n  \
-             fast as the best program multiplies, whichever takes longer; attention is left out.\n\
-             - *outside the graph*: our share of the time that is not spent within the engine's sessions.\n\n\
+            "Whole calls, from token ids to token ids: {SOURCE_TOKENS} source tokens, exactly {NEW_TOKENS} new ones for each sentence (the end token is forbidden\n\
+             until then), models of two well-known shapes with random weights. Each program loads its model once; then they run in turn,\n\
+             call by call, after a warm-up round. A number is the median of the rounds, followed by the slowest and the fastest.\n\
+             Each program has the given number of threads and one model. Only Cognate asks the system for huge pages; the rows\n\
+             *no huge pages* do not.\n\n\
+             - *to CTranslate2*: the ratio to CTranslate2 in the same precision and the same run: the median of the rounds' ratios. Bold: below\n  \
+             the given floor. Ratios are compared with floors before they are rounded.\n\
+             - *of the limit*: the share of the highest speed that the same machine reaches, before or after the same calls, if each step only\n  \
+             reads its weights once, as fast as the best program reads the same number of bytes repeatedly (caches hold a part of them), or\n  \
+             only multiplies its rows by them, as fast as the best program multiplies, whichever takes longer; without attention.\n\
+             - *outside the graph*: the share of Cognate's time outside of the engine's sessions.\n\n\
              `cargo xtask bench decode --write` measures again, and writes the part of the processor that it runs on.\n"
         );
         let missed = self.missed();
         let verdict = match missed.is_empty() {
-            true => "Every floor is kept.\n".to_owned(),
-            false => format!("Not kept:\n\n{}", missed.iter().map(|line| format!("- {line}\n")).collect::<String>()),
+            true => "All floors are reached.\n".to_owned(),
+            false => format!("Missed:\n\n{}", missed.iter().map(|line| format!("- {line}\n")).collect::<String>()),
         };
         let text = format!(
-            "{instructions}{rounds} rounds (programs without a floor: {fewer}); each program has {processors}.\n\n\
-             {verdict}\n![Speed relative to CTranslate2 int8]({chart})\n\n{text}",
-            instructions = machine.sentence(),
-            rounds = self.rounds,
-            fewer = self.rounds.div_ceil(3),
-            processors = if are_bound() { "as many processors as threads, always the same" } else { "any processor" },
-            text = self.text(),
+            "{}{} rounds (programs without a floor: {}); each program has {}.\n\n{verdict}\n![Speed relative to CTranslate2 int8]({chart})\n\n{}",
+            machine.sentence(),
+            self.rounds,
+            self.rounds.div_ceil(3),
+            processors::described(),
+            self.text(),
         );
         Section { title: "Speed of decoding", introduction, processor: machine.title, text }
     }

@@ -1,11 +1,13 @@
-//! The models that are measured: their sizes, what one call has to read and to multiply, and the sources.
+//! The measured models: their sizes, the weights of a call, and the sources.
+
+use crate::rows::threads;
 
 /// Tokens of each source, the end token included.
 pub const SOURCE_TOKENS: usize = 24;
 /// Tokens generated for each source.
 pub const NEW_TOKENS: usize = 32;
 
-/// A model with random weights, as `xtask/interop/python/make_checkpoint.py` makes it.
+/// A model with random weights of `xtask/interop/python/make_checkpoint.py`.
 #[derive(Debug)]
 pub struct Shape {
     pub name: &'static str,
@@ -24,25 +26,24 @@ pub const SHAPES: [Shape; 2] = [
 ];
 
 impl Shape {
-    /// The heading of what is measured on so many threads.
-    pub fn on(&self, threads: usize) -> String {
-        let threads = if threads == 1 { "1 thread".into() } else { format!("{threads} threads") };
-        format!("{}, {threads}", self.title)
+    /// The heading of the measurements with a number of threads.
+    pub fn on(&self, count: usize) -> String {
+        format!("{}, {}", self.title, threads(count))
     }
 
-    /// Elements of the matrices that all source tokens are multiplied with: the encoder, and the decoder's cross keys and values.
+    /// Elements of the matrices that multiply all source tokens: the encoder, and the decoder's cross keys and values.
     pub fn encoder_weights(&self) -> u64 {
         self.layers * (6 * self.d_model * self.d_model + 2 * self.d_model * self.d_ff)
     }
 
-    /// Elements of the matrices that each new token is multiplied with: the decoder but for cross keys and values, and the output.
+    /// Elements of the matrices that multiply each new token: the decoder without cross keys and values, and the output.
     pub fn decoder_weights(&self) -> u64 {
         self.layers * (6 * self.d_model * self.d_model + 2 * self.d_model * self.d_ff) + self.d_model * self.vocab
     }
 
     /// Sources of random tokens, the same in every run; those of a small batch are the first of a large one.
     pub fn sources(&self, batch: usize) -> Vec<Vec<u64>> {
-        // Numerical Recipes' generator; its upper bits are good enough for ids. The first and last few ids of a vocabulary are special.
+        // Numerical Recipes' generator, of which the upper bits are used. The first and last few ids of a vocabulary are special.
         let (mut state, special) = (1u64, 16);
         let mut token = || {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223) % (1 << 32);

@@ -1,31 +1,30 @@
-//! The rows of the tables: each a program with a model in some form. A form of ours is a line here: its flags of `cognate export`
-//! and the engine.
+//! The rows of the tables: programs with a form of the model. A form of Cognate is given by flags of `cognate export` and the engine.
 
-use std::fs;
+use fs_err as fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use Weights::{F32, Int4, Int8};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::builder::PossibleValuesParser;
 
 use crate::peers::reason;
 use crate::processors;
 use xtask::workspace::capture;
 
-/// The type of the weights that are read at each step.
+/// The type of the weights of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weights {
     F32,
     Int8,
-    /// Layers in 4 bits, that of the output in 8.
+    /// Layers in 4 bits, the output layer in 8.
     Int4,
 }
 
 impl Weights {
     pub const ALL: [Weights; 3] = [F32, Int8, Int4];
 
-    /// Of an element; in 4 bits as if the layer of the output had 4 bits too, and scales none.
+    /// Bytes of an element, without scales; for `Int4` as if the output layer had 4 bits, too.
     pub fn bytes(self) -> f64 {
         match self {
             F32 => 4.0,
@@ -35,12 +34,12 @@ impl Weights {
     }
 }
 
-/// Who runs.
+/// The program of a row.
 #[derive(Debug)]
 pub enum Program {
-    /// `cognate-bench measure decode`, on what `cognate export` with these flags writes; `flag` is one of `cognate-bench measure decode`, if any.
+    /// `cognate-bench measure decode` with a flag, on the output of `cognate export` with these flags.
     Ours { export: &'static [&'static str], engine: &'static str, flag: Option<&'static str> },
-    /// `serve.py` with this kind, on what `convert.py` makes of the checkpoint, if it has to be converted.
+    /// `serve.py` with this kind, on the checkpoint or its conversion by `convert.py`.
     Theirs { kind: &'static str, is_converted: bool },
 }
 
@@ -58,7 +57,7 @@ pub struct Way {
 }
 
 impl Way {
-    /// Whether it has floors to keep, or is the measure of one that has.
+    /// Whether it has floors, or is the peer of a row that has.
     pub fn is_compared(&self) -> bool {
         self.floors.is_some() || WAYS.iter().any(|way| way.floors.is_some() && way.peer == Some(self.name))
     }
@@ -93,7 +92,7 @@ pub const fn ours(
     Way { name, title, weights, program: Program::Ours { export, engine, flag: None }, peer, floors }
 }
 
-/// A row of ours on ONNX Runtime with a flag of `bench decode`.
+/// A row of Cognate on ONNX Runtime with a flag of `bench measure decode`.
 pub const fn without(
     name: &'static str,
     title: &'static str,
@@ -107,14 +106,14 @@ pub const fn without(
 pub const F32_EXPORT: &[&str] = &["--target", "ort"];
 pub const INT8_EXPORT: &[&str] = &["--target", "ort", "--precision", "int8"];
 
-/// All rows, in the order in which they take turns. Of ours, those whose flags this `cognate` does not know are left out.
+/// All rows in the order in which they run. Rows with flags that this `cognate` does not know are left out.
 pub const WAYS: &[Way] = &[
     theirs("pytorch", "PyTorch", F32, "pytorch", false, CT2),
     theirs("optimum", "Optimum", F32, "optimum", true, CT2),
     theirs("optimum-int8", "Optimum int8", Int8, "optimum-int8", true, CT2_INT8),
     ours("cognate-tract", "Cognate on tract", F32, &[], "tract", None),
     ours("cognate-portable", "Cognate, portable", F32, &[], "ort", None),
-    // Those with floors come right after their peer, so that what the machine does beside meets both.
+    // Rows with floors directly follow their peer, so that both see the same load of the machine.
     theirs("ct2", "CTranslate2", F32, "ctranslate2", true, None),
     ours("cognate-ort", "Cognate", F32, F32_EXPORT, "ort", Some([[1.0, 1.05, 1.1], [1.0, 1.05, 1.1]])),
     theirs("ct2-int8", "CTranslate2 int8", Int8, "ctranslate2-int8", true, None),
@@ -139,14 +138,14 @@ pub fn names() -> PossibleValuesParser {
     PossibleValuesParser::new(WAYS.iter().map(|way| way.name))
 }
 
-/// Where programs and models of one shape lie.
+/// The programs, and the models of one shape.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'a> {
     pub cognate: &'a Path,
     pub bench: &'a Path,
     pub python: &'a Path,
     pub scripts: &'a Path,
-    /// Holds the folder `checkpoint`, and one for each form.
+    /// Contains the folder `checkpoint`, and one for each form.
     pub folder: &'a Path,
 }
 
@@ -155,7 +154,7 @@ impl Place<'_> {
         self.folder.join("checkpoint")
     }
 
-    /// Writes the model in the form that the row wants. Conversions of other programs take long and stay.
+    /// Writes the model in the form of the row. Conversions of other programs are slow and kept.
     pub fn prepare(&self, way: &Way) -> Result<()> {
         let folder = self.folder.join(way.name);
         match way.program {
@@ -164,12 +163,12 @@ impl Place<'_> {
             Program::Theirs { kind, .. } => {
                 let partial = folder.with_extension("partial");
                 if partial.exists() {
-                    fs::remove_dir_all(&partial).with_context(|| partial.display().to_string())?;
+                    fs::remove_dir_all(&partial)?;
                 }
                 eprintln!("converting: {kind}");
                 let mut convert = self.script(Command::new(self.python), "convert.py");
                 told(convert.arg(kind).arg(self.checkpoint()).arg(&partial))?;
-                fs::rename(&partial, &folder).with_context(|| folder.display().to_string())?;
+                fs::rename(&partial, &folder)?;
             }
             Program::Ours { export, .. } => {
                 let mut command = Command::new(self.cognate);
@@ -180,14 +179,14 @@ impl Place<'_> {
         Ok(())
     }
 
-    /// The program that answers requests on so many threads and processors.
+    /// The program that answers requests with a number of threads and processors.
     pub fn serve(&self, way: &Way, threads: usize) -> Command {
         let folder = self.folder.join(way.name);
         match way.program {
             Program::Theirs { kind, is_converted } => {
                 let mut command = self.script(processors::bound(self.python, threads), "serve.py");
                 command.arg(kind).arg(if is_converted { folder } else { self.checkpoint() }).arg(threads.to_string());
-                // Before the engines read it.
+                // Engines read the variable when they are loaded.
                 command.env("OMP_NUM_THREADS", threads.to_string());
                 command
             }
@@ -201,13 +200,13 @@ impl Place<'_> {
     }
 
     pub fn script(&self, mut command: Command, name: &str) -> Command {
-        // The scripts lie in the source tree, which is left as it is.
+        // Without files in the source tree.
         command.arg(self.scripts.join(name)).env("PYTHONDONTWRITEBYTECODE", "1").env("HF_HUB_OFFLINE", "1");
         command
     }
 }
 
-/// Runs to the end; where it fails, the line in which it says why is the error.
+/// Runs a command; its error is the line with the reason.
 pub fn told(command: &mut Command) -> Result<()> {
     if let Err(error) = capture(command) {
         bail!("{}", reason(&error.to_string()));

@@ -1,12 +1,13 @@
-//! `cognate-bench measure decode`: the time of whole calls of the decoder, token ids in and token ids out.
+//! `cognate-bench measure decode`: the time of whole calls of the decoder, from token ids to token ids.
 
 use super::print_line;
+use crate::driver::Answer;
 use anyhow::{Context, Result, ensure};
 use cognate_folder::{Configuration, ExportedGraphs, find_graphs, find_layout};
 use cognate_generate::{Decoder, Settings, decoder as decoder_of, generate};
 use cognate_model::Config;
 use cognate_runtime::{Device, Engine, Options as Load, Result as Ran, Session, Source, Values};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::json;
 use std::io::{self, BufRead, Write};
 use std::num::NonZeroUsize;
@@ -14,46 +15,47 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use xtask::memory;
 
-/// Time whole calls of the decoder: token ids in, token ids out
+/// Measure whole calls of the decoder, from token ids to token ids
 ///
-/// No sentence ends before its limit, so that every call does the same work. Prints lines of JSON.
+/// No sentence ends before its limit, so that all calls do the same work. Prints lines of JSON.
 #[derive(clap::Args)]
 pub struct Decode {
-    /// The folder of an export
+    /// Folder of an export
     #[arg(long, value_name = "DIR")]
     pub model: PathBuf,
-    /// What computes: auto, tract or ort
+    /// Inference engine: auto, tract or ort
     #[arg(long, default_value = "auto")]
     pub engine: Engine,
-    /// Where it computes: cpu or cuda
+    /// Device of the engine: cpu or cuda
     #[arg(long, default_value = "cpu")]
     pub device: Device,
-    /// Threads that ONNX Runtime uses [default: its own choice]
+    /// Number of threads of ONNX Runtime [default: its own choice]
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,
-    /// Let ONNX Runtime run its own operators only, also where ours are faster
+    /// Use only ONNX Runtime's operators, not Cognate's
     #[arg(long)]
     pub plain: bool,
-    /// Leave the model's memory in the system's ordinary pages
+    /// Do not use huge pages for the model
     #[arg(long)]
     pub no_huge_pages: bool,
-    /// Answer requests of standard input, one a line, instead: {"sources": [[5, 6, 0]], "beams": 4, "new_tokens": 32}
+    /// Answer requests on standard input, one per line: {"sources": [[5, 6, 0]], "beams": 4, "new_tokens": 32}
     #[arg(long)]
     pub requests: bool,
-    /// Sentences of a call, all of one length
+    /// Number of sentences of a call, of equal lengths
     #[arg(long, value_name = "N", default_value = "1")]
     pub batch: NonZeroUsize,
-    /// Hypotheses of a sentence; 1 is greedy
+    /// Number of hypotheses of a sentence; 1 is greedy
     #[arg(long, value_name = "N", default_value = "1")]
     pub beams: NonZeroUsize,
-    /// Tokens of a source, the end token included
+    /// Number of tokens of a source, the end token included
     #[arg(long, value_name = "N", default_value = "24")]
     pub source_tokens: NonZeroUsize,
-    /// Tokens that are generated for each sentence
+    /// Number of new tokens of a sentence
     #[arg(long, value_name = "N", default_value = "32")]
     pub new_tokens: NonZeroUsize,
-    /// Calls that are measured
+    /// Number of calls
     #[arg(long, value_name = "N", default_value = "5")]
     pub rounds: NonZeroUsize,
 }
@@ -65,26 +67,6 @@ pub struct Request {
     pub sources: Vec<Vec<i64>>,
     pub beams: NonZeroUsize,
     pub new_tokens: NonZeroUsize,
-}
-
-/// What a call took.
-#[derive(Debug, Serialize)]
-pub struct Answer {
-    pub seconds: f64,
-    /// Of these within the engine's sessions.
-    pub seconds_in_graph: f64,
-    /// Tokens that were generated, of the best hypotheses.
-    pub tokens: usize,
-    /// Memory of the process afterwards, where the system tells (Linux).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub resident_kib: Option<u64>,
-}
-
-/// The resident memory of this process, in KiB.
-pub fn resident() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    line.split_ascii_whitespace().next()?.parse().ok()
 }
 
 /// Runs the command.
@@ -109,10 +91,10 @@ pub fn run(options: &Decode, out: &mut dyn Write) -> Result<()> {
 }
 
 impl Decode {
-    /// A call on made-up tokens, the same at each run.
+    /// A call on generated tokens, equal in all runs.
     pub fn request(&self, config: &Config) -> Request {
         let vocab = config.source_vocab.max(1);
-        // Neighbours are far from each other, and no number comes twice before all have come where 7919 does not divide them.
+        // 7919 is prime, so that tokens repeat late.
         let token = |index: usize| ((index + 1) * 7919 % vocab) as i64;
         let inner = self.source_tokens.get() - 1;
         let source = |sentence: usize| {
@@ -167,8 +149,9 @@ impl Loaded {
         let in_graph = Duration::from_nanos(self.in_graph.load(Ordering::Relaxed) - before);
         let tokens = hypotheses.iter().map(|found| found.tokens.len()).sum();
         let expected = request.sources.len() * request.new_tokens.get();
-        ensure!(tokens == expected, "{tokens} tokens were generated, {expected} were asked for");
-        Ok(Answer { seconds, seconds_in_graph: in_graph.as_secs_f64(), tokens, resident_kib: resident() })
+        ensure!(tokens == expected, "expected {expected} tokens, found {tokens}");
+        let peak_bytes = memory::of(std::process::id(), "VmHWM").unwrap_or_default();
+        Ok(Answer { seconds, seconds_in_graph: Some(in_graph.as_secs_f64()), tokens, peak_bytes, loss: None })
     }
 }
 

@@ -1,21 +1,23 @@
-//! The measuring programs: whole calls of the decoder, updates of a training run, and reading of memory.
+//! The measuring programs: whole calls of the decoder, sentences of text, updates of a training run, and reading memory.
 //!
-//! Answers are lines of JSON on standard output. Models are loaded once and measured as often as asked, by options or by
-//! requests on standard input, so that several programs can take turns.
+//! Answers are lines of JSON on standard output. Models are loaded once and measured repeatedly, by options or by requests on standard
+//! input, so that several programs can run in turn.
 
 pub mod decode;
 pub mod read;
+pub mod text;
 pub mod train;
 
 use anyhow::Result;
 use serde::Serialize;
 use std::io::{self, BufWriter, Write};
 
-/// Measure one thing; called by the comparisons
+/// Measure one program; called by the comparisons
 #[derive(clap::Subcommand)]
 pub enum Measure {
     Decode(decode::Decode),
     Train(train::Train),
+    Text(text::Text),
     Read(read::Read),
 }
 
@@ -25,6 +27,7 @@ pub fn run(measure: &Measure) -> Result<()> {
     match measure {
         Measure::Decode(options) => decode::run(options, &mut out)?,
         Measure::Train(options) => train::run(options, &mut out)?,
+        Measure::Text(options) => text::run(options, &mut out)?,
         Measure::Read(options) => read::run(options, &mut out)?,
     }
     Ok(out.flush()?)

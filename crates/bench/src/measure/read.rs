@@ -1,8 +1,7 @@
-//! `cognate-bench measure read`: how many bytes of memory this machine reads in a second, again and again the same ones.
+//! `cognate-bench measure read`: the number of bytes that this machine reads per second, if it reads the same ones repeatedly.
 //!
-//! A step of a decoder reads every weight once, and the next step reads them again: what does not fit into the processor's caches
-//! comes from memory, the rest from the caches. So the speed depends on how many bytes there are. Each of several ways to read is
-//! tried, in ordinary pages and in huge ones, for what is best differs from processor to processor.
+//! Each step of a decoder reads all weights. Weights beyond the processor's caches come from memory, so the speed depends on their size.
+//! The best way to read differs between processors: several are tried, in ordinary and in huge pages.
 
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -17,28 +16,28 @@ use serde_json::json;
 
 /// Bytes of a block: an ordinary page.
 pub const BLOCK: usize = 4096;
-/// Passes over the memory of which the fastest counts, and the bytes that a pass reads at least, so that starting threads is nothing.
+/// Number of passes over the memory, of which the fastest counts, and the least bytes of a pass, compared with which starting threads is fast.
 pub const PASSES: usize = 5;
 pub const PASS_BYTES: usize = 1 << 27;
-/// The most bytes that can be asked for: 8 GiB, beyond every cache.
+/// Largest size: 8 GiB, beyond every cache.
 pub const MOST_BYTES: usize = 1 << 33;
-/// More threads than any machine has.
+/// Largest number of threads.
 pub const MOST_THREADS: usize = 1 << 12;
 
-/// Measure how fast this machine reads memory, the same bytes again and again
+/// Measure how fast this machine reads the same memory repeatedly
 ///
 /// Prints a line of JSON: bytes per second for each size, the best of several ways to read.
 #[derive(clap::Args)]
 pub struct Read {
-    /// Threads, each with its part of the bytes
+    /// Number of threads, each with a part of the bytes
     #[arg(long, value_name = "N", default_value = "1")]
     pub threads: NonZeroUsize,
-    /// Bytes that are read again and again, with commas between
+    /// Sizes in bytes, separated by commas
     #[arg(long, value_name = "N", value_delimiter = ',', required = true)]
     pub bytes: Vec<NonZeroUsize>,
 }
 
-/// A way to read: streams side by side, each a part of the memory, and how many bytes ahead it asks for what comes.
+/// A way to read: the number of parallel streams over parts of the memory, and the distance of prefetching in bytes.
 #[derive(Clone, Copy)]
 pub struct Way {
     pub streams: usize,
@@ -55,13 +54,13 @@ pub fn run(options: &Read, out: &mut dyn Write) -> Result<()> {
     super::print_line(out, &json!({ "bytes_per_second": speeds }))
 }
 
-/// Bytes in a second, of the best way.
+/// Bytes per second of the best way.
 pub fn fastest(bytes: usize, threads: usize) -> Result<f64> {
     let mut best = 0.0f64;
     let least = 4 * BLOCK * threads;
     ensure!((least..=MOST_BYTES).contains(&bytes), "--bytes: expected {least} (16 KiB for each thread) to {MOST_BYTES}, found {bytes}");
     for in_huge_pages in [false, true] {
-        // Of whole blocks for as many streams as there are at most.
+        // A multiple of blocks for all streams.
         let part = (bytes / threads).next_multiple_of(4 * BLOCK);
         let memory = (0..threads).map(|_| memory(part, in_huge_pages)).collect::<Result<Vec<_>>>()?;
         let repeats = PASS_BYTES.div_ceil(part * threads);
@@ -80,13 +79,13 @@ pub fn fastest(bytes: usize, threads: usize) -> Result<f64> {
     Ok(best)
 }
 
-/// Memory that has been written to, in huge pages where it is said and the system has them.
+/// Memory that has been written to, in huge pages if requested and available.
 pub fn memory(bytes: usize, in_huge_pages: bool) -> Result<MmapMut> {
     let mut memory = MmapMut::map_anon(bytes).context("no memory to read")?;
     #[cfg(target_os = "linux")]
     {
         let pages = if in_huge_pages { memmap2::Advice::HugePage } else { memmap2::Advice::NoHugePage };
-        // A system without huge pages has ordinary ones.
+        // Systems without huge pages use ordinary ones.
         let _ = memory.advise(pages);
     }
     #[cfg(not(target_os = "linux"))]
@@ -111,7 +110,7 @@ impl Way {
     }
 }
 
-/// The sum of a block's numbers of 64 bits, without carries; reads each byte once, by the processor's longest vectors.
+/// The wrapping sum of a block's 64-bit numbers; reads each byte once, with the processor's longest vectors.
 #[allow(clippy::needless_range_loop, reason = "iterators over two sides are not always inlined into functions of other instruction sets")]
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2", "aarch64+neon"))]
 pub fn sum(block: &[u8]) -> u64 {

@@ -1,17 +1,17 @@
 //! `cognate-bench measure train`: the time of updates of a training run, for `cargo xtask bench train`.
 //!
-//! The run is that of `cognate train`: its loop, its batches, its step. It stands still between requests, so that several programs can
-//! take turns. What others need for the same work is written first: `config.json`, and the batches, a line of JSON each.
+//! The run is the loop of `cognate train`, which waits between requests, so that several programs can run in turn. First it writes the
+//! files that others need for the same work: `config.json`, and the batches as lines of JSON.
 
 use super::print_line;
+use crate::driver::{Answer, Greeting};
 use anyhow::{Context, Result, bail};
 use cognate_model::interface::{ATTENTION_MASK, DECODER_INPUT_IDS, INPUT_IDS, LABELS};
 use cognate_runtime::{Device, Engine};
 use cognate_text::Tokenizer;
 use cognate_train::config::TrainingConfig;
 use cognate_train::{Batches, Beginning, Corpus, Event, Framing, IGNORED, Machine, Position, Trainer};
-use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde::Deserialize;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::num::NonZeroU64;
@@ -19,64 +19,51 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
+use xtask::memory;
 
-/// Time updates of a training run
+/// Measure updates of a training run
 ///
-/// Answers requests of standard input, one a line: {"updates": 8}. Prints lines of JSON: first what was loaded, then one for each
-/// request.
+/// Answers requests on standard input, one per line: {"updates": 8}. Prints lines of JSON: first the engine, then one for each request.
 #[derive(clap::Args)]
 pub struct Train {
-    /// Settings of the run; tokenizer.from names a tokenizer
+    /// Settings of the run, with tokenizer.from
     #[arg(value_name = "CONFIG.toml")]
     pub config: PathBuf,
-    /// The folder of the run, empty or new
+    /// Folder of the run, empty or new
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// What computes: auto, tract or ort
+    /// Inference engine: auto, tract or ort
     #[arg(long, default_value = "auto")]
     pub engine: Engine,
-    /// Write config.json and the first batches, as batches.jsonl, into this folder before
+    /// First write config.json and batches.jsonl into this folder
     #[arg(long, value_name = "DIR", requires = "batches")]
     pub write: Option<PathBuf>,
-    /// How many batches are written
+    /// Number of batches to write
     #[arg(long, value_name = "N")]
     pub batches: Option<usize>,
 }
 
-/// What is to be measured together.
+/// Updates that are measured together.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
     pub updates: NonZeroU64,
 }
 
-/// What the updates of a request took.
-#[derive(Debug, Default, Serialize)]
-pub struct Answer {
-    pub seconds: f64,
-    /// Of these within the engine's sessions.
-    pub seconds_in_graph: f64,
-    /// Labels of the batches.
-    pub tokens: u64,
-    /// Of the last update, a label.
-    pub loss: f64,
-    /// The most memory that was resident so far; 0 where Linux does not tell it.
-    pub peak_bytes: u64,
-}
-
 /// Runs the command.
 pub fn run(options: &Train, out: &mut dyn Write) -> Result<()> {
-    let base = memory("VmRSS");
+    let memory = |field| memory::of(std::process::id(), field).unwrap_or_default();
+    let base_bytes = memory("VmRSS");
     let mut config = TrainingConfig::read(&options.config)?;
-    // Requests end the run; its log tells the time in the engine.
+    // Requests end the run; its log has the time in the engine.
     (config.schedule.max_updates, config.schedule.validate_every, config.schedule.log_every) = (Some(u64::MAX), u64::MAX, 1);
     let runtime = options.engine.open(Device::Cpu)?;
     let mut trainer = Trainer::new(config.clone(), &options.out, Beginning::Fresh, Machine::alone(&*runtime, Device::Cpu))?;
     if let (Some(folder), Some(count)) = (&options.write, options.batches) {
         write(folder, &config, &trainer, count)?;
     }
-    let greeting = json!({ "engine": trainer.engine(), "parameters": trainer.model().parameters(), "base_bytes": base });
-    print_line(out, &greeting)?;
+    let parameters = trainer.model().parameters() as u64;
+    print_line(out, &Greeting { engine: trainer.engine().into(), parameters, base_bytes })?;
     let mut requests = io::stdin().lines();
     let mut next = || -> Result<Option<u64>> {
         let Some(line) = requests.next() else { return Ok(None) };
@@ -88,14 +75,14 @@ pub fn run(options: &Train, out: &mut dyn Write) -> Result<()> {
     trainer.run(&mut |event| {
         match event {
             Event::Logged(stretch) => {
-                // The line is one update's. Its seconds are in no field: they are its tokens over their speed.
+                // The line is one update's. Its seconds are its tokens divided by their speed.
                 logged = stretch.engine_share / stretch.tokens_per_second;
                 return ControlFlow::Continue(());
             }
             Event::Update(progress) => {
-                answer.tokens += progress.tokens;
-                answer.seconds_in_graph += progress.tokens as f64 * logged;
-                answer.loss = progress.loss;
+                answer.tokens += progress.tokens as usize;
+                *answer.seconds_in_graph.get_or_insert(0.0) += progress.tokens as f64 * logged;
+                answer.loss = Some(progress.loss);
                 left -= 1;
             }
             Event::Validated(_) | Event::Saved(_) => return ControlFlow::Continue(()),
@@ -121,7 +108,7 @@ pub fn run(options: &Train, out: &mut dyn Write) -> Result<()> {
     failure.map_or(Ok(()), Err)
 }
 
-/// Writes what other programs need to train the same model on the same batches.
+/// Writes the files that other programs need to train the same model on the same batches.
 pub fn write(folder: &Path, config: &TrainingConfig, trainer: &Trainer<'_>, count: usize) -> Result<()> {
     let Some(tokenizer) = &config.tokenizer.from else { bail!("tokenizer.from is missing: batches are written with a given tokenizer") };
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
@@ -148,12 +135,4 @@ pub fn write(folder: &Path, config: &TrainingConfig, trainer: &Trainer<'_>, coun
         writeln!(file, "{}", serde_json::Value::Object(rows.into_iter().collect()))?;
     }
     Ok(file.flush()?)
-}
-
-/// A field of this program's memory, in bytes; 0 where Linux does not tell it.
-pub fn memory(field: &str) -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-    let kibibytes = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-    kibibytes.unwrap_or(0) * 1024
 }

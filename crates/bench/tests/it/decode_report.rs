@@ -5,19 +5,20 @@ use cognate_bench::decode::report::*;
 use cognate_bench::decode::shape::Column;
 use cognate_bench::decode::shape::SHAPES;
 use cognate_bench::decode::ways::WAYS;
-use cognate_bench::driver::Answer;
+use cognate_bench::driver::{Answer, Greeting};
 use cognate_bench::machine::Machine;
 
-/// Marian-base on one thread: CTranslate2 int8 at 100 and 200 tokens a second, ours as told, a quarter of the time outside.
+/// Marian-base on one thread: CTranslate2 int8 at 100 and 200 tokens per second, Cognate at `ours`, a quarter of its time outside.
 pub(crate) fn block(ours: [f64; 2]) -> Block {
     let columns = vec![Column { batch: 1, beams: 1 }, Column { batch: 8, beams: 4 }];
     let row = |name: &str, speeds: [f64; 2], in_graph: Option<f64>| {
         let way = WAYS.iter().find(|way| way.name == name).unwrap();
-        let mut row = Row::new(way, &format!("{name} 1"), 2);
+        let mut row = Row::new(way, &Greeting { engine: format!("{name} 1"), ..Greeting::default() }, 2);
         for (column, speed) in speeds.into_iter().enumerate() {
             for factor in [1.0, 0.5, 2.0] {
                 let seconds = 32.0 / (speed * factor);
-                row.add(column, Answer { seconds, seconds_in_graph: in_graph.map(|share| share * seconds), tokens: 32, peak_bytes: 0 });
+                let seconds_in_graph = in_graph.map(|share| share * seconds);
+                row.add(1, column, Answer { seconds, seconds_in_graph, tokens: 32, ..Answer::default() });
             }
         }
         row
@@ -82,12 +83,11 @@ fn nothing_passes_the_limit_unseen() {
 
 #[test]
 fn the_page_tells_the_processor_and_what_is_missed() {
-    let mut report = Report::new(6);
-    report.add(block([119.0, 260.0]));
+    let report = Report { rounds: 6, blocks: vec![block([119.0, 260.0])], ..Report::default() };
     let section = report.record(Machine::here(), "chart.svg");
     assert_eq!((section.title, section.processor), ("Speed of decoding", Machine::here().title));
     let text = section.text;
     assert!(text.contains("6 rounds (programs without a floor: 2)") && text.contains("(chart.svg)"), "{text}");
-    assert!(text.contains("Not kept:\n\n- Marian-base, 1 thread, Cognate int8: greedy, batch 1: 1.19 times"), "{text}");
+    assert!(text.contains("Missed:\n\n- Marian-base, 1 thread, Cognate int8: greedy, batch 1: 1.19 times"), "{text}");
     assert!(text.contains("\n### Marian-base, 1 thread\n") && !text.contains("\n## "), "{text}");
 }

@@ -21,6 +21,7 @@ mod process;
 mod processors;
 mod record;
 mod statistics;
+mod text;
 mod train_report;
 
 use cognate::Export;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use cognate_bench::peers::*;
 
 fn row(seconds: u64, resident: u64, written: u64) -> Row {
-    let run = Measured { time: Duration::from_secs(seconds), memory: Memory { anonymous: 1, resident } };
+    let run = Measured { time: Duration::from_secs(seconds), processor: 0.0, memory: Memory { anonymous: 1, resident } };
     Ok((vec![run], written))
 }
 

@@ -3,12 +3,13 @@
 use cognate_bench::process::*;
 use std::process::Command;
 use std::time::Duration;
+use xtask::memory::in_status;
 
 #[test]
 fn status_is_parsed() {
     let status = "Name:\tcognate\nVmPeak:\t  412 kB\nVmHWM:\t    264 kB\nVmRSS:\t 100 kB\nRssAnon:\t      52 kB\nRssFile:\t 40 kB\n";
-    assert_eq!(parse(status), Some(Memory { anonymous: 52 * 1024, resident: 264 * 1024 }));
-    assert_eq!(parse("Name:\tcognate\nState:\tZ (zombie)\n"), None);
+    assert_eq!(["RssAnon", "VmHWM", "Vm"].map(|field| in_status(status, field)), [Some(52 * 1024), Some(264 * 1024), None]);
+    assert_eq!(in_status("Name:\tcognate\nState:\tZ (zombie)\n", "VmHWM"), None);
 }
 
 #[cfg(target_os = "linux")]

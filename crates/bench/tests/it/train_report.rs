@@ -1,15 +1,16 @@
 //! Unit tests of `train::report`.
 
-use cognate_bench::driver::Answer;
+use cognate_bench::driver::{Answer, Greeting};
 use cognate_bench::train::SHAPES;
 use cognate_bench::train::Way;
 use cognate_bench::train::report::*;
 
 fn row(way: Way, seconds: [f64; 3], in_graph: Option<f64>, peak_bytes: u64) -> Row {
-    let mut row = Row { way, engine: way.title().into(), base_bytes: 100_000_000, peak_bytes: 0, answers: Vec::new() };
-    let answer = |seconds| Answer { seconds, seconds_in_graph: in_graph.map(|share| share * seconds), tokens: 1_000, peak_bytes };
-    row.add(answer(100.0), false);
-    seconds.into_iter().for_each(|seconds| row.add(answer(seconds), true));
+    let mut row = Row::new(way, &Greeting { engine: way.title().into(), base_bytes: 100_000_000, ..Greeting::default() }, 1);
+    for (round, seconds) in (0..).zip([100.0].into_iter().chain(seconds)) {
+        let seconds_in_graph = in_graph.map(|share| share * seconds);
+        row.add(round, 0, Answer { seconds, seconds_in_graph, tokens: 1_000, peak_bytes, loss: None });
+    }
     row
 }
 

@@ -43,7 +43,7 @@ pub(super) fn single(scores: &[Scores], width: usize, out: &mut dyn Write) -> Re
         let interval = row.resampled.map(|Resampled { mean, confidence, .. }| format!(" (μ = {mean:.width$} ± {confidence:.width$})"));
         let parts = match &row.score {
             Score::Bleu(bleu) => format!(" {}", bleu.parts()),
-            Score::Chrf(_) => String::new(),
+            Score::Chrf(_) | Score::ErrorRate(_) => String::new(),
         };
         writeln!(out, "{head:>longest$} = {:.width$}{}{parts}", row.score.value(), interval.unwrap_or_default())?;
     }

@@ -3,8 +3,8 @@
 use crate::amounts;
 use anyhow::Result;
 use cognate_model::{
-    AttentionScore, Config, EmbeddingNorm, Embeddings, Head, Model, Norm, NormPlacement, OutputProjection, Parts, Positions,
-    RelativeLayers, Sinusoids, Stack,
+    AttentionScore, Biases, Config, EmbeddingNorm, Embeddings, Front, Head, Model, Norm, NormPlacement, OutputProjection, Parts, Patches,
+    Positions, RelativeLayers, Sinusoids, Stack,
 };
 
 /// The description, by name.
@@ -31,7 +31,13 @@ pub(super) fn facts(model: &Model) -> Result<Vec<(&'static str, String)>> {
         facts.retain(|(name, _)| *name != "decoder");
         facts.insert(3, ("output", self::head(head)));
         facts.retain(|(name, _)| *name != "tokens");
-        facts.push(("tokens", format!("{pad_token} pads")));
+        match config.front {
+            Front::Pixels(Patches { image: [height, width], patch: [rows, columns], .. }) => {
+                facts.retain(|(name, _)| *name != "vocabulary");
+                facts.push(("images", format!("{height} x {width} pixels in patches of {rows} x {columns}")));
+            }
+            _ => facts.push(("tokens", format!("{pad_token} pads"))),
+        }
     }
     if let Some(attention) = attention(config) {
         facts.insert(5, ("attention", attention.into()));
@@ -45,6 +51,7 @@ fn head(head: Head) -> String {
         Head::None => "the states".into(),
         Head::Pooler => "the states, and a pooler of the first".into(),
         Head::Text { labels, .. } => format!("{labels} classes of the text"),
+        Head::Image { labels, .. } => format!("{labels} classes of the image"),
         Head::Tokens { labels } => format!("{labels} classes of each token"),
         Head::Vocabulary { .. } => "the token at each position".into(),
     }
@@ -114,6 +121,11 @@ fn norm(config: &Config) -> String {
 
 fn feed_forward(config: &Config) -> String {
     let gate = if config.gated { ", gated" } else { "" };
-    let biases = if config.biases { "" } else { "; no linear layer has a bias" };
+    let biases = match config.biases {
+        Biases::None => "; no linear layer has a bias",
+        Biases::All => "",
+        Biases::ExceptKeys => "; keys have no bias",
+        Biases::ExceptInputs => "; queries, keys and values have no bias",
+    };
     format!("{}{gate}{biases}", config.activation.name())
 }

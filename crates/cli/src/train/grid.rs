@@ -5,61 +5,28 @@
 
 use super::Run;
 use crate::messages;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use cognate_train::config::{Metric, TrainingConfig};
-use cognate_train::{Beginning, Ending};
+use cognate_train::{Beginning, Ending, GridAxis, GridRun, LogLine, Validation, grid, read_log};
 use serde_json::{Map, Value, json};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
-
-/// A setting and its values.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct GridOption {
-    field: String,
-    values: Vec<String>,
-}
-
-impl FromStr for GridOption {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || "expected a field and its values, such as norm_placement=pre,post".to_owned();
-        let (field, values) = text.split_once('=').ok_or_else(wrong)?;
-        let values: Vec<String> = values.split(',').map(|value| value.trim().to_owned()).collect();
-        if field.is_empty() || values.iter().any(String::is_empty) {
-            return Err(wrong());
-        }
-        if let Some(twice) = (1..values.len()).find(|&place| values[..place].contains(&values[place])) {
-            return Err(format!("{} occurs twice", values[twice]));
-        }
-        Ok(Self { field: field.trim().to_owned(), values })
-    }
-}
 
 /// All runs, in order.
 pub(super) struct Grid {
     out: PathBuf,
     fields: Vec<String>,
-    cells: Vec<Cell>,
+    /// Each with its number of parameters, once it has started.
+    runs: Vec<(GridRun, Option<usize>)>,
     metric: Metric,
-}
-
-/// A run.
-struct Cell {
-    /// In the order of fields.
-    values: Vec<String>,
-    config: TrainingConfig,
-    folder: PathBuf,
-    parameters: Option<usize>,
 }
 
 /// The results of a run.
 #[derive(Default)]
 struct Results {
     updates: u64,
-    best: Option<Value>,
+    best: Option<Validation>,
     tokens_per_second: f64,
     seconds: f64,
 }
@@ -69,45 +36,24 @@ impl Grid {
     ///
     /// # Errors
     /// If a field has no such value, a combination is invalid, or there is no validation text.
-    pub(super) fn new(options: &[GridOption], config: &TrainingConfig, out: &Path) -> Result<Self> {
-        ensure!(!config.data.valid.is_empty(), "--grid: expected validation text; pass --valid SOURCE TARGET");
-        let fields: Vec<String> = options.iter().map(|option| option.field.clone()).collect();
-        if let Some(twice) = (1..fields.len()).find(|&place| fields[..place].contains(&fields[place])) {
-            bail!("--grid: {} occurs twice; pass all its values in one option", fields[twice]);
-        }
-        let mut combinations = vec![Vec::new()];
-        for option in options {
-            let with = |former: &Vec<String>, value: &String| former.iter().chain([value]).cloned().collect::<Vec<_>>();
-            combinations = combinations.iter().flat_map(|former| option.values.iter().map(move |value| with(former, value))).collect();
-        }
-        let cell = |values: Vec<String>| {
-            let mut config = config.clone();
-            for (field, value) in fields.iter().zip(&values) {
-                let name = if field.contains('.') || field == "seed" { field.clone() } else { format!("model.{field}") };
-                config.set(&name, value).context("--grid")?;
-            }
-            let name: Vec<_> =
-                fields.iter().zip(&values).map(|(field, value)| format!("{field}={value}").replace(['/', '\\'], "_")).collect();
-            let name = name.join(",");
-            config.check().with_context(|| format!("--grid: {name}"))?;
-            Ok(Cell { values, config, folder: out.join(name), parameters: None })
-        };
-        let cells = combinations.into_iter().map(cell).collect::<Result<_>>()?;
-        Ok(Self { out: out.to_owned(), fields, cells, metric: config.schedule.metric })
+    pub(super) fn new(axes: &[GridAxis], config: &TrainingConfig, out: &Path) -> Result<Self> {
+        let runs = grid(axes, config, out).context("--grid")?.into_iter().map(|run| (run, None)).collect();
+        let fields = axes.iter().map(|axis| axis.field.clone()).collect();
+        Ok(Self { out: out.to_owned(), fields, runs, metric: config.schedule.metric })
     }
 
-    /// Runs all unfinished cells and writes the table.
+    /// Runs all that are not finished and writes the table.
     pub(super) fn run(mut self, run: &Run<'_>, resume: bool, out: &mut dyn Write) -> Result<Ending> {
         let is_there = fs::read_dir(&self.out).is_ok_and(|mut entries| entries.next().is_some());
         ensure!(resume || !is_there, "{}: expected an empty or new folder; continue with --resume, or choose another", self.out.display());
-        let (mut ending, count) = (Ending::Updates, self.cells.len());
-        for (index, cell) in self.cells.iter_mut().enumerate() {
+        let (mut ending, count) = (Ending::Updates, self.runs.len());
+        for (index, (cell, parameters)) in self.runs.iter_mut().enumerate() {
             let name = cell.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if !messages::is_quiet() {
                 messages::note(format_args!("run {} of {count}: {name}", index + 1));
             }
-            let (outcome, parameters) = run.train(cell.config.clone(), &cell.folder, beginning(&cell.folder)?).with_context(|| name)?;
-            cell.parameters = Some(parameters);
+            let (outcome, count) = run.train(cell.config.clone(), &cell.folder, beginning(&cell.folder)?).with_context(|| name)?;
+            *parameters = Some(count);
             if outcome.ending == Ending::Stopped {
                 ending = Ending::Stopped;
                 break;
@@ -119,28 +65,22 @@ impl Grid {
 
     /// Prints the table of all started runs, and writes it into two files.
     fn write_table(&self, out: &mut dyn Write) -> Result<()> {
-        let begun: Vec<(&Cell, Results)> = self
-            .cells
-            .iter()
-            .filter(|cell| cell.parameters.is_some())
-            .map(|cell| Ok((cell, results(&cell.folder)?)))
-            .collect::<Result<_>>()?;
         let columns = ["parameters", "updates", "valid_loss", "perplexity", "bleu", "tokens_per_second", "minutes"];
         let header: Vec<String> = self.fields.iter().cloned().chain(columns.map(str::to_owned)).collect();
         let mut rows = Vec::new();
-        for (cell, found) in &begun {
-            let best = |name: &str| found.best.as_ref().and_then(|best| best[name].as_f64());
+        for (run, parameters) in self.runs.iter().filter_map(|(run, parameters)| Some((run, (*parameters)?))) {
+            let Results { updates, best, tokens_per_second, seconds } = results(&run.folder)?;
             let digits = |number: Option<f64>, digits: usize| number.map_or_else(String::new, |number| format!("{number:.digits$}"));
             let numbers = [
-                cell.parameters.map_or_else(String::new, |count| count.to_string()),
-                found.updates.to_string(),
-                digits(best("valid_loss"), 4),
-                digits(best("perplexity"), 3),
-                digits(best("bleu"), 2),
-                format!("{:.0}", found.tokens_per_second),
-                format!("{:.1}", found.seconds / 60.0),
+                parameters.to_string(),
+                updates.to_string(),
+                digits(best.map(|best| best.valid_loss), 4),
+                digits(best.map(|best| best.perplexity), 3),
+                digits(best.and_then(|best| best.bleu), 2),
+                format!("{tokens_per_second:.0}"),
+                format!("{:.1}", seconds / 60.0),
             ];
-            rows.push(cell.values.iter().cloned().chain(numbers).collect::<Vec<_>>());
+            rows.push(run.values.iter().cloned().chain(numbers).collect::<Vec<_>>());
         }
         let value = |text: &String| serde_json::from_str::<Value>(text).unwrap_or_else(|_| Value::from(text.as_str()));
         let object = |row: &Vec<String>| {
@@ -196,17 +136,19 @@ fn beginning(folder: &Path) -> Result<Beginning> {
 
 /// Reads a run's log.
 fn results(folder: &Path) -> Result<Results> {
-    let path = folder.join("log.jsonl");
-    let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let (mut found, mut speeds) = (Results::default(), Vec::new());
-    for line in text.lines() {
-        let line: Value = serde_json::from_str(line).with_context(|| path.display().to_string())?;
-        found.updates = found.updates.max(line["update"].as_u64().unwrap_or_default());
-        found.seconds = found.seconds.max(line["seconds"].as_f64().unwrap_or_default());
-        speeds.extend(line["tokens_per_second"].as_f64());
-        if line["best"] == true {
-            found.best = Some(line);
-        }
+    for line in read_log(folder)? {
+        let (update, seconds) = match line {
+            LogLine::Stretch(stretch) => {
+                speeds.push(stretch.tokens_per_second);
+                (stretch.update, stretch.seconds)
+            }
+            LogLine::Validation(validation) => {
+                found.best = Some(validation).filter(|validation| validation.best).or(found.best);
+                (validation.update, validation.seconds)
+            }
+        };
+        (found.updates, found.seconds) = (found.updates.max(update), found.seconds.max(seconds));
     }
     speeds.sort_by(f64::total_cmp);
     found.tokens_per_second = speeds.get(speeds.len() / 2).copied().unwrap_or_default();
@@ -214,36 +156,12 @@ fn results(folder: &Path) -> Result<Results> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
     #[test]
-    fn values_are_read() {
-        let read = |text: &str| text.parse::<GridOption>();
-        let option = read("positions=rotary, alibi").unwrap();
-        assert_eq!((option.field.as_str(), option.values), ("positions", vec!["rotary".to_owned(), "alibi".to_owned()]));
-        for (text, expected) in [
-            ("positions", "expected a field and its values, such as norm_placement=pre,post"),
-            ("positions=", "expected a field and its values, such as norm_placement=pre,post"),
-            ("heads=2,4,2", "2 occurs twice"),
-        ] {
-            assert_eq!(read(text), Err(expected.to_owned()), "{text}");
-        }
-    }
-
-    #[test]
-    fn every_combination_is_a_run_and_the_best_is_first() {
-        let mut config = TrainingConfig::default();
-        let text = cognate_train::config::Text { source: Some("a".into()), target: Some("b".into()), ..Default::default() };
-        (config.data.train, config.data.valid, config.schedule.max_updates) = (vec![text.clone()], vec![text], Some(9_000));
-        let options: Vec<GridOption> =
-            ["norm_placement=pre,post", "optimiser.learning_rate=1e-3,2e-3"].map(|text| text.parse().unwrap()).into();
-        let grid = Grid::new(&options, &config, Path::new("out")).unwrap();
-        let names: Vec<_> = grid.cells.iter().map(|cell| cell.folder.to_str().unwrap()).collect();
-        assert_eq!(names[0], "out/norm_placement=pre,optimiser.learning_rate=1e-3");
-        assert_eq!((names.len(), grid.cells[3].config.optimiser.learning_rate), (4, Some(2e-3)));
-        let one = Grid { fields: vec!["norm".into()], ..grid };
+    fn the_best_run_is_first() {
+        let grid = Grid { out: PathBuf::new(), fields: vec!["norm".into()], runs: Vec::new(), metric: Metric::Loss };
         let header = ["norm", "parameters", "updates", "valid_loss", "perplexity", "bleu"].map(str::to_owned);
         let rows =
             [["layer", "10", "9", "2.0000", "7.4", ""], ["rms", "8", "9", "1.0000", "2.7", ""]].map(|row| row.map(str::to_owned).to_vec());
@@ -251,28 +169,6 @@ mod tests {
             norm   parameters  updates  valid_loss  perplexity  valid_loss\n\
             rms             8        9      1.0000         2.7  ██████████\n\
             layer          10        9      2.0000         7.4  ████████████████████\n";
-        assert_eq!(one.drawn(&header, &rows), expected);
-    }
-
-    #[test]
-    fn wrong_grids_are_refused() {
-        let mut config = TrainingConfig::default();
-        let refused = |config: &TrainingConfig, texts: &[&str]| {
-            let options: Vec<GridOption> = texts.iter().map(|text| text.parse().unwrap()).collect();
-            Grid::new(&options, config, Path::new("out")).err().map(|error| format!("{error:#}")).unwrap()
-        };
-        assert!(refused(&config, &["norm=rms"]).starts_with("--grid: expected validation text"));
-        let text = cognate_train::config::Text { source: Some("a".into()), target: Some("b".into()), ..Default::default() };
-        (config.data.train, config.data.valid, config.schedule.max_updates) = (vec![text.clone()], vec![text], Some(9_000));
-        for (texts, expected) in [
-            (&["norm=rms", "norm=layer"][..], "--grid: norm occurs twice; pass all its values in one option"),
-            (&["norm=rms,mean"], "--grid: model.norm: found `mean`, expected `layer` or `rms`"),
-            (
-                &["heads=4,3"],
-                "--grid: heads=3: model.heads is 3, expected a whole width for each head: d_model 128 is no multiple of 3 heads",
-            ),
-        ] {
-            assert_eq!(refused(&config, texts), expected);
-        }
+        assert_eq!(grid.drawn(&header, &rows), expected);
     }
 }

@@ -15,7 +15,8 @@ const CLOSE: f64 = 1e-5;
 /// What a model attends to along given ids, as it stands in a page.
 fn through_a_page(layout: Layout, sessions: &mut [Box<dyn Session>], model: &Model, [source, target]: [&[i64]; 2]) -> Example {
     let [encoder, decoder] = sessions else { panic!("two graphs") };
-    let sentence = AttentionRequest { source, target, likeliest: 1 };
+    let sources = [source.to_vec()];
+    let sentence = AttentionRequest { source: (&sources).into(), target, likeliest: 1 };
     let found = attend(layout, [encoder.as_mut(), decoder.as_mut()], model.config(), sentence).unwrap();
     let weights = |array: ndarray::Array4<f32>| {
         let (layers, heads, rows, columns) = array.dim();
@@ -72,8 +73,8 @@ fn a_page_has_pytorchs_numbers() {
         let marian = golden("marian");
         run(&["export", marian.to_str().unwrap(), out.to_str().unwrap(), "--layout", layout.name(), "--attentions", "--no-verify"]).ok();
         for engine in available(Device::Cpu).unwrap() {
-            let load = |file| engine.load(&Graph::Onnx(out.join(file)), &Options::default()).unwrap();
-            engines.push((format!("{} {layout}", engine.name()), layout, layout.files().map(load).into(), true));
+            let load = |file: &&str| engine.load(&Graph::Onnx(out.join(file)), &Options::default()).unwrap();
+            engines.push((format!("{} {layout}", engine.name()), layout, layout.files().iter().map(load).collect(), true));
         }
     }
     let lengths = [11, 7, 4];

@@ -6,10 +6,12 @@ use insta::assert_snapshot;
 #[test]
 fn help_of_each_command() {
     for command in [
+        "transcribe",
         "translate",
         "score",
         "embed",
         "classify",
+        "read",
         "evaluate",
         "export",
         "train",

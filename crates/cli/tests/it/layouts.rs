@@ -76,8 +76,8 @@ fn no_weight_is_stored_twice() {
 
 #[test]
 fn wrong_layouts_are_refused() {
-    assert_snapshot!(run(&["export", "preset:tiny", "out", "--layout", "optimum"]).failed(2).lines().next().unwrap(), @"error: invalid value 'optimum' for '--layout <LAYOUT>': expected cognate or hf");
-    assert_snapshot!(run(&["export", "testdata/golden/t5", "--in-place", "--layout", "hf"]).failed(1), @"cognate: error: --in-place: writes the Cognate layout only, because graphs and weights have to lie in one folder; write another layout or target to a folder of its own");
+    assert_snapshot!(run(&["export", "preset:tiny", "out", "--layout", "optimum"]).failed(2).lines().next().unwrap(), @"error: invalid value 'optimum' for '--layout <LAYOUT>': expected one of cognate, hf, generate");
+    assert_snapshot!(run(&["export", "testdata/golden/t5", "--in-place", "--layout", "hf"]).failed(1), @"cognate: error: --in-place: writes the layouts cognate and generate only, because graphs and weights have to lie in one folder; write another layout or target to a folder of its own");
 }
 
 /// A folder such as Optimum makes: no account of ours, and the graphs beside the configuration.
@@ -104,4 +104,82 @@ fn a_folder_of_optimum_is_translated_with() {
     assert_snapshot!(refused(&["verify", model]), @"cognate: error: DIR/theirs: is an export of Optimum, which `cognate translate` and `cognate score` run; expected an export of `cognate export`");
     fs::remove_file(theirs.join("decoder_model_merged.onnx")).unwrap();
     assert_snapshot!(refused(&["translate", "--engine", "tract", "--model", model, "Hello."]), @"cognate: error: DIR/theirs: expected decoder_model.onnx and decoder_with_past_model.onnx for tract, found not both");
+}
+
+/// One graph that decodes: verified, and the same text as from the checkpoint.
+#[test]
+fn the_layout_generate_translates_alike() {
+    if cognate_runtime::Ort::find().is_err() {
+        return cognate_testing::skip("no library of ONNX Runtime; `cargo xtask onnxruntime` installs it");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out");
+    let (out, bundled) = (path.to_str().unwrap(), bundled_checkpoint());
+    let bundled = bundled.to_str().unwrap();
+    let exported = run(&["export", bundled, out, "--layout", "generate"]).ok();
+    assert!(exported.contains("ONNX Runtime") && exported.contains("passed"), "{exported}");
+    for arguments in [
+        &["--beams", "1"][..],
+        &["--beams", "4", "--n-best", "2"],
+        &["--beams", "3", "--length-penalty", "0.2", "--no-repeat-ngram-size", "2", "--repetition-penalty", "1.2"],
+    ] {
+        let translated = |model| run(&[&["translate", "--engine", "ort", "--model", model], arguments, &SENTENCES].concat()).ok();
+        let strip = |text: String| text.lines().map(|line| line.split("\"score\"").next().unwrap_or(line).to_owned()).collect::<Vec<_>>();
+        assert_eq!(strip(translated(out)), strip(translated(bundled)), "{arguments:?}");
+    }
+    let sampled =
+        |seed| run(&["translate", "--engine", "ort", "--model", out, "--sample", "--seed", seed, "--n-best", "3", SENTENCES[0]]).ok();
+    assert_eq!(sampled("1"), sampled("1"));
+    assert_ne!(sampled("1"), sampled("2"));
+    let refused =
+        |arguments: &[&str]| with_dir(&run(&[&["translate", "--model", out, "Hello."], arguments].concat()).failed(1), folder.path());
+    assert_snapshot!(refused(&["--engine", "tract"]), @"cognate: error: DIR/out: was exported with --layout generate, whose loop tract does not run; choose --engine ort (`cargo xtask onnxruntime` installs the library), or export it without --layout generate");
+    assert_snapshot!(refused(&["--engine", "ort", "--sample", "--beams", "2"]), @"cognate: error: sampling with beams, or by other filters than top_k and top_p: expected off, a constant of generate.onnx, found on; export without --layout generate");
+    assert_snapshot!(refused(&["--engine", "ort", "--target-prefix", "Ein"]), @"cognate: error: sentence 1: generate: expected an export without --layout generate for a target prefix, found a graph that contains the search");
+    assert_snapshot!(refused(&["--engine", "ort", "--encoder-no-repeat-ngram-size", "2"]), @"cognate: error: encoder_no_repeat_ngram_size: expected 0, a constant of generate.onnx, found 2; export without --layout generate");
+}
+
+/// In other precisions, and beside the weights of a checkpoint.
+#[test]
+fn the_layout_generate_has_every_portable_form() {
+    if cognate_runtime::Ort::find().is_err() {
+        return cognate_testing::skip("no library of ONNX Runtime; `cargo xtask onnxruntime` installs it");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    for precision in ["f16", "int8"] {
+        let bundled = bundled_checkpoint();
+        let out = run(&["export", bundled.to_str().unwrap(), &place(precision), "--layout", "generate", "--precision", precision]).ok();
+        assert!(out.contains("passed"), "{precision}: {out}");
+        run(&["translate", "--engine", "ort", "--model", &place(precision), SENTENCES[0]]).ok();
+    }
+    fs::create_dir(place("own")).unwrap();
+    for entry in fs::read_dir(golden("bart")).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), folder.path().join("own").join(entry.file_name())).unwrap();
+    }
+    run(&["export", &place("own"), "--in-place", "--layout", "generate"]).ok();
+    let verified = run(&["verify", &place("own")]).ok();
+    assert!(verified.contains("passed"), "{verified}");
+}
+
+/// The examples of `onnx/README.md`.
+#[test]
+fn examples_decode_in_other_programs() {
+    let Some(python) = cognate_testing::python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    run(&["export", bundled_checkpoint().to_str().unwrap(), out.to_str().unwrap(), "--layout", "generate", "--no-verify"]).ok();
+    let readme = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../onnx/README.md")).unwrap();
+    let example = readme.split("```python\n").nth(1).unwrap().split("```").next().unwrap();
+    // The same file in ONNX's own evaluator.
+    let reference = example.replace("import json, numpy, onnxruntime", "import json, numpy, onnx, onnx.reference").replace(
+        "onnxruntime.InferenceSession",
+        "onnx.checker.check_model('out/generate.onnx', full_check=True)\nsession = onnx.reference.ReferenceEvaluator",
+    );
+    for script in [example, &reference] {
+        let output = std::process::Command::new(&python).arg("-c").arg(script).current_dir(folder.path()).output().unwrap();
+        let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(text.trim(), "Ein Mann fährt Fahrrad.\nZwei Hunde spielen im Schnee.", "{script}\n{errors}");
+    }
 }

@@ -25,6 +25,7 @@ mod readme;
 mod research;
 mod same;
 mod show;
+mod speech;
 mod stream;
 mod survive;
 mod target;

@@ -3,6 +3,7 @@
 //! Both run greedy search along the f32 model's translations. If a text is given, both translate it, and BLEU is compared. Batches,
 //! and so results, depend only on the text, not on the number of workers.
 
+use super::graphs::joined;
 use super::tokenizer::ChosenTokenizer;
 use super::{Export, ExportEvent};
 use crate::sentences;
@@ -12,7 +13,7 @@ use cognate_folder::{
     read_if_there, write_programs,
 };
 use cognate_generate::{Decoder, Hypothesis, Settings, generate, greedy_choices};
-use cognate_model::{Attentions, Layout};
+use cognate_model::{Attentions, Front, Layout};
 use cognate_pipeline::{
     BatchLimit, EncodedSource, Error, ErrorKind, LoadOptions, LoadedEncoder, LoadedModel, Notice, Part, Result, SourceEncoder,
     TargetNaming, in_batches,
@@ -93,6 +94,9 @@ impl Export {
         if self.model.config().require_decoder().is_err() {
             return Err(Error::new(ErrorKind::Input, format!("{}: an encoder alone translates no text; leave it out", self.source)));
         }
+        if self.model.config().front != Front::Tokens {
+            return Err(Error::new(ErrorKind::Input, format!("{}: the model reads no text; leave it out", self.source)));
+        }
         let generation = read_if_there(&folder.join(GENERATION_CONFIG))?;
         let settings = Settings::from_json(self.model.config_json(), generation.as_deref(), self.model.config())?;
         TargetNaming::of(self.model.config_json(), tokenizer, &settings)?.check(folder)?;
@@ -112,7 +116,8 @@ impl Export {
         events: &mut dyn FnMut(ExportEvent<'_>),
     ) -> Result<(Option<Quality>, Vec<Notice>)> {
         let (tokenizer, _) = ChosenTokenizer::of(&self.source, &self.model, &self.languages)?;
-        if self.precision == Precision::F32 || (!text.is_given() && tokenizer.tokenizer.is_none()) {
+        let reads_text = self.model.config().front == Front::Tokens;
+        if self.precision == Precision::F32 || !(text.is_given() || reads_text && tokenizer.tokenizer.is_some()) {
             return Ok((None, Vec::new()));
         }
         let (quality, notices) = match self.model.config().require_decoder() {
@@ -241,10 +246,12 @@ impl Export {
 
     /// Writes the same export in f32.
     fn write_in_f32(&self, out: &Path, layout: Layout, tokenizer: &ChosenTokenizer) -> Result<()> {
+        let generation = self.generation_text(tokenizer)?;
         let programs = f32_programs(&self.model, layout, Attentions::Omit)?;
+        let programs = joined(&self.model, layout, programs, generation.as_deref())?;
         let mut folder = Folder::create(out, Existing::Refuse)?;
         write_programs(&programs, layout, self.model.config(), &self.source.name(), &mut folder)?;
-        self.write_configuration(layout, tokenizer, &mut folder)?;
+        self.write_configuration(layout, tokenizer, generation, &mut folder)?;
         folder.commit()?;
         Ok(())
     }
@@ -287,7 +294,7 @@ impl Export {
 /// The engine that runs a layout.
 fn engine(layout: Layout) -> Engine {
     match layout {
-        Layout::SharedCache => Engine::Ort,
+        Layout::SharedCache | Layout::Generate => Engine::Ort,
         Layout::Cognate | Layout::HuggingFace => Engine::Auto,
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! Only the headers of weights files are read, so time and memory do not depend on their size.
 
+use super::graphs::joined;
 use super::tokenizer::ChosenTokenizer;
 use super::{Export, Exported, file_name, weights_files};
-use cognate_export::{Additions, Target};
+use cognate_export::Additions;
 use cognate_folder::Precision;
 use cognate_folder::{GENERATED, GraphSummary, Manifest, ModelSource, Origin, Stamp, tokenizer_bytes, write_graphs_in_place};
 use cognate_model::{Layout, Model};
@@ -14,14 +15,14 @@ use std::path::Path;
 use std::thread;
 
 /// All files of such an export.
-const FILES: [&str; 5] = ["encoder.onnx", "decoder.onnx", "model.onnx", GENERATED, Manifest::FILE];
+const FILES: [&str; 6] = ["encoder.onnx", "decoder.onnx", "generate.onnx", "model.onnx", GENERATED, Manifest::FILE];
 
 /// The maximum size of tokenizers that are checked: reading one of 250,000 pieces takes longer than the export, and a verification
 /// reads it too.
 const QUICKLY_READ: u64 = 2_000_000;
 
 impl Export {
-    /// Writes the graphs into the checkpoint's folder, in the Cognate layout and f32; they refer to its weights, which are neither
+    /// Writes the graphs into the checkpoint's folder, in the layout [`Layout::Cognate`] or [`Layout::Generate`] and f32; they refer to its weights, which are neither
     /// copied nor read.
     ///
     /// # Errors
@@ -38,9 +39,10 @@ impl Export {
         let ModelSource::Checkpoint(checkpoint) = &self.source else {
             return wrong(format!("{} has no weights file for graphs to point into; leave it out and name a folder to write", self.source));
         };
-        if self.layout != Layout::Cognate || self.target != Target::Portable {
+        let layout = self.written_layout()?;
+        if !matches!(layout, Layout::Cognate | Layout::Generate) {
             return wrong(
-                "writes the Cognate layout only, because graphs and weights have to lie in one folder; write another layout or target to a folder of its own".into(),
+                "writes the layouts cognate and generate only, because graphs and weights have to lie in one folder; write another layout or target to a folder of its own".into(),
             );
         }
         if self.languages.is_chosen() {
@@ -55,7 +57,10 @@ impl Export {
         let notice = thread::scope(|scope| {
             let is_quick = tokenizer_bytes(checkpoint) <= QUICKLY_READ;
             let check = is_quick.then(|| scope.spawn(|| ChosenTokenizer::of(&self.source, &self.model, &self.languages)));
-            write_graphs_in_place(&self.model, self.attention_outputs(), &name, &mut folder)?;
+            let programs = self.model.programs(layout, self.attention_outputs())?;
+            let generation = self.generation_text(&ChosenTokenizer::default())?;
+            let programs = joined(&self.model, layout, programs, generation.as_deref())?;
+            write_graphs_in_place(&programs, layout, self.model.config(), &name, &mut folder)?;
             match check.map(thread::ScopedJoinHandle::join) {
                 Some(Ok(checked)) => checked.map(|(_, notice)| notice),
                 Some(Err(panic)) => std::panic::resume_unwind(panic),
@@ -63,8 +68,8 @@ impl Export {
             }
         })?;
         let origin = Origin::CheckpointInPlace { name, files: stamps(&self.model)? };
-        let summaries = GraphSummary::of_folder(folder.path(), &Layout::Cognate.files_of(self.model.config().parts))?;
-        let manifest = Manifest::new(origin, self.model.parameters(), Layout::Cognate, summaries, folder.hashes());
+        let summaries = GraphSummary::of_folder(folder.path(), &layout.files_of(self.model.config().parts))?;
+        let manifest = Manifest::new(origin, self.model.parameters(), layout, summaries, folder.hashes());
         folder.write(Manifest::FILE, manifest.to_json().as_bytes())?;
         let notices = self.notices.iter().cloned().chain(notice).collect();
         Ok(Exported { files: folder.commit()?, manifest, notices })

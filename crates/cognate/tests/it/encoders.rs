@@ -113,7 +113,10 @@ fn the_encoder_of_a_translation_model_is_exported_by_itself() {
     let pooled = Embedder::load(ModelSource::find(&out).unwrap(), &options).map(drop);
     assert_eq!(error(pooled), "pooling: the model has no pooler; expected mean or first");
     let classified = Classifier::open(&out).map(drop);
-    assert_eq!(error(classified), "OUT: does not classify texts; expected a model such as BertForSequenceClassification");
+    assert_eq!(
+        error(classified),
+        "OUT: does not classify texts or images; expected a model such as BertForSequenceClassification or ViTForImageClassification"
+    );
 }
 
 /// Classes as transformers' `pipeline("text-classification")` scores them: by softmax, a single one by the logistic function.

@@ -4,6 +4,7 @@
 
 mod batches;
 mod encoders;
+mod images;
 mod manifest;
 
 use cognate::{

@@ -4,8 +4,8 @@ use super::{Lowering, data_type};
 use crate::Error;
 use crate::error::Problem;
 use crate::proto::{
-    AttributeProto, AttributeType, DataType, DimensionProto, NodeProto, TensorProto, TensorShapeProto, TensorTypeProto, TypeProto,
-    ValueInfoProto,
+    AttributeProto, AttributeType, DataType, DimensionProto, GraphProto, NodeProto, TensorProto, TensorShapeProto, TensorTypeProto,
+    TypeProto, ValueInfoProto,
 };
 use cognate_graph::{DType, Graph, Type};
 use std::collections::{HashMap, HashSet};
@@ -16,6 +16,7 @@ pub(super) enum Attribute {
     Float(&'static str, f32),
     Ints(&'static str, Vec<i64>),
     Text(&'static str, &'static str),
+    Graph(&'static str, Box<GraphProto>),
 }
 
 impl Attribute {
@@ -25,6 +26,7 @@ impl Attribute {
             Attribute::Int(name, value) => AttributeProto { i: Some(*value), ..of(name, AttributeType::Int) },
             Attribute::Float(name, value) => AttributeProto { f: Some(*value), ..of(name, AttributeType::Float) },
             Attribute::Ints(name, values) => AttributeProto { ints: values.clone(), ..of(name, AttributeType::Ints) },
+            Attribute::Graph(name, graph) => AttributeProto { g: Some((**graph).clone()), ..of(name, AttributeType::Graph) },
             Attribute::Text(name, text) => AttributeProto { s: Some(text.as_bytes().into()), ..of(name, AttributeType::String) },
         }
     }
@@ -47,14 +49,15 @@ impl Lowering<'_> {
         attributes: &[Attribute],
     ) {
         let (domain, operator) = operator.rsplit_once('.').unwrap_or(("", operator));
-        self.made.node.push(NodeProto {
+        let node = NodeProto {
             input: inputs,
             output: outputs,
             name,
             op_type: operator.into(),
             attribute: attributes.iter().map(Attribute::message).collect(),
             domain: domain.into(),
-        });
+        };
+        self.place().node.push(node);
     }
 
     /// Appends a node that is not in the graph, named after its tensor `name`, of the given type;
@@ -62,9 +65,14 @@ impl Lowering<'_> {
     pub(super) fn emit_between(&mut self, operator: &str, name: &str, inputs: Vec<String>, attributes: &[Attribute], ty: &Type) -> String {
         let tensor = self.tensor_names.fresh(name);
         let node = self.node_names.fresh(name);
-        self.made.value_info.push(value_info(&tensor, ty));
+        self.place().value_info.push(value_info(&tensor, ty));
         self.emit(operator, node, tensor.clone(), inputs, attributes);
         tensor
+    }
+
+    /// Where new nodes go: the graph, or what is computed once before a loop.
+    fn place(&mut self) -> &mut GraphProto {
+        if self.is_before { &mut self.before } else { &mut self.made }
     }
 
     /// Adds a small constant; returns the tensor's name.
@@ -75,13 +83,15 @@ impl Lowering<'_> {
     /// Adds a small constant of a type that the graph language lacks; returns the tensor's name.
     pub(super) fn initializer_of(&mut self, name: &str, data_type: DataType, dims: &[i64], bytes: Vec<u8>) -> String {
         let name = self.tensor_names.fresh(name);
-        self.made.initializer.push(TensorProto {
+        let tensor = TensorProto {
             dims: dims.to_vec(),
             data_type: data_type.into(),
             name: name.clone(),
             raw_data: Some(bytes.into()),
             ..TensorProto::default()
-        });
+        };
+        // Constants of a loop's body are in the whole graph, where every engine folds and shares them.
+        if self.outside.is_some() { &mut self.before } else { &mut self.made }.initializer.push(tensor);
         name
     }
 }
@@ -107,7 +117,7 @@ impl Names {
     /// The names of inputs, parameters and outputs, which are kept exactly.
     pub(super) fn of_interface(graph: &Graph) -> Result<Self, Error> {
         let inputs = graph.inputs().map(|(_, node)| (node.name.as_str(), "an input"));
-        let parameters = graph.parameters().map(|(_, node)| (node.name.as_str(), "a parameter"));
+        let parameters = graph.all_parameters().into_iter().map(|node| (node.name.as_str(), "a parameter"));
         let outputs = graph.outputs().iter().map(|output| (output.name.as_str(), "an output"));
         let mut kinds = HashMap::new();
         for (name, kind) in inputs.chain(parameters).chain(outputs) {
@@ -123,7 +133,14 @@ impl Names {
 
     /// The names of inputs and parameters: engines with one namespace convert them to nodes.
     pub(super) fn of_given(graph: &Graph) -> Self {
-        Self { used: graph.inputs().chain(graph.parameters()).map(|(_, node)| node.name.clone()).collect() }
+        let inputs = graph.inputs().map(|(_, node)| node);
+        Self { used: inputs.chain(graph.all_parameters()).map(|node| node.name.clone()).collect() }
+    }
+
+    /// Both.
+    pub(super) fn and(mut self, other: Self) -> Self {
+        self.used.extend(other.used);
+        self
     }
 
     /// Returns `wanted`, or the first unused name of `wanted_1`, `wanted_2`, ...

@@ -9,7 +9,7 @@ use super::{Lowering, before_reshapes, rows};
 use crate::Error;
 use crate::error::Problem;
 use crate::lower::emit::Attribute;
-use cognate_graph::{Dim, Node, NodeId, Shape, Type};
+use cognate_graph::{Dim, Node, NodeId, Op, Shape, Type};
 
 /// A tensor that contains the elements under a shape.
 pub(super) struct Form {
@@ -64,13 +64,25 @@ impl Lowering<'_> {
         let constant = self.forms(id).iter().find_map(|form| Some((form.tensor.clone(), constant_target(&form.shape, shape)?)));
         let (tensor, target, attributes) = match constant {
             Some((tensor, target)) => (tensor, self.integers(&target), &[][..]),
-            // A difference of sizes may be zero; by default ONNX copies the input's size for 0.
-            None if has_difference(shape) => (self.forms(id)[0].tensor.clone(), self.shape(shape), &[Attribute::Int("allowzero", 1)][..]),
+            // A difference of sizes may be zero, and a size that grows in a loop; by default ONNX copies the input's size for 0.
+            None if has_difference(shape) || self.outside.is_some() => {
+                (self.forms(id)[0].tensor.clone(), self.shape(shape), &[Attribute::Int("allowzero", 1)][..])
+            }
             None => (self.forms(id)[0].tensor.clone(), self.shape(shape), &[][..]),
         };
         let tensor = self.emit_form(id, shape, "Reshape", vec![tensor, target], attributes);
         self.elements[self.elements_of[id.index()]].push(Form { shape: shape.clone(), tensor: tensor.clone() });
         Ok(tensor)
+    }
+
+    /// A tensor whose shape is read: an input, which may be declared later, or an earlier node.
+    pub(super) fn source(&self, id: NodeId) -> &str {
+        let node = self.graph.node(id);
+        match self.inputs.get(&id) {
+            Some(tensor) => tensor,
+            None if node.op == Op::Input => &node.name,
+            None => &self.forms(id)[0].tensor,
+        }
     }
 
     fn forms(&self, id: NodeId) -> &[Form] {

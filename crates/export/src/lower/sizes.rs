@@ -5,7 +5,7 @@
 
 use super::Lowering;
 use super::emit::Attribute;
-use cognate_graph::{DType, Dim, Shape, Type};
+use cognate_graph::{DType, Dim, Linear, Shape, Type};
 
 impl Lowering<'_> {
     /// The size `dim`, i64 `[1]`.
@@ -16,20 +16,34 @@ impl Lowering<'_> {
         if let Some(tensor) = self.sizes.get(dim) {
             return tensor.clone();
         }
+        let was = self.enter(std::slice::from_ref(dim));
         let name = format!("size.{}", label(dim));
         let ty = Type::new(DType::I64, [1]);
         let tensor = match parts(dim) {
             Parts::Symbol(symbol) => {
-                let (input, axis) = self.symbols[symbol];
-                let input = self.graph.node(input).name.clone();
-                let axis = axis as i64;
-                self.emit_between("Shape", &name, vec![input], &[Attribute::Int("start", axis), Attribute::Int("end", axis + 1)], &ty)
+                let (source, axis) = self.symbols[symbol];
+                let input = match self.outside_of(source) {
+                    Some(tensor) if self.is_before => tensor.to_owned(),
+                    _ => self.source(source).to_owned(),
+                };
+                let whole = &self.graph.node(source).ty.shape.dims()[axis];
+                let Linear { factor, constant, .. } = whole.as_linear().expect("symbols are read from such sizes");
+                let part = [Attribute::Int("start", axis as i64), Attribute::Int("end", axis as i64 + 1)];
+                let mut size = self.emit_between("Shape", &format!("size.{}", label(whole)), vec![input], &part, &ty);
+                for (operator, by, neutral) in [("Sub", constant, 0), ("Div", factor, 1)] {
+                    if by != neutral {
+                        let inputs = vec![size, self.integers(&[by])];
+                        size = self.emit_between(operator, &name, inputs, &[], &ty);
+                    }
+                }
+                size
             }
             Parts::Of(operator, left, right) => {
                 let inputs = vec![self.size(&left), self.size(&right)];
                 self.emit_between(operator, &name, inputs, &[], &ty)
             }
         };
+        self.is_before = was;
         self.sizes.insert(dim.clone(), tensor.clone());
         tensor
     }
@@ -39,6 +53,7 @@ impl Lowering<'_> {
         if let Some(tensor) = self.scalars.get(dim) {
             return tensor.clone();
         }
+        let was = self.enter(std::slice::from_ref(dim));
         let name = format!("scalar.{}", label(dim));
         let tensor = match dim.as_constant() {
             Some(value) => self.initializer(&name, DType::I64, &[], value.to_le_bytes().to_vec()),
@@ -47,6 +62,7 @@ impl Lowering<'_> {
                 self.emit_between("Squeeze", &name, inputs, &[], &Type::new(DType::I64, Shape::default()))
             }
         };
+        self.is_before = was;
         self.scalars.insert(dim.clone(), tensor.clone());
         tensor
     }
@@ -56,6 +72,7 @@ impl Lowering<'_> {
         if let Some(tensor) = self.shapes.get(shape) {
             return tensor.clone();
         }
+        let was = self.enter(shape.dims());
         let mut sizes = Vec::new();
         for run in shape.dims().chunk_by(|left, right| left.as_constant().is_some() && right.as_constant().is_some()) {
             sizes.push(match run.iter().map(Dim::as_constant).collect::<Option<Vec<_>>>() {
@@ -71,6 +88,7 @@ impl Lowering<'_> {
                 self.emit_between("Concat", &name, sizes, &[Attribute::Int("axis", 0)], &Type::new(DType::I64, [shape.rank()]))
             }
         };
+        self.is_before = was;
         self.shapes.insert(shape.clone(), tensor.clone());
         tensor
     }

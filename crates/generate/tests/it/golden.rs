@@ -36,7 +36,8 @@ fn decoded(name: &str, change: impl Fn(&mut Settings)) -> (Golden, Settings, Vec
     settings.max_new_tokens = 24;
     change(&mut settings);
     let sources = sources(&expected);
-    let mut decode = |sources| decode(&mut decoder, &SentenceBatch::new(sources), &settings, &mut |_| ControlFlow::Continue(())).unwrap();
+    let mut decode =
+        |sources: &[Vec<i64>]| decode(&mut decoder, &SentenceBatch::new(sources), &settings, &mut |_| ControlFlow::Continue(())).unwrap();
     let together = decode(&sources);
     // A sentence's tokens do not depend on its neighbours.
     for (source, found) in sources.iter().zip(&together) {

@@ -1,7 +1,7 @@
 //! How near the nearest choice of beam search was: logits that move by less than that leave the hypotheses as they are.
 
 use crate::golden::{reference, sources};
-use cognate_generate::{Decoder, Hypothesis, Logits, Result, SentenceBatch, SessionDecoder, Settings, decode};
+use cognate_generate::{Decoder, Hypothesis, Logits, Result, SentenceBatch, SessionDecoder, Settings, Sources, decode};
 use cognate_testing::{Golden, golden_models};
 use ndarray::Array2;
 use rand_chacha::ChaCha8Rng;
@@ -25,7 +25,7 @@ impl Decoder for Noisy {
         self.inner.engine()
     }
 
-    fn start(&mut self, sources: &[Vec<i64>], beams: usize) -> Result<()> {
+    fn start(&mut self, sources: Sources<'_>, beams: usize) -> Result<()> {
         self.inner.start(sources, beams)
     }
 

@@ -21,7 +21,7 @@ fn subject(change: impl FnOnce(&mut Settings)) -> Subject {
 impl Subject {
     fn decode(&mut self, numbers: &[u64]) -> Vec<Vec<Hypothesis>> {
         let sources: Vec<_> = numbers.iter().map(|&number| self.sources[number as usize].clone()).collect();
-        let batch = SentenceBatch { sources: &sources, prefixes: &[], numbers };
+        let batch = SentenceBatch { sources: (&sources).into(), prefixes: &[], numbers };
         decode(&mut self.decoder, &batch, &self.settings, &mut |_| ControlFlow::Continue(())).unwrap()
     }
 }
@@ -113,15 +113,19 @@ fn tokens_are_told_as_they_come() {
         settings.sampling = Some(Sampling::default());
         settings.num_return_sequences = 2;
     });
-    let mut told = vec![vec![Vec::new(); 2]; 3];
+    let (mut told, mut finished) = (vec![vec![Vec::new(); 2]; 3], vec![Vec::new(); 3]);
     let batch = SentenceBatch::new(&subject.sources);
     let found = decode(&mut subject.decoder, &batch, &subject.settings, &mut |event| {
-        if let Event::Token { sentence, sequence, token } = event {
-            told[sentence][sequence].push(token);
+        match event {
+            Event::Token { sentence, sequence, token } => told[sentence][sequence].push(token),
+            Event::Finished { sentence, hypotheses } => finished[sentence].extend_from_slice(hypotheses),
+            Event::Step { .. } => {}
         }
         ControlFlow::Continue(())
     });
-    for (told, found) in told.iter().zip(found.unwrap()) {
+    let found = found.unwrap();
+    assert_eq!(finished, found);
+    for (told, found) in told.iter().zip(found) {
         assert_eq!(told, &tokens(&found));
     }
 }
@@ -134,7 +138,7 @@ fn one_sentence_can_be_cancelled() {
         let mut steps = 0;
         let batch = SentenceBatch::new(&subject.sources);
         let found = decode(&mut subject.decoder, &batch, &subject.settings, &mut |event| {
-            let (Event::Token { sentence, .. } | Event::Step { sentence }) = event;
+            let (Event::Token { sentence, .. } | Event::Step { sentence }) = event else { return ControlFlow::Continue(()) };
             steps += usize::from(sentence == 1);
             if sentence == 1 && steps == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
@@ -149,7 +153,7 @@ fn what_does_not_fit_is_refused() {
     let mut subject = subject(|settings| settings.max_length = 5);
     let Subject { decoder, sources, settings } = &mut subject;
     let mut refused = |prefixes: &[Vec<i64>], numbers: &[u64]| {
-        let batch = SentenceBatch { sources, prefixes, numbers };
+        let batch = SentenceBatch { sources: (&*sources).into(), prefixes, numbers };
         decode(decoder, &batch, settings, &mut |_| ControlFlow::Continue(())).unwrap_err().to_string()
     };
     insta::assert_snapshot!(refused(&[vec![], vec![1, 2, 3, 4], vec![]], &[]), @"the target prefix of sentence 1 of the batch has 4 tokens; expected at most 3");

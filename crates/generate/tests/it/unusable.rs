@@ -1,6 +1,6 @@
 //! Scores that no token can be chosen by: an error that names the sentence and the step, never a token.
 
-use cognate_generate::{Decoder, ErrorKind, Logits, Result, Sampling, SentenceBatch, Settings, decode, greedy_choices, score};
+use cognate_generate::{Decoder, ErrorKind, Logits, Result, Sampling, SentenceBatch, Settings, Sources, decode, greedy_choices, score};
 use cognate_model::Preset;
 use insta::assert_snapshot;
 use ndarray::{Array2, Array3};
@@ -24,7 +24,7 @@ impl Decoder for Broken {
         "made up"
     }
 
-    fn start(&mut self, _: &[Vec<i64>], _: usize) -> Result<()> {
+    fn start(&mut self, _: Sources<'_>, _: usize) -> Result<()> {
         self.step = 0;
         Ok(())
     }
@@ -84,7 +84,8 @@ fn no_way_of_decoding_takes_a_token_by_them() {
     let mut failures = Vec::new();
     for (way, change) in ways {
         for (kind, scores) in kinds.iter().enumerate() {
-            let batch = SentenceBatch { sources: &sources(), prefixes: &[], numbers: &[11, 12] };
+            let sources = sources();
+            let batch = SentenceBatch { sources: (&sources).into(), prefixes: &[], numbers: &[11, 12] };
             let found = decode(&mut broken(scores.clone()), &batch, &settings(change), &mut |_| ControlFlow::Continue(()));
             match found {
                 Err(error) if error.kind() == ErrorKind::Scores && error.to_string().starts_with("sentence 12, step 3: ") => {}

@@ -2,7 +2,7 @@
 //!
 //! Passes and counts read an operation's [`Class`], so that a new operation is one row here.
 
-use super::{Op, Scalar, Statistic, Unary};
+use super::{Op, Ranked, Statistic, Unary};
 use crate::{Binary, Dim, Shape};
 use std::fmt;
 
@@ -37,6 +37,8 @@ pub enum Class {
     IntegerProduct(usize),
     /// A cache, or attention to one.
     Cache,
+    /// A loop, or a value of one.
+    Loop,
 }
 
 /// An attribute of an operation, as the text of a graph shows it.
@@ -101,6 +103,7 @@ impl Op {
             Op::Scalar(_) => ("Constant", Class::Constant, ""),
             Op::Integers(_) => ("Integers", Class::Constant, ""),
             Op::Range { .. } => ("Range", Class::Constant, ""),
+            Op::Indices(_) => ("Indices", Class::Function, ""),
             Op::Unary(Unary::Relu) => ("Relu", Class::Function, "max(x, 0)"),
             Op::Unary(Unary::Sigmoid) => ("Sigmoid", Class::Function, "1 / (1 + exp(-x))"),
             Op::Unary(Unary::Tanh) => ("Tanh", Class::Function, ""),
@@ -108,16 +111,27 @@ impl Op {
             Op::Unary(Unary::Exp) => ("Exp", Class::Function, ""),
             Op::Unary(Unary::Sqrt) => ("Sqrt", Class::Function, ""),
             Op::Unary(Unary::Floor) => ("Floor", Class::Function, ""),
+            Op::Unary(Unary::Log) => ("Log", Class::Function, ""),
+            Op::Unary(Unary::Not) => ("Not", Class::Comparison, ""),
             Op::Binary(Binary::Add) => ("Add", Class::Arithmetic, ""),
             Op::Binary(Binary::Sub) => ("Sub", Class::Arithmetic, ""),
             Op::Binary(Binary::Mul) => ("Mul", Class::Arithmetic, ""),
             Op::Binary(Binary::Div) => ("Div", Class::Arithmetic, ""),
             Op::Binary(Binary::Rem) => ("Mod", Class::Arithmetic, ""),
+            Op::Binary(Binary::Min) => ("Min", Class::Arithmetic, ""),
+            Op::Binary(Binary::Max) => ("Max", Class::Arithmetic, ""),
+            Op::Binary(Binary::Pow) => ("Pow", Class::Function, ""),
+            Op::Binary(Binary::And) => ("And", Class::Comparison, ""),
+            Op::Binary(Binary::Or) => ("Or", Class::Comparison, ""),
             Op::LessOrEqual => ("LessOrEqual", Class::Comparison, ""),
             Op::Equal => ("Equal", Class::Comparison, ""),
             Op::Select => ("Where", Class::Arithmetic, ""),
             Op::Cast(_) => ("Cast", Class::Convert, ""),
             Op::Gather => ("Gather", Class::Move, "rows of a table"),
+            Op::GatherElements => ("GatherElements", Class::Move, "elements of the last axis"),
+            Op::ScatterElements => ("ScatterElements", Class::Reduction, ""),
+            Op::TopK { result: Ranked::Values, .. } => ("TopK", Class::Move, "the largest"),
+            Op::TopK { result: Ranked::Positions, .. } => ("TopKPositions", Class::Comparison, "where the largest are"),
             Op::MatMul => ("MatMul", Class::Product(2), "A B"),
             Op::Linear => ("Linear", Class::Product(2), "x Wᵀ + b"),
             Op::Reshape(_) => ("Reshape", Class::Move, ""),
@@ -131,6 +145,7 @@ impl Op {
             Op::Gemm { .. } => ("Gemm", Class::Product(2), ""),
             Op::Conv(_) => ("Conv", Class::Product(2), ""),
             Op::Softmax => ("Softmax", Class::Softmax(5), "exp(xᵢ) / Σ exp(xⱼ)"),
+            Op::LogSoftmax => ("LogSoftmax", Class::Softmax(5), "xᵢ - ln Σ exp(xⱼ)"),
             Op::LogSumExp => ("LogSumExp", Class::Softmax(4), "ln Σ exp(xⱼ)"),
             Op::ShiftedExp => ("ShiftedExp", Class::Softmax(3), "exp(xᵢ - max(x))"),
             Op::LayerNorm { .. } => ("LayerNormalization", Class::Normalisation(8), "(x - μ) / √(σ² + ε) · γ + β"),
@@ -144,7 +159,14 @@ impl Op {
             Op::LargestMagnitude => ("LargestMagnitude", Class::Reduction, "max |xⱼ|"),
             Op::CacheWrite { .. } => ("CacheWrite", Class::Cache, ""),
             Op::CachedAttention(_) => ("CachedAttention", Class::Cache, "softmax(q Kᵀ · scale) V"),
+            Op::Loop(_) => ("Loop", Class::Loop, ""),
+            Op::LoopResult { .. } => ("LoopResult", Class::Loop, ""),
         }
+    }
+
+    /// The sizes that it mentions.
+    pub fn dims(&self) -> Vec<Dim> {
+        self.attributes().iter().flat_map(|attribute| attribute.value.dims()).cloned().collect()
     }
 
     /// The attributes, in the order of the text.
@@ -152,11 +174,13 @@ impl Op {
         let text = |name, value: String| Attribute { name, value: Value::Text(value) };
         let size = |name, dim| Attribute { name, value: Value::Size(dim) };
         match self {
-            Op::Scalar(Scalar::F32(value)) => vec![text("", format!("{value:?}"))],
-            Op::Scalar(Scalar::F16(value)) => vec![text("", format!("{:?}", value.to_f32()))],
-            Op::Scalar(Scalar::I64(value)) => vec![text("", value.to_string())],
+            Op::Scalar(value) => vec![text("", value.to_string())],
             Op::Integers(values) => vec![text("", format!("{values:?}"))],
             Op::Range { start, end } => vec![size("start", start), size("end", end)],
+            Op::Indices(symbol) => vec![text("size", symbol.to_string())],
+            Op::TopK { count, .. } => vec![size("count", count)],
+            Op::Loop(repeat) => vec![text("most", repeat.most.to_string()), text("carried", repeat.carried.to_string())],
+            Op::LoopResult { index, .. } => vec![text("index", index.to_string())],
             Op::Reshape(shape) | Op::Expand(shape) => vec![Attribute { name: "", value: Value::Shape(shape) }],
             Op::Transpose(order) => vec![text("order", format!("{order:?}"))],
             Op::Concat { axis } => vec![text("axis", axis.to_string())],
@@ -185,11 +209,14 @@ impl Op {
             | Op::Select
             | Op::Cast(_)
             | Op::Gather
+            | Op::GatherElements
+            | Op::ScatterElements
             | Op::MatMul
             | Op::Linear
             | Op::CumSum
             | Op::ScatterAdd
             | Op::LargestMagnitude
+            | Op::LogSoftmax
             | Op::LogSumExp
             | Op::ShiftedExp
             | Op::Softmax => vec![],

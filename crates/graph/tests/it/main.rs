@@ -1,6 +1,8 @@
 //! Errors at the builder's scope path, the grammar, canonical text, bindings and weights.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod dims;
+mod operations;
 mod recipes;
 
 use cognate_graph::{Builder, DType, Dim, Generator, Program, Recipe, Scope, Storage, Tensor, Unary, Weights, concat};
@@ -72,6 +74,18 @@ fn grammar() {
 }
 
 #[test]
+fn inputs_give_the_symbols_that_their_sizes_solve() {
+    let finish = |size: Dim| {
+        let builder = Builder::new("test");
+        builder.input("x", DType::F32, [size]);
+        builder.output("y", builder.range(0, "n"));
+        builder.finish().map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(finish(Dim::from("n") * 16 + 3), Ok(()));
+    assert_eq!(finish(Dim::from("n") * "m"), Err("Range: no input has an axis n".into()));
+}
+
+#[test]
 fn text_and_pruning() {
     let builder = Builder::new("tiny");
     let x = builder.input("x", DType::F32, [Dim::from("rows"), 3.into()]);
@@ -119,6 +133,19 @@ fn bindings() {
     assert_snapshot!(bind(&[1], &[3]).unwrap_err(), @"test: input x: expected [batch, past + tgt], found [1]");
     assert_snapshot!(graph.bind(|name| (name != "tgt").then_some(&[1, 1][..])).unwrap_err(), @"test: input past: expected [past], found [1, 1]");
     assert_snapshot!(graph.bind(|_| None).unwrap_err(), @"test: input x: expected f32 [batch, past + tgt], found nothing");
+}
+
+/// Sizes of images: a number of patches, and what remains.
+#[test]
+fn symbols_are_solved_for() {
+    let builder = Builder::new("test");
+    let rows = Dim::from("rows");
+    let x = builder.input("x", DType::F32, [rows * 8 + 6]);
+    builder.output("y", x.reshape([Dim::from("rows") * 4 + 3, 2.into()]));
+    let graph = builder.finish().unwrap();
+    let rows = |size: &'static [usize]| Dim::from("rows").evaluate(&graph.bind(|_| Some(size)).ok()?);
+    assert_eq!((rows(&[30]), rows(&[6]), rows(&[32]), rows(&[0])), (Some(3), Some(0), None, None));
+    assert_snapshot!(graph.bind(|_| Some(&[32][..])).unwrap_err(), @"test: input x: expected [8*rows + 6], found [32]");
 }
 
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! A process with its time and memory, by the account that Linux keeps.
+//! Runs a process and measures its time and memory, by `/proc` and `wait4`.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,20 +11,20 @@ use anyhow::{Context, Result};
 
 use super::{End, Ended};
 
-/// What runs longer is ended.
+/// Time limit.
 const PATIENCE: Duration = Duration::from_secs(30);
 const INTERVAL: Duration = Duration::from_millis(1);
 
-/// KiB of addresses that a process may have, so that what goes wrong does not take the machine with it.
+/// Limit of a process's address space in KiB, which protects the machine.
 const FENCE: &str = "8000000";
 
-/// Runs `program`; `scratch` takes its temporary files and what it says.
+/// Runs `program`; its temporary files and messages are in `scratch`.
 pub(crate) fn run(program: &Path, arguments: &[String], scratch: &Path, library: Option<&Path>) -> Result<Ended> {
     let (temporary, said) = (scratch.join("tmp"), scratch.join("said"));
     fs::create_dir_all(&temporary).with_context(|| temporary.display().to_string())?;
     let file = File::create(&said).with_context(|| said.display().to_string())?;
     let mut command = Command::new("sh");
-    // A core file of a crash is of no use here.
+    // Without core files.
     command.args(["-c", &format!("ulimit -c 0; ulimit -v {FENCE}; exec \"$0\" \"$@\"")]).arg(program).args(arguments);
     command.env("TMPDIR", &temporary).env_remove("RUST_BACKTRACE").env_remove("COGNATE_MODEL").current_dir(scratch);
     if let Some(library) = library {
@@ -32,24 +32,25 @@ pub(crate) fn run(program: &Path, arguments: &[String], scratch: &Path, library:
     }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
     let start = Instant::now();
-    let child = command.spawn().context("sh: cannot be started")?;
-    let id = libc::pid_t::try_from(child.id()).context("a process number")?;
+    let child = command.spawn().context("sh: cannot start")?;
+    let (resident, id) =
+        (|id| xtask::memory::of(id, "VmHWM").unwrap_or_default(), libc::pid_t::try_from(child.id()).context("a process id")?);
     let (mut killed, mut seen) = (false, 0);
     let (status, highest) = loop {
         if let Some(ended) = reap(id)? {
             break ended;
         }
         if !killed && start.elapsed() > PATIENCE {
-            // SAFETY: the process is our own child, and not reaped yet, so that its number is nobody else's.
+            // SAFETY: the process is a child of this one and not reaped yet, so that its id is not reused.
             unsafe { libc::kill(id, libc::SIGKILL) };
             killed = true;
         }
-        seen = resident(id).unwrap_or_default().max(seen);
+        seen = resident(child.id()).max(seen);
         std::thread::sleep(INTERVAL);
     };
     let time = start.elapsed();
-    // A child begins with the highest size of this process: what lies above is its own.
-    let own = resident(libc::pid_t::try_from(std::process::id()).context("a process number")?).unwrap_or_default();
+    // A child starts with the highest size of this process; only a higher one is its own.
+    let own = resident(std::process::id());
     let memory = if highest > own { highest } else { seen };
     let bytes = fs::read(&said).with_context(|| said.display().to_string())?;
     let said = String::from_utf8_lossy(&bytes).into_owned();
@@ -61,18 +62,11 @@ pub(crate) fn run(program: &Path, arguments: &[String], scratch: &Path, library:
     Ok(Ended { end, said, time, memory })
 }
 
-/// The highest resident size in bytes that a process had so far, by Linux's account.
-fn resident(id: libc::pid_t) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
-}
-
-/// How a child ended, with the highest resident size in bytes that it had; `None` while it runs.
+/// The status of a child that ended and its highest resident size in bytes; `None` while it runs.
 fn reap(id: libc::pid_t) -> Result<Option<(ExitStatus, u64)>> {
     let mut status = 0;
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: both places live through the call, which writes them or fails; zeros are a legal `rusage`.
+    // SAFETY: both places outlive the call, which writes them or fails; zeros are a valid `rusage`.
     let (found, usage) = unsafe {
         let found = libc::wait4(id, &mut status, libc::WNOHANG, usage.as_mut_ptr());
         (found, usage.assume_init())

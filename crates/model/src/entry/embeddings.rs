@@ -2,6 +2,7 @@
 
 use crate::Config;
 use crate::embedding::{InputTokens, Side, embed};
+use crate::front::Source;
 use crate::interface::{DECODER_INPUT_IDS, INPUT_IDS};
 use cognate_graph::{Builder, DType, Dim, Error, Graph};
 
@@ -24,9 +25,10 @@ impl EmbeddingNames {
 /// The graph of embeddings.
 pub(crate) fn embeddings(config: &Config) -> Result<Graph, Error> {
     let builder = Builder::new("embeddings");
-    for (index, (side, len)) in [(Side::Encoder, "src"), (Side::Decoder, "tgt")].into_iter().enumerate() {
-        let ids = builder.input(EmbeddingNames::IDS[index], DType::I64, ["batch", len]);
-        let embedded = embed(&builder.root(), config, side, InputTokens { ids, types: None }, &Dim::from(0));
+    let source = Source::declare(&builder, config, ["batch", "src"]);
+    let ids = builder.input(DECODER_INPUT_IDS, DType::I64, ["batch", "tgt"]);
+    let target = embed(&builder.root(), config, Side::Decoder, InputTokens { ids, types: None }, &Dim::from(0));
+    for (index, embedded) in [source.embed(&builder.root(), config), target].into_iter().enumerate() {
         builder.output(EmbeddingNames::TOKENS[index], embedded.tokens);
         if let Some(positions) = embedded.positions {
             builder.output(EmbeddingNames::POSITIONS[index], positions);

@@ -10,14 +10,13 @@
 
 use crate::Config;
 use crate::attention::KeyValue;
-use crate::decoder::{DecoderInputs, Past, decoder};
+use crate::decoder::{DecoderInputs, Past, bridge, decoder};
 use crate::dropout::Dropout;
-use crate::embedding::{InputTokens, Side};
+use crate::embedding::Side;
 use crate::encoder::encoder;
-use crate::entry::Attentions;
-use crate::interface::{
-    ATTENTION_MASK, ENCODER_ATTENTION_MASK, ENCODER_HIDDEN_STATES, HuggingFaceNames, INPUT_IDS, LAST_HIDDEN_STATE, LOGITS,
-};
+use crate::entry::{Attentions, source_mask};
+use crate::front::Source;
+use crate::interface::{ENCODER_ATTENTION_MASK, ENCODER_HIDDEN_STATES, HuggingFaceNames, INPUT_IDS, LAST_HIDDEN_STATE, LOGITS};
 use cognate_graph::{Builder, DType, Dim, Error, Graph};
 
 const BATCH: &str = "batch_size";
@@ -28,12 +27,10 @@ const PAST: &str = "past_decoder_sequence_length";
 /// names would fail.
 const PAST_SOURCE: &str = "past_encoder_sequence_length";
 
-/// `input_ids, attention_mask: i64 [batch_size, encoder_sequence_length]` -> `last_hidden_state`.
+/// The inputs of the [`Source`] -> `last_hidden_state`.
 pub(crate) fn encode(config: &Config, attentions: Attentions) -> Result<Graph, Error> {
     let builder = Builder::new("encoder_model");
-    let ids = builder.input(INPUT_IDS, DType::I64, [BATCH, SOURCE]);
-    let attention_mask = builder.input(ATTENTION_MASK, DType::I64, [BATCH, SOURCE]);
-    let outputs = encoder(&builder.root(), config, InputTokens { ids, types: None }, attention_mask, &Dropout::none());
+    let outputs = encoder(&builder.root(), config, Source::declare(&builder, config, [BATCH, SOURCE]), &Dropout::none());
     builder.output(LAST_HIDDEN_STATE, outputs.hidden);
     attentions.output_encoder(&builder, &outputs);
     builder.finish()
@@ -45,10 +42,10 @@ pub(crate) fn encode(config: &Config, attentions: Attentions) -> Result<Graph, E
 pub(crate) fn step(config: &Config, attentions: Attentions) -> Result<Graph, Error> {
     let builder = Builder::new("decoder_model_merged");
     let root = builder.root();
-    let attention_mask = builder.input(ENCODER_ATTENTION_MASK, DType::I64, [BATCH, SOURCE]);
+    let attention_mask = source_mask(&builder, config, ENCODER_ATTENTION_MASK, [BATCH, SOURCE]);
     let ids = builder.input(INPUT_IDS, DType::I64, [BATCH, TARGET]);
-    let hidden = builder.input(ENCODER_HIDDEN_STATES, DType::F32, [Dim::from(BATCH), SOURCE.into(), config.d_model.into()]);
-    let uncovered = hidden.slice(1, PAST_SOURCE, SOURCE);
+    let hidden = builder.input(ENCODER_HIDDEN_STATES, DType::F32, [Dim::from(BATCH), SOURCE.into(), config.of_encoder().d_model.into()]);
+    let uncovered = bridge(&root, config, hidden.slice(1, PAST_SOURCE, SOURCE));
     let (mut past, mut cross) = (Vec::new(), Vec::new());
     for layer_index in 0..config.decoder.n_layers {
         let heads = [config.decoder.heads, config.decoder.d_k].map(Dim::from);

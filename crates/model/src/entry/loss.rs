@@ -14,8 +14,8 @@ use crate::Config;
 use crate::Error;
 use crate::decoder::{DecoderInputs, DecoderOutputs, Past, Projection, cross_key_values, decoder};
 use crate::dropout::{Dropout, DropoutRates, SEED};
-use crate::embedding::InputTokens;
 use crate::encoder::encoder;
+use crate::front::Source;
 use crate::interface::{ATTENTION_MASK, DECODER_INPUT_IDS, INPUT_IDS, LABELS};
 use cognate_graph::{Builder, DType, Dim, Graph, Shape, Tensor, concat};
 
@@ -75,17 +75,17 @@ pub(crate) fn loss(config: &Config, options: &Loss) -> Result<Graph, Error> {
         return Err(Error::new(crate::ErrorKind::Config, "consistency", message));
     }
     let builder = Builder::new("loss");
-    let ids = builder.input(LossNames::SOURCE, DType::I64, ["batch", "src"]);
-    let attention_mask = builder.input(LossNames::SOURCE_MASK, DType::I64, ["batch", "src"]);
+    let source = Source::declare(&builder, config, ["batch", "src"]);
     let target = builder.input(LossNames::TARGET, DType::I64, ["batch", "tgt"]);
     let labels = builder.input(LossNames::LABELS, DType::I64, ["batch", "tgt"]);
     let given = labels;
     let twice = |x| if alpha > 0.0 { concat(0, &[x, x]) } else { x };
-    let [ids, attention_mask, target, labels] = [ids, attention_mask, target, labels].map(twice);
+    let (source, [target, labels]) = (source.map(twice), [target, labels].map(twice));
     let root = builder.root();
     let dropout = Dropout::new(&builder, options.dropout);
-    let hidden = encoder(&root, config, InputTokens { ids, types: None }, attention_mask, &dropout).hidden;
+    let hidden = encoder(&root, config, source, &dropout).hidden;
     let cross = cross_key_values(&root, config, hidden);
+    let attention_mask = source.attention_mask();
     let outputs = decoder(&root, config, &DecoderInputs { ids: target, attention_mask, cross, past: Past::None, dropout });
     {
         let _scope = root.at("cross_entropy").enter();

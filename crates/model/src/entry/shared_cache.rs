@@ -19,7 +19,7 @@ use cognate_graph::{Builder, DType, Dim, Error, Graph};
 pub(crate) fn step(config: &Config, attentions: Attentions) -> Result<Graph, Error> {
     let builder = Builder::new("decoder");
     let ids = builder.input(INPUT_IDS, DType::I64, ["batch", "beams"]);
-    let attention_mask = builder.input(ATTENTION_MASK, DType::I64, ["batch", "src"]);
+    let attention_mask = super::source_mask(&builder, config, ATTENTION_MASK, ["batch", "src"]);
     let (batch, beams) = (ids.dim(0), ids.dim(1));
     let rows = &batch * &beams;
     let (heads, d_k) = (Dim::from(config.decoder.heads), Dim::from(config.decoder.d_k));

@@ -4,8 +4,8 @@ use super::Bart;
 use super::fields::{Fields, Tokens};
 use crate::config::{SizeNames, StackNames};
 use crate::{
-    Activation, AttentionScore, Config, EmbeddingNorm, Embeddings, Norm, NormPlacement, OutputProjection, Parts, Positions, Sinusoids,
-    Stack, TokenTypes,
+    Activation, AttentionScore, Biases, Config, EmbeddingNorm, Embeddings, Front, Norm, NormPlacement, OutputProjection, Parts, Positions,
+    Sinusoids, Stack, TokenTypes,
 };
 
 /// Properties of a family that its `config.json` does not contain.
@@ -33,10 +33,11 @@ impl Bart {
             Bart::Marian => (Post, None, halves),
             Bart::Mbart => (Pre, Sum, learned(2)),
             Bart::Pegasus => (Pre, None, halves),
+            Bart::Trocr => (Post, Sum, learned(2)),
         };
         // Start, end, padding.
         let (start, eos, pad) = match self {
-            Bart::Original | Bart::M2m100 => (Some(2), Some(2), Some(1)),
+            Bart::Original | Bart::M2m100 | Bart::Trocr => (Some(2), Some(2), Some(1)),
             Bart::Blenderbot | Bart::BlenderbotSmall => (Some(1), Some(2), Some(0)),
             Bart::Marian => (Some(58_100), Some(0), Some(58_100)),
             Bart::Mbart | Bart::Plbart => (Option::None, Some(2), Some(1)),
@@ -47,7 +48,7 @@ impl Bart {
             placement,
             embedding_norm,
             positions,
-            output_bias: self != Bart::M2m100,
+            output_bias: !matches!(self, Bart::M2m100 | Bart::Trocr),
             scale_embedding: matches!(self, Bart::M2m100 | Bart::Plbart),
             activation: if self == Bart::M2m100 { Activation::Relu } else { Activation::Gelu },
         }
@@ -58,12 +59,21 @@ impl Bart {
 pub(super) const NAMES: SizeNames = SizeNames {
     source_vocab: "vocab_size",
     d_model: "d_model",
+    positions: "max_position_embeddings",
     encoder: StackNames { n_layers: "encoder_layers", heads: "encoder_attention_heads", d_k: "d_model", d_ff: "encoder_ffn_dim" },
     decoder: StackNames { n_layers: "decoder_layers", heads: "decoder_attention_heads", d_k: "d_model", d_ff: "decoder_ffn_dim" },
 };
 
 pub(super) fn config(family: Bart, fields: &Fields) -> Config {
-    let implied = family.implied();
+    let mut implied = family.implied();
+    let is_decoder = family == Bart::Trocr;
+    let names = if is_decoder { SizeNames { encoder: NAMES.decoder, ..NAMES } } else { NAMES };
+    if is_decoder && !fields.flag("use_learned_position_embeddings", true) {
+        implied.positions = Positions::Counted;
+    }
+    if is_decoder && !fields.flag("layernorm_embedding", true) {
+        implied.embedding_norm = EmbeddingNorm::None;
+    }
     let d_model = fields.size("d_model");
     let source_vocab = fields.size("vocab_size");
     let tied = fields.flag("tie_word_embeddings", true);
@@ -79,19 +89,21 @@ pub(super) fn config(family: Bart, fields: &Fields) -> Config {
         (positions, _) => positions,
     };
     let config = Config {
+        front: Front::Tokens,
+        encoder_model: None,
         vocab,
         source_vocab,
         d_model,
         max_positions: Some(max_positions),
         parts: Parts::Both,
-        encoder: stack(fields, d_model, &NAMES.encoder),
+        encoder: stack(fields, d_model, &names.encoder),
         decoder: stack(fields, d_model, &NAMES.decoder),
         activation: match fields.text("activation_function") {
             Some(name) => fields.activation("activation_function", name),
             None => implied.activation,
         },
         gated: false,
-        biases: true,
+        biases: Biases::All,
         score: AttentionScore::ScaledDot,
         positions: implied.positions,
         norm: Norm::Layer,
@@ -108,7 +120,7 @@ pub(super) fn config(family: Bart, fields: &Fields) -> Config {
         eos_token: tokens[1],
         pad_token: tokens[2],
     };
-    config.check(&NAMES, |problem| fields.contradict(problem));
+    config.check(&names, |problem| fields.contradict(problem));
     config
 }
 

@@ -4,13 +4,19 @@ use super::Bert;
 use super::fields::Fields;
 use crate::config::{SizeNames, StackNames};
 use crate::{
-    Activation, AttentionScore, Config, EmbeddingNorm, Embeddings, Head, Norm, NormPlacement, OutputProjection, Parts, Positions, Stack,
-    TokenTypes,
+    Activation, AttentionScore, Biases, Config, EmbeddingNorm, Embeddings, Front, Head, Norm, NormPlacement, OutputProjection, Parts,
+    Positions, Stack, TokenTypes,
 };
 
 const ENCODER: StackNames =
     StackNames { n_layers: "num_hidden_layers", heads: "num_attention_heads", d_k: "hidden_size", d_ff: "intermediate_size" };
-const NAMES: SizeNames = SizeNames { source_vocab: "vocab_size", d_model: "hidden_size", encoder: ENCODER, decoder: ENCODER };
+const NAMES: SizeNames = SizeNames {
+    source_vocab: "vocab_size",
+    d_model: "hidden_size",
+    positions: "max_position_embeddings",
+    encoder: ENCODER,
+    decoder: ENCODER,
+};
 const DISTIL: StackNames = StackNames { n_layers: "n_layers", heads: "n_heads", d_k: "dim", d_ff: "hidden_dim" };
 const DISTIL_NAMES: SizeNames = SizeNames { d_model: "dim", encoder: DISTIL, decoder: DISTIL, ..NAMES };
 
@@ -38,6 +44,8 @@ pub(super) fn config(family: Bert, class: &str, fields: &Fields) -> Config {
     let activation = fields.activation(act, fields.text(act).unwrap_or("gelu"));
     let encoder = super::bart::stack(fields, d_model, &names.encoder);
     let config = Config {
+        front: Front::Tokens,
+        encoder_model: None,
         vocab,
         source_vocab: vocab,
         d_model,
@@ -47,7 +55,7 @@ pub(super) fn config(family: Bert, class: &str, fields: &Fields) -> Config {
         decoder: Stack { n_layers: 0, ..encoder },
         activation,
         gated: false,
-        biases: true,
+        biases: Biases::All,
         score: AttentionScore::ScaledDot,
         positions,
         norm: Norm::Layer,

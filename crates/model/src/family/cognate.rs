@@ -6,8 +6,8 @@
 use super::bart::{NAMES, stack};
 use super::fields::{Fields, Tokens};
 use crate::{
-    Activation, AttentionScore, Config, EmbeddingNorm, Embeddings, Norm, NormPlacement, OutputProjection, Parts, PositionKind, Positions,
-    RelativeLayers, Sinusoids, TokenTypes,
+    Activation, AttentionScore, Biases, Config, EmbeddingNorm, Embeddings, Front, Norm, NormPlacement, OutputProjection, Parts,
+    PositionKind, Positions, RelativeLayers, Sinusoids, TokenTypes,
 };
 use serde_json::{Map, Value, json};
 
@@ -55,6 +55,8 @@ pub(super) fn config(fields: &Fields) -> Config {
         PositionKind::Alibi => (Positions::Alibi, false),
     };
     let config = Config {
+        front: Front::Tokens,
+        encoder_model: None,
         vocab,
         source_vocab,
         d_model,
@@ -70,7 +72,7 @@ pub(super) fn config(fields: &Fields) -> Config {
             None => Activation::Relu,
         },
         gated: fields.flag("gated", false),
-        biases: fields.flag("biases", true),
+        biases: fields.flag("biases", true).into(),
         score: fields.named("attention_score", AttentionScore::ScaledDot),
         positions,
         norm: fields.named("norm", Norm::Layer),
@@ -132,7 +134,7 @@ pub(crate) fn render(config: &Config) -> String {
         (config.epsilon != EPSILON, "layer_norm_epsilon", json!(epsilon)),
         (config.score != AttentionScore::ScaledDot, "attention_score", json!(config.score)),
         (config.gated, "gated", json!(true)),
-        (!config.biases, "biases", json!(false)),
+        (config.biases == Biases::None, "biases", json!(false)),
         (config.embeddings == Embeddings::Separate, "share_encoder_decoder_embeddings", json!(false)),
         (config.embeddings == Embeddings::Separate, "decoder_vocab_size", json!(config.vocab)),
         (config.output == OutputProjection::Own, "tie_word_embeddings", json!(false)),

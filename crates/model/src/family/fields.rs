@@ -87,6 +87,16 @@ impl Fields {
         self.read(field, "a whole number", |value| value.as_u64().and_then(|size| usize::try_from(size).ok()))
     }
 
+    /// A height and width, or one number for both.
+    pub(super) fn sides(&self, field: &str, default: usize) -> [usize; 2] {
+        let size = |value: &Value| value.as_u64().and_then(|size| usize::try_from(size).ok());
+        let both = |value: &Value| match value.as_array().map(Vec::as_slice) {
+            Some([height, width]) => Some([size(height)?, size(width)?]),
+            _ => size(value).map(|side| [side; 2]),
+        };
+        self.read(field, "a whole number, or two", both).unwrap_or([default; 2])
+    }
+
     /// A boolean.
     pub(super) fn flag(&self, field: &str, default: bool) -> bool {
         self.read(field, "true or false", Value::as_bool).unwrap_or(default)

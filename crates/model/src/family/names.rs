@@ -3,7 +3,7 @@
 //! Parameter paths are BART's tensor names without `model.`:
 //! `decoder.layers.2.encoder_attn.q_proj.weight`.
 
-use super::{Bart, Family, bert};
+use super::{Bart, Family, bert, vit};
 use crate::{Config, Embeddings, Head, OutputProjection, Parts};
 use cognate_graph::{Generator, Recipe};
 use std::sync::Arc;
@@ -58,6 +58,9 @@ impl Naming<'_> {
     /// decoder as many rows as the source vocabulary has, if the tables are neither shared nor
     /// tied, though it predicts fewer.
     pub(crate) fn rows(&self, path: &str) -> Rows {
+        if let Some((half, _)) = self.half(path) {
+            return half.rows(path);
+        }
         let own = self.config.embeddings == Embeddings::Separate && self.config.output == OutputProjection::Own;
         let is_marian = self.family == Family::Bart(Bart::Marian);
         if is_marian && own && path == "decoder.embed_tokens.weight" { Rows::First } else { Rows::All }
@@ -65,7 +68,8 @@ impl Naming<'_> {
 
     /// Whether the checkpoint has a shared table that is not used.
     fn has_idle_shared(&self) -> bool {
-        self.config.embeddings == Embeddings::Separate && !matches!(self.family, Family::Bart(Bart::Marian) | Family::Cognate)
+        self.config.embeddings == Embeddings::Separate
+            && !matches!(self.family, Family::Bart(Bart::Marian) | Family::Cognate | Family::Pair(..) | Family::Whisper)
     }
 
     /// Whether checkpoints are known to contain this tensor without using it.
@@ -83,7 +87,11 @@ impl Naming<'_> {
                 })
             }
             Family::Bert(_) => bert::is_left_over(self.head(), name),
-            Family::Cognate => false,
+            Family::Cognate | Family::Whisper => false,
+            Family::Pair(..) => {
+                self.half(name).is_some_and(|(half, prefix)| name.strip_prefix(prefix).is_some_and(|rest| half.is_left_over(rest)))
+            }
+            Family::Vit(_) => vit::is_left_over(self.head(), name),
             // Cross-attention has no relative positions.
             Family::T5(_) => name == "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",
         }
@@ -97,19 +105,34 @@ impl Naming<'_> {
         }
     }
 
+    /// The half of a pair that contains a parameter, and the prefix of its tensors.
+    fn half(&self, path: &str) -> Option<(Naming<'_>, &'static str)> {
+        let Family::Pair(encoder, decoder) = self.family else { return None };
+        Some(match path.starts_with("encoder.") {
+            true => (Naming { family: *encoder, config: self.config.of_encoder() }, "encoder."),
+            false => (Naming { family: *decoder, config: self.config }, "decoder."),
+        })
+    }
+
     fn names_of(&self, path: &str) -> Vec<String> {
+        if let Some((half, prefix)) = self.half(path).filter(|_| !path.starts_with("enc_to_dec_proj.")) {
+            return half.names_of(path).into_iter().map(|name| format!("{prefix}{name}")).collect();
+        }
         match self.family {
-            Family::Cognate => vec![path.into()],
+            Family::Cognate | Family::Pair(..) => vec![path.into()],
             Family::Bert(bert) => bert::names(bert, self.head(), path),
             // transformers' encoder-only class does not store it.
-            Family::Bart(_) if self.config.parts != Parts::Both => {
+            Family::Bart(_) | Family::Whisper if self.config.parts != Parts::Both => {
                 let bare = if path == "shared.weight" { "embed_tokens.weight" } else { path.strip_prefix("encoder.").unwrap_or(path) };
                 vec![bare.into(), path.into(), format!("model.{path}")]
             }
+            Family::Whisper if path == "lm_head.weight" => vec!["proj_out.weight".into()],
+            Family::Bart(Bart::Trocr) if path == "lm_head.weight" => vec!["output_projection.weight".into()],
             Family::Bart(_) if matches!(path, "final_logits_bias" | "lm_head.weight") => vec![path.into()],
             // Checkpoints without the output projection, as of `BartModel`, lack the prefix.
-            Family::Bart(_) => vec![format!("model.{path}"), path.into()],
+            Family::Bart(_) | Family::Whisper => vec![format!("model.{path}"), path.into()],
             Family::T5(_) => vec![t5_name(path, self.config.gated)],
+            Family::Vit(vit) => vit::names(vit, self.head(), path),
         }
     }
 }

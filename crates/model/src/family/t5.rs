@@ -4,14 +4,15 @@ use super::T5;
 use super::fields::{Fields, Tokens};
 use crate::config::{SizeNames, StackNames};
 use crate::{
-    Activation, AttentionScore, Config, EmbeddingNorm, Embeddings, Norm, NormPlacement, OutputProjection, Parts, Positions, RelativeLayers,
-    Stack, TokenTypes,
+    Activation, AttentionScore, Biases, Config, EmbeddingNorm, Embeddings, Front, Norm, NormPlacement, OutputProjection, Parts, Positions,
+    RelativeLayers, Stack, TokenTypes,
 };
 
 const ENCODER: StackNames = StackNames { n_layers: "num_layers", heads: "num_heads", d_k: "d_kv", d_ff: "d_ff" };
 const NAMES: SizeNames = SizeNames {
     source_vocab: "vocab_size",
     d_model: "d_model",
+    positions: "max_position_embeddings",
     encoder: ENCODER,
     decoder: StackNames { n_layers: "num_decoder_layers", ..ENCODER },
 };
@@ -27,6 +28,8 @@ pub(super) fn config(family: T5, fields: &Fields) -> Config {
     let start = if family == T5::Original && !fields.is_encoder_alone() { None } else { Some(0) };
     let tokens = fields.tokens(Tokens { start, bos: None, eos: Some(1), pad: Some(0) });
     let config = Config {
+        front: Front::Tokens,
+        encoder_model: None,
         vocab,
         source_vocab: vocab,
         d_model: fields.size("d_model"),
@@ -36,7 +39,7 @@ pub(super) fn config(family: T5, fields: &Fields) -> Config {
         decoder: Stack { n_layers, ..encoder },
         activation,
         gated,
-        biases: false,
+        biases: Biases::None,
         score: AttentionScore::Dot,
         positions: Positions::Relative {
             buckets: fields.optional_size("relative_attention_num_buckets").unwrap_or(32),

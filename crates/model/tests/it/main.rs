@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod fuzz;
+mod interface;
 mod properties;
+mod reading;
 mod refused;
 mod stored;
 mod text;

@@ -2,7 +2,7 @@
 //! read back equal.
 
 use cognate_model::{
-    AttentionScore, Config, Embeddings, Model, Norm, NormPlacement, OutputProjection, Positions, Preset, RelativeLayers, Sinusoids,
+    AttentionScore, Biases, Config, Embeddings, Model, Norm, NormPlacement, OutputProjection, Positions, Preset, RelativeLayers, Sinusoids,
 };
 
 /// A change of the tiny preset and the family that can represent it; `None` if none can.
@@ -40,7 +40,7 @@ const CASES: [Case; 13] = [
         |config| config.positions = Positions::Relative { buckets: 8, max_distance: 20, of: RelativeLayers::First },
         Some("cognate"),
     ),
-    ("no biases, a gate", |config| (config.biases, config.gated) = (false, true), Some("cognate")),
+    ("no biases, a gate", |config| (config.biases, config.gated) = (Biases::None, true), Some("cognate")),
     ("plain products", |config| config.score = AttentionScore::Dot, Some("cognate")),
     (
         "sums under a tanh, turned",

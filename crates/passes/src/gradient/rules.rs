@@ -21,6 +21,7 @@ pub(super) fn parts<'b>(op: &Op, inputs: &[Tensor<'b>], y: Tensor<'b>, cotangent
         | Op::Scalar(Scalar::F32(_) | Scalar::F16(_) | Scalar::I64(_))
         | Op::Integers(_)
         | Op::Range { .. }
+        | Op::Indices(_)
         | Op::LessOrEqual
         | Op::Equal => vec![],
         Op::Unary(function) => unary(*function, inputs[0], y, dy).into_iter().collect(),
@@ -32,7 +33,8 @@ pub(super) fn parts<'b>(op: &Op, inputs: &[Tensor<'b>], y: Tensor<'b>, cotangent
                 Binary::Mul => [dy * right, dy * left],
                 Binary::Div => [dy / right, dy * y / right * -1.0],
                 // Integers have no gradient.
-                Binary::Rem => return Some(vec![]),
+                Binary::Rem | Binary::And | Binary::Or => return Some(vec![]),
+                Binary::Min | Binary::Max | Binary::Pow => return None,
             };
             vec![summed(to_left, &shape, &left.ty().shape), summed(to_right, &shape, &right.ty().shape)]
         }
@@ -98,6 +100,12 @@ pub(super) fn parts<'b>(op: &Op, inputs: &[Tensor<'b>], y: Tensor<'b>, cotangent
         }
         Op::RmsNorm { epsilon } => rms_norm(inputs[0], inputs[1], *epsilon, whole()),
         Op::ShiftedExp
+        | Op::LogSoftmax
+        | Op::GatherElements
+        | Op::ScatterElements
+        | Op::TopK { .. }
+        | Op::Loop(_)
+        | Op::LoopResult { .. }
         | Op::QuantizedLinear(_)
         | Op::BlockLinear(_)
         | Op::LargestMagnitude
@@ -117,7 +125,8 @@ fn unary<'b>(function: Unary, x: Tensor<'b>, y: Tensor<'b>, dy: Tensor<'b>) -> O
         Unary::Exp => Some(dy * y),
         Unary::Sqrt => Some(dy / (y + y)),
         // Flat wherever it has a derivative.
-        Unary::Floor => None,
+        Unary::Floor | Unary::Not => None,
+        Unary::Log => Some(dy / x),
     }
 }
 

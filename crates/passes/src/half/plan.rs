@@ -126,7 +126,7 @@ impl Plan {
                     }
                 }
                 Class::Declared | Class::Constant | Class::Reduction => false,
-                Class::Softmax(_) | Class::Normalisation(_) | Class::IntegerProduct(_) | Class::Cache => false,
+                Class::Softmax(_) | Class::Normalisation(_) | Class::IntegerProduct(_) | Class::Cache | Class::Loop => false,
             };
             if is_half && keep(&node.name) {
                 unwanted.insert(id);
@@ -194,7 +194,8 @@ impl Plan {
             | Class::Join
             | Class::Reduction
             | Class::IntegerProduct(_)
-            | Class::Cache => None,
+            | Class::Cache
+            | Class::Loop => None,
         }
     }
 }

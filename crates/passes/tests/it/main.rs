@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod gradient;
+mod join;
 
 use cognate_eval::{Evaluator, Value};
 use cognate_graph::{Builder, DType, Dim, Generator, Graph, Program, Recipe, Type, Weights};

@@ -112,7 +112,7 @@ impl<E> Worker<E> {
         };
         // The results of a cancelled batch are not used: its window is after a failure.
         let is_wanted = || window < self.limit.load(Ordering::Relaxed);
-        let sentences = SentenceBatch { sources: &sources, prefixes: &prefixes, numbers: &numbers };
+        let sentences = SentenceBatch { sources: (&sources).into(), prefixes: &prefixes, numbers: &numbers };
         let (found, failure) = self.translator.translate_batch(decoder.as_mut(), &sentences, is_wanted);
         done.translations = found.into_iter().map(|(index, translation)| (lines[index], translation)).collect();
         done.failure = failure.map(|(index, error)| (lines[index], error));

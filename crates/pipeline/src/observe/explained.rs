@@ -4,6 +4,7 @@ use super::{Observer, Sentence};
 use crate::error::Result;
 use cognate_folder::{Manifest, ModelSource, open_exported};
 use cognate_generate::{alignment_layer, beam_tree};
+use cognate_model::interface::ATTENTION_MASK;
 use cognate_model::{EmbeddingNames, Model};
 use cognate_pictures::{Attention, Beams, Embeddings, Example, Explained, Finished, Likely, Node, Norms, Step, Summary};
 use cognate_runtime::{Options, Reference, Runtime, Source, Value, Values};
@@ -81,7 +82,8 @@ fn norms(model: &Model, sentence: &Sentence) -> Result<Embeddings> {
     let mut session = Reference::F32.load(&Source::Graph(model.embeddings()?), &Options::default())?;
     let ids = |ids: &[i64]| Array2::from_shape_vec((1, ids.len()), ids.to_vec()).expect("a row of ids").into_dyn();
     let [source, target] = EmbeddingNames::IDS;
-    let inputs: Values = [(source, ids(&sentence.source)), (target, ids(&sentence.read))].into_iter().collect();
+    let mask = Array2::ones((1, sentence.source.len())).into_dyn();
+    let inputs: Values = [(source, ids(&sentence.source)), (ATTENTION_MASK, mask), (target, ids(&sentence.read))].into_iter().collect();
     let outputs = session.run(&inputs)?;
     let lengths = |name: &str| outputs.get(name).map(row_norms).transpose();
     let side = |index: usize| -> Result<Vec<Norms>> {

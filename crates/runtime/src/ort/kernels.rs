@@ -1,52 +1,96 @@
-//! Custom operators for ONNX Runtime that read memory once where its operators read it
-//! several times.
+//! A custom operator for ONNX Runtime that runs a [`Program`].
 //!
 //! Exported files contain only ONNX Runtime's operators. When a file written for ONNX Runtime
-//! (`--target ort`) is loaded on the CPU, [`substitute`] replaces attention and the operators
-//! between products by operators of the domain [`DOMAIN`], with equal results except for rounding.
+//! (`--target ort`) is loaded on the CPU, [`substitute`] replaces what programs compute by nodes of
+//! the domain [`DOMAIN`], with equal results except for rounding.
 //! [`Options::plain`](crate::Options::plain) disables this.
 //!
-//! Kernels have no mutable state: the runs of several workers share the kernel of each node, see
-//! [`operator::Operator`].
+//! Kernels have no mutable state but what a lock guards: the runs of several workers share the kernel
+//! of each node, see [`operator::Operator`].
 
-mod cached_attention;
 mod context;
-mod memory_attention;
 mod operator;
-mod rows;
 mod substitute;
 
-pub(super) use substitute::substitute;
+pub(super) use substitute::{Substituted, substitute};
 
-use self::cached_attention::CachedAttention;
-use self::memory_attention::{MemoryAttention, SelfAttention};
-use self::rows::BetweenProducts;
+use self::context::Context;
+use self::operator::{Attributes, Operator};
+use crate::program::Program;
 use ::ort::session::builder::SessionBuilder;
-use ::ort::sys::OrtCustomOpDomain;
+use ::ort::sys::{OrtCustomOpDomain, OrtKernelContext};
 use ::ort::{AsPointer, Error, Result};
+use std::collections::HashMap;
 use std::ffi::CString;
-use std::fmt::Display;
 use std::ptr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The operators' domain, which does not occur in files.
 const DOMAIN: &str = "cognate";
 
-/// The domain with all operators, owned by the library.
-struct Registered(*mut OrtCustomOpDomain);
+/// The domain with the operator, owned by the library.
+struct Domain(*mut OrtCustomOpDomain);
 
 // SAFETY: the domain is complete when it is stored; sessions only read it.
-unsafe impl Send for Registered {}
+unsafe impl Send for Domain {}
 
 /// One per process, like the library: it must outlive every session that uses it.
-static REGISTERED: Mutex<Option<Registered>> = Mutex::new(None);
+static DOMAIN_OF_PROCESS: Mutex<Option<Domain>> = Mutex::new(None);
 
-/// Registers the operators for sessions of `builder`.
+/// The programs of sessions that are being created, by the number in their nodes, and the next number.
+static PROGRAMS: Mutex<(i64, Option<HashMap<i64, Kernel>>)> = Mutex::new((0, None));
+
+/// A program that nodes find by its number, as long as this lives.
+pub(super) struct Registered(i64);
+
+impl Registered {
+    fn new(program: Arc<Program>, threads: usize) -> Self {
+        let mut programs = PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner);
+        programs.0 += 1;
+        let number = programs.0;
+        programs.1.get_or_insert_default().insert(number, Kernel { program, threads });
+        Self(number)
+    }
+
+    fn number(&self) -> i64 {
+        self.0
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        let mut programs = PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner);
+        programs.1.get_or_insert_default().remove(&self.0);
+    }
+}
+
+/// The kernel of a node.
+#[derive(Clone)]
+struct Kernel {
+    program: Arc<Program>,
+    threads: usize,
+}
+
+impl Operator for Kernel {
+    fn new(attributes: &Attributes<'_>) -> Result<Self> {
+        let programs = PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner);
+        let kernel = attributes.integer(c"program").and_then(|number| programs.1.as_ref()?.get(&number).cloned());
+        kernel.ok_or_else(|| Error::new("no program of this number"))
+    }
+
+    fn compute(&self, context: *mut OrtKernelContext) -> Result<()> {
+        // SAFETY: the context is that of this call and lives as long.
+        let tensors = unsafe { Context::new(context, &self.program.caches, self.threads) };
+        self.program.run(&tensors).map_err(Error::new)
+    }
+}
+
+/// Registers the operator for sessions of `builder`.
 pub(super) fn register(builder: &mut SessionBuilder) -> Result<()> {
-    let mut registered = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
-    let Registered(domain) = match registered.as_ref() {
-        Some(registered) => registered,
-        None => registered.insert(Registered(domain()?)),
+    let mut of_process = DOMAIN_OF_PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
+    let Domain(domain) = match of_process.as_ref() {
+        Some(domain) => domain,
+        None => of_process.insert(Domain(domain()?)),
     };
     // SAFETY: options and domain belong to the library; the builder is borrowed exclusively, and
     // the domain is never released.
@@ -55,26 +99,14 @@ pub(super) fn register(builder: &mut SessionBuilder) -> Result<()> {
     unsafe { Error::result_from_status(status) }
 }
 
-/// A new domain with all operators.
+/// A new domain with the operator.
 fn domain() -> Result<*mut OrtCustomOpDomain> {
     let (name, mut domain) = (CString::new(DOMAIN)?, ptr::null_mut());
     // SAFETY: the library copies the name and writes to the given pointer; it gets its
     // own object back.
     unsafe {
         Error::result_from_status((::ort::api().CreateCustomOpDomain)(name.as_ptr(), &raw mut domain))?;
-        operator::add::<CachedAttention>(domain)?;
-        operator::add::<MemoryAttention>(domain)?;
-        operator::add::<SelfAttention>(domain)?;
-        operator::add::<BetweenProducts>(domain)?;
+        operator::add::<Kernel>(domain)?;
     }
     Ok(domain)
-}
-
-/// The sizes of a tensor of `N` axes.
-fn sizes<const N: usize>(what: &str, shape: &[usize]) -> Result<[usize; N]> {
-    shape.try_into().map_err(|_| expected(what, format!("{N} axes"), format!("{shape:?}")))
-}
-
-fn expected(what: &str, expected: impl Display, found: impl Display) -> Error {
-    Error::new(format!("{what}: expected {expected}, found {found}"))
 }

@@ -2,7 +2,7 @@
 //!
 //! The search order is: `ORT_DYLIB_PATH`, which must be valid if it is set; `onnxruntime/VERSION/`
 //! or `onnxruntime/VERSION-cuda/` in the folder `CARGO_TARGET_DIR`, or in a folder `target` in or
-//! above the program's and the current folder; the system's loader.
+//! above the program's and the current folder; the folders of [`add_folder`]; the system's loader.
 
 use crate::{Device, Error, ErrorKind, Result};
 use ::ort::MINOR_VERSION;
@@ -14,6 +14,7 @@ use std::error::Error as _;
 use std::ffi::{CStr, OsString};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 const VARIABLE: &str = "ORT_DYLIB_PATH";
 
@@ -34,6 +35,13 @@ pub(super) enum Found {
     Nothing(String),
 }
 
+/// The folders of [`add_folder`].
+static ADDED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+pub(super) fn add_folder(folder: PathBuf) {
+    ADDED.lock().unwrap_or_else(PoisonError::into_inner).push(folder);
+}
+
 /// Where to search.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places {
@@ -41,8 +49,8 @@ pub(super) struct Places {
     pub(super) variable: Option<OsString>,
     /// Folders that may contain `VERSION/` or `VERSION-cuda/`, nearest first.
     pub(super) folders: Vec<PathBuf>,
-    /// Names for the system's loader.
-    pub(super) names: Vec<String>,
+    /// Libraries that were not installed for this program: paths, and names for the system's loader.
+    pub(super) names: Vec<PathBuf>,
 }
 
 impl Places {
@@ -56,7 +64,9 @@ impl Places {
         }
         let name = format!("{DLL_PREFIX}onnxruntime{DLL_SUFFIX}");
         // A Linux system without development files has only the versioned name.
-        let names = if DLL_SUFFIX == ".so" { vec![format!("{name}.1"), name] } else { vec![name] };
+        let system = if DLL_SUFFIX == ".so" { vec![format!("{name}.1"), name] } else { vec![name] };
+        let added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = added.iter().filter_map(|folder| library_in(folder)).chain(system.into_iter().map(PathBuf::from)).collect();
         Self { variable: set(VARIABLE), folders, names }
     }
 }
@@ -74,12 +84,11 @@ pub(super) fn search(places: &Places, device: Device) -> Result<Found> {
     if let Some(path) = places.folders.iter().find_map(|folder| cached(folder, device)) {
         return probe(&path.display().to_string(), &path).map(Found::Library);
     }
-    // The system's library was not installed for this program: an unusable one is skipped, and
-    // reported if none is found.
+    // An unusable one is skipped, and reported if none is found.
     let mut unusable = String::new();
     for name in &places.names {
-        let Ok(handle) = load(Path::new(name)) else { continue };
-        match identify(name, Path::new(name), handle) {
+        let Ok(handle) = load(name) else { continue };
+        match identify(&name.display().to_string(), name, handle) {
             Ok(library) => return Ok(Found::Library(library)),
             Err(error) => unusable.push_str(&format!(" ({error})")),
         }

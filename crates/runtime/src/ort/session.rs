@@ -10,13 +10,14 @@
 mod in_place;
 
 use crate::huge_pages::{self, HugePages};
-use crate::ort::{Ort, kernels};
+use crate::ort::Ort;
+use crate::ort::kernels::{self, Substituted};
 use crate::signature::{Axis, Element, Given, Input, Signature};
 use crate::{Device, EngineTensor, Error, ErrorKind, Loaded, Options, Result, Session, Value, Values, run_and_exchange};
 use ::ort::ep::CUDA;
 use ::ort::memory::{AllocationDevice, AllocatorType, MemoryInfo, MemoryType};
 use ::ort::session::{Session as Engine, SessionInputValue, SharedSessionInner, builder::SessionBuilder};
-use ::ort::value::{DynTensor, DynTensorValueType, DynValue, Outlet, PrimitiveTensorElementType, TensorElementType, TensorRef, ValueType};
+use ::ort::value::{DynTensor, DynTensorValueType, DynValue, PrimitiveTensorElementType, TensorElementType, TensorRef, ValueType};
 use ::ort::{AsPointer, sys::OrtValue};
 use cognate_graph::f16;
 use ndarray::{ArrayD, ArrayViewMutD};
@@ -28,6 +29,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 /// State shared by the sessions of a file.
 pub(super) struct Shared {
@@ -67,11 +69,14 @@ impl Shared {
             builder = with_cuda(ort, builder)?;
         }
         let (session, engine) = match substituted(path, options)? {
-            Some(model) => (with_kernels(builder, path, &model).map_err(wrong)?, format!("{engine} with Cognate's operators")),
+            Some(own) => (with_kernels(builder, path, own).map_err(wrong)?, format!("{engine} with Cognate's operators")),
             None => (builder.commit_from_file(path).map_err(wrong)?, engine.clone()),
         };
         let outputs = session.outputs().iter().map(|output| output.name().to_string()).collect();
-        let signature = Signature::new(place, session.inputs().iter().map(input).collect(), outputs);
+        let optional = session.overridable_initializers();
+        let optional = optional.iter().map(|given| described(given.name(), given.dtype()));
+        let inputs = session.inputs().iter().map(|outlet| described(outlet.name(), outlet.dtype()));
+        let signature = Signature::new(place, inputs.chain(optional).collect(), outputs);
         let c_names = |names: &[String]| names.iter().map(|name| CString::new(name.as_str())).collect::<Result<Vec<_>, _>>();
         let names = c_names(signature.input_names()).and_then(|inputs| Ok([inputs, c_names(signature.output_names())?]));
         let names =
@@ -171,22 +176,31 @@ fn builder(ort: &Ort, options: &Options, profile: Option<&Path>) -> ::ort::Resul
 
 /// The file at `path` with custom operators, if it is an export to which they apply, and the
 /// device is the CPU.
-fn substituted(path: &Path, options: &Options) -> Result<Option<Vec<u8>>> {
+fn substituted(path: &Path, options: &Options) -> Result<Option<Substituted>> {
     /// Exported graphs with external weights are far smaller; larger files are not parsed again.
     const LARGEST: u64 = 1 << 26;
     if options.plain || options.device != Device::Cpu || path.metadata().is_ok_and(|metadata| metadata.len() > LARGEST) {
         return Ok(None);
     }
     let model = cognate_export::read_model(path).map_err(Error::from_export)?;
-    Ok(kernels::substitute(model).map(|model| model.encode_to_vec()))
+    let threads = options.threads.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
+    Ok(kernels::substitute(model, folder_of(path), threads))
 }
 
 /// Creates a session from a modified graph whose weights are in the folder of `path`.
-fn with_kernels(builder: SessionBuilder, path: &Path, model: &[u8]) -> ::ort::Result<Engine> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut builder = builder.with_config_entry("session.model_external_initializers_file_folder_path", folder.display().to_string())?;
+fn with_kernels(builder: SessionBuilder, path: &Path, own: Substituted) -> ::ort::Result<Engine> {
+    let folder = folder_of(path).display().to_string();
+    let mut builder = builder.with_config_entry("session.model_external_initializers_file_folder_path", folder)?;
     kernels::register(&mut builder)?;
-    builder.commit_from_memory(model)
+    let Substituted { model, programs } = own;
+    let session = builder.commit_from_memory(&model.encode_to_vec());
+    // Now its kernels have the programs.
+    drop(programs);
+    session
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Registers CUDA's provider, or fails: by default ONNX Runtime would continue on the CPU.
@@ -254,8 +268,8 @@ impl Session for OrtSession {
     }
 }
 
-fn input(outlet: &Outlet) -> Input {
-    let (element, axes) = match outlet.dtype() {
+fn described(name: &str, dtype: &ValueType) -> Input {
+    let (element, axes) = match dtype {
         ValueType::Tensor { ty, shape, dimension_symbols } => {
             let axes = shape.iter().zip(dimension_symbols.iter()).map(|(&size, symbol)| match usize::try_from(size) {
                 Ok(size) => Axis::Size(size),
@@ -266,7 +280,7 @@ fn input(outlet: &Outlet) -> Input {
         }
         other => (other.to_string().into(), None),
     };
-    Input { name: outlet.name().to_string(), element, axes }
+    Input { name: name.to_owned(), element, axes }
 }
 
 fn element_name(element: TensorElementType) -> Element {

@@ -249,7 +249,7 @@ fn classic((classic, specials): (Classic, Specials)) -> (Engine, Specials) {
 }
 
 fn library(converted: sentence_piece::Converted) -> (Engine, Specials) {
-    (Engine::Library(Box::new(converted.tokenizer)), converted.specials)
+    (Engine::Library(Arc::new(converted.tokenizer)), converted.specials)
 }
 
 /// The treatment of spaces before punctuation: the folder's setting, else the default of the family's class.

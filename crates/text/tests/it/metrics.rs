@@ -1,6 +1,9 @@
 //! BLEU, chrF and their comparison by resampling. Expected: sacreBLEU 2.6.0 (`testdata/bleu/README.md`).
 
-use cognate_text::{BleuSettings, ChrfSettings, Metric, Resampling, Score, Smoothing, Statistics, Words, paired_bootstrap};
+use cognate_text::{
+    BleuSettings, ChrfSettings, ErrorRateSettings, ErrorUnit, Metric, Resampling, Score, Smoothing, Spelling, Statistics, Words,
+    paired_bootstrap,
+};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -100,7 +103,7 @@ fn scores_and_signatures_are_sacrebleus() {
             let score = found.score();
             let parts = match &score {
                 Score::Bleu(bleu) => format!(" {}", bleu.parts()),
-                Score::Chrf(_) => String::new(),
+                Score::Chrf(_) | Score::ErrorRate(_) => String::new(),
             };
             let shown = format!("{name}|{signature} = {:.2}{parts}", score.value());
             if !is_near(score.value(), *expected) || shown != *line {
@@ -142,4 +145,22 @@ fn resampled_intervals_and_p_values_are_sacrebleus() {
     }
     assert!(failures.is_empty(), "{} failures\n{}", failures.len(), failures.join("\n"));
     assert_eq!(systems.paired.len(), 16);
+}
+
+/// By their definition, and with Whisper's basic normaliser.
+#[test]
+fn error_rates_count_edits() {
+    let rate = |unit, spelling, hypothesis: &str, reference: &str| {
+        let metric = Metric::ErrorRate(ErrorRateSettings { unit, spelling });
+        format!("{:.4}", metric.statistics(&[hypothesis], &[&[reference]]).unwrap().score().value())
+    };
+    let (words, given) = (ErrorUnit::Words, Spelling::Given);
+    assert_eq!(rate(words, given, "the cat sat", "the cat sat"), "0.0000");
+    // A substitution, a deletion and an insertion of five words.
+    assert_eq!(rate(words, given, "a cat on the mat", "the cat sat on mat"), "60.0000");
+    assert_eq!(rate(words, given, "", "two words"), "100.0000");
+    assert_eq!(rate(words, given, "three words more", "two"), "300.0000");
+    assert_eq!(rate(ErrorUnit::Characters, given, "kitten", "sitting"), "42.8571");
+    assert_eq!(rate(words, Spelling::Basic, "Hello, World! [music]", "hello world"), "0.0000");
+    assert_eq!(rate(words, given, "Hello, World!", "hello world"), "100.0000");
 }

@@ -152,7 +152,7 @@ fn model_config(config: &TrainingConfig, tokenizer: &Tokenizer, framing: &Framin
     (wanted.encoder, wanted.decoder) = (stack(sizes.encoder_layers), stack(sizes.decoder_layers));
     wanted.activation = Activation::named(&model.activation).unwrap_or(wanted.activation);
     wanted.gated = model.gated;
-    wanted.biases = model.biases;
+    wanted.biases = model.biases.into();
     wanted.score = model.attention_score;
     wanted.positions = match model.positions {
         PositionKind::Learned => Positions::Learned { offset: 0 },

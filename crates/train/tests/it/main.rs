@@ -7,6 +7,8 @@ mod config;
 mod corpus;
 mod dropout;
 mod gradients;
+mod grid;
+mod prefetch;
 mod ranks;
 mod steps;
 mod tokenizers;

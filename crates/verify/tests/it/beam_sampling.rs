@@ -69,7 +69,7 @@ fn sequences_are_as_frequent_as_in_transformers() {
             let mut counts: HashMap<(Vec<i64>, bool), u32> = HashMap::new();
             for first in (0..u64::from(DRAWS)).step_by(sources.len()) {
                 let numbers: Vec<u64> = (first..).take(sources.len()).collect();
-                let batch = SentenceBatch { sources: &sources, prefixes: &[], numbers: &numbers };
+                let batch = SentenceBatch { sources: (&sources).into(), prefixes: &[], numbers: &numbers };
                 for found in decode(&mut decoder, &batch, &settings, &mut silent).unwrap() {
                     *counts.entry((found[0].tokens.clone(), found[0].complete)).or_default() += 1;
                 }

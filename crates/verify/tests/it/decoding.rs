@@ -77,7 +77,7 @@ impl Asked {
     }
 
     pub(crate) fn batch(&self) -> SentenceBatch<'_> {
-        SentenceBatch { sources: &self.sources, prefixes: &self.prefixes, numbers: &[] }
+        SentenceBatch { sources: (&self.sources).into(), prefixes: &self.prefixes, numbers: &[] }
     }
 }
 
@@ -106,7 +106,7 @@ fn difference(found: &[Hypothesis], expected: &Value) -> Result<f32, String> {
     Ok(worst)
 }
 
-pub(crate) fn silent(_: Event) -> ControlFlow<()> {
+pub(crate) fn silent(_: Event<'_>) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
@@ -175,11 +175,11 @@ fn sentences_with_prefixes_of_their_own_do_not_depend_on_each_other() {
         if prefixes.iter().any(|prefix| prefix.len() + 1 >= settings.max_length) {
             continue;
         }
-        let batch = SentenceBatch { sources: &subject.sources, prefixes: &prefixes, numbers: &[] };
+        let batch = SentenceBatch { sources: (&subject.sources).into(), prefixes: &prefixes, numbers: &[] };
         let together = decode(&mut decoder, &batch, &settings, &mut silent).unwrap();
         for sentence in 0..subject.sources.len() {
             let range = sentence..=sentence;
-            let batch = SentenceBatch { sources: &subject.sources[range.clone()], prefixes: &prefixes[range], numbers: &[] };
+            let batch = SentenceBatch { sources: (&subject.sources[range.clone()]).into(), prefixes: &prefixes[range], numbers: &[] };
             let alone = decode(&mut decoder, &batch, &settings, &mut silent).unwrap().remove(0);
             assert!(alone.iter().all(|found| found.tokens.starts_with(&prefixes[sentence])), "{name} {sentence}");
             let tokens = |found: &[Hypothesis]| found.iter().map(|found| found.tokens.clone()).collect::<Vec<_>>();
@@ -198,7 +198,7 @@ fn targets_score_as_in_pytorch() {
         let prefixes: Vec<_> = targets.iter().map(|target| target[..2].to_vec()).collect();
         for mut decoder in subject.decoders() {
             let plain = score(&mut decoder, &SentenceBatch::new(&subject.sources), &targets, &settings).unwrap();
-            let batch = SentenceBatch { sources: &subject.sources, prefixes: &prefixes, numbers: &[] };
+            let batch = SentenceBatch { sources: (&subject.sources).into(), prefixes: &prefixes, numbers: &[] };
             let after_prefix = score(&mut decoder, &batch, &targets, &settings).unwrap();
             for ((expected, plain), after) in expected.iter().zip(&plain).zip(&after_prefix) {
                 let expected: Vec<_> =

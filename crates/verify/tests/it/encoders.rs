@@ -3,8 +3,9 @@
 use crate::engines::{everywhere, output};
 use crate::golden::{all, array, unpadded};
 use cognate_graph::Program;
-use cognate_model::interface::{LAST_HIDDEN_STATE, LOGITS, Names, POOLER_OUTPUT};
+use cognate_model::interface::{LAST_HIDDEN_STATE, LOGITS, Names, PIXEL_VALUES, POOLER_OUTPUT};
 use cognate_model::{Attentions, Layout, Model};
+use cognate_runtime::{Session, Value, Values};
 use cognate_testing::{Golden, testdata};
 use cognate_verify::{CLOSE, compare};
 use ndarray::{ArrayD, Axis, stack};
@@ -29,44 +30,66 @@ fn every_encoder_agrees_with_pytorch() {
     let names = cases();
     let failures: Vec<_> = names.iter().flat_map(|name| differences(name)).collect();
     assert!(failures.is_empty(), "from PyTorch:\n{}", failures.join("\n"));
-    assert_eq!(names.len(), 19);
+    assert_eq!(names.len(), 25);
 }
 
 /// What of a model, or of its encoder without what reads the states, differs by more than its bound.
 fn differences(name: &str) -> Vec<String> {
     let (folder, expected) = (testdata("encoders").join(name), Golden::encoder(name));
     let (whole, encoder) = (Model::open(&folder).unwrap(), Model::open_encoder(&folder).unwrap());
+    // Images also have another size than the model's own.
+    let sizes =
+        ["", "other."].into_iter().filter(|size| size.is_empty() || expected.find_floats(&format!("{size}{PIXEL_VALUES}")).is_some());
+    let sizes: Vec<_> = sizes.collect();
     let mut failures = Vec::new();
     for (part, model, layout) in [("whole", &whole, Layout::Cognate), ("encoder", &encoder, Layout::HuggingFace)] {
         let [program] = <[Program; 1]>::try_from(model.programs(layout, Attentions::All).unwrap()).unwrap();
-        let inputs: Vec<_> = program.graph().inputs().map(|(_, node)| node.name.clone()).collect();
-        let inputs: Vec<_> = inputs.iter().map(|name| (name.as_str(), array(expected.ids(name)))).collect();
-        let mask = array(expected.ids("attention_mask"));
-        let outputs: Vec<_> = program.graph().outputs().iter().map(|output| output.name.clone()).collect();
         for mut session in everywhere(&program) {
-            let found = session.run(&inputs.iter().cloned().collect()).unwrap();
-            let bound = if session.engine().ends_with("f64") { DOUBLE_BOUND } else { CLOSE.relative_l2 };
-            let mut hold = |what: &str, ours: Vec<f64>, theirs: Vec<f64>| {
-                let flat = |numbers: Vec<f64>| ArrayD::from_shape_vec(vec![numbers.len()], numbers).unwrap();
-                let worst = compare(&flat(ours), &flat(theirs)).unwrap().relative_l2;
-                eprintln!("{name:20} {part:8} {:30} {what:18} {worst:.1e} of {bound:.1e}", session.engine());
-                if worst.is_nan() || worst > bound {
-                    failures.push(format!("{name}, {part}, {}: {what}: {worst:e}, at most {bound:e} is allowed", session.engine()));
+            for size in &sizes {
+                let part = format!("{part} {size}");
+                for (what, worst, bound) in errors(session.as_mut(), &program, model, &expected, size) {
+                    eprintln!("{name:20} {part:14} {:30} {what:18} {worst:.1e} of {bound:.1e}", session.engine());
+                    if worst.is_nan() || worst > bound {
+                        failures.push(format!("{name}, {part}, {}: {what}: {worst:e}, at most {bound:e} is allowed", session.engine()));
+                    }
                 }
-            };
-            for what in [LAST_HIDDEN_STATE, POOLER_OUTPUT, LOGITS].into_iter().filter(|what| outputs.iter().any(|output| output == what)) {
-                let (ours, theirs) = (output(&found, what), array(expected.doubles(what)));
-                let is_padded = ours.shape().starts_with(mask.shape());
-                let read = |numbers| if is_padded { unpadded(numbers, &mask) } else { all(numbers) };
-                hold(what, read(&ours), read(&theirs));
             }
-            let layers: Vec<_> =
-                (0..model.config().encoder.n_layers).map(|layer| output(&found, &Names::encoder_attentions(layer))).collect();
-            let layers = stack(Axis(0), &layers.iter().map(|layer| layer.view()).collect::<Vec<_>>()).unwrap();
-            // The rows of padded queries.
-            let by_query = |numbers: ArrayD<f64>| unpadded(&numbers.permuted_axes(vec![1, 3, 0, 2, 4]), &mask);
-            hold("attentions", by_query(layers), by_query(array(expected.doubles("attentions"))));
         }
     }
     failures
+}
+
+/// The relative L2 error of each output for the inputs of a size, and its bound.
+fn errors(session: &mut dyn Session, program: &Program, model: &Model, expected: &Golden, size: &str) -> Vec<(&'static str, f64, f64)> {
+    let input = |name: &str| match expected.find_floats(&format!("{size}{name}")) {
+        Some(pixels) => Value::from(array(pixels)),
+        None => array(expected.ids(name)).into(),
+    };
+    let mut inputs = Values::new();
+    program.graph().inputs().for_each(|(_, node)| inputs.insert(&node.name, input(&node.name)));
+    let found = session.run(&inputs).unwrap();
+    let theirs = |what: &str| array(expected.doubles(&format!("{size}{what}")));
+    let attentions = theirs("attentions");
+    let mask = expected.find_ids("attention_mask").map(array);
+    let mask = mask.unwrap_or_else(|| ArrayD::ones(vec![attentions.shape()[1], attentions.shape()[4]]));
+    let bound = if session.engine().ends_with("f64") { DOUBLE_BOUND } else { CLOSE.relative_l2 };
+    let flat = |numbers: Vec<f64>| ArrayD::from_shape_vec(vec![numbers.len()], numbers).unwrap();
+    let error = |ours: Vec<f64>, theirs: Vec<f64>| compare(&flat(ours), &flat(theirs)).unwrap().relative_l2;
+    let given = |what: &&str| program.graph().output(what).is_some();
+    let mut errors: Vec<_> = [LAST_HIDDEN_STATE, POOLER_OUTPUT, LOGITS]
+        .into_iter()
+        .filter(given)
+        .map(|what| {
+            let (ours, theirs) = (output(&found, what), theirs(what));
+            let is_padded = ours.shape().starts_with(mask.shape());
+            let read = |numbers| if is_padded { unpadded(numbers, &mask) } else { all(numbers) };
+            (what, error(read(&ours), read(&theirs)), bound)
+        })
+        .collect();
+    let layers: Vec<_> = (0..model.config().encoder.n_layers).map(|layer| output(&found, &Names::encoder_attentions(layer))).collect();
+    let layers = stack(Axis(0), &layers.iter().map(|layer| layer.view()).collect::<Vec<_>>()).unwrap();
+    // The rows of padded queries.
+    let by_query = |numbers: ArrayD<f64>| unpadded(&numbers.permuted_axes(vec![1, 3, 0, 2, 4]), &mask);
+    errors.push(("attentions", error(by_query(layers), by_query(attentions)), bound));
+    errors
 }

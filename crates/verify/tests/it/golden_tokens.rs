@@ -110,7 +110,7 @@ impl Way {
 }
 
 /// The largest difference of a score relative to transformers', or what is not as transformers has it.
-fn difference(found: &[Hypothesis], expected: &[(Vec<i64>, Option<f32>)]) -> Result<f32, String> {
+pub(crate) fn difference(found: &[Hypothesis], expected: &[(Vec<i64>, Option<f32>)]) -> Result<f32, String> {
     if found.len() != expected.len() {
         return Err(format!("{} hypotheses, expected {}", found.len(), expected.len()));
     }

@@ -41,7 +41,7 @@ fn sample(model: &Model, sentences: &[Vec<i64>]) -> Sample {
 fn write(layout: Layout, graphs: &InHalf, folder: &Path) {
     let mut folder = Folder::create(folder, Existing::Replace).unwrap();
     let metadata = Metadata::default();
-    for (file, program) in layout.files().into_iter().zip([&graphs.encoder, &graphs.decoder]) {
+    for (file, program) in layout.files().iter().zip([&graphs.encoder, &graphs.decoder]) {
         let weights_file = format!("{file}_data");
         Export::new(&[(file, program)], &weights_file, &metadata).write(&mut folder).unwrap();
     }

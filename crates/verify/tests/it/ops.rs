@@ -1,8 +1,8 @@
 //! Every operation of the language, one row each: the reference evaluator against tract and ONNX Runtime.
 
 use crate::engines::{assert_close, everywhere, output};
-use crate::fast;
-use cognate_graph::{Builder, CachedAttention, Conv, DType, Dim, Op, Program, Statistic, Steps, Tensor, Unary, Weights, concat};
+use crate::{fast, loops};
+use cognate_graph::{Binary, Builder, CachedAttention, Conv, DType, Dim, Op, Program, Statistic, Steps, Tensor, Unary, Weights, concat};
 use cognate_runtime::{Value, Values};
 use ndarray::{ArrayD, IxDyn};
 
@@ -43,6 +43,19 @@ const TABLE: &[(&str, Row)] = &[
     ("Cast", |given| given.ids.cast(DType::F16) * 0.25),
     ("Gather", |given| given.square.gather(given.ids)),
     ("MatMul", |given| given.square.gather(given.ids).matmul(given.square)),
+    ("GatherElements", |given| given.x.gather_elements(given.ids)),
+    ("ScatterElements", |given| given.x.cast(DType::F32).scatter_elements(given.ids, given.x.cast(DType::F32).gather_elements(given.ids))),
+    ("TopK", |given| given.x.top_k(3)[0]),
+    ("TopKPositions", |given| (given.x * 0.7).map(Unary::Floor).top_k(6)[1].cast(DType::F32)),
+    ("TopKPositions", |given| given.x.gather_elements(given.x.top_k(4)[1]) + given.x.top_k(4)[0]),
+    ("Log", |given| (given.x * given.x + 0.5).map(Unary::Log)),
+    ("Not", |given| given.x.less_or_equal(given.row).map(Unary::Not).cast(DType::F32)),
+    ("Min", |given| given.x.with(Binary::Min, given.row)),
+    ("Max", |given| given.ids.with(Binary::Max, given.builder.integer(2)).cast(DType::F32)),
+    ("Pow", |given| (given.x * given.x + 0.5).with(Binary::Pow, given.row)),
+    ("And", |given| given.x.less_or_equal(given.row).with(Binary::And, given.row.less_or_equal(given.x.number(0.0))).cast(DType::F32)),
+    ("Or", |given| given.x.less_or_equal(given.row).with(Binary::Or, given.row.less_or_equal(given.x.number(0.0))).cast(DType::F32)),
+    ("LogSoftmax", |given| given.x.log_softmax()),
     ("Linear", |given| given.square.gather(given.ids).linear(given.square, Some(given.row))),
     ("Reshape", |given| given.x.reshape([Dim::from(2), Dim::from("rows"), Dim::from(3)])),
     ("LayerNormalization", |given| given.square.gather(given.ids).layer_norm(given.row, given.row, 1e-5)),
@@ -188,23 +201,30 @@ fn agree(dtype: DType, bound: f64) {
         }
     }
     // Parameters are in every model that is compared whole.
-    let elsewhere = |name: &str| name == "Parameter" || fast::OPERATIONS.contains(&name);
+    let elsewhere = |name: &str| name == "Parameter" || fast::OPERATIONS.contains(&name) || loops::OPERATIONS.contains(&name);
     let missing: Vec<_> = all().iter().map(Op::name).filter(|name| !seen.contains(name) && !elsewhere(name)).collect();
     assert!(missing.is_empty(), "operations without a row: {missing:?}");
 }
 
 /// One of each operation. The match makes the compiler ask for a new one here, and the test then for its row.
 fn all() -> Vec<Op> {
-    use cognate_graph::{Binary, Bits, Blocks, Scalar, Shape};
-    let binary = [Binary::Add, Binary::Sub, Binary::Mul, Binary::Div, Binary::Rem].map(Op::Binary);
-    let unary = [Unary::Relu, Unary::Sigmoid, Unary::Tanh, Unary::Erf, Unary::Exp, Unary::Sqrt, Unary::Floor].map(Op::Unary);
+    use cognate_graph::{Bits, Blocks, Loop, Ranked, Scalar, Shape, Type};
+    use {Binary::*, Unary::*};
+    let binary = [Add, Sub, Mul, Div, Rem, Min, Max, Pow, And, Or].map(Op::Binary);
+    let unary = [Relu, Sigmoid, Tanh, Erf, Exp, Sqrt, Floor, Log, Not].map(Op::Unary);
     let mut all = vec![Op::Input];
     while let Some(next) = match all.last().unwrap() {
         Op::Input => Some(Op::Parameter),
         Op::Parameter => Some(Op::Scalar(Scalar::F32(0.0))),
         Op::Scalar(_) => Some(Op::Integers(Vec::new())),
         Op::Integers(_) => Some(Op::Range { start: 0.into(), end: 1.into() }),
-        Op::Range { .. } => Some(Op::LessOrEqual),
+        Op::Range { .. } => Some(Op::Indices("n".into())),
+        Op::Indices(_) => Some(Op::GatherElements),
+        Op::GatherElements => Some(Op::ScatterElements),
+        Op::ScatterElements => Some(Op::TopK { count: 1.into(), result: Ranked::Values }),
+        Op::TopK { count, result: Ranked::Values } => Some(Op::TopK { count: count.clone(), result: Ranked::Positions }),
+        Op::TopK { .. } => Some(Op::LogSoftmax),
+        Op::LogSoftmax => Some(Op::LessOrEqual),
         Op::LessOrEqual => Some(Op::Equal),
         Op::Equal => Some(Op::Select),
         Op::Select => Some(Op::Cast(DType::F32)),
@@ -235,7 +255,9 @@ fn all() -> Vec<Op> {
         Op::BlockLinear(_) => Some(Op::LargestMagnitude),
         Op::LargestMagnitude => Some(Op::CacheWrite { at: 0.into() }),
         Op::CacheWrite { .. } => Some(Op::CachedAttention(CachedAttention { heads: 1, scale: 1.0 })),
-        Op::CachedAttention(_) | Op::Unary(_) | Op::Binary(_) => None,
+        Op::CachedAttention(_) => Some(Op::LoopResult { index: 0, ty: Box::new(Type::new(DType::F32, [1])) }),
+        Op::LoopResult { .. } => Some(Op::Loop(Box::new(Loop { body: loops::counting(), carried: 1, most: 1 }))),
+        Op::Loop(_) | Op::Unary(_) | Op::Binary(_) => None,
     } {
         all.push(next);
     }

@@ -279,7 +279,7 @@ fn compare_model(ort: &Ort, name: &str, integers: Quantize<'_>, tally: &mut Tall
     let folder = tempfile::tempdir().unwrap();
     let metadata = Metadata { properties: [(LAYOUT_KEY.into(), layout.name().into())].into(), ..Metadata::default() };
     let files = layout.files();
-    let graphs: Vec<_> = files.into_iter().zip(&programs).collect();
+    let graphs: Vec<_> = files.iter().copied().zip(&programs).collect();
     let export = Export { target: Target::Ort, ..Export::new(&graphs, "weights.onnx_data", &metadata) };
     write_folder(folder.path(), &export, &[], Existing::Replace).unwrap();
 
@@ -288,7 +288,7 @@ fn compare_model(ort: &Ort, name: &str, integers: Quantize<'_>, tally: &mut Tall
     let mut inputs = Values::new();
     inputs.insert("input_ids", array(expected.ids("input_ids")));
     inputs.insert("attention_mask", mask.clone());
-    let [mut encoder, mut decoder] = files.map(|file| Compared::open(ort, &folder.path().join(file)));
+    let [mut encoder, mut decoder] = [0, 1].map(|which| Compared::open(ort, &folder.path().join(files[which])));
     let encoded = tally.compare(&mut encoder, &inputs, &format!("{name}, encoder"));
     for places in PLACES {
         let inputs = step_inputs(&model, &mask, &encoded, places);

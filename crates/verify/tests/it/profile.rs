@@ -28,7 +28,7 @@ pub(crate) fn report(model: &Model, integers: Option<Quantize<'_>>, tolerance: T
     }
     let folder = tempfile::tempdir().unwrap();
     let metadata = Metadata { properties: [(LAYOUT_KEY.into(), layout.name().into())].into(), ..Metadata::default() };
-    let graphs: Vec<_> = layout.files().into_iter().zip(&programs).collect();
+    let graphs: Vec<_> = layout.files().iter().copied().zip(&programs).collect();
     let export = Export { target: Target::Ort, ..Export::new(&graphs, "weights.onnx_data", &metadata) };
     write_folder(folder.path(), &export, &[], Existing::Replace).unwrap();
     let settings = Settings::from_json(model.config_json(), None, model.config()).unwrap();

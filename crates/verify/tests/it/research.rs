@@ -79,7 +79,7 @@ fn every_choice_decodes_as_pytorch() {
         let is_token = |token: &i64| *token >= 0 && *token != settings.eos_tokens[0];
         let rows = array(expected.ids("greedy"));
         let theirs: Vec<Vec<i64>> = rows.outer_iter().map(|row| row.iter().copied().filter(is_token).collect()).collect();
-        for layout in Layout::ALL {
+        for layout in [Layout::Cognate, Layout::HuggingFace, Layout::SharedCache] {
             if layout == Layout::SharedCache && model.config().score == AttentionScore::Additive {
                 continue;
             }

@@ -1,22 +1,75 @@
-//! A cell of the interoperability matrix on rten, a runtime in pure Rust. `../python/cell.py`
-//! documents question and answer, `../python/layouts.py` has the same steps in Python.
+//! A session of rten, a runtime in pure Rust, for `../python/run_rten.py`.
+//!
+//! `interop-rten GRAPH` writes a JSON list of the graph's inputs, then answers requests. Requests and answers are tensors by name in the
+//! format of safetensors. Each message follows its length in eight bytes.
 
-mod cell;
-mod layouts;
+use std::io::{self, Read, Write};
+use std::process::ExitCode;
 
-use anyhow::{Context, Result};
-use serde_json::{Value, json};
+use anyhow::{Context, Result, bail};
+use rten::{Model, NodeId, Value};
+use rten_tensor::Tensor;
+use rten_tensor::prelude::*;
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
 
-fn main() {
-    let found = answer().unwrap_or_else(|error| json!({ "error": format!("{error:#}") }));
-    let mut all = json!({ "version": "rten 0.27.0" });
-    if let (Value::Object(all), Value::Object(found)) = (&mut all, found) {
-        all.extend(found);
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
     }
-    println!("\n{all}");
 }
 
-fn answer() -> Result<Value> {
-    let path = std::env::args().nth(1).context("usage: interop-rten QUESTION.json")?;
-    layouts::measure(&cell::Cell::read(path.as_ref())?)
+fn run() -> Result<()> {
+    let path = std::env::args().nth(1).context("usage: interop-rten GRAPH")?;
+    let model = Model::load_file(&path).with_context(|| path.clone())?;
+    let names = |ids: &[NodeId]| ids.iter().filter_map(|id| Some(model.node_info(*id)?.name()?.to_owned())).collect::<Vec<_>>();
+    let outputs = names(model.output_ids());
+    send(&serde_json::to_vec(&names(model.input_ids()))?)?;
+    while let Some(request) = receive()? {
+        let mut feeds = Vec::new();
+        for (name, view) in SafeTensors::deserialize(&request)?.tensors() {
+            feeds.push((model.node_id(&name)?, value(&view).with_context(|| name.clone())?));
+        }
+        let feeds = feeds.iter().map(|(id, value)| (*id, value.into())).collect();
+        let mut answers = Vec::new();
+        for (name, value) in outputs.iter().zip(model.run(feeds, model.output_ids(), None)?) {
+            let tensor: Tensor<f32> = value.try_into().with_context(|| name.clone())?;
+            let bytes: Vec<u8> = tensor.iter().flat_map(|number| number.to_le_bytes()).collect();
+            answers.push((name, tensor.shape().to_vec(), bytes));
+        }
+        let views = answers.iter().map(|(name, shape, bytes)| Ok((*name, TensorView::new(Dtype::F32, shape.clone(), bytes)?)));
+        send(&safetensors::serialize(views.collect::<Result<Vec<_>>>()?, None)?)?;
+    }
+    Ok(())
+}
+
+fn value(view: &TensorView<'_>) -> Result<Value> {
+    let (words, _) = view.data().as_chunks::<4>();
+    Ok(match view.dtype() {
+        Dtype::F32 => Tensor::from_data(view.shape(), words.iter().map(|word| f32::from_le_bytes(*word)).collect::<Vec<_>>()).into(),
+        Dtype::I32 => Tensor::from_data(view.shape(), words.iter().map(|word| i32::from_le_bytes(*word)).collect::<Vec<_>>()).into(),
+        other => bail!("expected F32 or I32, found {other:?}"),
+    })
+}
+
+fn send(message: &[u8]) -> Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(&(message.len() as u64).to_le_bytes())?;
+    out.write_all(message)?;
+    Ok(out.flush()?)
+}
+
+/// The next message; `None` at the end.
+fn receive() -> Result<Option<Vec<u8>>> {
+    let (mut length, mut input) = ([0; 8], io::stdin().lock());
+    if input.read_exact(&mut length).is_err() {
+        return Ok(None);
+    }
+    let mut message = vec![0; u64::from_le_bytes(length).try_into()?];
+    input.read_exact(&mut message)?;
+    Ok(Some(message))
 }

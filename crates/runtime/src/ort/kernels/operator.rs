@@ -5,7 +5,6 @@
 //! call; two at once are undefined behaviour, even if neither writes. Here a kernel is [`Sync`] and
 //! called by `&self`, so the compiler ensures that it is not written without a lock.
 
-use super::context::Context;
 use ::ort::sys::{
     ONNXTensorElementDataType as ElementType, ORT_API_VERSION, OrtApi, OrtCustomOp, OrtCustomOpDomain,
     OrtCustomOpInputOutputCharacteristic as Presence, OrtErrorCode, OrtKernelContext, OrtKernelInfo, OrtMemType, OrtStatusPtr,
@@ -15,37 +14,17 @@ use std::ffi::{CStr, CString, c_int, c_void};
 use std::marker::PhantomData;
 use std::ptr;
 
-/// An operator, implemented by its kernel.
-pub(super) trait Operator: Sized + Send + Sync + 'static {
-    /// The operator's name in nodes.
-    const NAME: &'static CStr;
-    const INPUTS: &'static [Parameter];
-    const OUTPUTS: &'static [Parameter];
-    /// Inputs and outputs, pair by pair, that may be the same memory.
-    const IN_PLACE: [&'static [c_int]; 2] = [&[], &[]];
+/// The operator's name in nodes.
+pub(super) const NAME: &str = "Program";
+const C_NAME: &CStr = c"Program";
 
+/// The kernel of a node, with any number of inputs and outputs of any type.
+pub(super) trait Operator: Sized + Send + Sync + 'static {
     /// Creates the kernel of a node.
     fn new(attributes: &Attributes<'_>) -> Result<Self>;
 
     /// Computes the outputs of a call, possibly from several threads at the same time.
-    fn compute(&self, context: &Context<'_>) -> Result<()>;
-}
-
-/// The type of an input or output, and whether it is required.
-#[derive(Clone, Copy)]
-pub(super) struct Parameter {
-    element: ElementType,
-    presence: Presence,
-}
-
-impl Parameter {
-    pub(super) const fn required(element: ElementType) -> Self {
-        Self { element, presence: Presence::INPUT_OUTPUT_REQUIRED }
-    }
-
-    pub(super) const fn optional(element: ElementType) -> Self {
-        Self { element, presence: Presence::INPUT_OUTPUT_OPTIONAL }
-    }
+    fn compute(&self, context: *mut OrtKernelContext) -> Result<()>;
 }
 
 /// The attributes of a node.
@@ -55,17 +34,9 @@ pub(super) struct Attributes<'i> {
 }
 
 impl Attributes<'_> {
-    pub(super) fn float(&self, name: &CStr) -> Option<f32> {
-        let mut value = 0.0;
-        // SAFETY: the library lends `info` while a kernel is created, and writes the value.
-        let status = unsafe { (::ort::api().KernelInfoGetAttribute_float)(self.info, name.as_ptr(), &raw mut value) };
-        // SAFETY: the status comes from the call.
-        unsafe { Error::result_from_status(status) }.ok().map(|()| value)
-    }
-
     pub(super) fn integer(&self, name: &CStr) -> Option<i64> {
         let mut value = 0;
-        // SAFETY: as above.
+        // SAFETY: the library lends `info` while a kernel is created, and writes the value.
         let status = unsafe { (::ort::api().KernelInfoGetAttribute_int64)(self.info, name.as_ptr(), &raw mut value) };
         // SAFETY: the status comes from the call.
         unsafe { Error::result_from_status(status) }.ok().map(|()| value)
@@ -89,37 +60,36 @@ fn table<O: Operator>() -> &'static OrtCustomOp {
         &OrtCustomOp {
             version: ORT_API_VERSION,
             CreateKernel: None,
-            GetName: Some(name::<O>),
+            GetName: Some(name),
             GetExecutionProviderType: Some(provider),
-            GetInputType: Some(input_type::<O>),
-            GetInputTypeCount: Some(n_inputs::<O>),
-            GetOutputType: Some(output_type::<O>),
-            GetOutputTypeCount: Some(n_outputs::<O>),
+            GetInputType: Some(any_type),
+            GetInputTypeCount: Some(one),
+            GetOutputType: Some(any_type),
+            GetOutputTypeCount: Some(one),
             KernelCompute: None,
             KernelDestroy: Some(destroy::<O>),
-            GetInputCharacteristic: Some(input_presence::<O>),
-            GetOutputCharacteristic: Some(output_presence::<O>),
+            GetInputCharacteristic: Some(variadic),
+            GetOutputCharacteristic: Some(variadic),
             GetInputMemoryType: Some(memory),
-            // Only called for operators with a variable number of inputs or outputs.
-            GetVariadicInputMinArity: None,
-            GetVariadicInputHomogeneity: None,
-            GetVariadicOutputMinArity: None,
-            GetVariadicOutputHomogeneity: None,
+            GetVariadicInputMinArity: Some(at_least_one),
+            GetVariadicInputHomogeneity: Some(of_several_types),
+            GetVariadicOutputMinArity: Some(at_least_one),
+            GetVariadicOutputHomogeneity: Some(of_several_types),
             CreateKernelV2: Some(create::<O>),
             KernelComputeV2: Some(compute::<O>),
             InferOutputShapeFn: None,
             GetStartVersion: Some(version),
             GetEndVersion: Some(version),
-            GetMayInplace: Some(in_place::<O>),
+            GetMayInplace: Some(no_pairs),
             ReleaseMayInplace: Some(release),
-            GetAliasMap: Some(no_aliases),
+            GetAliasMap: Some(no_pairs),
             ReleaseAliasMap: Some(release),
         }
     }
 }
 
-unsafe extern "system" fn name<O: Operator>(_: *const OrtCustomOp) -> *const std::ffi::c_char {
-    O::NAME.as_ptr()
+unsafe extern "system" fn name(_: *const OrtCustomOp) -> *const std::ffi::c_char {
+    C_NAME.as_ptr()
 }
 
 /// The CPU's provider.
@@ -131,50 +101,36 @@ unsafe extern "system" fn version(_: *const OrtCustomOp) -> c_int {
     1
 }
 
-unsafe extern "system" fn n_inputs<O: Operator>(_: *const OrtCustomOp) -> usize {
-    O::INPUTS.len()
+/// One parameter, which stands for any number of values.
+unsafe extern "system" fn one(_: *const OrtCustomOp) -> usize {
+    1
 }
 
-unsafe extern "system" fn n_outputs<O: Operator>(_: *const OrtCustomOp) -> usize {
-    O::OUTPUTS.len()
+unsafe extern "system" fn any_type(_: *const OrtCustomOp, _: usize) -> ElementType {
+    ElementType::ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED
 }
 
-unsafe extern "system" fn input_type<O: Operator>(_: *const OrtCustomOp, index: usize) -> ElementType {
-    O::INPUTS[index].element
+unsafe extern "system" fn variadic(_: *const OrtCustomOp, _: usize) -> Presence {
+    Presence::INPUT_OUTPUT_VARIADIC
 }
 
-unsafe extern "system" fn output_type<O: Operator>(_: *const OrtCustomOp, index: usize) -> ElementType {
-    O::OUTPUTS[index].element
+unsafe extern "system" fn at_least_one(_: *const OrtCustomOp) -> c_int {
+    1
 }
 
-unsafe extern "system" fn input_presence<O: Operator>(_: *const OrtCustomOp, index: usize) -> Presence {
-    O::INPUTS[index].presence
-}
-
-unsafe extern "system" fn output_presence<O: Operator>(_: *const OrtCustomOp, index: usize) -> Presence {
-    O::OUTPUTS[index].presence
+unsafe extern "system" fn of_several_types(_: *const OrtCustomOp) -> c_int {
+    0
 }
 
 unsafe extern "system" fn memory(_: *const OrtCustomOp, _: usize) -> OrtMemType {
     OrtMemType::OrtMemTypeDefault
 }
 
-unsafe extern "system" fn in_place<O: Operator>(inputs: *mut *mut c_int, outputs: *mut *mut c_int) -> usize {
-    let [from, to] = O::IN_PLACE;
-    // SAFETY: the library passes two pointers to write to. It reads the pairs and passes
-    // them to `release`.
-    unsafe {
-        *inputs = from.as_ptr().cast_mut();
-        *outputs = to.as_ptr().cast_mut();
-    }
-    from.len()
-}
-
-unsafe extern "system" fn no_aliases(_: *mut *mut c_int, _: *mut *mut c_int) -> usize {
+/// The library gives an output no memory of an input; callers may.
+unsafe extern "system" fn no_pairs(_: *mut *mut c_int, _: *mut *mut c_int) -> usize {
     0
 }
 
-/// The pairs are static.
 unsafe extern "system" fn release(_: *mut c_int, _: *mut c_int) {}
 
 unsafe extern "system" fn create<O: Operator>(
@@ -196,8 +152,7 @@ unsafe extern "system" fn compute<O: Operator>(kernel: *mut c_void, context: *mu
     // called once after the last run. All references, in any number of threads, are shared, and
     // `O` is `Sync`.
     let kernel = unsafe { &*kernel.cast_const().cast::<O>() };
-    // SAFETY: the context is that of this call and lives as long.
-    status(kernel.compute(&unsafe { Context::new(context, O::IN_PLACE) }))
+    status(kernel.compute(context))
 }
 
 unsafe extern "system" fn destroy<O: Operator>(kernel: *mut c_void) {
@@ -225,15 +180,11 @@ mod tests {
     struct Meeting(Barrier);
 
     impl Operator for Meeting {
-        const NAME: &'static CStr = c"Meeting";
-        const INPUTS: &'static [Parameter] = &[];
-        const OUTPUTS: &'static [Parameter] = &[];
-
         fn new(_: &Attributes<'_>) -> Result<Self> {
             Ok(Self(Barrier::new(THREADS)))
         }
 
-        fn compute(&self, _: &Context<'_>) -> Result<()> {
+        fn compute(&self, _: *mut OrtKernelContext) -> Result<()> {
             self.0.wait();
             Ok(())
         }

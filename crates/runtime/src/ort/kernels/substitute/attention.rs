@@ -1,13 +1,10 @@
 //! Finds subgraphs of attention.
 
-use super::places::{Places, other};
-use super::{Found, attribute, float, integer, own};
-use crate::ort::kernels::cached_attention::CachedAttention;
-use crate::ort::kernels::memory_attention::{MemoryAttention, SelfAttention};
-use crate::ort::kernels::operator::Operator;
+use super::{CACHED, Found, MEMORY, SELF, attribute, float, integer, own};
+use crate::program::{Places, other};
 use cognate_export::proto::{GraphProto, NodeProto};
 
-/// Replaces ONNX Runtime's operator by [`CachedAttention`]; returns the number of replacements.
+/// Replaces ONNX Runtime's operator by [`CACHED`]; returns the number of replacements.
 pub(super) fn of_caches(graph: &mut GraphProto) -> usize {
     let found = graph.node.iter_mut().filter_map(|node| Some((cached(node)?, node)));
     found.map(|(own, node)| *node = own).count()
@@ -21,18 +18,24 @@ fn cached(node: &NodeProto) -> Option<NodeProto> {
     let [query, key, value, mask, bias, keys, values, past, beams, places] = node.input.as_slice() else { return None };
     let bias = Some(bias).filter(|bias| !bias.is_empty());
     let inputs = [query, key, value, keys, values, past, beams, places].into_iter().chain(bias).cloned().collect();
-    mask.is_empty().then(|| own(CachedAttention::NAME, inputs, node.output.clone(), &node.name, vec![float("scale", scale)]))
+    mask.is_empty().then(|| own(CACHED, inputs, node.output.clone(), &node.name, vec![float("scale", scale)]))
 }
 
-/// Matches `softmax(scale · Q Kᵀ + mask) V` around the softmax at `index`, from rows
+/// Matches `softmax(scale · Q Kᵀ (+ mask)) V` around the softmax at `index`, from rows
 /// `[batch · n, heads · d_k]` to such rows.
 pub(super) fn of_memory(places: &Places<'_>, index: usize) -> Option<Found> {
     let softmax = places.node(index, "Softmax")?;
-    let (sum, add) = places.giver(&softmax.input[0], "Add")?;
-    let [scores, mask] = add.input.as_slice() else { return None };
+    let (scores, mask, mut inner) = match places.giver(&softmax.input[0], "Add") {
+        Some((sum, add)) => {
+            let [scores, mask] = add.input.as_slice() else { return None };
+            (scores, Some(mask), vec![sum, index])
+        }
+        None => (&softmax.input[0], None, vec![index]),
+    };
     let (product, matmul) = places.giver(scores, "MatMul")?;
+    inner.push(product);
     let [queries, keys] = matmul.input.as_slice() else { return None };
-    let mut path = Path { places, scale: 1.0, inner: vec![product, sum, index] };
+    let mut path = Path { places, scale: 1.0, inner };
     let queries = path.heads_of(queries)?;
     let keys = path.unscaled(keys);
     let keys = path.transposed(keys, [0, 1, 3, 2])?;
@@ -41,20 +44,21 @@ pub(super) fn of_memory(places: &Places<'_>, index: usize) -> Option<Found> {
     let values = other(product, &softmax.output[0]).filter(|values| product.input[1] == **values)?;
     let (turned, transpose) = places.only_reader(&product.output[0], "Transpose").filter(|(_, node)| permutes(node, [0, 2, 1, 3]))?;
     let (at, reshape) = places.only_reader(&transpose.output[0], "Reshape")?;
-    if ![keys, values, mask].into_iter().all(|tensor| places.has_axes(tensor, 4)) || !places.has_axes(&reshape.output[0], 2) {
+    if ![keys, values].into_iter().chain(mask).all(|tensor| places.has_axes(tensor, 4)) || !places.has_axes(&reshape.output[0], 2) {
         return None;
     }
     let (name, out) = (&softmax.name, reshape.output.clone());
-    if let Some((rows, heads, path)) = path.side_by_side(&queries, keys, values) {
+    // Without a mask the sources are long windows of audio, for which ONNX Runtime's own products are faster.
+    if let (Some(mask), Some((rows, heads, path))) = (mask, path.side_by_side(&queries, keys, values)) {
         let attributes = vec![float("scale", path.scale), integer("heads", heads)];
-        return path.found(own(SelfAttention::NAME, vec![rows.clone(), mask.clone()], out, name, attributes), at, [weighted, turned]);
+        return path.found(own(SELF, vec![rows.clone(), mask.clone()], out, name, attributes), at, [weighted, turned]);
     }
     let Heads::Rows(queries) = queries else { return None };
     if !places.has_axes(queries, 2) {
         return None;
     }
-    let inputs = vec![queries.clone(), keys.clone(), values.clone(), mask.clone()];
-    let own = own(MemoryAttention::NAME, inputs, out, name, vec![float("scale", path.scale)]);
+    let inputs = [queries, keys, values].into_iter().chain(mask).cloned().collect();
+    let own = own(MEMORY, inputs, out, name, vec![float("scale", path.scale)]);
     path.found(own, at, [weighted, turned])
 }
 

@@ -1,21 +1,18 @@
 //! Finds operations on rows between products.
 
-use super::places::{Places, other};
-use super::{Found, attribute, float, integer, own};
-use crate::ort::kernels::operator::Operator;
-use crate::ort::kernels::rows::BetweenProducts;
+use super::{BETWEEN, Found, attribute, float, integer, own};
+use crate::program::{Places, other};
 use cognate_export::proto::NodeProto;
 use cognate_kernels::Activation;
 
 /// Matches the operations on rows from the node at `index`: `[rows, width]` times a column, plus a
-/// bias, plus a residual, normalised, activated, and quantised to 8 bits; all are optional, but at
-/// least two must be present.
+/// bias, plus a residual, normalised, activated, and quantised to 8 bits; all are optional.
 pub(super) fn between_products(places: &Places<'_>, index: usize) -> Option<Found> {
     let [first] = places.graph.node[index].output.as_slice() else { return None };
     if !places.has_axes(first, 2) {
         return None;
     }
-    let mut inputs = vec![String::new(); BetweenProducts::N_INPUTS];
+    let mut inputs = vec![String::new(); 6];
     inputs[0].clone_from(first);
     let mut chain = Chain { places, inputs, x: first, nodes: Vec::new() };
     let shape = |tensor: &String| places.shape(tensor);
@@ -39,8 +36,8 @@ pub(super) fn between_products(places: &Places<'_>, index: usize) -> Option<Foun
         (outputs[1], outputs[2]) = (rounded.bytes.clone(), rounded.largest.clone());
     }
     let attributes = vec![float("epsilon", epsilon), integer("activation", activation as i64)];
-    let node = own(BetweenProducts::NAME, inputs, outputs, &places.graph.node[at].name, attributes);
-    (replaced.len() > 1).then_some(Found { node, at, replaced })
+    let node = own(BETWEEN, inputs, outputs, &places.graph.node[at].name, attributes);
+    (!replaced.is_empty()).then_some(Found { node, at, replaced })
 }
 
 /// A chain of operations whose outputs have no other readers.
@@ -67,9 +64,11 @@ impl<'g> Chain<'_, 'g> {
         }
     }
 
-    /// Appends a normalisation; returns its epsilon.
+    /// Appends a normalisation, also of rows that others read as they are, if it is the first; returns its epsilon.
     fn normalised(&mut self) -> Option<f32> {
-        let (at, node) = self.places.only_reader(self.x, "LayerNormalization")?;
+        let mut readers = self.places.readers(self.x).iter().filter(|_| self.nodes.is_empty());
+        let first = readers.find_map(|&at| Some((at, self.places.node(at, "LayerNormalization")?)));
+        let (at, node) = first.or_else(|| self.places.only_reader(self.x, "LayerNormalization"))?;
         let epsilon = attribute(node, "epsilon")?.f?;
         let [_, weight, bias] = node.input.as_slice() else { return None };
         if node.output.len() != 1 || attribute(node, "axis")?.i != Some(-1) {

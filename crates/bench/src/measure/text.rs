@@ -1,0 +1,69 @@
+//! `cognate-bench measure text`: sentences one at a time through a warm translator, text in and text out.
+
+use super::print_line;
+use anyhow::{Context, Result};
+use cognate_folder::ModelSource;
+use cognate_pipeline::{DecodingOptions, LoadOptions, Translator, TranslatorOptions};
+use cognate_runtime::Engine;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::io::{self, BufRead, Write};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use crate::process::processor_seconds;
+
+/// Time sentences one at a time: text in, text out
+///
+/// Answers requests of standard input, one a line: {"lines": ["A dog runs."]}
+#[derive(clap::Args)]
+pub struct Text {
+    /// The folder of an export
+    #[arg(long, value_name = "DIR")]
+    pub model: PathBuf,
+    /// What computes: auto, tract or ort
+    #[arg(long, default_value = "auto")]
+    pub engine: Engine,
+    /// Hypotheses of a sentence; 1 is greedy
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub beams: NonZeroUsize,
+}
+
+#[derive(Debug, Deserialize)]
+struct Request {
+    lines: Vec<String>,
+}
+
+/// What a request took.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Answer {
+    /// Of each line, wall time.
+    pub seconds: Vec<f64>,
+    /// Of all lines, on processors.
+    pub processor_seconds: f64,
+    pub texts: Vec<String>,
+}
+
+/// Runs the command.
+pub fn run(options: &Text, out: &mut dyn Write) -> Result<()> {
+    let one = Some(NonZeroUsize::MIN);
+    let load = LoadOptions { engine: options.engine, workers: one, threads: one, huge_pages: true, ..LoadOptions::default() };
+    let decoding = DecodingOptions { beams: Some(options.beams), ..DecodingOptions::default() };
+    let translator =
+        Translator::load(ModelSource::find(&options.model)?, &TranslatorOptions { load, decoding, ..TranslatorOptions::default() })?;
+    print_line(out, &json!({ "engine": translator.engine() }))?;
+    for line in io::stdin().lock().lines() {
+        let request: Request = serde_json::from_str(&line.context("standard input")?).context("standard input: expected {lines}")?;
+        let (mut answer, before) = (Answer::default(), processor_seconds()?.own);
+        for line in &request.lines {
+            let start = Instant::now();
+            let found = translator.translate(&[line])?;
+            answer.seconds.push(start.elapsed().as_secs_f64());
+            answer.texts.extend(found.into_iter().map(|translation| translation.text));
+        }
+        answer.processor_seconds = processor_seconds()?.own - before;
+        print_line(out, &answer)?;
+    }
+    Ok(())
+}

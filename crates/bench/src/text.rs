@@ -1,0 +1,252 @@
+//! `cargo xtask bench text`: files of real text and single sentences, text in and text out, beside CTranslate2 in the same run.
+//!
+//! Programs take turns. A machine that does other things beside makes wall times longer, but hardly the time on processors, which is
+//! what ratios are made of: the least of the rounds.
+
+pub mod report;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+
+use self::report::{Cell, Report};
+use super::decode::RECORD;
+use super::driver::Driver;
+use super::measure::text::Answer;
+use super::process::measure_piped;
+use super::record;
+use super::train::multi30k;
+use xtask::onnxruntime::{self, Build};
+use xtask::python;
+use xtask::workspace::{Workspace, call};
+
+/// CTranslate2 and what its conversion reads; no PyTorch.
+pub const REQUIREMENTS: [&str; 5] =
+    ["ctranslate2==4.8.5", "tokenizers==0.22.2", "numpy==2.4.6", "safetensors==0.8.0", "transformers==4.57.6"];
+/// Tokens of a batch, on both sides.
+pub const BATCH_TOKENS: &str = "2048";
+
+/// Files of text and single sentences, beside CTranslate2
+///
+/// The bundled model translates the first lines of Multi30k's training text (without that text, the bundled parallel text), by whole
+/// processes on 1 and 2 workers, and one sentence at a time by warm programs on one thread. Prints seconds of wall time and of
+/// processors, sentences and tokens a second, memory, and how many texts are equal. The first run installs packages from PyPI under
+/// target/bench/text (0.3 GB).
+#[derive(clap::Args)]
+pub struct Options {
+    /// How often each program takes its turn
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub rounds: u32,
+    /// Lines of the text
+    #[arg(long, value_name = "N", default_value_t = 5000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub lines: u32,
+    /// Lines that are translated one at a time
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
+    pub single: u32,
+    /// Hypotheses of a sentence, with commas between; 1 is greedy
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 4])]
+    pub beams: Vec<usize>,
+    /// Workers of each program, with commas between
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 2])]
+    pub workers: Vec<usize>,
+    /// Only single sentences
+    #[arg(long)]
+    pub latency: bool,
+    /// Text in place of Multi30k's
+    #[arg(long, value_name = "FILE")]
+    pub data: Option<PathBuf>,
+    /// Write the part of onnx/BENCHMARKS.md for this processor
+    #[arg(long, conflicts_with_all = ["beams", "workers", "latency", "data"])]
+    pub write: bool,
+    /// A `cognate` that is built already, in place of building it in release mode
+    #[arg(long, value_name = "PROGRAM")]
+    pub cognate: Option<PathBuf>,
+    /// A Python with CTranslate2, in place of an environment of its own
+    #[arg(long, value_name = "PROGRAM")]
+    pub python: Option<PathBuf>,
+}
+
+/// A precision, as each program names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Precision {
+    F32,
+    Int8,
+}
+
+impl Precision {
+    pub const ALL: [Precision; 2] = [Precision::F32, Precision::Int8];
+
+    pub fn ours(self) -> &'static str {
+        ["f32", "int8"][self as usize]
+    }
+
+    fn theirs(self) -> &'static str {
+        ["float32", "int8"][self as usize]
+    }
+}
+
+/// A program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Way {
+    CTranslate2,
+    Cognate,
+}
+
+/// Where programs and files lie.
+struct Place<'a> {
+    cognate: &'a Path,
+    python: &'a Path,
+    script: PathBuf,
+    library: &'a Path,
+    /// The checkpoint.
+    model: PathBuf,
+    folder: PathBuf,
+    text: PathBuf,
+}
+
+/// Runs the command.
+pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    ensure!(!options.beams.contains(&0) && !options.workers.contains(&0), "expected numbers from 1 on");
+    let cognate = match &options.cognate {
+        Some(program) => program.clone(),
+        None => workspace.build_cognate()?,
+    };
+    let folder = workspace.target("bench/text");
+    let python = match &options.python {
+        Some(program) => program.clone(),
+        None => python::environment(&folder.join("python"), &REQUIREMENTS)?,
+    };
+    let library = onnxruntime::bring(workspace, Build::Cpu)?;
+    fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let root = workspace.root();
+    let text = options.data.clone().or_else(|| multi30k(workspace)?.into_iter().next());
+    let text = text.unwrap_or_else(|| root.join("testdata/parallel/train.en"));
+    let all = fs::read_to_string(&text).with_context(|| text.display().to_string())?;
+    let lines: Vec<&str> = all.lines().take(options.lines as usize).collect();
+    let place = Place {
+        cognate: &cognate,
+        python: &python,
+        script: root.join("crates/bench/python/text.py"),
+        library: &library,
+        model: root.join("testdata/multi30k-en-de"),
+        text: folder.join("text"),
+        folder,
+    };
+    fs::write(&place.text, lines.join("\n") + "\n").with_context(|| place.text.display().to_string())?;
+    Precision::ALL.into_iter().try_for_each(|precision| place.prepare(precision))?;
+    let mut report = Report::new(options.rounds, lines.len());
+    for &beams in &options.beams {
+        for precision in Precision::ALL {
+            let workers: &[usize] = if options.latency { &[] } else { &options.workers };
+            for &workers in workers {
+                report.files.push(place.files(options.rounds, [beams, workers], precision)?);
+            }
+            report.single.push(place.single(options.rounds, beams, precision, &lines[..lines.len().min(options.single as usize)])?);
+        }
+    }
+    println!("\n{}", report.text());
+    if options.write {
+        record::put(&root.join("onnx").join(RECORD), &report.section())?;
+        println!("written: onnx/{RECORD}");
+    }
+    Ok(())
+}
+
+impl Place<'_> {
+    fn folder(&self, way: Way, precision: Precision) -> PathBuf {
+        self.folder.join(format!("{way:?}-{}", precision.ours()))
+    }
+
+    /// Converts the checkpoint for both programs.
+    fn prepare(&self, precision: Precision) -> Result<()> {
+        let mut theirs = self.script(&["convert"]);
+        theirs.arg(&self.model).arg(self.folder(Way::CTranslate2, precision)).arg(precision.theirs());
+        call(&mut theirs)?;
+        let mut ours = Command::new(self.cognate);
+        ours.arg("export").arg(&self.model).arg(self.folder(Way::Cognate, precision));
+        call(ours.args(["--target", "ort", "--no-verify", "--force", "--quiet", "--precision", precision.ours()]))
+    }
+
+    fn script(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(self.python);
+        // The scripts lie in the source tree, which is left as it is. Threads are numbered before the engine reads it.
+        command.arg(&self.script).args(arguments).env("PYTHONDONTWRITEBYTECODE", "1").env("OMP_NUM_THREADS", "1");
+        command
+    }
+
+    /// Whole processes on the text.
+    fn files(&self, rounds: u32, [beams, workers]: [usize; 2], precision: Precision) -> Result<Cell> {
+        let mut cell = Cell::new(precision, beams, Some(workers));
+        for round in 1..=rounds {
+            for way in [Way::CTranslate2, Way::Cognate] {
+                let out = self.folder.join(format!("{way:?}.out"));
+                let mut command = match way {
+                    Way::CTranslate2 => self.script(&["file"]),
+                    Way::Cognate => Command::new(self.cognate),
+                };
+                let model = self.folder(way, precision);
+                match way {
+                    Way::CTranslate2 => command.arg(model).arg(self.model.join("tokenizer.json")).args([
+                        precision.theirs(),
+                        &beams.to_string(),
+                        &workers.to_string(),
+                        BATCH_TOKENS,
+                    ]),
+                    Way::Cognate => {
+                        command.args(["translate", "--engine", "ort", "--threads", "1", "--quiet", "--batch-tokens", BATCH_TOKENS]);
+                        command.args(["--beams", &beams.to_string(), "--workers", &workers.to_string(), "--model"]).arg(model);
+                        command.env("ORT_DYLIB_PATH", self.library)
+                    }
+                };
+                let open = |path: &Path| File::open(path).with_context(|| path.display().to_string());
+                command.stdin(open(&self.text)?).stdout(File::create(&out).with_context(|| out.display().to_string())?);
+                let run = measure_piped(&mut command)?;
+                let texts = fs::read_to_string(&out).with_context(|| out.display().to_string())?;
+                cell.add(way, [run.time.as_secs_f64(), run.processor], texts.lines().map(str::to_owned).collect());
+                cell.memory.insert(way, run.memory.resident);
+            }
+            eprintln!("{}: round {round} of {rounds}", cell.title());
+        }
+        Ok(cell)
+    }
+
+    /// One sentence at a time, through programs that stay.
+    fn single(&self, rounds: u32, beams: usize, precision: Precision, lines: &[&str]) -> Result<Cell> {
+        let mut cell = Cell::new(precision, beams, None);
+        let bench = std::env::current_exe().context("the path of this program")?;
+        let mut programs = BTreeMap::new();
+        for way in [Way::CTranslate2, Way::Cognate] {
+            let model = self.folder(way, precision);
+            let mut command = match way {
+                Way::CTranslate2 => self.script(&["serve"]),
+                Way::Cognate => Command::new(&bench),
+            };
+            match way {
+                Way::CTranslate2 => {
+                    command.arg(model).arg(self.model.join("tokenizer.json")).args([precision.theirs(), &beams.to_string()])
+                }
+                Way::Cognate => {
+                    command.args(["measure", "text", "--engine", "ort", "--beams", &beams.to_string(), "--model"]).arg(model);
+                    command.env("ORT_DYLIB_PATH", self.library)
+                }
+            };
+            programs.insert(way, Driver::start(command, &self.folder.join(format!("{way:?}.log"))).with_context(|| format!("{way:?}"))?);
+        }
+        // Round 0 warms up.
+        for round in 0..=rounds {
+            for (&way, program) in &mut programs {
+                let answer: Answer = program.request(&json!({ "lines": lines })).with_context(|| format!("{way:?}"))?;
+                if round > 0 {
+                    cell.add(way, [answer.seconds.iter().sum(), answer.processor_seconds], answer.texts);
+                    cell.singles.entry(way).or_default().extend(answer.seconds);
+                }
+            }
+            eprintln!("{}: round {round} of {rounds}", cell.title());
+        }
+        Ok(cell)
+    }
+}

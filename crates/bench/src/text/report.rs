@@ -1,0 +1,164 @@
+//! The tables of `cargo xtask bench text`.
+
+use std::collections::BTreeMap;
+
+use crate::machine::Machine;
+use crate::record::Section;
+use crate::statistics::Summary;
+use crate::text::{Precision, Way};
+use xtask::table::table;
+
+/// Both programs on the same text.
+#[derive(Debug)]
+pub struct Cell {
+    pub precision: Precision,
+    pub beams: usize,
+    /// `None` for sentences one at a time.
+    pub workers: Option<usize>,
+    /// Seconds of each round: wall, processors.
+    pub seconds: BTreeMap<Way, Vec<[f64; 2]>>,
+    /// Bytes.
+    pub memory: BTreeMap<Way, u64>,
+    /// Wall seconds of single sentences, of all rounds.
+    pub singles: BTreeMap<Way, Vec<f64>>,
+    pub texts: BTreeMap<Way, Vec<String>>,
+}
+
+impl Cell {
+    pub fn new(precision: Precision, beams: usize, workers: Option<usize>) -> Self {
+        let (seconds, memory, singles, texts) = Default::default();
+        Self { precision, beams, workers, seconds, memory, singles, texts }
+    }
+
+    pub fn add(&mut self, way: Way, seconds: [f64; 2], texts: Vec<String>) {
+        self.seconds.entry(way).or_default().push(seconds);
+        self.texts.insert(way, texts);
+    }
+
+    pub fn title(&self) -> String {
+        let search = if self.beams == 1 { "greedy".to_owned() } else { format!("{} beams", self.beams) };
+        let workers = match self.workers {
+            Some(1) => ", 1 worker".to_owned(),
+            Some(workers) => format!(", {workers} workers"),
+            None => String::new(),
+        };
+        format!("{} {search}{workers}", self.precision.ours())
+    }
+
+    /// The least of all rounds: 0 wall, 1 processors.
+    pub fn least(&self, way: Way, clock: usize) -> f64 {
+        self.seconds[&way].iter().map(|seconds| seconds[clock]).fold(f64::INFINITY, f64::min)
+    }
+
+    /// CTranslate2's time over ours.
+    pub fn ratio(&self, clock: usize) -> f64 {
+        self.least(Way::CTranslate2, clock) / self.least(Way::Cognate, clock)
+    }
+
+    fn equal(&self) -> String {
+        let [theirs, ours] = [Way::CTranslate2, Way::Cognate].map(|way| &self.texts[&way]);
+        let equal = theirs.iter().zip(ours).filter(|(theirs, ours)| theirs == ours).count();
+        format!("{equal} of {}", ours.len())
+    }
+
+    /// Words and marks of our translations, by spaces.
+    fn words(&self) -> usize {
+        self.texts[&Way::Cognate].iter().map(|text| text.split_whitespace().count()).sum()
+    }
+
+    fn percentile(&self, way: Way, share: f64) -> f64 {
+        let mut sorted = self.singles[&way].clone();
+        sorted.sort_by(f64::total_cmp);
+        sorted[((sorted.len() - 1) as f64 * share).round() as usize] * 1e3
+    }
+}
+
+#[derive(Debug)]
+pub struct Report {
+    rounds: u32,
+    lines: usize,
+    pub files: Vec<Cell>,
+    pub single: Vec<Cell>,
+}
+
+impl Report {
+    pub fn new(rounds: u32, lines: usize) -> Self {
+        Self { rounds, lines, files: Vec::new(), single: Vec::new() }
+    }
+
+    /// All tables.
+    pub fn text(&self) -> String {
+        let machine = Machine::here();
+        let mut text = format!("{}{} rounds, {} lines.\n\n", machine.sentence(), self.rounds, self.lines);
+        if !self.files.is_empty() {
+            let header = [
+                "whole processes",
+                "wall s: CTranslate2",
+                "Cognate",
+                "ratio",
+                "processor s: CTranslate2",
+                "Cognate",
+                "ratio",
+                "sentences/s",
+                "words/s",
+                "MB: CTranslate2",
+                "Cognate",
+                "equal",
+            ];
+            let row = |cell: &Cell| {
+                let [wall, processor] = [0, 1].map(|clock| {
+                    let [theirs, ours] = [Way::CTranslate2, Way::Cognate].map(|way| format!("{:.2}", cell.least(way, clock)));
+                    [theirs, ours, format!("{:.2}", cell.ratio(clock))]
+                });
+                let seconds = cell.least(Way::Cognate, 0);
+                let speed = [self.lines, cell.words()].map(|count| format!("{:.0}", count as f64 / seconds));
+                let memory = [Way::CTranslate2, Way::Cognate].map(|way| format!("{:.0}", cell.memory[&way] as f64 / 1e6));
+                [cell.title()].into_iter().chain(wall).chain(processor).chain(speed).chain(memory).chain([cell.equal()]).collect()
+            };
+            text += &table(&header, &self.files.iter().map(row).collect::<Vec<_>>());
+            text.push('\n');
+        }
+        let header = [
+            "one sentence at a time",
+            "median ms: CTranslate2",
+            "Cognate",
+            "ratio",
+            "99th percentile: CTranslate2",
+            "Cognate",
+            "processor ms: CTranslate2",
+            "Cognate",
+            "ratio",
+            "equal",
+        ];
+        let row = |cell: &Cell| {
+            let [median, last] = [0.5, 0.99].map(|share| [Way::CTranslate2, Way::Cognate].map(|way| cell.percentile(way, share)));
+            let n = cell.texts[&Way::Cognate].len() as f64;
+            let processor = [Way::CTranslate2, Way::Cognate].map(|way| format!("{:.2}", cell.least(way, 1) / n * 1e3));
+            let median_ratio = format!("{:.2}", median[0] / median[1]);
+            let [median, last] = [median, last].map(|pair| pair.map(|ms| format!("{ms:.2}")));
+            let cells = [cell.title()].into_iter().chain(median).chain([median_ratio]).chain(last).chain(processor);
+            cells.chain([format!("{:.2}", cell.ratio(1)), cell.equal()]).collect()
+        };
+        text + &table(&header, &self.single.iter().map(row).collect::<Vec<_>>())
+    }
+
+    /// The part of the committed page.
+    pub fn section(&self) -> Section {
+        Section { title: "Speed on text", introduction: INTRODUCTION.into(), processor: Machine::here().title, text: self.text() }
+    }
+
+    /// The smallest and the largest of the ratios of processor time.
+    pub fn ratios(&self) -> Summary {
+        Summary::of(self.files.iter().chain(&self.single).map(|cell| cell.ratio(1)))
+    }
+}
+
+const INTRODUCTION: &str =
+    "The bundled model on the first lines of Multi30k's English training text, text in and text out, tokenizers included, batches of 2,048
+tokens on both sides. CTranslate2 has the same checkpoint, converted by its own loader, and Hugging Face's tokenizer. The two take
+turns. Whole processes count from start to end, start-up included; sentences one at a time go through warm programs on one thread.
+Seconds are the least of the rounds, *processor* the time on processors, which other programs on the machine hardly change; ratios
+are CTranslate2's time over ours. *Equal* counts equal translations.
+
+`cargo xtask bench text --write` measures again, and writes the part of the processor that it runs on.
+";

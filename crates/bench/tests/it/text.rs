@@ -1,0 +1,31 @@
+//! Figures of whole processes and single sentences.
+
+use cognate_bench::process::parse;
+use cognate_bench::text::report::{Cell, Report};
+use cognate_bench::text::{Precision, Way};
+
+/// Times of a program whose name contains a parenthesis, in hundredths of a second.
+#[test]
+fn times_are_read_behind_the_name() {
+    let found = parse("7 (a) b) S 1 2 3 4 5 6 7 8 9 10 150 50 1000 25 20 0 1").unwrap();
+    assert_eq!([found.own, found.of_children], [2.0, 10.25]);
+    assert_eq!(parse("7 (a) S 1 2 3"), None);
+}
+
+#[test]
+fn ratios_are_of_the_least_rounds() {
+    let mut cell = Cell::new(Precision::Int8, 4, Some(2));
+    let texts = |texts: [&str; 2]| texts.map(str::to_owned).to_vec();
+    for (theirs, ours) in [([9.0, 4.0], [3.0, 2.5]), ([8.0, 5.0], [4.0, 2.0])] {
+        cell.add(Way::CTranslate2, theirs, texts(["a b", "c"]));
+        cell.add(Way::Cognate, ours, texts(["a b", "d"]));
+    }
+    cell.memory.extend([(Way::CTranslate2, 50_000_000), (Way::Cognate, 40_000_000)]);
+    assert_eq!([cell.ratio(0), cell.ratio(1)], [8.0 / 3.0, 2.0]);
+    let mut report = Report::new(2, 2);
+    report.files.push(cell);
+    let text = report.text();
+    let row = text.lines().find(|line| line.contains("int8 4 beams, 2 workers")).unwrap();
+    let cells: Vec<&str> = row.split('|').map(str::trim).filter(|cell| !cell.is_empty()).collect();
+    assert_eq!(cells[1..], ["8.00", "3.00", "2.67", "4.00", "2.00", "2.00", "1", "1", "50", "40", "1 of 2"]);
+}

@@ -1,0 +1,220 @@
+//! `cognate transcribe`: speech to text.
+
+use crate::amounts::{self, at_most};
+use crate::model_options::ModelOptions;
+use crate::{messages, whole_file};
+use anyhow::{Context, Result, bail};
+use clap::builder::{BoolishValueParser, PossibleValuesParser, TypedValueParser};
+use cognate::{
+    AudioReader, Semantics, Task, Transcriber, TranscriberOptions, TranscriptFormat, Transcription, TranscriptionEvent,
+    TranscriptionOptions,
+};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::{self, Write};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// Transcribe speech by a Whisper model
+///
+/// Files are WAV, FLAC, MP3, Ogg Vorbis, Opus, M4A or WebM. Segments are written as they are found. Options have the names and the
+/// defaults of OpenAI's command; --semantics transformers decodes as transformers does.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    /// Audio files; - is standard input
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// Format of the transcripts
+    #[arg(short, long, visible_alias = "output-format", default_value = "txt", value_parser = format())]
+    format: TranscriptFormat,
+    /// Write a file for each input into DIR, with the ending of the format [default: standard output]
+    #[arg(short, long, value_name = "DIR")]
+    output_dir: Option<PathBuf>,
+    #[command(flatten)]
+    model: ModelOptions,
+    /// Number of threads of ONNX Runtime [default: its own choice]
+    #[arg(long, value_name = "N", value_parser = at_most(1024))]
+    threads: Option<NonZeroUsize>,
+    /// Language of the speech, as code or English name [default: detected]
+    #[arg(long, value_name = "LANGUAGE")]
+    language: Option<String>,
+    /// Text in the language spoken, or its translation into English
+    #[arg(long, default_value = "transcribe", value_parser = ["transcribe", "translate"])]
+    task: String,
+    /// First temperature; above 0 tokens are sampled
+    #[arg(long, value_name = "X", default_value = "0")]
+    temperature: f32,
+    /// Step to the next temperature if a text is rejected; 0 for no other temperature
+    #[arg(long, value_name = "X", default_value = "0.2")]
+    temperature_increment_on_fallback: f32,
+    /// Number of beams at temperature 0; 1 is greedy
+    #[arg(long, visible_aliases = ["beam-size", "num-beams"], value_name = "N", default_value = "5", value_parser = at_most(256))]
+    beams: NonZeroUsize,
+    /// Number of samples at other temperatures
+    #[arg(long, value_name = "N", default_value = "5", value_parser = at_most(256))]
+    best_of: NonZeroUsize,
+    /// Beam search ends when beams times X hypotheses have ended
+    #[arg(long, value_name = "X", default_value = "1")]
+    patience: f32,
+    /// Reject a text that compresses by more than X [default: 2.4; 1.35 with --semantics transformers]
+    #[arg(long, value_name = "X")]
+    compression_ratio_threshold: Option<f32>,
+    /// Reject a text with a lower mean log-probability
+    #[arg(long, value_name = "X", default_value = "-1", allow_negative_numbers = true)]
+    logprob_threshold: f32,
+    /// Skip a window with a rejected text as silence if the probability of no speech is higher
+    #[arg(long, value_name = "X", default_value = "0.6")]
+    no_speech_threshold: f32,
+    /// Continue the text of the window before
+    #[arg(long, value_name = "BOOL", default_value = "true", action = clap::ArgAction::Set, value_parser = BoolishValueParser::new())]
+    condition_on_previous_text: bool,
+    /// Text that precedes the first window, such as names and terms
+    #[arg(long, value_name = "TEXT")]
+    initial_prompt: Option<String>,
+    /// Put --initial-prompt before every window
+    #[arg(long, requires = "initial_prompt")]
+    carry_initial_prompt: bool,
+    /// Write text without timestamps; windows of 30 s follow each other
+    #[arg(long)]
+    without_timestamps: bool,
+    /// Compute the time and the probability of each word (in JSON); an export needs --attentions
+    #[arg(long)]
+    word_timestamps: bool,
+    /// Number of windows to decode together, cut in pauses; 1 lets windows follow the timestamps
+    #[arg(long, value_name = "N", default_value = "1", value_parser = at_most(256))]
+    batch: NonZeroUsize,
+    /// Whose results to equal where implementations differ
+    #[arg(long, default_value = "openai", value_parser = ["openai", "transformers"])]
+    semantics: String,
+    /// Tokens that are not written, separated by commas
+    #[arg(long, value_name = "IDS", value_delimiter = ',')]
+    suppress_tokens: Vec<i64>,
+    /// Random seed
+    #[arg(long, value_name = "N", default_value = "0")]
+    seed: u64,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  cognate transcribe --model whisper-tiny.en speech.wav
+  cognate transcribe --model whisper-small --language de --task translate --format srt --output-dir . talk.mp3
+  cognate transcribe --model whisper-base --word-timestamps --format json interview.flac
+  cognate transcribe --model whisper-base --batch 8 --beams 1 *.m4a";
+
+/// The values of --format.
+fn format() -> impl TypedValueParser<Value = TranscriptFormat> {
+    let find = |name: String| TranscriptFormat::ALL.into_iter().find(|(_, known)| *known == name).map(|(format, _)| format);
+    PossibleValuesParser::new(TranscriptFormat::ALL.map(|(_, name)| name)).map(move |name| find(name).unwrap_or_default())
+}
+
+impl Options {
+    fn transcription(&self) -> TranscriptionOptions {
+        let step = self.temperature_increment_on_fallback;
+        let further = (1..=10).map(|n| self.temperature + step * n as f32).take_while(|t| step > 0.0 && *t <= 1.0 + 1e-6);
+        let rounded = |temperature: f32| (temperature * 1e4).round() / 1e4;
+        TranscriptionOptions {
+            language: self.language.clone(),
+            task: if self.task == "translate" { Task::Translate } else { Task::Transcribe },
+            semantics: if self.semantics == "openai" { Semantics::OpenAi } else { Semantics::Transformers },
+            temperatures: [self.temperature].into_iter().chain(further).map(rounded).collect(),
+            beam_size: self.beams.get(),
+            best_of: self.best_of.get(),
+            patience: self.patience,
+            compression_ratio_threshold: self.compression_ratio_threshold.map(Some),
+            log_probability_threshold: Some(self.logprob_threshold),
+            no_speech_threshold: Some(self.no_speech_threshold),
+            condition_on_previous_text: self.condition_on_previous_text,
+            initial_prompt: self.initial_prompt.clone(),
+            carry_initial_prompt: self.carry_initial_prompt,
+            timestamps: !self.without_timestamps,
+            word_timestamps: self.word_timestamps,
+            suppress_tokens: self.suppress_tokens.clone(),
+            seed: self.seed,
+            batch: self.batch.get(),
+            ..TranscriptionOptions::default()
+        }
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
+    if let Some(folder) = options.output_dir.as_ref().filter(|folder| !folder.is_dir()) {
+        bail!("--output-dir: {}: is not a folder; create it first", folder.display());
+    }
+    let load = options.model.load(Some(NonZeroUsize::MIN), options.threads);
+    let transcriber = Transcriber::load(options.model.source()?, &TranscriberOptions { load, transcription: options.transcription() })?;
+    messages::notices(transcriber.notices());
+    messages::status(transcriber.model().source(), transcriber.engine());
+    for file in &options.files {
+        let audio = match file.as_path() {
+            path if path == Path::new("-") => AudioReader::from_stream("standard input", io::stdin())?,
+            path => AudioReader::open(path)?,
+        };
+        let found = transcribe(&transcriber, audio, options, out).with_context(|| file.display().to_string())?;
+        if found.damage.skipped_packets > 0 || found.damage.is_truncated {
+            let what = if found.damage.is_truncated { "the audio ends early" } else { "parts of the audio are damaged and skipped" };
+            messages::warning(format_args!("{}: {what}", file.display()));
+        }
+        if let Some(folder) = &options.output_dir {
+            let stem = if file == Path::new("-") { Path::new("stdin") } else { Path::new(file.file_stem().unwrap_or_default()) };
+            let ending = TranscriptFormat::ALL.iter().find(|(format, _)| *format == options.format).map_or("txt", |(_, name)| name);
+            let name = format!("{}.{ending}", stem.display());
+            whole_file::write("--output-dir", &folder.join(name), options.format.document(&found).as_bytes(), out)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Transcribes one file; segments go to `out` as they come, unless they go to a file.
+fn transcribe(transcriber: &Transcriber, audio: AudioReader, options: &Options, out: &mut dyn Write) -> Result<Transcription> {
+    const UNWRITTEN: &str = "standard output: cannot be written";
+    let (bar, begin) = (bar(), Instant::now());
+    let (is_shown, mut number, mut failure) = (options.output_dir.is_none(), 0, Ok(()));
+    let mut write = |text: &str| -> Result<()> {
+        if is_shown { bar.suspend(|| out.write_all(text.as_bytes()).and_then(|()| out.flush())).context(UNWRITTEN) } else { Ok(()) }
+    };
+    write(options.format.header())?;
+    let found = transcriber.transcribe_with(audio, &mut |event| match event {
+        TranscriptionEvent::Read(_) => {}
+        TranscriptionEvent::Language { code, probability } => {
+            bar.suspend(|| messages::note(format_args!("language {code}, probability {probability:.2}")));
+        }
+        TranscriptionEvent::Segment(segment) => {
+            number += 1;
+            if failure.is_ok() {
+                failure = write(&options.format.segment(segment, number));
+            }
+        }
+        TranscriptionEvent::Progress { seconds, duration } => {
+            bar.set_length((duration * 1000.0) as u64);
+            bar.set_position((seconds * 1000.0) as u64);
+            let speed = seconds / begin.elapsed().as_secs_f64().max(1e-3);
+            bar.set_message(format!("{seconds:.0} of {duration:.0} s of audio, {speed:.1} times real time"));
+        }
+    })?;
+    failure?;
+    if options.format == TranscriptFormat::Json {
+        write(&options.format.document(&found))?;
+    }
+    bar.finish_and_clear();
+    if messages::shows_progress() {
+        let elapsed = begin.elapsed();
+        let speed = found.duration / elapsed.as_secs_f64().max(1e-3);
+        messages::note(format_args!("{:.1} s of audio in {}, {speed:.1} times real time", found.duration, amounts::duration(elapsed)));
+    }
+    Ok(found)
+}
+
+/// The progress bar, hidden if standard error is not a terminal.
+fn bar() -> ProgressBar {
+    if !messages::shows_progress() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    if let Ok(style) = ProgressStyle::with_template("{bar:10} {percent}% {msg}") {
+        bar.set_style(style);
+    }
+    bar
+}

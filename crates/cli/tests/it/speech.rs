@@ -1,0 +1,46 @@
+//! Speech models: exports in every layout, and commands given a model of the other kind.
+
+use crate::run;
+use cognate_testing::{SPEECH_MODELS, bundled_checkpoint, golden};
+use std::fs;
+
+/// Exported and verified on every engine that is here, with seeded frames.
+#[test]
+fn speech_models_are_verified_in_every_layout() {
+    let folder = tempfile::tempdir().unwrap();
+    let (checkpoint, out) = (folder.path().join("checkpoint"), folder.path().join("out"));
+    let mut failures = Vec::new();
+    for name in SPEECH_MODELS {
+        fs::create_dir(&checkpoint).unwrap();
+        for file in ["config.json", "generation_config.json", "model.safetensors"] {
+            fs::copy(golden(name).join(file), checkpoint.join(file)).unwrap();
+        }
+        fs::write(checkpoint.join("preprocessor_config.json"), "{}").unwrap();
+        // Lower precisions move these random models, which magnify roundings, beyond the bounds of real ones.
+        let kinds: [&[&str]; 4] = [&[], &["--layout", "hf"], &["--attentions"], &["--target", "ort"]];
+        for kind in kinds {
+            let ended = run(&[&["export", checkpoint.to_str().unwrap(), out.to_str().unwrap(), "--force"], kind].concat());
+            let has_engine = kind.first() != Some(&"--target") || ended.err.contains("ONNX Runtime");
+            if ended.status != Some(0) && has_engine || !out.join("preprocessor_config.json").is_file() {
+                failures.push(format!("{name} {kind:?}\n{}{}", ended.out, ended.err));
+            }
+        }
+        let ended = run(&["export", checkpoint.to_str().unwrap(), "--in-place"]);
+        if ended.status != Some(0) {
+            failures.push(format!("{name} in place\n{}{}", ended.out, ended.err));
+        }
+        fs::remove_dir_all(&checkpoint).unwrap();
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn models_of_text_and_of_speech_have_their_own_commands() {
+    let (text, speech) = (bundled_checkpoint(), golden(SPEECH_MODELS[0]));
+    let refused = run(&["translate", "--model", speech.to_str().unwrap(), "Two dogs."]).failed(1);
+    assert!(refused.ends_with("whisper: a model of audio; `cognate transcribe` reads it"), "{refused}");
+    let refused = run(&["transcribe", "--model", text.to_str().unwrap(), "clip.wav"]).failed(1);
+    assert!(refused.ends_with("multi30k-en-de: a model of text; expected a speech model such as Whisper"), "{refused}");
+    let refused = run(&["transcribe", "--model", speech.to_str().unwrap(), "clip.wav"]).failed(1);
+    assert!(refused.contains("preprocessor_config.json: missing"), "{refused}");
+}

@@ -1,0 +1,213 @@
+//! The whole of decoding as one graph: the encoder, and a loop around the decoder's step that searches.
+//!
+//! The search is that of [`decode`](crate::decode) with beams, which is transformers'; with one beam it is greedy search. What the
+//! sizes depend on (`num_beams`, `max_length`) are inputs; tokens of the configuration are constants.
+
+mod beams;
+mod body;
+mod repetition;
+mod sampling;
+mod scores;
+
+use crate::error::Cause;
+use crate::settings::EarlyStopping;
+use crate::{Result, Sampling, Settings};
+use beams::Search;
+use cognate_graph::{Builder, DType, Dim, Program, Scalar, Tensor, Weights};
+use cognate_model::interface::{ATTENTION_MASK, INPUT_IDS};
+
+/// The largest number of tokens of a target where the model has no limit.
+pub(crate) const UNLIMITED: usize = 512;
+
+/// Joins a model's graphs, the encoder and a step of one token (of [`Layout::Generate`](cognate_model::Layout::Generate)), to one that
+/// decodes. `positions` limits the decoder's tokens.
+///
+/// Inputs: `input_ids, attention_mask: i64 [batch, src]`, and as scalars, which may be left out, `max_length`, `min_length`,
+/// `num_beams`, `no_repeat_ngram_size`, `num_return_sequences`, `early_stopping` (0: false, 1: true, 2: never), `forced_bos_token_id` (-1: none): i64, `length_penalty`,
+/// `repetition_penalty`: f32;
+/// their defaults are those of `settings`. Outputs: `sequences: i64 [batch, returned, generated]`, which begin with the start token and
+/// are padded after an end token, and their `scores: [batch, returned]`, the best first.
+///
+/// # Errors
+/// If the graphs are not those of a model.
+pub fn search_program([encoder, step]: [&Program; 2], settings: &Settings, positions: Option<usize>) -> Result<Program> {
+    let builder = Builder::new("generate");
+    let most = positions.unwrap_or_else(|| UNLIMITED.max(settings.max_new_tokens));
+    let ids = [INPUT_IDS, ATTENTION_MASK].map(|name| builder.input(name, DType::I64, ["batch", "src"]));
+    let inputs = Inputs::declare(&builder, settings, most);
+    let encoded = builder.inline(encoder.graph(), |node| if node.name == INPUT_IDS { ids[0] } else { ids[1] });
+    let names = encoder.graph().outputs().iter().map(|output| output.name.as_str());
+    let given = names.zip(encoded).chain([(ATTENTION_MASK, ids[1])]).collect();
+    let found = Search { settings, inputs, most, source: ids, step: step.graph(), given }.run(&builder)?;
+    builder.output(SEQUENCES, found.sequences);
+    builder.output(SCORES, found.scores);
+    let weights = |program: &Program| program.weights().iter().map(|(path, recipe)| (path.to_owned(), recipe.clone())).collect::<Vec<_>>();
+    let weights: Weights = weights(encoder).into_iter().chain(weights(step)).collect();
+    Ok(Program::new(builder.finish()?, weights)?)
+}
+
+/// Checks that settings are those of a graph that was built with `built`, except for its inputs.
+///
+/// # Errors
+/// If they differ in what the graph has as a constant, or cannot be had with it.
+pub fn check_search(built: &Settings, wanted: &Settings) -> Result<()> {
+    let is_plain = |settings: &Settings| {
+        settings.sampling.is_none_or(|sampling| {
+            let Sampling { temperature, top_k, top_p, seed, .. } = sampling;
+            sampling == Sampling { temperature, top_k, top_p, seed, ..Sampling::default() } && settings.num_beams <= 1
+        })
+    };
+    let is_of_speech = |settings: &Settings| {
+        settings.timestamps.is_some() || settings.observe.is_some() || matches!(settings.early_stopping, EarlyStopping::Finished(_))
+    };
+    let constants = |settings: &Settings| {
+        let Settings { start_token, pad_token, eos_tokens, forced_eos_token, bad_words, .. } = settings;
+        let Settings { suppressed_tokens, suppressed_first_tokens, renormalize, .. } = settings;
+        [
+            ("decoder_start_token_id", start_token.to_string()),
+            ("pad_token_id", pad_token.to_string()),
+            ("eos_token_id", format!("{eos_tokens:?}")),
+            ("forced_eos_token_id", format!("{forced_eos_token:?}")),
+            ("bad_words_ids", format!("{bad_words:?}")),
+            ("suppress_tokens", format!("{suppressed_tokens:?}")),
+            ("begin_suppress_tokens", format!("{suppressed_first_tokens:?}")),
+            ("encoder_repetition_penalty", settings.encoder_repetition_penalty.to_string()),
+            ("encoder_no_repeat_ngram_size", settings.encoder_no_repeat_ngram_size.to_string()),
+            ("renormalize_logits", renormalize.to_string()),
+            ("sampling with beams, or by other filters than top_k and top_p", if is_plain(settings) { "off" } else { "on" }.into()),
+            ("timestamps, patience or an observed probability", if is_of_speech(settings) { "on" } else { "off" }.into()),
+            ("alignments", if settings.alignment_layer.is_some() { "on" } else { "off" }.into()),
+        ]
+    };
+    for ((name, built), (_, wanted)) in constants(built).into_iter().zip(constants(wanted)) {
+        if built != wanted {
+            let message =
+                format!("{name}: expected {built}, a constant of generate.onnx, found {wanted}; export without --layout generate");
+            return Err(Cause::Contradiction(message).into());
+        }
+    }
+    Ok(())
+}
+
+/// Lower temperatures draw the most probable token.
+const SMALLEST_TEMPERATURE: f32 = 1e-6;
+
+/// The size that grows from step to step.
+const PAST: &str = "past";
+
+/// The outputs.
+pub(crate) const SEQUENCES: &str = "sequences";
+pub(crate) const SCORES: &str = "scores";
+
+/// The scalar inputs, within their ranges.
+struct Inputs<'g> {
+    max_length: Tensor<'g>,
+    min_length: Tensor<'g>,
+    num_beams: Tensor<'g>,
+    num_return_sequences: Tensor<'g>,
+    length_penalty: Tensor<'g>,
+    early_stopping: Tensor<'g>,
+    forced_bos_token: Tensor<'g>,
+    repetition_penalty: Tensor<'g>,
+    no_repeat_ngram_size: Tensor<'g>,
+    /// Whether tokens are drawn; bool `[]`.
+    is_sampling: Tensor<'g>,
+    temperature: Tensor<'g>,
+    top_k: Tensor<'g>,
+    top_p: Tensor<'g>,
+    seed: Tensor<'g>,
+}
+
+/// The names and values of the scalar inputs for settings.
+pub(crate) fn scalars(settings: &Settings) -> Vec<(&'static str, Scalar)> {
+    let count = |count: usize| Scalar::I64(i64::try_from(count).unwrap_or(i64::MAX));
+    // A start token, and at least one more.
+    let max_length = settings.max_length.min(settings.max_new_tokens.saturating_add(1)).max(2);
+    let min_new = if settings.min_new_tokens == 0 { 0 } else { settings.min_new_tokens.saturating_add(1) };
+    let sampling = settings.sampling.unwrap_or_default();
+    let early_stopping = match settings.early_stopping {
+        EarlyStopping::Heuristic => 0,
+        EarlyStopping::Full | EarlyStopping::Finished(_) => 1,
+        EarlyStopping::Never => 2,
+    };
+    vec![
+        ("max_length", count(max_length)),
+        ("min_length", count(settings.min_length.max(min_new))),
+        ("num_beams", count(settings.num_beams.max(1))),
+        ("num_return_sequences", count(settings.num_return_sequences.max(1))),
+        ("length_penalty", Scalar::F32(settings.length_penalty)),
+        ("early_stopping", Scalar::I64(early_stopping)),
+        ("forced_bos_token_id", Scalar::I64(settings.forced_bos_token.unwrap_or(-1))),
+        ("repetition_penalty", Scalar::F32(settings.repetition_penalty)),
+        ("no_repeat_ngram_size", count(settings.no_repeat_ngram_size)),
+        ("do_sample", Scalar::I64(settings.sampling.is_some().into())),
+        ("temperature", Scalar::F32(sampling.temperature)),
+        ("top_k", count(sampling.top_k)),
+        ("top_p", Scalar::F32(sampling.top_p)),
+        ("seed", Scalar::I64((sampling.seed & i64::MAX as u64) as i64)),
+    ]
+}
+
+impl<'g> Inputs<'g> {
+    fn declare(builder: &'g Builder, settings: &Settings, most: usize) -> Self {
+        let scalars = scalars(settings);
+        let mut inputs = scalars.into_iter().map(|(name, default)| builder.input_or(name, default));
+        let [max_length, min_length, num_beams, num_return_sequences, length_penalty, early_stopping, forced_bos_token] =
+            std::array::from_fn(|_| inputs.next().expect("an input for each"));
+        let [repetition_penalty, no_repeat_ngram_size, do_sample, temperature, top_k, top_p, seed] =
+            std::array::from_fn(|_| inputs.next().expect("an input for each"));
+        let _scope = builder.root().at("settings").enter();
+        let number = |value: usize| builder.integer(value as i64);
+        let is_sampling = less(number(0), do_sample);
+        // Samples are rows that do not meet.
+        let num_beams = larger(is_sampling.select(num_return_sequences, num_beams), number(1));
+        Self {
+            max_length: smaller(larger(max_length, number(2)), number(most + 1)),
+            min_length,
+            num_beams,
+            num_return_sequences: smaller(larger(num_return_sequences, number(1)), num_beams),
+            length_penalty,
+            // With one beam the first end is the end, as in greedy search.
+            early_stopping: num_beams.equal(number(1)).select(number(1), early_stopping),
+            forced_bos_token,
+            repetition_penalty,
+            no_repeat_ngram_size,
+            is_sampling,
+            temperature: larger(temperature, builder.scalar(SMALLEST_TEMPERATURE)),
+            top_k,
+            top_p,
+            seed,
+        }
+    }
+}
+
+fn smaller<'g>(left: Tensor<'g>, right: Tensor<'g>) -> Tensor<'g> {
+    left.with(cognate_graph::Binary::Min, right)
+}
+
+fn larger<'g>(left: Tensor<'g>, right: Tensor<'g>) -> Tensor<'g> {
+    left.with(cognate_graph::Binary::Max, right)
+}
+
+fn and<'g>(left: Tensor<'g>, right: Tensor<'g>) -> Tensor<'g> {
+    left.with(cognate_graph::Binary::And, right)
+}
+
+fn or<'g>(left: Tensor<'g>, right: Tensor<'g>) -> Tensor<'g> {
+    left.with(cognate_graph::Binary::Or, right)
+}
+
+fn not(value: Tensor<'_>) -> Tensor<'_> {
+    value.map(cognate_graph::Unary::Not)
+}
+
+/// Whether `left < right`.
+fn less<'g>(left: Tensor<'g>, right: Tensor<'g>) -> Tensor<'g> {
+    not(right.less_or_equal(left))
+}
+
+/// How many truth values are true; i64 `[]`.
+fn count(values: Tensor<'_>) -> Tensor<'_> {
+    let axes: Vec<_> = (0..values.ty().shape.rank()).collect();
+    values.cast(DType::I64).sum(&axes).reshape(Vec::<Dim>::new())
+}

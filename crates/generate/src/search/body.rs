@@ -1,0 +1,94 @@
+//! The body of the loop: a graph of its own, which reads values of the graph around it.
+
+use super::PAST;
+use crate::Result;
+use crate::error::Cause;
+use cognate_graph::{Builder, Class, Graph, NodeId, Op, Symbol, Tensor, Type};
+use std::collections::HashMap;
+
+/// Values of the graph around the loop that the body reads, `'o` outside and `'i` inside.
+pub(super) struct Captured<'o, 'i> {
+    inner: &'i Builder,
+    name: &'static str,
+    pub(super) outside: Vec<Tensor<'o>>,
+    inside: HashMap<NodeId, Tensor<'i>>,
+}
+
+impl<'o, 'i> Captured<'o, 'i> {
+    pub(super) fn new(inner: &'i Builder, name: &'static str) -> Self {
+        Self { inner, name, outside: Vec::new(), inside: HashMap::new() }
+    }
+
+    /// The value as the body reads it. To be called when every carried value is declared.
+    pub(super) fn read(&mut self, value: Tensor<'o>) -> Tensor<'i> {
+        *self.inside.entry(value.id()).or_insert_with(|| {
+            self.outside.push(value);
+            let Type { dtype, shape } = value.ty();
+            self.inner.input(&format!("{}.captured.{}", self.name, self.outside.len() - 1), dtype, shape)
+        })
+    }
+
+    /// The outputs of `graph` in the body, by name. An input is given inside, or outside; what does not depend on the former, nor on
+    /// sizes that change, is computed before the loop.
+    pub(super) fn inline<'g>(
+        &mut self,
+        graph: &'g Graph,
+        outer: &'o Builder,
+        inside: &HashMap<String, Tensor<'i>>,
+        outside: &HashMap<&str, Tensor<'o>>,
+    ) -> Result<HashMap<&'g str, Tensor<'i>>> {
+        let changes = |symbol: &Symbol| **symbol == *PAST;
+        let mut values: Vec<Value<'o, 'i>> = Vec::new();
+        for (_, node) in graph.iter() {
+            let is_fixed = !node.op.dims().iter().chain(node.ty.shape.dims()).flat_map(|dim| dim.symbols()).any(changes);
+            let is_before = is_fixed && node.inputs.iter().all(|input| !matches!(values[input.index()], Value::Inside(_)));
+            let value = if node.op == Op::Input {
+                match (inside.get(&node.name), outside.get(node.name.as_str())) {
+                    (Some(&value), _) => Value::Inside(value),
+                    (None, Some(&value)) => Value::Outside(value),
+                    (None, None) => {
+                        let expected = format!("an output {}, which the decoder reads", node.name);
+                        return Err(Cause::Layout { graph: "encoder", expected, found: "none".into() }.into());
+                    }
+                }
+            } else if matches!(node.op.class(), Class::Declared | Class::Constant) && is_before {
+                Value::Both(
+                    self.inner.copy(node, |_| unreachable!("it reads nothing")),
+                    outer.copy(node, |_| unreachable!("it reads nothing")),
+                )
+            } else if is_before {
+                Value::Outside(outer.copy(node, |input| values[input.index()].outside()))
+            } else {
+                let inputs: Vec<_> = node.inputs.iter().map(|input| values[input.index()].inside(self)).collect();
+                Value::Inside(self.inner.node(&node.name, node.op.clone(), &inputs))
+            };
+            values.push(value);
+        }
+        Ok(graph.outputs().iter().map(|output| (output.name.as_str(), values[output.node.index()].inside(self))).collect())
+    }
+}
+
+/// A value of the inlined graph.
+#[derive(Clone, Copy)]
+enum Value<'o, 'i> {
+    Inside(Tensor<'i>),
+    Outside(Tensor<'o>),
+    /// A weight or constant: inside and outside.
+    Both(Tensor<'i>, Tensor<'o>),
+}
+
+impl<'o, 'i> Value<'o, 'i> {
+    fn outside(self) -> Tensor<'o> {
+        match self {
+            Value::Outside(value) | Value::Both(_, value) => value,
+            Value::Inside(_) => unreachable!("only what is computed before the loop is asked"),
+        }
+    }
+
+    fn inside(self, captured: &mut Captured<'o, 'i>) -> Tensor<'i> {
+        match self {
+            Value::Inside(value) | Value::Both(value, _) => value,
+            Value::Outside(value) => captured.read(value),
+        }
+    }
+}

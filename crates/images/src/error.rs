@@ -1,0 +1,42 @@
+//! Errors of decoding pictures and of configuring processors.
+
+use std::fmt;
+
+/// The result of this crate's calls.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An error and the file that it is about.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {message}")]
+pub struct Error {
+    kind: ErrorKind,
+    place: String,
+    message: String,
+}
+
+/// The kinds of [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The file cannot be read.
+    Io,
+    /// The file is not a picture of a supported format.
+    Format,
+    /// The picture is damaged.
+    Data,
+    /// The picture has too many pixels.
+    Size,
+    /// The settings of a processor are not supported.
+    Settings,
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, place: impl fmt::Display, message: impl fmt::Display) -> Self {
+        Self { kind, place: place.to_string(), message: message.to_string() }
+    }
+
+    /// The kind of the error.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+}

@@ -1,0 +1,422 @@
+//! Products of rows of unsigned bytes with weights of signed bytes that were packed once: `out = (x - 128) Wᵀ · factors`.
+//!
+//! `x: u8 [n, inputs]`, `W: i8 [outputs, inputs]`, `out: f32 [n, outputs]`, a factor for each output. Sums are integers of 32 bits,
+//! which are exact: the order of summation changes nothing. Panels are as in [`Weights`](crate::Weights), with four inputs of a column
+//! side by side, as the processor's instructions multiply them.
+
+use crate::panels::{Lines, Tiles, tiles};
+use crate::parallel::{Parallel, Shared, by_columns};
+use std::ops::Range;
+
+/// Vectors of a panel.
+const WIDE: usize = 2;
+/// Inputs that one instruction multiplies.
+const GROUP: usize = 4;
+/// The byte that represents zero.
+const ZERO: i32 = 128;
+
+/// Weights of a layer in 8-bit integers.
+#[derive(Debug)]
+pub struct IntegerWeights {
+    /// `[panels, groups of inputs, columns of a panel, 4]`
+    panels: Lines<i8>,
+    /// `-128 · Σ weights` of every column of the panels.
+    starts: Vec<i32>,
+    factors: Vec<f32>,
+    inputs: usize,
+    outputs: usize,
+    set: Set,
+}
+
+/// The instructions that multiply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Set {
+    #[cfg(target_arch = "x86_64")]
+    Avx512Vnni,
+    #[cfg(target_arch = "x86_64")]
+    AvxVnni,
+    /// Any processor's; slow.
+    Scalar,
+}
+
+impl Set {
+    fn best() -> Self {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        {
+            if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
+                return Self::Avx512Vnni;
+            }
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("avxvnni") {
+                return Self::AvxVnni;
+            }
+        }
+        Self::Scalar
+    }
+
+    /// The columns of a panel.
+    fn columns(self) -> usize {
+        WIDE * match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512Vnni => 16,
+            #[cfg(target_arch = "x86_64")]
+            Self::AvxVnni => 8,
+            Self::Scalar => 1,
+        }
+    }
+}
+
+/// Whether [`IntegerWeights::multiply`] is fast on this processor for rows of so many numbers: it has the instructions, and none for
+/// tiles of integers (AMX), with which others multiply wide rows several times as fast.
+pub fn multiplies_integers(inputs: usize) -> bool {
+    const NARROW: usize = 256;
+    Set::best() != Set::Scalar && (inputs <= NARROW || !has_tiles())
+}
+
+/// Whether the processor multiplies tiles of integers (AMX-INT8).
+fn has_tiles() -> bool {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        let features = std::arch::x86_64::__cpuid_count(7, 0);
+        return features.edx >> 25 & 1 == 1;
+    }
+    #[allow(unreachable_code, reason = "on other processors")]
+    false
+}
+
+impl IntegerWeights {
+    /// Packs weights `[inputs, outputs]`, as ONNX stores them: the bytes of signed integers.
+    ///
+    /// # Panics
+    /// If the weights are not `inputs` rows of as many numbers as there are factors.
+    pub fn pack(inputs: usize, weights: &[u8], factors: &[f32]) -> Self {
+        Self::packed(inputs, weights, factors, Set::best())
+    }
+
+    fn packed(inputs: usize, weights: &[u8], given: &[f32], set: Set) -> Self {
+        let (outputs, columns, groups) = (given.len(), set.columns(), inputs.div_ceil(GROUP));
+        assert_eq!(weights.len(), inputs * outputs, "[inputs, outputs]");
+        let n = outputs.div_ceil(columns) * columns;
+        let (mut panels, mut starts, mut factors) = (Lines::zeros(n * groups * GROUP), vec![0; n], vec![0.0; n]);
+        for (input, row) in weights.chunks_exact(outputs.max(1)).enumerate() {
+            let all: &mut [i8] = panels.all_mut();
+            for (panel, part) in row.chunks(columns).enumerate() {
+                let first = ((panel * groups + input / GROUP) * columns) * GROUP + input % GROUP;
+                for (column, weight) in part.iter().map(|&weight| weight as i8).enumerate() {
+                    all[first + column * GROUP] = weight;
+                    starts[panel * columns + column] -= ZERO * i32::from(weight);
+                }
+            }
+        }
+        factors[..outputs].copy_from_slice(given);
+        Self { panels, starts, factors, inputs, outputs, set }
+    }
+
+    /// Width of the rows that are multiplied.
+    pub fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    /// Width of the product's rows.
+    pub fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// `out = (x - 128) Wᵀ · factors`
+    ///
+    /// # Panics
+    /// If a length does not match its dimensions.
+    pub fn multiply(&self, x: &[u8], out: &mut [f32], threads: &impl Parallel) {
+        let n = out.len() / self.outputs.max(1);
+        assert_eq!([x.len(), out.len()], [n * self.inputs, n * self.outputs], "[n, inputs] and [n, outputs]");
+        let out = Shared::new(out);
+        by_columns(threads, [n, self.inputs, self.starts.len() / self.set.columns()], |panels| {
+            let work = Multiply { weights: self, x, out: &out, n, panels };
+            match self.set {
+                // SAFETY: weights are packed for instructions that this processor has.
+                #[cfg(target_arch = "x86_64")]
+                Set::Avx512Vnni => unsafe { x86::with_avx512(&work) },
+                // SAFETY: as above.
+                #[cfg(target_arch = "x86_64")]
+                Set::AvxVnni => unsafe { x86::with_avx(&work) },
+                Set::Scalar => work.run(Scalar),
+            }
+        });
+    }
+}
+
+/// Some panels of [`IntegerWeights::multiply`].
+struct Multiply<'a> {
+    weights: &'a IntegerWeights,
+    x: &'a [u8],
+    out: &'a Shared<'a, f32>,
+    n: usize,
+    panels: Range<usize>,
+}
+
+impl Multiply<'_> {
+    #[inline(always)]
+    fn run<D: Dots>(&self, dots: D) {
+        tiles(self.n, self.weights.inputs, D::ROWS, self.panels.clone(), Block { work: self, dots });
+    }
+}
+
+/// Products of four bytes in each lane of a vector.
+///
+/// # Safety
+/// The processor has the instructions; pointers are good for a vector.
+trait Dots: Copy {
+    type Sums: Copy;
+    type Scaled: Copy;
+    const LANES: usize;
+    /// Rows whose sums fit into registers.
+    const ROWS: usize;
+    unsafe fn load(self, sums: *const i32) -> Self::Sums;
+    unsafe fn dot(self, sums: Self::Sums, bytes: u32, weights: *const i8) -> Self::Sums;
+    unsafe fn scaled(self, sums: Self::Sums, factors: *const f32) -> Self::Scaled;
+    unsafe fn store(self, numbers: Self::Scaled, out: *mut f32);
+}
+
+struct Block<'w, 'a, D> {
+    work: &'w Multiply<'a>,
+    dots: D,
+}
+
+impl<D: Dots> Tiles for Block<'_, '_, D> {
+    #[allow(clippy::needless_range_loop, reason = "constant places keep sums in registers")]
+    #[inline(always)]
+    fn tile<const ROWS: usize, const PANELS: usize>(&self, row: usize, panel: usize) {
+        let (dots, Multiply { weights, x, out, .. }) = (self.dots, self.work);
+        let &IntegerWeights { inputs, outputs, .. } = *weights;
+        let (columns, groups) = (WIDE * D::LANES, inputs.div_ceil(GROUP));
+        let x = &x[row * inputs..][..ROWS * inputs];
+        let packed = &weights.panels.all()[panel * groups * columns * GROUP..][..PANELS * groups * columns * GROUP];
+        let (starts, factors) =
+            (&weights.starts[panel * columns..][..PANELS * columns], &weights.factors[panel * columns..][..PANELS * columns]);
+        // SAFETY: all pointers below lie within these slices: `PANELS` panels of `columns` numbers, of `groups` groups each, and
+        // `ROWS` rows of `inputs` bytes; the caller of `run` has the instructions.
+        unsafe {
+            let mut sums = [[[dots.load(starts.as_ptr()); WIDE]; PANELS]; ROWS];
+            for sums in &mut sums {
+                for place in 0..PANELS {
+                    for half in 0..WIDE {
+                        sums[place][half] = dots.load(starts.as_ptr().add(place * columns + half * D::LANES));
+                    }
+                }
+            }
+            let whole = inputs / GROUP;
+            for group in 0..whole {
+                for row in 0..ROWS {
+                    let bytes = x.as_ptr().add(row * inputs + group * GROUP).cast::<u32>().read_unaligned();
+                    for place in 0..PANELS {
+                        for half in 0..WIDE {
+                            let at = ((place * groups + group) * columns + half * D::LANES) * GROUP;
+                            sums[row][place][half] = dots.dot(sums[row][place][half], bytes, packed.as_ptr().add(at));
+                        }
+                    }
+                }
+            }
+            if whole < groups {
+                for row in 0..ROWS {
+                    // Weights behind the last input are zeros.
+                    let mut bytes = [0; GROUP];
+                    bytes[..inputs - whole * GROUP].copy_from_slice(&x[row * inputs + whole * GROUP..(row + 1) * inputs]);
+                    let bytes = u32::from_ne_bytes(bytes);
+                    for place in 0..PANELS {
+                        for half in 0..WIDE {
+                            let at = ((place * groups + whole) * columns + half * D::LANES) * GROUP;
+                            sums[row][place][half] = dots.dot(sums[row][place][half], bytes, packed.as_ptr().add(at));
+                        }
+                    }
+                }
+            }
+            // By constant places, so that sums stay in registers until here.
+            let mut done = [[[dots.scaled(sums[0][0][0], factors.as_ptr()); WIDE]; PANELS]; ROWS];
+            for row in 0..ROWS {
+                for place in 0..PANELS {
+                    for half in 0..WIDE {
+                        let factors = factors.as_ptr().add(place * columns + half * D::LANES);
+                        done[row][place][half] = dots.scaled(sums[row][place][half], factors);
+                    }
+                }
+            }
+            for (index, done) in done.iter().enumerate() {
+                for (vector, &numbers) in done.as_flattened().iter().enumerate() {
+                    let start = panel * columns + vector * D::LANES;
+                    let n = outputs.saturating_sub(start).min(D::LANES);
+                    let to = out.part((row + index) * outputs + start.min(outputs), n);
+                    if n == D::LANES {
+                        dots.store(numbers, to.as_mut_ptr());
+                    } else {
+                        let mut all = [0.0; 16];
+                        dots.store(numbers, all.as_mut_ptr());
+                        to.copy_from_slice(&all[..n]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The same without vectors.
+#[derive(Clone, Copy)]
+struct Scalar;
+
+impl Dots for Scalar {
+    type Sums = i32;
+    type Scaled = f32;
+    const LANES: usize = 1;
+    const ROWS: usize = 4;
+
+    unsafe fn load(self, sums: *const i32) -> i32 {
+        // SAFETY: by contract.
+        unsafe { *sums }
+    }
+
+    unsafe fn dot(self, sum: i32, bytes: u32, weights: *const i8) -> i32 {
+        // SAFETY: by contract, a group of weights.
+        let weights = unsafe { weights.cast::<[i8; GROUP]>().read() };
+        bytes.to_ne_bytes().iter().zip(weights).fold(sum, |sum, (&byte, weight)| sum + i32::from(byte) * i32::from(weight))
+    }
+
+    unsafe fn scaled(self, sum: i32, factors: *const f32) -> f32 {
+        // SAFETY: by contract.
+        unsafe { sum as f32 * *factors }
+    }
+
+    unsafe fn store(self, number: f32, out: *mut f32) {
+        // SAFETY: by contract.
+        unsafe { *out = number };
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::{Dots, Multiply};
+    use std::arch::x86_64::*;
+
+    #[derive(Clone, Copy)]
+    struct Avx512Vnni;
+
+    impl Dots for Avx512Vnni {
+        type Sums = __m512i;
+        type Scaled = __m512;
+        const LANES: usize = 16;
+        const ROWS: usize = 8;
+
+        #[inline(always)]
+        unsafe fn load(self, sums: *const i32) -> __m512i {
+            // SAFETY: by contract, here and below.
+            unsafe { _mm512_loadu_si512(sums.cast()) }
+        }
+
+        #[inline(always)]
+        unsafe fn dot(self, sums: __m512i, bytes: u32, weights: *const i8) -> __m512i {
+            // SAFETY: by contract.
+            unsafe { _mm512_dpbusd_epi32(sums, _mm512_set1_epi32(bytes as i32), _mm512_loadu_si512(weights.cast())) }
+        }
+
+        #[inline(always)]
+        unsafe fn scaled(self, sums: __m512i, factors: *const f32) -> __m512 {
+            // SAFETY: by contract.
+            unsafe { _mm512_mul_ps(_mm512_cvtepi32_ps(sums), _mm512_loadu_ps(factors)) }
+        }
+
+        #[inline(always)]
+        unsafe fn store(self, numbers: __m512, out: *mut f32) {
+            // SAFETY: by contract.
+            unsafe { _mm512_storeu_ps(out, numbers) }
+        }
+    }
+
+    #[derive(Clone, Copy)]
+    struct AvxVnni;
+
+    impl Dots for AvxVnni {
+        type Sums = __m256i;
+        type Scaled = __m256;
+        const LANES: usize = 8;
+        const ROWS: usize = 6;
+
+        #[inline(always)]
+        unsafe fn load(self, sums: *const i32) -> __m256i {
+            // SAFETY: by contract, here and below.
+            unsafe { _mm256_loadu_si256(sums.cast()) }
+        }
+
+        #[inline(always)]
+        unsafe fn dot(self, sums: __m256i, bytes: u32, weights: *const i8) -> __m256i {
+            // SAFETY: by contract.
+            unsafe { _mm256_dpbusd_avx_epi32(sums, _mm256_set1_epi32(bytes as i32), _mm256_loadu_si256(weights.cast())) }
+        }
+
+        #[inline(always)]
+        unsafe fn scaled(self, sums: __m256i, factors: *const f32) -> __m256 {
+            // SAFETY: by contract.
+            unsafe { _mm256_mul_ps(_mm256_cvtepi32_ps(sums), _mm256_loadu_ps(factors)) }
+        }
+
+        #[inline(always)]
+        unsafe fn store(self, numbers: __m256, out: *mut f32) {
+            // SAFETY: by contract.
+            unsafe { _mm256_storeu_ps(out, numbers) }
+        }
+    }
+
+    #[target_feature(enable = "avx512f,avx512vnni")]
+    pub(super) fn with_avx512(work: &Multiply<'_>) {
+        work.run(Avx512Vnni);
+    }
+
+    #[target_feature(enable = "avx2,avxvnni")]
+    pub(super) fn with_avx(work: &Multiply<'_>) {
+        work.run(AvxVnni);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parallel::Serial;
+
+    /// Integers without a pattern, the extremes among them.
+    fn number(index: usize, seed: usize, n: usize) -> usize {
+        (index * 7_919 + seed * 104_729) % 2_003 % n
+    }
+
+    fn sets() -> Vec<Set> {
+        let mut sets = vec![Set::Scalar];
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        {
+            if Set::best() == Set::Avx512Vnni {
+                sets.push(Set::Avx512Vnni);
+            }
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("avxvnni") {
+                sets.push(Set::AvxVnni);
+            }
+        }
+        sets
+    }
+
+    /// Sizes that fill tiles, panels and groups and such that do not, with every set of instructions: exactly as in f64.
+    #[test]
+    fn products_of_integers_are_exact() {
+        for (n, inputs, outputs) in [(1, 64, 256), (1, 7, 3), (2, 16, 200), (3, 31, 33), (13, 8, 64), (29, 101, 130), (0, 4, 4), (3, 0, 5)]
+        {
+            let x: Vec<u8> = (0..n * inputs).map(|index| number(index, 1, 256) as u8).collect();
+            let weights: Vec<u8> = (0..inputs * outputs).map(|index| number(index, 2, 256) as u8).collect();
+            let factors: Vec<f32> = (0..outputs).map(|index| number(index, 3, 100) as f32 / 64.0 - 0.5).collect();
+            for set in sets() {
+                let mut out = vec![f32::NAN; n * outputs];
+                IntegerWeights::packed(inputs, &weights, &factors, set).multiply(&x, &mut out, &Serial);
+                for index in 0..n {
+                    for output in 0..outputs {
+                        let product =
+                            |input| (i64::from(x[index * inputs + input]) - 128) * i64::from(weights[input * outputs + output] as i8);
+                        let expected = (0..inputs).map(product).sum::<i64>() as f32 * factors[output];
+                        assert_eq!(out[index * outputs + output], expected, "{set:?} {n} {inputs} {outputs}: row {index}, output {output}");
+                    }
+                }
+            }
+        }
+    }
+}

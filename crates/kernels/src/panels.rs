@@ -1,0 +1,97 @@
+//! Panels of packed weights, and the tiles of a product that are summed in registers.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::slice;
+
+/// A line of the cache.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug)]
+struct Line([u8; 64]);
+
+/// Numbers that begin at a line of the cache.
+#[derive(Debug)]
+pub(crate) struct Lines<T> {
+    lines: Vec<Line>,
+    len: usize,
+    _numbers: PhantomData<T>,
+}
+
+/// Numbers of which every pattern of bits is one.
+pub(crate) trait Number: Copy {}
+impl Number for f32 {}
+impl Number for i8 {}
+
+impl<T: Number> Lines<T> {
+    pub(crate) fn zeros(len: usize) -> Self {
+        Self { lines: vec![Line([0; 64]); (len * size_of::<T>()).div_ceil(64)], len, _numbers: PhantomData }
+    }
+
+    pub(crate) fn all(&self) -> &[T] {
+        // SAFETY: lines are aligned for every number, hold at least `len`, and any bytes are numbers.
+        unsafe { slice::from_raw_parts(self.lines.as_ptr().cast(), self.len) }
+    }
+
+    pub(crate) fn all_mut(&mut self) -> &mut [T] {
+        // SAFETY: as above.
+        unsafe { slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.len) }
+    }
+}
+
+/// Computes tiles of a product.
+pub(crate) trait Tiles {
+    /// The tile of `ROWS` rows from `row` and `PANELS` panels from `panel`.
+    fn tile<const ROWS: usize, const PANELS: usize>(&self, row: usize, panel: usize);
+}
+
+/// Covers `n` rows and some panels with tiles of at most `most` rows (at most 12). Rows of `bytes` bytes are taken in blocks that
+/// stay in the cache while weights pass.
+#[inline(always)]
+pub(crate) fn tiles(n: usize, bytes: usize, most: usize, panels: Range<usize>, work: impl Tiles) {
+    const BLOCK: usize = 1 << 18;
+    let block = (BLOCK / bytes.max(1)).max(most);
+    let mut first = 0;
+    while first < n {
+        let rows = (n - first).min(block);
+        let mut panel = panels.start;
+        while panel < panels.end {
+            // A single row or two have too few sums to keep the processor busy.
+            let together = match rows {
+                1 => 4,
+                2 | 3 => 2,
+                _ => 1,
+            };
+            let together = if panel + together <= panels.end { together } else { 1 };
+            let (mut row, mut left) = (first, rows);
+            while left > 0 {
+                // Equal shares: a last tile of one row would waste most of its weights.
+                let share = left.div_ceil(left.div_ceil(most));
+                one(&work, [share, together], row, panel);
+                (row, left) = (row + share, left - share);
+            }
+            panel += together;
+        }
+        first += rows;
+    }
+}
+
+#[inline(always)]
+fn one(work: &impl Tiles, shape: [usize; 2], row: usize, panel: usize) {
+    match shape {
+        [1, 4] => work.tile::<1, 4>(row, panel),
+        [1, _] => work.tile::<1, 1>(row, panel),
+        [2, 2] => work.tile::<2, 2>(row, panel),
+        [2, _] => work.tile::<2, 1>(row, panel),
+        [3, 2] => work.tile::<3, 2>(row, panel),
+        [3, _] => work.tile::<3, 1>(row, panel),
+        [4, _] => work.tile::<4, 1>(row, panel),
+        [5, _] => work.tile::<5, 1>(row, panel),
+        [6, _] => work.tile::<6, 1>(row, panel),
+        [7, _] => work.tile::<7, 1>(row, panel),
+        [8, _] => work.tile::<8, 1>(row, panel),
+        [9, _] => work.tile::<9, 1>(row, panel),
+        [10, _] => work.tile::<10, 1>(row, panel),
+        [11, _] => work.tile::<11, 1>(row, panel),
+        _ => work.tile::<12, 1>(row, panel),
+    }
+}

@@ -1,0 +1,69 @@
+//! Work that several threads share.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::slice;
+
+/// Threads that share work.
+pub trait Parallel {
+    /// Calls `work` for each index below `n`, in any order, possibly at the same time, and returns after all.
+    fn each(&self, n: usize, work: &(dyn Fn(usize) + Sync));
+
+    /// Number of threads.
+    fn threads(&self) -> usize;
+}
+
+/// The calling thread alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Serial;
+
+impl Parallel for Serial {
+    fn each(&self, n: usize, work: &(dyn Fn(usize) + Sync)) {
+        (0..n).for_each(work);
+    }
+
+    fn threads(&self) -> usize {
+        1
+    }
+}
+
+/// Multiplications below which starting threads costs more than it gains.
+const ENOUGH: usize = 1 << 16;
+
+/// Divides the panels of a product `[rows, inputs, panels]` among the threads.
+pub(crate) fn by_columns(threads: &impl Parallel, sizes: [usize; 3], work: impl Fn(Range<usize>) + Sync) {
+    let [rows, inputs, panels] = sizes;
+    let parts = threads.threads().min(panels);
+    if parts <= 1 || rows * inputs * panels * 16 < ENOUGH {
+        return work(0..panels);
+    }
+    threads.each(parts, &|part| work(panels * part / parts..panels * (part + 1) / parts));
+}
+
+/// Numbers of which threads write different ones.
+pub(crate) struct Shared<'o, T> {
+    start: *mut T,
+    len: usize,
+    _lent: PhantomData<&'o mut [T]>,
+}
+
+// SAFETY: the only access is `part`, whose callers take parts that do not overlap.
+unsafe impl<T: Send> Sync for Shared<'_, T> {}
+
+impl<'o, T> Shared<'o, T> {
+    pub(crate) fn new(numbers: &'o mut [T]) -> Self {
+        Self { start: numbers.as_mut_ptr(), len: numbers.len(), _lent: PhantomData }
+    }
+
+    /// `n` numbers from `start` on.
+    ///
+    /// # Safety
+    /// No other part that is in use overlaps this one.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref, reason = "parts do not overlap")]
+    pub(crate) unsafe fn part(&self, start: usize, n: usize) -> &mut [T] {
+        assert!(start + n <= self.len, "within the numbers");
+        // SAFETY: they lie within the slice that is lent, and the caller guarantees the rest.
+        unsafe { slice::from_raw_parts_mut(self.start.add(start), n) }
+    }
+}

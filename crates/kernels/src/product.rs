@@ -1,0 +1,226 @@
+//! Products of rows with weights that were packed once: `out = x Wᵀ + bias`.
+//!
+//! `x: [n, inputs]`, `W: [outputs, inputs]`, `out: [n, outputs]`. Weights lie in panels of as many columns as two vectors hold, input
+//! after input, so that they are read once, in order. Every number is one sum over the inputs in their order: a row gives the same
+//! bits in whatever batch it stands.
+
+use crate::panels::{Lines, Tiles, tiles};
+use crate::parallel::{Parallel, Shared, by_columns};
+use pulp::{Arch, Simd, WithSimd};
+
+/// Vectors of a panel.
+const WIDE: usize = 2;
+
+/// Weights of a layer.
+#[derive(Debug)]
+pub struct Weights {
+    /// `[panels, inputs, columns of a panel]`
+    panels: Lines<f32>,
+    /// Of every column of the panels.
+    bias: Vec<f32>,
+    inputs: usize,
+    outputs: usize,
+    /// Columns of a panel.
+    columns: usize,
+}
+
+impl Weights {
+    /// Packs weights: `fill` writes the row `[inputs]` of an output. Without `bias`, zeros are added.
+    ///
+    /// # Panics
+    /// If the bias has another length than `outputs`.
+    pub fn pack(inputs: usize, outputs: usize, fill: impl FnMut(usize, &mut [f32]), bias: Option<&[f32]>) -> Self {
+        Self::packed([inputs, outputs], Arch::new().dispatch(Columns), fill, bias)
+    }
+
+    fn packed([inputs, outputs]: [usize; 2], columns: usize, mut fill: impl FnMut(usize, &mut [f32]), given: Option<&[f32]>) -> Self {
+        let n_panels = outputs.div_ceil(columns);
+        let (mut panels, mut bias) = (Lines::zeros(n_panels * inputs * columns), vec![0.0; n_panels * columns]);
+        let (all, mut row) = (panels.all_mut(), vec![0.0; inputs]);
+        for output in 0..outputs {
+            fill(output, &mut row);
+            let panel = all[output / columns * inputs * columns..].chunks_exact_mut(columns);
+            panel.zip(&row).for_each(|(places, &weight)| places[output % columns] = weight);
+        }
+        if let Some(given) = given {
+            bias[..outputs].copy_from_slice(given);
+        }
+        Self { panels, bias, inputs, outputs, columns }
+    }
+
+    /// Width of the rows that are multiplied.
+    pub fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    /// Width of the product's rows.
+    pub fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// `out = x Wᵀ + bias`
+    ///
+    /// # Panics
+    /// If a length does not match its dimensions.
+    pub fn multiply(&self, x: &[f32], out: &mut [f32], threads: &impl Parallel) {
+        let n = self.rows(x, out);
+        let shared = Shared::new(out);
+        by_columns(threads, [n, self.inputs, self.bias.len() / self.columns], |panels| {
+            Arch::new().dispatch(Multiply { weights: self, x, out: &shared, n, panels });
+        });
+    }
+
+    fn rows(&self, x: &[f32], out: &[f32]) -> usize {
+        let n = out.len() / self.outputs.max(1);
+        assert_eq!([x.len(), out.len()], [n * self.inputs, n * self.outputs], "[n, inputs] and [n, outputs]");
+        n
+    }
+}
+
+/// The columns of a panel on this processor.
+struct Columns;
+
+impl WithSimd for Columns {
+    type Output = usize;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> usize {
+        WIDE * S::F32_LANES
+    }
+}
+
+/// Some panels of [`Weights::multiply`].
+struct Multiply<'a> {
+    weights: &'a Weights,
+    x: &'a [f32],
+    out: &'a Shared<'a, f32>,
+    n: usize,
+    panels: std::ops::Range<usize>,
+}
+
+impl WithSimd for Multiply<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        assert_eq!(self.weights.columns, WIDE * S::F32_LANES, "packed for this processor");
+        // Registers for sums, beside weights and a number of the row.
+        let most = if S::F32_LANES == 8 { 6 } else { 12 };
+        let (inputs, panels) = (self.weights.inputs, self.panels.clone());
+        tiles(self.n, inputs * size_of::<f32>(), most, panels, Block { work: &self, simd });
+    }
+}
+
+struct Block<'w, 'a, S> {
+    work: &'w Multiply<'a>,
+    simd: S,
+}
+
+impl<S: Simd> Tiles for Block<'_, '_, S> {
+    #[allow(clippy::needless_range_loop, reason = "constant places keep sums in registers")]
+    #[inline(always)]
+    fn tile<const ROWS: usize, const PANELS: usize>(&self, row: usize, panel: usize) {
+        let (simd, Multiply { weights, x, out, .. }) = (self.simd, self.work);
+        let &Weights { inputs, outputs, columns, .. } = *weights;
+        let x = &x[row * inputs..][..ROWS * inputs];
+        let packed = S::as_simd_f32s(&weights.panels.all()[panel * inputs * columns..][..PANELS * inputs * columns]).0;
+        let bias = S::as_simd_f32s(&weights.bias[panel * columns..][..PANELS * columns]).0;
+        let mut sums = [[[simd.splat_f32s(0.0); WIDE]; PANELS]; ROWS];
+        for input in 0..inputs {
+            let mut here = [[simd.splat_f32s(0.0); WIDE]; PANELS];
+            for place in 0..PANELS {
+                for half in 0..WIDE {
+                    // SAFETY: there are `inputs` times `WIDE` vectors in each of the `PANELS` panels.
+                    here[place][half] = unsafe { *packed.get_unchecked((place * inputs + input) * WIDE + half) };
+                }
+            }
+            for row in 0..ROWS {
+                // SAFETY: there are `ROWS` rows of `inputs` numbers.
+                let number = simd.splat_f32s(unsafe { *x.get_unchecked(row * inputs + input) });
+                for place in 0..PANELS {
+                    for half in 0..WIDE {
+                        sums[row][place][half] = simd.mul_add_e_f32s(number, here[place][half], sums[row][place][half]);
+                    }
+                }
+            }
+        }
+        // By constant places, so that sums stay in registers until here.
+        let mut done = sums;
+        for row in 0..ROWS {
+            for place in 0..PANELS {
+                for half in 0..WIDE {
+                    done[row][place][half] = simd.add_f32s(sums[row][place][half], bias[place * WIDE + half]);
+                }
+            }
+        }
+        for (index, done) in done.iter().enumerate() {
+            for (vector, &numbers) in done.as_flattened().iter().enumerate() {
+                let start = panel * columns + vector * S::F32_LANES;
+                let n = outputs.saturating_sub(start).min(S::F32_LANES);
+                // SAFETY: a thread has columns of its own.
+                let to = unsafe { out.part((row + index) * outputs + start.min(outputs), n) };
+                if n == S::F32_LANES {
+                    S::as_mut_simd_f32s(to).0[0] = numbers;
+                } else {
+                    simd.partial_store_f32s(to, numbers);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parallel::Serial;
+    use pulp::Scalar;
+
+    /// Numbers between -1 and 1 without a pattern.
+    fn numbers(n: usize, seed: usize) -> Vec<f32> {
+        (0..n).map(|index| ((index * 7_919 + seed * 104_729) % 2_003) as f32 / 1_001.5 - 1.0).collect()
+    }
+
+    /// Sizes that fill tiles and panels and such that do not: beside f64, and beside the same loops without vectors.
+    #[test]
+    fn products_are_as_in_f64_and_as_without_vectors() {
+        for (n, inputs, outputs) in [(1, 64, 256), (1, 7, 3), (2, 16, 200), (5, 31, 33), (13, 8, 64), (29, 100, 130), (0, 4, 4), (3, 0, 5)]
+        {
+            let (x, weights, bias) = (numbers(n * inputs, 1), numbers(inputs * outputs, 2), numbers(outputs, 3));
+            let row = |output: usize| &weights[output * inputs..][..inputs];
+            let fill = |output: usize, to: &mut [f32]| to.copy_from_slice(row(output));
+            for bias in [Some(&*bias), None] {
+                let (mut out, mut plain) = (vec![f32::NAN; n * outputs], vec![f32::NAN; n * outputs]);
+                Weights::pack(inputs, outputs, fill, bias).multiply(&x, &mut out, &Serial);
+                let scalar = Weights::packed([inputs, outputs], WIDE, fill, bias);
+                let panels = 0..scalar.bias.len() / WIDE;
+                Multiply { weights: &scalar, x: &x, out: &Shared::new(&mut plain), n, panels }.with_simd(Scalar);
+                for index in 0..n {
+                    for output in 0..outputs {
+                        let pairs = x[index * inputs..][..inputs].iter().zip(row(output));
+                        let products = pairs.map(|(&x, &weight)| f64::from(x) * f64::from(weight));
+                        let (sum, sizes) = products.fold((0.0, 1.0), |(sum, sizes), x| (sum + x, sizes + x.abs()));
+                        let expected = sum + bias.map_or(0.0, |bias| f64::from(bias[output]));
+                        for found in [out[index * outputs + output], plain[index * outputs + output]] {
+                            assert!((f64::from(found) - expected).abs() < 1e-6 * sizes, "{n} {inputs} {outputs}: {found} {expected}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Each row by itself, and all at once: the same bits.
+    #[test]
+    fn a_row_is_the_same_in_every_batch() {
+        let (n, inputs, outputs) = (31, 40, 77);
+        let (x, weights) = (numbers(n * inputs, 1), numbers(inputs * outputs, 2));
+        let packed = Weights::pack(inputs, outputs, |output, to| to.copy_from_slice(&weights[output * inputs..][..inputs]), None);
+        let mut all = vec![0.0; n * outputs];
+        packed.multiply(&x, &mut all, &Serial);
+        for index in 0..n {
+            let mut one = vec![0.0; outputs];
+            packed.multiply(&x[index * inputs..][..inputs], &mut one, &Serial);
+            assert_eq!(one, all[index * outputs..][..outputs], "row {index}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Attention to caches and memories, compared with f64.
+
+use cognate_kernels::*;
+
+/// Numbers between -1 and 1 without a pattern.
+fn numbers(n: usize, seed: usize) -> Vec<f32> {
+    (0..n).map(|index| ((index * 7_919 + seed * 104_729) % 2_003) as f32 / 1_001.5 - 1.0).collect()
+}
+
+/// `softmax(scale · q Kᵀ + mask) V` in f64: keys and values of one head, a row for each place.
+fn expected(query: &[f32], keys: &[&[f32]], values: &[&[f32]], scale: f32, mask: impl Fn(usize) -> f32) -> Vec<f64> {
+    let product = |key: &&[f32]| query.iter().zip(*key).map(|(&q, &k)| f64::from(q) * f64::from(k)).sum::<f64>();
+    let scores: Vec<f64> = keys.iter().enumerate().map(|(place, key)| product(key) * f64::from(scale) + f64::from(mask(place))).collect();
+    let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let weights: Vec<f64> = scores.iter().map(|score| (score - largest).exp()).collect();
+    let sum: f64 = weights.iter().sum();
+    (0..query.len()).map(|index| weights.iter().zip(values).map(|(weight, value)| weight / sum * f64::from(value[index])).sum()).collect()
+}
+
+#[track_caller]
+fn assert_near(found: &[f32], expected: &[f64], what: &str) {
+    assert_eq!(found.len(), expected.len(), "{what}");
+    let worst = found.iter().zip(expected).map(|(&found, expected)| (f64::from(found) - expected).abs()).fold(0.0, f64::max);
+    assert!(worst < 1e-6, "{what}: {worst:e}");
+}
+
+/// One query and many, few places and many, widths that fill vectors and such that do not.
+#[test]
+fn memories_are_read_as_in_f64() {
+    for (d_k, places, n, turned) in
+        [(64, 24, 1, false), (64, 24, 24, true), (6, 11, 11, true), (5, 1, 9, false), (17, 70, 3, true), (80, 33, 8, true)]
+    {
+        let (heads, scale) = (3, 0.3);
+        let attention = Attention { heads, d_k, scale };
+        let width = attention.width();
+        // As they come from a layer that gives all three, side by side.
+        let rows = numbers(places.max(n) * 3 * width, 1);
+        let mask = numbers(heads * n * places, 2);
+        let strides = Strides { head: d_k, place: 3 * width };
+        let mask_rows = Mask { numbers: &mask, head: n * places, query: places };
+        let memory = Memory { keys: &rows[width..], values: &rows[2 * width..], strides, places, mask: Some(mask_rows), turned };
+        let mut out = vec![f32::NAN; n * width];
+        attention.read(&rows, 3 * width, &memory, &mut out);
+        for index in 0..n {
+            for head in 0..heads {
+                let part = |third: usize, row: usize| &rows[row * 3 * width + third * width + head * d_k..][..d_k];
+                let [keys, values] = [1, 2].map(|third| (0..places).map(|place| part(third, place)).collect::<Vec<_>>());
+                let mask = |place: usize| mask[(head * n + index) * places + place];
+                let expected = expected(part(0, index), &keys, &values, scale, mask);
+                let found = &out[(index * heads + head) * d_k..][..d_k];
+                assert_near(found, &expected, &format!("{d_k} numbers, {places} places, query {index} of {n}, head {head}"));
+            }
+        }
+    }
+}
+
+/// Hypotheses whose histories lie in each other's rows.
+#[test]
+fn a_step_sees_what_its_beams_wrote() {
+    for (d_k, past, bias) in [(64, 17, false), (6, 0, true), (20, 9, true)] {
+        let (heads, beams, capacity, scale) = (2, 3, 20, 0.5);
+        let attention = Attention { heads, d_k, scale };
+        let (width, size) = (attention.width(), beams * attention.width() * capacity);
+        let (mut keys, mut values) = (numbers(size, 3), numbers(size, 4));
+        // As they come from a layer that gives all three, side by side.
+        let (stride, rows) = (3 * width, numbers(beams * 3 * width, 5));
+        let [query, key, value] = [0, 1, 2].map(|third| &rows[third * width..]);
+        let holders: Vec<i64> = (0..beams * past).map(|index| (index * 5 % beams) as i64).collect();
+        let biases = numbers(heads * (past + 1), 8);
+        let step = Step { query, key, value, stride, past, holders: &holders, bias: bias.then_some(&*biases) };
+        let mut out = vec![f32::NAN; beams * width];
+        attention.step(&step, Caches { keys: &mut keys, values: &mut values, capacity }, &mut out);
+        for beam in 0..beams {
+            for head in 0..heads {
+                let (at, to) = (beam * stride + head * d_k, beam * width + head * d_k);
+                let own = ((beam * heads + head) * capacity + past) * d_k;
+                assert_eq!([&keys[own..][..d_k], &values[own..][..d_k]], [&key[at..][..d_k], &value[at..][..d_k]]);
+                let holder = |place: usize| if place == past { beam } else { holders[beam * past + place] as usize };
+                let start = |place: usize| ((holder(place) * heads + head) * capacity + place) * d_k;
+                let [seen_keys, seen_values] =
+                    [&keys, &values].map(|cache| (0..=past).map(|place| &cache[start(place)..][..d_k]).collect::<Vec<_>>());
+                let bias = |place: usize| if bias { biases[head * (past + 1) + place] } else { 0.0 };
+                let expected = expected(&query[at..][..d_k], &seen_keys, &seen_values, scale, bias);
+                assert_near(&out[to..][..d_k], &expected, &format!("{d_k} numbers, {past} places, beam {beam}, head {head}"));
+            }
+        }
+    }
+}
+
+/// The same sentence, with and without places that are hidden: the same bits.
+#[test]
+fn padding_changes_nothing() {
+    let (attention, places, filled) = (Attention { heads: 1, d_k: 20, scale: 0.7 }, 9, 75);
+    let (mut keys, values, query) = (numbers(filled * 20, 1), numbers(filled * 20, 2), numbers(20, 3));
+    keys[places * 20..].fill(3.0);
+    let mask: Vec<f32> = (0..filled).map(|place| if place < places { 0.0 } else { -1e9 }).collect();
+    let read = |places: usize, turned| {
+        let (strides, mask) = (Strides { head: 0, place: 20 }, Mask { numbers: &mask, head: 0, query: 0 });
+        let mut out = vec![0.0; 20];
+        attention.read(&query, 20, &Memory { keys: &keys, values: &values, strides, places, mask: Some(mask), turned }, &mut out);
+        out
+    };
+    for turned in [false, true] {
+        assert_eq!(read(filled, turned), read(places, turned));
+    }
+}
+
+#[test]
+fn padding_weighs_nothing() {
+    let attention = Attention { heads: 1, d_k: 16, scale: 1.0 };
+    let (keys, mut values, query) = (numbers(64, 1), numbers(64, 2), numbers(16, 3));
+    let mask = [0.0, 0.0, -1e9, f32::NEG_INFINITY];
+    let read = |values: &[f32]| {
+        let (strides, mask) = (Strides { head: 64, place: 16 }, Mask { numbers: &mask, head: 0, query: 0 });
+        let mut out = vec![0.0; 16];
+        attention.read(&query, 16, &Memory { keys: &keys, values, strides, places: 4, mask: Some(mask), turned: false }, &mut out);
+        out
+    };
+    let before = read(&values);
+    values[32..].fill(1e6);
+    assert_eq!(read(&values), before);
+}

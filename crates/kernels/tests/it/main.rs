@@ -1,0 +1,7 @@
+//! Tests of `cognate-kernels`.
+
+#![allow(clippy::unwrap_used)]
+
+mod attention;
+mod exponentials;
+mod rows;

@@ -1,0 +1,19 @@
+//! Transcription of speech by Whisper (Radford et al. 2022).
+
+mod features;
+mod formats;
+mod languages;
+mod options;
+mod segments;
+mod tokens;
+mod transcriber;
+mod voice;
+mod window;
+mod words;
+
+pub use formats::TranscriptFormat;
+pub use options::{Semantics, TranscriberOptions, TranscriptionOptions};
+pub use segments::Segment;
+pub use tokens::Task;
+pub use transcriber::{Transcriber, Transcription, TranscriptionEvent};
+pub use words::Word;

@@ -1,0 +1,121 @@
+//! Options of transcription, with the names and defaults of OpenAI's command.
+
+use super::tokens::Task;
+use crate::LoadOptions;
+use crate::error::{Error, Result};
+
+/// Where OpenAI's `whisper` and transformers differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Semantics {
+    /// OpenAI's: a window's features end with the speech, and beams are ranked by masked probabilities.
+    #[default]
+    OpenAi,
+    /// transformers': audio up to one window is padded with zeros, beams are ranked by unmasked probabilities, a rare text is told by its
+    /// tokens.
+    Transformers,
+}
+
+/// Options of transcription.
+#[derive(Clone, Debug)]
+pub struct TranscriptionOptions {
+    /// The language spoken, as code or English name; detected if absent.
+    pub language: Option<String>,
+    /// What is written.
+    pub task: Task,
+    /// Where implementations differ.
+    pub semantics: Semantics,
+    /// The temperatures to try in turn, from 0: search at 0, sampling above.
+    pub temperatures: Vec<f32>,
+    /// The number of beams at temperature 0; 1 for greedy search.
+    pub beam_size: usize,
+    /// The number of samples at temperatures above 0.
+    pub best_of: usize,
+    /// The factor of beams that have to finish.
+    pub patience: f32,
+    /// The compression ratio above which a text is too repetitive, if any; by default 2.4, with transformers' semantics 1.35.
+    pub compression_ratio_threshold: Option<Option<f32>>,
+    /// The mean log-probability below which a text is rejected, if any.
+    pub log_probability_threshold: Option<f32>,
+    /// The probability of no speech above which a window with a rejected text is silence, if any.
+    pub no_speech_threshold: Option<f32>,
+    /// Whether earlier text is part of the prompt.
+    pub condition_on_previous_text: bool,
+    /// A text before the first window.
+    pub initial_prompt: Option<String>,
+    /// Whether `initial_prompt` stands before every window.
+    pub carry_initial_prompt: bool,
+    /// Whether the text has timestamps, by which windows follow each other.
+    pub timestamps: bool,
+    /// Whether words have times and probabilities.
+    pub word_timestamps: bool,
+    /// Punctuation that belongs to the next word.
+    pub prepend_punctuations: String,
+    /// Punctuation that belongs to the previous word.
+    pub append_punctuations: String,
+    /// The maximum number of new tokens of a window; by default half of the decoder's positions.
+    pub max_new_tokens: Option<usize>,
+    /// Further tokens that are not written.
+    pub suppress_tokens: Vec<i64>,
+    /// The seed of sampling.
+    pub seed: u64,
+    /// The number of windows that are decoded together, cut by the energy of the audio; 1 for windows that follow timestamps.
+    pub batch: usize,
+}
+
+impl Default for TranscriptionOptions {
+    fn default() -> Self {
+        Self {
+            language: None,
+            task: Task::default(),
+            semantics: Semantics::default(),
+            temperatures: vec![0.0, 0.2, 0.4, 0.6, 0.8, 1.0],
+            beam_size: 5,
+            best_of: 5,
+            patience: 1.0,
+            compression_ratio_threshold: None,
+            log_probability_threshold: Some(-1.0),
+            no_speech_threshold: Some(0.6),
+            condition_on_previous_text: true,
+            initial_prompt: None,
+            carry_initial_prompt: false,
+            timestamps: true,
+            word_timestamps: false,
+            prepend_punctuations: "\"'“¿([{-".into(),
+            append_punctuations: "\"'.。,，!！?？:：”)]}、".into(),
+            max_new_tokens: None,
+            suppress_tokens: Vec::new(),
+            seed: 0,
+            batch: 1,
+        }
+    }
+}
+
+impl TranscriptionOptions {
+    pub(super) fn check(&self) -> Result<()> {
+        if self.temperatures.is_empty() || self.temperatures.iter().any(|temperature| !(0.0..=10.0).contains(temperature)) {
+            return Err(Error::wrong_option("temperature", format!("expected numbers from 0 to 10, found {:?}", self.temperatures)));
+        }
+        for (name, count) in [("beam_size", self.beam_size), ("best_of", self.best_of), ("batch", self.batch)] {
+            if !(1..=256).contains(&count) {
+                return Err(Error::wrong_option(name, format!("expected 1 to 256, found {count}")));
+            }
+        }
+        if !(0.01..=100.0).contains(&self.patience) {
+            return Err(Error::wrong_option("patience", format!("expected 0.01 to 100, found {}", self.patience)));
+        }
+        Ok(())
+    }
+
+    pub(super) fn compression_limit(&self) -> Option<f32> {
+        self.compression_ratio_threshold.unwrap_or(Some(if self.semantics == Semantics::OpenAi { 2.4 } else { 1.35 }))
+    }
+}
+
+/// Options of a transcriber.
+#[derive(Clone, Debug, Default)]
+pub struct TranscriberOptions {
+    /// Options of loading.
+    pub load: LoadOptions,
+    /// Options of transcription.
+    pub transcription: TranscriptionOptions,
+}

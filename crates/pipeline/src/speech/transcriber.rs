@@ -1,0 +1,361 @@
+//! Transcription of audio: windows of 30 s, each decoded to segments.
+//!
+//! A window begins where the last complete segment of the one before ended (Radford et al. 2022, section 3.8), or windows are cut by
+//! the energy of the audio and decoded in batches.
+
+use super::features::{Frames, Padding};
+use super::options::{Semantics, TranscriberOptions, TranscriptionOptions};
+use super::segments::{Segment, cut};
+use super::tokens::SpeechTokens;
+use super::window::{WindowDecoder, WindowText};
+use super::words::Aligner;
+use crate::error::{Cause, Error, Result};
+use crate::loaded::LoadedModel;
+use crate::notice::Notice;
+use cognate_audio::{AudioReader, Damage, FeatureExtractor};
+use cognate_folder::{Configuration, ModelSource, PREPROCESSOR_CONFIG, read_if_there};
+use cognate_generate::{Decoder, Sources};
+use cognate_model::{Attentions, Front};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Timestamps count this many frames.
+const FRAMES_PER_STEP: usize = 2;
+/// A temperature above which a text does not condition the next one.
+const UNCONDITIONAL: f32 = 0.5;
+
+/// A speech model that transcribes audio. It can be shared between threads; clones share the model.
+#[derive(Clone)]
+pub struct Transcriber {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    model: LoadedModel,
+    tokens: SpeechTokens,
+    extractor: FeatureExtractor,
+    options: TranscriptionOptions,
+    positions: usize,
+    initial_prompt: Vec<i64>,
+}
+
+/// The text of audio.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Transcription {
+    /// All text.
+    pub text: String,
+    /// The code of the language.
+    pub language: String,
+    /// The segments, in order.
+    pub segments: Vec<Segment>,
+    /// The duration of the audio in seconds.
+    pub duration: f64,
+    /// What of the audio could not be decoded.
+    pub damage: Damage,
+}
+
+/// An event of a transcription.
+#[derive(Clone, Copy, Debug)]
+pub enum TranscriptionEvent<'a> {
+    /// Seconds of audio were read.
+    Read(f64),
+    /// The language was detected.
+    Language {
+        /// Its code.
+        code: &'a str,
+        /// Its probability.
+        probability: f32,
+    },
+    /// A segment is final.
+    Segment(&'a Segment),
+    /// The audio up to a time was transcribed.
+    Progress {
+        /// In seconds.
+        seconds: f64,
+        /// The duration of the audio in seconds.
+        duration: f64,
+    },
+}
+
+impl Transcriber {
+    /// Loads the model in `folder`, a checkpoint or an export, with OpenAI's options.
+    ///
+    /// # Errors
+    /// If there is no such model, or no engine can run it.
+    pub fn open(folder: impl AsRef<Path>) -> Result<Self> {
+        Self::load(ModelSource::find(folder.as_ref())?, &TranscriberOptions::default())
+    }
+
+    /// Loads a model from its source.
+    ///
+    /// # Errors
+    /// If it is not a speech model, an option contradicts it, or no engine can run it.
+    pub fn load(source: ModelSource, options: &TranscriberOptions) -> Result<Self> {
+        let TranscriberOptions { load, transcription: options } = options;
+        options.check()?;
+        let folder = source.folder()?.to_owned();
+        let Configuration { config, generation_json, .. } = Configuration::read(&folder)?;
+        let Front::Frames { n_mels, positions: windows } = config.front else {
+            let message = format!("{}: a model of text; expected a speech model such as Whisper", folder.display());
+            return Err(Cause::InFolder(message).into());
+        };
+        let extractor = extractor(&folder, n_mels, windows)?;
+        let attentions = if options.word_timestamps { Attentions::Cross } else { Attentions::Omit };
+        let model = LoadedModel::open_speech(source, load, attentions, |settings, config| {
+            if let Some(id) = options.suppress_tokens.iter().find(|id| usize::try_from(**id).map_or(true, |id| id >= config.vocab)) {
+                let message = format!("expected ids from 0 to {}, those of the model, found {id}", config.vocab - 1);
+                return Err(Error::wrong_option("suppress_tokens", message));
+            }
+            settings.suppressed_tokens.extend(&options.suppress_tokens);
+            Ok(())
+        })?;
+        let tokens = SpeechTokens::read(generation_json.as_deref(), model.tokenizer(), &config, model.settings())?;
+        if let Some(language) = &options.language {
+            tokens.prompt(&tokens.language(language)?, options.task, options.timestamps)?;
+        } else if !tokens.is_multilingual() {
+            tokens.prompt("en", options.task, options.timestamps)?;
+        }
+        let initial = options.initial_prompt.as_deref().map(|text| model.tokenizer().encode_target(&format!(" {}", text.trim())));
+        let initial_prompt = initial.transpose()?.unwrap_or_default();
+        let positions = config.max_positions.unwrap_or(0);
+        Ok(Self { shared: Arc::new(Shared { model, tokens, extractor, options: options.clone(), positions, initial_prompt }) })
+    }
+
+    /// The loaded model.
+    pub fn model(&self) -> &LoadedModel {
+        &self.shared.model
+    }
+
+    /// The engine with its version and provider.
+    pub fn engine(&self) -> &str {
+        self.model().engine()
+    }
+
+    /// Messages about the loaded model.
+    pub fn notices(&self) -> &[Notice] {
+        self.model().notices()
+    }
+
+    /// Transcribes an audio file.
+    ///
+    /// # Errors
+    /// If the file is not audio or is empty, or the engine fails.
+    pub fn transcribe(&self, audio: impl AsRef<Path>) -> Result<Transcription> {
+        self.transcribe_with(AudioReader::open(audio.as_ref())?, &mut |_| {})
+    }
+
+    /// Transcribes an audio stream; `events` receives segments as they become final.
+    ///
+    /// # Errors
+    /// As [`Transcriber::transcribe`].
+    pub fn transcribe_with(&self, audio: AudioReader, events: &mut dyn FnMut(TranscriptionEvent<'_>)) -> Result<Transcription> {
+        let Shared { model, tokens, extractor, options, positions, .. } = &*self.shared;
+        let padding = if options.semantics == Semantics::OpenAi { Padding::Window } else { Padding::ToWindow };
+        let frames = Frames::read(audio, extractor, padding, |seconds| events(TranscriptionEvent::Read(seconds)))?;
+        if frames.n_heard() == 0 {
+            return Err(Error::input("the audio is empty; expected at least one frame of 10 ms"));
+        }
+        let decoding = WindowDecoder { tokens, tokenizer: model.tokenizer(), settings: model.settings(), options, positions: *positions };
+        let mut decoder = model.decoder()?;
+        let language = match &options.language {
+            Some(language) => tokens.language(language)?,
+            None if tokens.is_multilingual() => {
+                let found = decoding.languages(decoder.as_mut(), &frames.windows(&[(0, frames.window())]))?;
+                let (code, probability) = found.into_iter().next().expect("a language for each window");
+                events(TranscriptionEvent::Language { code: &code, probability });
+                code
+            }
+            None => "en".into(),
+        };
+        let prompt = tokens.prompt(&language, options.task, options.timestamps)?;
+        let found =
+            Transcription { language, duration: frames.seconds(frames.n_heard()), damage: frames.damage, ..Transcription::default() };
+        let mut run = Run { shared: &self.shared, decoding, frames: &frames, prompt, found, events };
+        match options.batch {
+            1 => run.sequentially(decoder.as_mut())?,
+            batch => run.in_batches(decoder.as_mut(), batch)?,
+        }
+        let mut found = run.found;
+        found.text = found.segments.iter().map(|segment| segment.text.as_str()).collect();
+        Ok(found)
+    }
+}
+
+/// Where the words of a window end, or else its segments.
+fn end_of_speech(segments: &[Segment]) -> Option<f64> {
+    let word = segments.iter().rev().find_map(|segment| segment.words.last()).map(|word| word.end);
+    word.or_else(|| segments.last().map(|segment| segment.end))
+}
+
+/// The extractor of a folder's features, which have to be those of the model.
+fn extractor(folder: &Path, n_mels: usize, positions: usize) -> Result<FeatureExtractor> {
+    let path = folder.join(PREPROCESSOR_CONFIG);
+    let text = read_if_there(&path)?.ok_or_else(|| {
+        Cause::InFolder(format!("{}: missing; copy it from the checkpoint: it describes the features of the audio", path.display()))
+    })?;
+    let extractor = FeatureExtractor::from_json(&text, &path.display().to_string())?;
+    let found = [extractor.n_mels(), extractor.chunk() / extractor.hop()];
+    if found != [n_mels, FRAMES_PER_STEP * positions] {
+        let message = format!(
+            "{}: expected {n_mels} mels and {} frames, those of config.json, found {} and {}",
+            path.display(),
+            FRAMES_PER_STEP * positions,
+            found[0],
+            found[1]
+        );
+        return Err(Cause::InFolder(message).into());
+    }
+    Ok(extractor)
+}
+
+/// A transcription in progress.
+struct Run<'a> {
+    shared: &'a Shared,
+    decoding: WindowDecoder<'a>,
+    frames: &'a Frames,
+    prompt: Vec<i64>,
+    found: Transcription,
+    events: &'a mut dyn FnMut(TranscriptionEvent<'_>),
+}
+
+impl Run<'_> {
+    /// Each window begins where the last complete segment ended.
+    fn sequentially(&mut self, decoder: &mut dyn Decoder) -> Result<()> {
+        let Shared { options, tokens, initial_prompt, .. } = self.shared;
+        let (mut seek, mut number) = (0, 0);
+        // All earlier tokens, and where the prompt of the next window begins among them.
+        let (mut written, mut since) = (initial_prompt.clone(), 0);
+        // Without timestamps each window is one segment.
+        let time_zero = if options.timestamps { tokens.first_timestamp() } else { i64::MAX };
+        let mut last_speech = 0.0;
+        while seek < self.frames.n_heard() {
+            let len = self.frames.window().min(self.frames.n_heard() - seek);
+            let size = if options.semantics == Semantics::OpenAi { len } else { self.frames.window() };
+            let features = self.frames.windows(&[(seek, size)]);
+            let mut previous = written[since..].to_vec();
+            if options.carry_initial_prompt && !initial_prompt.is_empty() {
+                let rest = &written[since.max(initial_prompt.len())..];
+                let room = (self.shared.positions / 2).saturating_sub(1 + initial_prompt.len());
+                previous = [initial_prompt, &rest[rest.len().saturating_sub(room)..]].concat();
+            }
+            let text = self.decoding.text(decoder, Sources::Features(&features), [&previous, &self.prompt], number)?;
+            number += 1;
+            if self.decoding.is_silence(&text) {
+                seek += len;
+                self.progress(seek);
+                continue;
+            }
+            let cuts = cut(&text.tokens, time_zero);
+            let offset = self.frames.seconds(seek);
+            let next = cuts.next.map_or(len, |step| step.max(0) as usize * FRAMES_PER_STEP);
+            let mut segments = self.segments(&text, (seek, len), &cuts.cuts)?;
+            let mut following = seek + next;
+            if options.word_timestamps {
+                self.align(decoder, &mut segments, (offset, len), last_speech)?;
+                last_speech = end_of_speech(&segments).unwrap_or(last_speech);
+                if !cuts.ends_in_silence && last_speech > offset {
+                    following = (last_speech / self.frames.seconds(1)).round() as usize;
+                }
+            }
+            // A window whose text ends at its start would be read for ever.
+            seek = if following > seek { following } else { seek + len };
+            written.extend(self.put(segments));
+            if !options.condition_on_previous_text || text.temperature > UNCONDITIONAL {
+                since = written.len();
+            }
+            self.progress(seek);
+        }
+        Ok(())
+    }
+
+    /// The segments of a window of `len` frames from `seek` on.
+    fn segments(&self, text: &WindowText, (seek, len): (usize, usize), cuts: &[super::segments::Cut]) -> Result<Vec<Segment>> {
+        let offset = self.frames.seconds(seek);
+        // Without the rules of timestamps a cut may begin with a word.
+        let seconds = |step: i64| self.frames.seconds(step.max(0) as usize * FRAMES_PER_STEP);
+        let segments = cuts.iter().map(|cut| {
+            let [start, end] = cut.times;
+            let start = offset + start.map_or(0.0, seconds);
+            // A timestamp can lie beyond a short window.
+            let times = [start, (offset + end.map_or(self.frames.seconds(len), seconds)).max(start)];
+            Ok(Segment::of(text, seek, times, cut.tokens.clone(), self.decoding.text_of(&cut.tokens)?))
+        });
+        segments.collect()
+    }
+
+    /// Adds words to the segments of the last decoded window.
+    fn align(&self, decoder: &mut dyn Decoder, segments: &mut [Segment], (offset, len): (f64, usize), last_speech: f64) -> Result<()> {
+        let Shared { tokens, options, model, .. } = self.shared;
+        let aligner = Aligner { tokens, tokenizer: model.tokenizer(), options, step: self.frames.seconds(FRAMES_PER_STEP) };
+        let words: Vec<i64> = segments.iter().flat_map(|segment| &segment.tokens).copied().filter(|id| *id < tokens.end).collect();
+        let prompt = tokens.prompt(&self.found.language, options.task, false)?;
+        let alignment = aligner.align(decoder, &prompt, (&words, &self.found.language), len / FRAMES_PER_STEP)?;
+        aligner.put(alignment, segments, offset, last_speech);
+        Ok(())
+    }
+
+    /// Keeps segments; returns their tokens.
+    fn put(&mut self, segments: Vec<Segment>) -> Vec<i64> {
+        let mut tokens = Vec::new();
+        for mut segment in segments {
+            segment.clear_if_blank();
+            segment.id = self.found.segments.len();
+            tokens.extend(&segment.tokens);
+            if !segment.text.is_empty() {
+                (self.events)(TranscriptionEvent::Segment(&segment));
+            }
+            self.found.segments.push(segment);
+        }
+        tokens
+    }
+
+    fn progress(&mut self, seek: usize) {
+        let duration = self.found.duration;
+        (self.events)(TranscriptionEvent::Progress { seconds: self.frames.seconds(seek).min(duration), duration });
+    }
+
+    /// Windows that are cut in pauses, several at a time; each is decoded without the text of others.
+    fn in_batches(&mut self, decoder: &mut dyn Decoder, batch: usize) -> Result<()> {
+        let Shared { options, tokens, initial_prompt, .. } = self.shared;
+        let windows = super::voice::windows(self.frames);
+        // Without timestamps each window is one segment.
+        let time_zero = if options.timestamps { tokens.first_timestamp() } else { i64::MAX };
+        let mut last_speech = 0.0;
+        for (chunk, first) in windows.chunks(batch).zip((0..).step_by(batch)) {
+            let numbers: Vec<u64> = (first..).take(chunk.len()).collect();
+            let features = self.frames.windows(chunk);
+            let texts = self.decoding.texts(
+                decoder,
+                Sources::Features(&features),
+                [initial_prompt, &self.prompt],
+                &numbers,
+                options.temperatures[0],
+            )?;
+            for ((text, &(seek, len)), &number) in texts.into_iter().zip(chunk).zip(&numbers) {
+                let mut text = text;
+                if options.word_timestamps || self.decoding.is_rejected(&text) {
+                    // Alone, as further temperatures and the alignment of words have one window.
+                    let features = self.frames.windows(&[(seek, len)]);
+                    text = self.decoding.text(decoder, Sources::Features(&features), [initial_prompt, &self.prompt], number)?;
+                }
+                if !self.decoding.is_silence(&text) {
+                    let mut cuts = cut(&text.tokens, time_zero);
+                    let kept: usize = cuts.cuts.iter().map(|cut| cut.tokens.len()).sum();
+                    if kept < text.tokens.len() {
+                        // The window is not read again: its last, open segment stays.
+                        let tokens = text.tokens[kept..].to_vec();
+                        cuts.cuts.push(super::segments::Cut { times: [cuts.next, None], tokens });
+                    }
+                    let mut segments = self.segments(&text, (seek, len), &cuts.cuts)?;
+                    if options.word_timestamps {
+                        self.align(decoder, &mut segments, (self.frames.seconds(seek), len), last_speech)?;
+                        last_speech = end_of_speech(&segments).unwrap_or(last_speech);
+                    }
+                    self.put(segments);
+                }
+                self.progress(seek + len);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,171 @@
+//! A small seeded speech model on a short clip: every way of decoding runs, and bad input is refused.
+
+use cognate_audio::AudioReader;
+use cognate_folder::ModelSource;
+use cognate_pipeline::{Transcriber, TranscriberOptions, Transcription, TranscriptionEvent, TranscriptionOptions};
+use cognate_testing::{SPEECH_MODELS, bundled_checkpoint, golden, testdata};
+use serde_json::{Map, json};
+use std::fs;
+use std::path::Path;
+use tempfile::TempDir;
+
+/// The golden model with a tokenizer of made-up words, and windows of one second.
+fn model() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["config.json", "generation_config.json", "model.safetensors"] {
+        fs::copy(golden(SPEECH_MODELS[0]).join(file), folder.path().join(file)).unwrap();
+    }
+    let mut vocab: Map<String, _> = (0..60).map(|id| (format!("w{id}"), json!(id))).collect();
+    let specials = ["<|endoftext|>", "<|startoftranscript|>", "<|en|>", "<|de|>", "<|fr|>", "<|translate|>", "<|transcribe|>"];
+    let specials = specials.map(str::to_owned).into_iter().chain(["<|startoflm|>", "<|startofprev|>"].map(str::to_owned));
+    let specials = specials.chain(["<|nospeech|>", "<|notimestamps|>"].map(str::to_owned));
+    let specials = specials.chain((0..51).map(|step| format!("<|{:.2}|>", f64::from(step) * 0.02)));
+    let specials: Vec<_> = specials.zip(60..).collect();
+    vocab.extend(specials.iter().map(|(token, id)| (token.clone(), json!(id))));
+    let added: Vec<_> = specials
+        .iter()
+        .map(|(token, id)| json!({ "id": id, "content": token, "special": true, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false }))
+        .collect();
+    let tokenizer = json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": added, "normalizer": null,
+        "pre_tokenizer": { "type": "Whitespace" }, "post_processor": null, "decoder": null,
+        "model": { "type": "WordLevel", "vocab": vocab, "unk_token": "w0" },
+    });
+    write(folder.path(), "tokenizer.json", &tokenizer);
+    write(folder.path(), "tokenizer_config.json", &json!({ "tokenizer_class": "WhisperTokenizer" }));
+    write(folder.path(), "preprocessor_config.json", &json!({ "feature_size": 80, "chunk_length": 1 }));
+    folder
+}
+
+fn write(folder: &Path, name: &str, value: &serde_json::Value) {
+    fs::write(folder.join(name), value.to_string()).unwrap();
+}
+
+/// 2.5 s of a tone that rises, with a pause.
+fn clip(folder: &Path) -> std::path::PathBuf {
+    let sample = |index: usize| {
+        let time = index as f32 / 16_000.0;
+        if (1.1..1.4).contains(&time) { 0.0 } else { 0.3 * (time * time * 900.0 + time * 1500.0).sin() }
+    };
+    wav(folder, "clip.wav", &(0..40_000).map(sample).collect::<Vec<_>>())
+}
+
+fn wav(folder: &Path, name: &str, samples: &[f32]) -> std::path::PathBuf {
+    let data: Vec<u8> = samples.iter().flat_map(|sample| sample.to_le_bytes()).collect();
+    let mut bytes = b"RIFF".to_vec();
+    bytes.extend((36 + data.len() as u32).to_le_bytes());
+    bytes.extend(b"WAVEfmt \x10\0\0\0\x03\0\x01\0");
+    bytes.extend(16_000u32.to_le_bytes());
+    bytes.extend(64_000u32.to_le_bytes());
+    bytes.extend(b"\x04\0\x20\0data");
+    bytes.extend((data.len() as u32).to_le_bytes());
+    bytes.extend(data);
+    let path = folder.join(name);
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+fn load(folder: &Path, change: impl FnOnce(&mut TranscriptionOptions)) -> cognate_pipeline::Result<Transcriber> {
+    let mut options = TranscriberOptions::default();
+    options.transcription.max_new_tokens = Some(12);
+    change(&mut options.transcription);
+    Transcriber::load(ModelSource::find(folder)?, &options)
+}
+
+/// A transcription and what was reported meanwhile: segments and the last time.
+fn run(folder: &Path, change: impl FnOnce(&mut TranscriptionOptions)) -> (Transcription, usize, f64) {
+    let transcriber = load(folder, change).unwrap();
+    let (mut n_segments, mut last) = (0, 0.0);
+    let found = transcriber.transcribe_with(AudioReader::open(&clip(folder)).unwrap(), &mut |event| match event {
+        TranscriptionEvent::Segment(_) => n_segments += 1,
+        TranscriptionEvent::Progress { seconds, duration } => last = seconds / duration,
+        TranscriptionEvent::Read(_) | TranscriptionEvent::Language { .. } => {}
+    });
+    (found.unwrap(), n_segments, last)
+}
+
+#[test]
+fn every_way_of_decoding_transcribes_all_audio() {
+    let folder = model();
+    type Change = fn(&mut TranscriptionOptions);
+    let ways: [(&str, Change); 8] = [
+        ("beams", |_| {}),
+        ("greedy", |options| options.beam_size = 1),
+        ("patience", |options| options.patience = 2.0),
+        ("samples", |options| options.temperatures = vec![0.7]),
+        ("no timestamps", |options| options.timestamps = false),
+        ("words", |options| options.word_timestamps = true),
+        ("batches", |options| options.batch = 3),
+        ("batches with words", |options| (options.batch, options.word_timestamps) = (2, true)),
+    ];
+    for (way, change) in ways {
+        let all = |options: &mut TranscriptionOptions| {
+            // Random texts are improbable.
+            (options.log_probability_threshold, options.no_speech_threshold) = (None, None);
+            change(options);
+        };
+        let (found, n_segments, last) = run(folder.path(), all);
+        assert_eq!(run(folder.path(), all).0, found, "{way}: not the same again");
+        assert!(["en", "de", "fr"].contains(&found.language.as_str()), "{way}: {}", found.language);
+        assert!((found.duration - 2.5).abs() < 0.011 && last == 1.0, "{way}: {} {last}", found.duration);
+        let shown = found.segments.iter().filter(|segment| !segment.text.is_empty()).count();
+        assert!(shown > 1 && n_segments == shown, "{way}: {found:?}");
+        for segment in &found.segments {
+            assert!(segment.start <= segment.end && segment.end <= 3.6, "{way}: {segment:?}");
+            assert!(segment.words.is_sorted_by(|a, b| a.start <= b.start), "{way}: {segment:?}");
+            assert!(segment.mean_log_probability < 0.0 && (0.0..=1.0).contains(&segment.no_speech_probability), "{way}: {segment:?}");
+        }
+        let words: String = found.segments.iter().flat_map(|segment| &segment.words).map(|word| word.word.as_str()).collect();
+        assert_eq!(words.is_empty(), !way.contains("words"), "{way}");
+    }
+}
+
+#[test]
+fn rejected_texts_are_tried_at_higher_temperatures() {
+    let folder = model();
+    let strict = |options: &mut TranscriptionOptions| {
+        (options.temperatures, options.log_probability_threshold) = (vec![0.0, 0.4, 0.8], Some(-1e-3));
+        options.no_speech_threshold = None;
+    };
+    let (found, ..) = run(folder.path(), strict);
+    assert!(found.segments.iter().all(|segment| segment.temperature == 0.8), "{found:?}");
+    // What is improbable and has no speech is silence.
+    let (found, ..) =
+        run(folder.path(), |options| (options.log_probability_threshold, options.no_speech_threshold) = (Some(-1e-3), Some(-1.0)));
+    assert_eq!((found.segments.len(), found.text.as_str()), (0, ""));
+}
+
+#[test]
+fn what_is_no_speech_is_refused() {
+    let folder = model();
+    let refused =
+        |change: fn(&mut TranscriptionOptions)| load(folder.path(), change).err().map(|error| error.to_string()).unwrap_or_default();
+    assert_eq!(refused(|options| options.language = Some("klingon".into())), "language: expected one of de, en, fr, found klingon");
+    assert_eq!(refused(|options| options.temperatures = vec![-1.0]), "temperature: expected numbers from 0 to 10, found [-1.0]");
+    assert_eq!(
+        refused(|options| options.suppress_tokens = vec![122]),
+        "suppress_tokens: expected ids from 0 to 121, those of the model, found 122"
+    );
+    let open = |path: &Path| Transcriber::open(path).err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(
+        open(&bundled_checkpoint()).ends_with("a model of text; expected a speech model such as Whisper"),
+        "{}",
+        open(&bundled_checkpoint())
+    );
+    write(folder.path(), "preprocessor_config.json", &json!({ "feature_size": 128, "chunk_length": 1 }));
+    assert!(
+        open(folder.path()).ends_with("expected 80 mels and 100 frames, those of config.json, found 128 and 100"),
+        "{}",
+        open(folder.path())
+    );
+    fs::remove_file(folder.path().join("preprocessor_config.json")).unwrap();
+    assert!(open(folder.path()).contains("preprocessor_config.json: missing; copy it"), "{}", open(folder.path()));
+
+    let folder = model();
+    let transcriber = Transcriber::open(folder.path()).unwrap();
+    let refused = |path: &Path| transcriber.transcribe(path).err().map(|error| error.to_string()).unwrap_or_default();
+    assert_eq!(refused(&wav(folder.path(), "empty.wav", &[])), "the audio is empty; expected at least one frame of 10 ms");
+    let message = refused(&wav(folder.path(), "nan.wav", &[0.0, f32::NAN, 0.0]));
+    assert!(message.ends_with("nan.wav: sample 1 is not a finite number"), "{message}");
+    assert!(refused(&testdata("multi30k-en-de/config.json")).contains("expected audio"));
+}

@@ -1,0 +1,84 @@
+//! Texts in and out: one string, or many in a list, a NumPy array, a pandas or Polars series or an Arrow array.
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyString};
+
+/// What texts came in, and go out in.
+pub(crate) enum Container<'py> {
+    /// One string.
+    One,
+    /// Anything else that can be iterated.
+    List,
+    /// A NumPy array of one axis.
+    Numpy,
+    /// An array of pyarrow, or a chunked one.
+    Arrow(Bound<'py, PyAny>),
+    /// A pandas series.
+    Pandas(Bound<'py, PyAny>),
+}
+
+/// The texts of an argument.
+pub(crate) fn read<'py>(texts: &Bound<'py, PyAny>) -> PyResult<(Vec<String>, Container<'py>)> {
+    if let Ok(text) = texts.cast::<PyString>() {
+        return Ok((vec![text.extract()?], Container::One));
+    }
+    let package: String = texts.get_type().getattr("__module__")?.extract()?;
+    let (items, container) = match package.split('.').next().unwrap_or_default() {
+        "numpy" => {
+            let ndim: usize = texts.getattr("ndim")?.extract()?;
+            if ndim != 1 {
+                return Err(PyValueError::new_err(format!("texts: expected an array of one axis, found {ndim}")));
+            }
+            (texts.call_method0("tolist")?, Container::Numpy)
+        }
+        "pyarrow" => (texts.call_method0("to_pylist")?, Container::Arrow(texts.getattr("type")?)),
+        "pandas" => (texts.call_method0("tolist")?, Container::Pandas(texts.clone())),
+        _ => (texts.clone(), Container::List),
+    };
+    let text = |(place, item): (usize, PyResult<Bound<'py, PyAny>>)| -> PyResult<String> {
+        let item = item?;
+        let text = item.cast::<PyString>().map_err(|_| {
+            let found = item.get_type().name().map_or_else(|_| "another type".into(), |name| name.to_string());
+            PyTypeError::new_err(format!("texts: expected strings, found {found} at index {place}"))
+        })?;
+        text.extract()
+    };
+    let items = items
+        .try_iter()
+        .map_err(|_| PyTypeError::new_err("texts: expected a string, or a list, NumPy array, pandas series or Arrow array of strings"))?;
+    Ok((items.enumerate().map(text).collect::<PyResult<_>>()?, container))
+}
+
+impl<'py> Container<'py> {
+    /// The texts as they came.
+    pub(crate) fn write(&self, py: Python<'py>, mut texts: Vec<String>) -> PyResult<Bound<'py, PyAny>> {
+        let keywords = PyDict::new(py);
+        match self {
+            Self::One => Ok(PyString::new(py, &texts.pop().unwrap_or_default()).into_any()),
+            Self::List => Ok(PyList::new(py, texts)?.into_any()),
+            Self::Numpy => {
+                keywords.set_item("dtype", "object")?;
+                py.import("numpy")?.call_method("array", (texts,), Some(&keywords))
+            }
+            Self::Arrow(kind) => {
+                let arrow = py.import("pyarrow")?;
+                let is_large = arrow.getattr("types")?.call_method1("is_large_string", (kind,))?.is_truthy()?;
+                let kind = arrow.call_method0(if is_large { "large_string" } else { "string" })?;
+                arrow.call_method1("array", (texts, kind))
+            }
+            Self::Pandas(series) => {
+                keywords.set_item("index", series.getattr("index")?)?;
+                py.import("pandas")?.call_method("Series", (texts,), Some(&keywords))
+            }
+        }
+    }
+
+    /// Values for each text: one value for one string.
+    pub(crate) fn each(&self, py: Python<'py>, values: Vec<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+        match (self, values.first()) {
+            (Self::One, Some(value)) => Ok(value.clone()),
+            _ => Ok(PyList::new(py, values)?.into_any()),
+        }
+    }
+}

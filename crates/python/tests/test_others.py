@@ -1,0 +1,90 @@
+"""Tokenizers, encoders, exports, verification and scores."""
+
+import json
+import pickle
+
+import numpy
+import pytest
+
+import cognate
+from conftest import ROOT
+
+
+def test_tokenizer(model, command, sentences):
+    tokenizer = cognate.Tokenizer(model)
+    assert len(tokenizer) == 8000 and tokenizer.languages == []
+    expected = [[int(number) for number in line.split()] for line in command("tokenize", "--model", model, "--ids", text=sentences)]
+    assert tokenizer.encode(sentences) == expected
+    assert [tokenizer.encode(text) for text in sentences] == expected
+    assert tokenizer.decode(expected) == sentences
+    assert tokenizer.decode(numpy.array(expected[0])) == sentences[0]
+    assert tokenizer.tokenize("A man") == ["▁A", "▁man", "</s>"]
+    assert pickle.loads(pickle.dumps(tokenizer)).encode("A man") == [8, 20, 0]
+    with pytest.raises(TypeError):
+        tokenizer.decode("text")
+
+
+def test_export_and_verify(model, tmp_path):
+    out = tmp_path / "out"
+    manifest = cognate.export(model, out)
+    assert manifest == json.loads((out / "cognate.json").read_text()) and manifest["precision"] == "f32"
+    report = cognate.verify(out)
+    assert report["passed"] and report["damaged"] == [] and report["runtimes"]
+    assert cognate.Translator(out).translate("Two dogs.") == cognate.Translator(model).translate("Two dogs.")
+    with pytest.raises(cognate.Error, match="exists") as raised:
+        cognate.export(model, out)
+    assert raised.value.kind == "folder"
+    cognate.export(model, out, force=True, precision="int8")
+    assert cognate.verify(out, model)["passed"]
+    weights = next(file for file in out.iterdir() if file.suffix == ".data" or "onnx_data" in file.name)
+    damaged = bytearray(weights.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    weights.write_bytes(damaged)
+    report = cognate.verify(out, model)
+    assert not report["passed"] and report["damaged"] == [str(weights)]
+    for options, message in [({"precision": "f64"}, "precision: expected f32"), ({"layout": "x"}, "layout: expected cognate or hf, found x")]:
+        with pytest.raises(cognate.Error, match=message):
+            cognate.export(model, tmp_path / "other", **options)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
+        cognate.export(model, tmp_path / "other", colour="red")
+    assert not (tmp_path / "other").exists()
+
+
+def test_embeddings_are_those_of_the_command(model, command, sentences):
+    embedder = cognate.Embedder(model, normalize=True)
+    lines = command("embed", "--model", model, "--normalize", text=sentences)
+    expected = numpy.array([json.loads(line)["embedding"] for line in lines])
+    found = embedder.embed(sentences)
+    assert found.dtype == numpy.float32 and found.shape == (len(sentences), embedder.width)
+    numpy.testing.assert_array_equal(found, expected.astype(numpy.float32))
+    numpy.testing.assert_allclose(embedder.embed(sentences[0]), found[0], rtol=1e-4, atol=1e-6)
+    assert embedder.embed([]).shape == (0, embedder.width)
+    with pytest.raises(cognate.Error, match="pooling: expected mean, first or pooler, found max"):
+        cognate.Embedder(model, pooling="max")
+    with pytest.raises(cognate.Error, match="a model with a decoder"):
+        cognate.Classifier(model)
+
+
+def test_scores_are_sacrebleus():
+    hypotheses, references = ["Zwei Hunde spielen im Schnee."], ["Zwei Hunde spielen im Gras."]
+    scores = cognate.evaluate(hypotheses, references, metrics=["bleu", "chrf", "chrf++"])
+    sacrebleu = pytest.importorskip("sacrebleu")
+    expected = {
+        "bleu": sacrebleu.corpus_bleu(hypotheses, [references]),
+        "chrf": sacrebleu.corpus_chrf(hypotheses, [references]),
+        "chrf++": sacrebleu.corpus_chrf(hypotheses, [references], word_order=2),
+    }
+    assert {name: score["score"] for name, score in scores.items()} == {name: score.score for name, score in expected.items()}
+    assert scores["bleu"]["signature"] == "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
+    several = cognate.evaluate(hypotheses, [references, hypotheses])
+    assert round(several["bleu"]["score"], 6) == 100 and several["bleu"]["signature"].startswith("nrefs:2|")
+    with pytest.raises(cognate.Error):
+        cognate.evaluate(hypotheses, references * 2)
+    with pytest.raises(cognate.Error, match="metrics: expected bleu, chrf or chrf"):
+        cognate.evaluate(hypotheses, references, metrics=["ter"])
+
+
+def test_documented():
+    public = [cognate.Translator, cognate.Embedder, cognate.Classifier, cognate.Tokenizer, cognate.export, cognate.verify, cognate.evaluate]
+    methods = [cognate.Translator.translate, cognate.Translator.hypotheses, cognate.Translator.stream, cognate.Tokenizer.encode]
+    assert all(item.__doc__ for item in public + methods) and cognate.__version__

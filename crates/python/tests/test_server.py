@@ -1,0 +1,129 @@
+"""The server by other projects' clients, as they are.
+
+`COGNATE_COMMAND` names a command with the feature `serve`.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+
+import numpy
+import pytest
+
+BICYCLE = "Ein Mann fährt Fahrrad."
+DOGS = "Zwei Hunde spielen im Schnee."
+TEXTS = ["A man is riding a bicycle.", "Two dogs are playing in the snow."]
+
+
+@pytest.fixture(scope="module")
+def server(model):
+    program = os.environ.get("COGNATE_COMMAND")
+    if not program:
+        pytest.skip("COGNATE_COMMAND does not name the command")
+    arguments = ["serve", "--model", f"multi30k={model}", "--languages", "multi30k=en-de", "--listen", "127.0.0.1:0", "--json-log"]
+    process = subprocess.Popen([program, *arguments], stderr=subprocess.PIPE, encoding="utf-8")
+    log = []
+    for line in process.stderr:
+        log.append(line)
+        found = re.search(r'"address":"127\.0\.0\.1:(\d+)"', line)
+        if found:
+            break
+    else:
+        pytest.fail("the server did not start: " + "".join(log))
+    drain = threading.Thread(target=lambda: log.extend(process.stderr), daemon=True)
+    drain.start()
+    yield f"127.0.0.1:{found[1]}"
+    if sys.platform == "win32":
+        process.kill()
+        return
+    # A request that has begun is answered before the server ends.
+    answers = []
+
+    def ask():
+        body = json.dumps({"q": TEXTS * 200, "source": "en", "target": "de"}).encode()
+        request = urllib.request.Request(f"http://127.0.0.1:{found[1]}/translate", body, {"Content-Type": "application/json"})
+        answers.extend(json.load(urllib.request.urlopen(request, timeout=60))["translatedText"])
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    threading.Event().wait(0.5)
+    process.send_signal(signal.SIGTERM)
+    asking.join()
+    assert process.wait(60) == 0
+    drain.join()
+    assert answers == [BICYCLE, DOGS] * 200
+    assert all(json.loads(line) for line in log) and '"message":"stopping"' in "".join(log)
+
+
+def test_tritonclient(server):
+    http = pytest.importorskip("tritonclient.http")
+    client = http.InferenceServerClient(server)
+    assert client.is_server_live() and client.is_server_ready() and client.is_model_ready("multi30k") and client.is_model_ready("multi30k", "1")
+    assert not client.is_model_ready("other")
+    assert client.get_server_metadata()["name"] == "cognate"
+    assert client.get_model_metadata("multi30k")["outputs"][0]["name"] == "text_output"
+    assert client.get_model_repository_index()[0]["name"] == "multi30k"
+    texts = http.InferInput("text_input", [2], "BYTES")
+    texts.set_data_from_numpy(numpy.array(TEXTS, dtype=object))
+    # The default: binary tensors, all outputs.
+    found = client.infer("multi30k", [texts], request_id="7")
+    assert [text.decode() for text in found.as_numpy("text_output")] == [BICYCLE, DOGS]
+    assert found.as_numpy("score").dtype == numpy.float32 and found.get_response()["id"] == "7"
+    texts.set_data_from_numpy(numpy.array(TEXTS, dtype=object), binary_data=False)
+    wanted = [http.InferRequestedOutput("text_output", binary_data=False)]
+    found = client.infer("multi30k", [texts], outputs=wanted, parameters={"num_beams": 4, "n_best": 2})
+    assert found.as_numpy("text_output").shape == (2, 2)
+    running = [client.async_infer("multi30k", [texts], outputs=wanted) for _ in range(4)]
+    assert all(request.get_result().as_numpy("text_output").tolist() == [BICYCLE, DOGS] for request in running)
+    utilities = pytest.importorskip("tritonclient.utils")
+    with pytest.raises(utilities.InferenceServerException, match="there is no model other"):
+        client.infer("other", [texts])
+    with pytest.raises(utilities.InferenceServerException, match="beams: expected at most 16, found 99"):
+        client.infer("multi30k", [texts], parameters={"num_beams": 99})
+    client.close()
+
+
+def test_tritonclient_by_grpc(server):
+    grpc = pytest.importorskip("tritonclient.grpc")
+    client = grpc.InferenceServerClient(server)
+    assert client.is_server_live() and client.is_server_ready() and client.is_model_ready("multi30k") and client.is_model_ready("multi30k", "1")
+    assert not client.is_model_ready("other")
+    assert client.get_server_metadata().name == "cognate"
+    assert client.get_model_metadata("multi30k").outputs[0].name == "text_output"
+    assert client.get_model_repository_index().models[0].name == "multi30k"
+    texts = grpc.InferInput("text_input", [2, 1], "BYTES")
+    texts.set_data_from_numpy(numpy.array([[text] for text in TEXTS], dtype=object))
+    found = client.infer("multi30k", [texts], request_id="7")
+    assert [text.decode() for text in found.as_numpy("text_output").ravel()] == [BICYCLE, DOGS]
+    assert found.as_numpy("text_output").shape == (2, 1) and found.get_response().id == "7"
+    found = client.infer("multi30k", [texts], parameters={"num_beams": 4, "n_best": 2}, outputs=[grpc.InferRequestedOutput("score")])
+    assert found.as_numpy("score").shape == (2, 1, 2) and found.as_numpy("text_output") is None
+    utilities = pytest.importorskip("tritonclient.utils")
+    with pytest.raises(utilities.InferenceServerException, match="there is no model other") as raised:
+        client.infer("other", [texts])
+    assert raised.value.status() == "StatusCode.NOT_FOUND"
+    with pytest.raises(utilities.InferenceServerException, match="beams: expected at most 16, found 99"):
+        client.infer("multi30k", [texts], parameters={"num_beams": 99})
+    with pytest.raises(utilities.InferenceServerException, match="the method ModelConfig is not supported"):
+        client.get_model_config("multi30k")
+    client.close()
+
+
+def test_libretranslatepy(server):
+    libretranslate = pytest.importorskip("libretranslatepy")
+    client = libretranslate.LibreTranslateAPI(f"http://{server}/")
+    assert client.translate(TEXTS[0], "en", "de") == BICYCLE
+    assert client.translate(TEXTS[1], "auto", "de") == DOGS
+    assert client.languages() == [{"code": "en", "name": "English", "targets": ["de"]}]
+    assert client.detect("Two dogs are playing.")[0]["language"] == "en"
+
+
+def test_texts_of_the_server_are_those_of_the_library(server, translator, sentences):
+    body = json.dumps({"q": sentences, "source": "en", "target": "de"}).encode()
+    request = urllib.request.Request(f"http://{server}/translate", body, {"Content-Type": "application/json"})
+    assert json.load(urllib.request.urlopen(request))["translatedText"] == translator.translate(sentences)

@@ -1,0 +1,140 @@
+//! Reads the operations of programs from nodes.
+
+use super::{BETWEEN, CACHED, MEMORY, SELF, attribute};
+use crate::ort::kernels::DOMAIN;
+use crate::program::{MaskOf, Operation, Places, TableOf};
+use cognate_export::proto::{DataType, NodeProto};
+use cognate_kernels::{Activation, multiplies_integers};
+
+/// The values of the attribute `activation`.
+const ACTIVATIONS: [Activation; 3] = [Activation::Identity, Activation::Relu, Activation::Swish];
+
+/// The operation of a node, if a program computes it.
+pub(super) fn operation<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<Operation<'g>> {
+    let inputs: Vec<&str> = node.input.iter().map(String::as_str).collect();
+    let float = |name| attribute(node, name).and_then(|attribute| attribute.f);
+    let integer = |name| attribute(node, name).and_then(|attribute| attribute.i);
+    let out = node.output.first()?.as_str();
+    let constant =
+        |name: &str, kind: DataType| places.constant(name).filter(|constant| constant.data_type == kind as i32 && constant.dims.len() <= 2);
+    Some(match (node.domain.as_str(), node.op_type.as_str()) {
+        (DOMAIN, BETWEEN) => {
+            let activation = ACTIVATIONS.get(usize::try_from(integer("activation")?).ok()?).copied()?;
+            let outputs: Vec<&str> = node.output.iter().map(String::as_str).collect();
+            Operation::Rows { inputs: inputs.try_into().ok()?, epsilon: float("epsilon")?, activation, outputs: outputs.try_into().ok()? }
+        }
+        (DOMAIN, CACHED) => {
+            let outputs: Vec<&str> = node.output.iter().map(String::as_str).collect();
+            let &[query, key, value, keys, values, _, _, holders, ref bias @ ..] = inputs.as_slice() else { return None };
+            // Padded to the capacity as ONNX Runtime's operator needs them.
+            let (_, cast) = places.giver(holders, "Cast")?;
+            let (_, pad) = places.giver(&cast.input[0], "Pad")?;
+            let (news, caches, bias) = ([query, key, value], [keys, values], bias.first().copied());
+            Operation::Cached { news, caches, beams: &pad.input[0], bias, scale: float("scale")?, outputs: outputs.try_into().ok()? }
+        }
+        (DOMAIN, MEMORY) => {
+            let &[query, keys, values, ref mask @ ..] = inputs.as_slice() else { return None };
+            let mask = mask.first().map(|mask| mask_of(places, mask));
+            Operation::Memory { inputs: [query, keys, values], mask, scale: float("scale")?, out }
+        }
+        (DOMAIN, SELF) => {
+            let heads = usize::try_from(integer("heads")?).ok().filter(|&heads| heads > 0)?;
+            let &[rows, mask] = inputs.as_slice() else { return None };
+            Operation::SelfAttention { rows, mask: mask_of(places, mask), heads, scale: float("scale")?, out }
+        }
+        ("", "Gemm") => {
+            let [x, weight, bias @ ..] = inputs.as_slice() else { return None };
+            let is_plain = node.attribute.iter().all(|attribute| attribute.name == "transB") && integer("transB") == Some(1);
+            let weight = constant(weight, DataType::Float).filter(|weight| is_plain && weight.dims.len() == 2)?;
+            if bias.first().is_some_and(|bias| constant(bias, DataType::Float).is_none_or(|bias| bias.dims.len() != 1)) {
+                return None;
+            }
+            Operation::Product { x, weight, bias: bias.first().copied(), out }
+        }
+        ("com.microsoft", "MatMulIntegerToFloat") => {
+            let [x, weight, step, scale, zero] = inputs.as_slice() else { return None };
+            let weight = constant(weight, DataType::Int8).filter(|weight| weight.dims.len() == 2 && places.bytes(zero) == Some(&[128]))?;
+            let is_fast = usize::try_from(weight.dims[0]).is_ok_and(multiplies_integers);
+            let scale = constant(scale, DataType::Float).filter(|_| is_fast).filter(|scale| scale.dims.as_slice() == &weight.dims[1..])?;
+            Operation::IntegerProduct { x, weight, step: places.number(step)?, scale, out }
+        }
+        ("", "Transpose") => {
+            let (_, reshape) = places.giver(inputs.first()?, "Reshape")?;
+            let [x, sizes] = reshape.input.as_slice() else { return None };
+            let is_heads = attribute(node, "perm").is_some_and(|perm| perm.ints == [0, 2, 1, 3]) && places.has_axes(out, 4);
+            // Constants can copy sizes of the input, which rows do not have.
+            let is_computed = places.constant(sizes).is_none() && places.has_axes(x, 2);
+            let sizes = places.sizes(sizes).filter(|sizes| is_heads && is_computed && sizes.len() == 4)?;
+            Operation::Heads { x, sizes, out }
+        }
+        ("", "Reshape") => largest(places, &inputs, out)?,
+        ("", "Mul" | "Gather") => {
+            let (ids, tokens, factor) = tokens(places, out)?;
+            Operation::Embedding { ids, tokens, factor, positions: None, out }
+        }
+        ("", "Add") => {
+            let &[one, other] = inputs.as_slice() else { return None };
+            let (ids, tokens, factor) = tokens(places, one)?;
+            let (_, gather) = places.giver(other, "Gather")?;
+            let (_, range) = places.giver(&gather.input[1], "Range")?;
+            let [start, end, step] = range.input.as_slice() else { return None };
+            let [start, end] = [start, end].map(|size| places.sizes(size)?.pop());
+            let table = constant(&gather.input[0], DataType::Float).filter(|_| places.integer(step) == Some(1))?;
+            Operation::Embedding { ids, tokens, factor, positions: Some((table, [start?, end?])), out }
+        }
+        _ => return None,
+    })
+}
+
+/// Rows of tokens times a number: the ids, the table and the factor.
+fn tokens<'g>(places: &Places<'g>, tensor: &'g str) -> Option<(&'g str, TableOf<'g>, f32)> {
+    let table = |name: &str, kind: DataType| places.constant(name).filter(|table| table.data_type == kind as i32 && table.dims.len() == 2);
+    if let Some((_, gather)) = places.giver(tensor, "Gather") {
+        let tokens = TableOf { table: table(&gather.input[0], DataType::Float)?, steps: None };
+        return Some((ids(places, &gather.input[1])?, tokens, 1.0));
+    }
+    let (_, mul) = places.giver(tensor, "Mul")?;
+    let [one, other] = mul.input.as_slice() else { return None };
+    if let Some(number) = places.number(other) {
+        return tokens(places, one).map(|(ids, table, factor)| (ids, table, factor * number));
+    }
+    let (_, cast) = places.giver(one, "Cast")?;
+    let [(_, integers), (_, steps)] = [places.giver(&cast.input[0], "Gather")?, places.giver(other, "Gather")?];
+    let found = TableOf { table: table(&integers.input[0], DataType::Int8)?, steps: Some(table(&steps.input[0], DataType::Float)?) };
+    (integers.input[1] == steps.input[1]).then_some((ids(places, &integers.input[1])?, found, 1.0))
+}
+
+/// Token ids that are an input of the graph, before reshapes.
+fn ids<'g>(places: &Places<'g>, mut tensor: &'g str) -> Option<&'g str> {
+    while let Some((_, reshape)) = places.giver(tensor, "Reshape") {
+        tensor = &reshape.input[0];
+    }
+    places.graph.input.iter().any(|input| input.name == tensor).then_some(tensor)
+}
+
+/// The mask, or what it hides: `(1 - mask) · hidden` of an input, for all heads and queries.
+fn mask_of<'g>(places: &Places<'g>, tensor: &'g str) -> MaskOf<'g> {
+    let padding = || {
+        let (_, reshape) = places.giver(tensor, "Reshape")?;
+        let (_, mul) = places.giver(&reshape.input[0], "Mul")?;
+        let (_, sub) = places.giver(&mul.input[0], "Sub")?;
+        let (_, cast) = places.giver(&sub.input[1], "Cast")?;
+        let is_shared = matches!(places.shape(tensor)?, [_, heads, queries, _] if [heads.dim_value, queries.dim_value] == [Some(1); 2]);
+        let is_mask = is_shared && places.number(&sub.input[0]) == Some(1.0) && places.has_axes(&cast.input[0], 2);
+        let is_input = places.graph.input.iter().any(|input| input.name == cast.input[0]);
+        (is_mask && is_input).then_some(MaskOf { tensor: &cast.input[0], hidden: Some(places.number(&mul.input[1])?) })
+    };
+    padding().unwrap_or(MaskOf { tensor, hidden: None })
+}
+
+/// The largest magnitudes of rows, but not zero, in another shape.
+fn largest<'g>(places: &Places<'g>, inputs: &[&'g str], out: &'g str) -> Option<Operation<'g>> {
+    let &[mut x, sizes] = inputs else { return None };
+    while let Some((_, identity)) = places.giver(x, "Identity") {
+        x = &identity.input[0];
+    }
+    let (_, max) = places.giver(x, "Max")?;
+    let [x, least] = max.input.as_slice() else { return None };
+    let sizes = places.sizes(sizes).filter(|_| places.constant(sizes).is_none() && places.has_axes(x, 2))?;
+    Some(Operation::Largest { x, least: places.number(least)?, sizes, out })
+}

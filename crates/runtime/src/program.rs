@@ -1,0 +1,291 @@
+//! Rows of numbers on their way through layers, without an engine between the operations.
+//!
+//! A [`Program`] is a part of a graph: products with weights that are packed once, attention, and what stands between. Its operations
+//! run one after another on buffers that are reused, on the kernels of `cognate-kernels`. An engine runs it as one operator: for small
+//! models the engine's overhead of each operator is most of a step.
+
+mod attention;
+mod compile;
+mod constants;
+mod embedding;
+mod memory;
+mod operation;
+mod places;
+mod rows;
+mod sizes;
+
+pub(crate) use compile::{Compiled, compile};
+pub(crate) use constants::Constants;
+pub(crate) use operation::{MaskOf, Operation, TableOf};
+pub(crate) use places::{Places, other};
+
+use attention::{CachedAttention, Heads, MemoryAttention, SelfAttention};
+use cognate_kernels::{IntegerWeights, Parallel, Weights};
+use embedding::Embedding;
+use rows::{BetweenProducts, Largest};
+use std::fmt::Display;
+use std::sync::{Mutex, PoisonError};
+
+/// Errors are messages; the engine adds the place.
+pub(crate) type Result<T> = std::result::Result<T, String>;
+
+fn expected(what: &str, expected: impl Display, found: impl Display) -> String {
+    format!("{what}: expected {expected}, found {found}")
+}
+
+/// The tensors of a call, in the engine's memory.
+pub(crate) trait Tensors<'c>: Parallel {
+    /// Shape and elements of an input.
+    fn floats(&self, input: usize) -> Result<(Vec<usize>, &'c [f32])>;
+    fn bytes(&self, input: usize) -> Result<(Vec<usize>, &'c [u8])>;
+    fn integers(&self, input: usize) -> Result<(Vec<usize>, &'c [i64])>;
+    /// The shape of an input of any type.
+    fn shape(&self, input: usize) -> Result<Vec<usize>>;
+    /// The elements of an output of this shape, each output once.
+    fn new_floats(&self, output: usize, shape: &[usize]) -> Result<&'c mut [f32]>;
+    fn new_bytes(&self, output: usize, shape: &[usize]) -> Result<&'c mut [u8]>;
+    /// An output with the shape and the elements of an input, usually in its memory.
+    fn written(&self, input: usize, output: usize) -> Result<(Vec<usize>, &'c mut [f32])>;
+}
+
+/// A part of a graph.
+pub(crate) struct Program {
+    steps: Vec<Step>,
+    buffers: Vec<Buffer>,
+    /// Whether a buffer holds bytes.
+    is_bytes: Vec<bool>,
+    /// The buffers that are not read after each step.
+    released: Vec<Vec<usize>>,
+    /// Inputs and outputs that are caches: an output may be in the memory of its input.
+    pub(crate) caches: Vec<[usize; 2]>,
+    /// Buffers of calls that have ended.
+    free: Mutex<Vec<Scratch>>,
+}
+
+/// An operation; numbers are those of buffers.
+enum Step {
+    Product { x: usize, weights: Weights, out: usize },
+    IntegerProduct { x: usize, weights: IntegerWeights, out: usize },
+    Rows(BetweenProducts),
+    Cached(CachedAttention),
+    Memory(MemoryAttention),
+    SelfAttention(SelfAttention),
+    Heads(Heads),
+    Embedding(Embedding),
+    Largest(Largest),
+}
+
+/// Rows `[n, width]`.
+#[derive(Clone, Copy, Debug)]
+struct Buffer {
+    width: usize,
+    place: Place,
+}
+
+/// Where rows are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Input(usize),
+    Output(usize),
+    /// In memory of this number, which others have before and after.
+    Own(usize),
+}
+
+/// Columns of a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct View {
+    buffer: usize,
+    offset: usize,
+    width: usize,
+}
+
+/// Memory of buffers.
+#[derive(Default)]
+struct Scratch {
+    floats: Vec<Vec<f32>>,
+    bytes: Vec<Vec<u8>>,
+}
+
+/// The elements of a buffer.
+#[derive(Default)]
+enum Elements<'c> {
+    #[default]
+    None,
+    Floats(&'c [f32]),
+    Bytes(&'c [u8]),
+    NewFloats(&'c mut [f32]),
+    NewBytes(&'c mut [u8]),
+    OwnFloats(Vec<f32>, usize),
+    OwnBytes(Vec<u8>, usize),
+}
+
+impl Elements<'_> {
+    fn floats(&self) -> &[f32] {
+        match self {
+            Elements::Floats(floats) => floats,
+            Elements::NewFloats(floats) => floats,
+            Elements::OwnFloats(floats, n) => &floats[..*n],
+            _ => unreachable!("compiled: floats that were computed before"),
+        }
+    }
+
+    fn floats_mut(&mut self) -> &mut [f32] {
+        match self {
+            Elements::NewFloats(floats) => floats,
+            Elements::OwnFloats(floats, n) => &mut floats[..*n],
+            _ => unreachable!("compiled: floats that are computed here"),
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Elements::Bytes(bytes) => bytes,
+            Elements::NewBytes(bytes) => bytes,
+            Elements::OwnBytes(bytes, n) => &bytes[..*n],
+            _ => unreachable!("compiled: bytes that were computed before"),
+        }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Elements::NewBytes(bytes) => bytes,
+            Elements::OwnBytes(bytes, n) => &mut bytes[..*n],
+            _ => unreachable!("compiled: bytes that are computed here"),
+        }
+    }
+}
+
+/// A call of a program.
+struct Call<'p, 'c, T> {
+    program: &'p Program,
+    tensors: &'p T,
+    elements: Vec<Elements<'c>>,
+    scratch: Scratch,
+}
+
+impl<'c, T: Tensors<'c>> Call<'_, 'c, T> {
+    /// Loads an input on first use.
+    fn load(&mut self, buffer: usize, is_bytes: bool) -> Result<()> {
+        let Buffer { place: Place::Input(input), width } = self.program.buffers[buffer] else { return Ok(()) };
+        if !matches!(self.elements[buffer], Elements::None) {
+            return Ok(());
+        }
+        let (shape, elements) = match is_bytes {
+            true => self.tensors.bytes(input).map(|(shape, bytes)| (shape, Elements::Bytes(bytes)))?,
+            false => self.tensors.floats(input).map(|(shape, floats)| (shape, Elements::Floats(floats)))?,
+        };
+        if shape.last() != Some(&width) {
+            return Err(expected("rows", format!("a width of {width}"), format!("{shape:?}")));
+        }
+        self.elements[buffer] = elements;
+        Ok(())
+    }
+
+    fn floats(&self, buffer: usize) -> &[f32] {
+        self.elements[buffer].floats()
+    }
+
+    /// The number of rows in a buffer of floats, which is loaded.
+    fn rows(&mut self, buffer: usize) -> Result<usize> {
+        self.load(buffer, false)?;
+        Ok(self.floats(buffer).len() / self.program.buffers[buffer].width.max(1))
+    }
+
+    /// Room for `rows` rows of a buffer, which [`Call::put`] gives back.
+    fn take_floats(&mut self, buffer: usize, rows: usize) -> Result<Elements<'c>> {
+        let Buffer { width, place } = self.program.buffers[buffer];
+        Ok(match place {
+            Place::Output(output) => Elements::NewFloats(self.tensors.new_floats(output, &[rows, width])?),
+            Place::Own(number) => Elements::OwnFloats(room(&mut self.scratch.floats, number, rows * width), rows * width),
+            Place::Input(_) => unreachable!("compiled: no operation writes an input"),
+        })
+    }
+
+    fn take_bytes(&mut self, buffer: usize, rows: usize) -> Result<Elements<'c>> {
+        let Buffer { width, place } = self.program.buffers[buffer];
+        Ok(match place {
+            Place::Output(output) => Elements::NewBytes(self.tensors.new_bytes(output, &[rows, width])?),
+            Place::Own(number) => Elements::OwnBytes(room(&mut self.scratch.bytes, number, rows * width), rows * width),
+            Place::Input(_) => unreachable!("compiled: no operation writes an input"),
+        })
+    }
+
+    fn put(&mut self, buffer: usize, elements: Elements<'c>) {
+        self.elements[buffer] = elements;
+    }
+
+    /// Gives the memory of a buffer that is not read any more to others.
+    fn release(&mut self, buffer: usize) {
+        let Buffer { place: Place::Own(number), .. } = self.program.buffers[buffer] else { return };
+        match std::mem::take(&mut self.elements[buffer]) {
+            Elements::OwnFloats(floats, _) => self.scratch.floats[number] = floats,
+            Elements::OwnBytes(bytes, _) => self.scratch.bytes[number] = bytes,
+            _ => {}
+        }
+    }
+}
+
+/// The memory of a number, with at least `len` elements.
+fn room<E: Clone + Default>(memory: &mut Vec<Vec<E>>, number: usize, len: usize) -> Vec<E> {
+    if memory.len() <= number {
+        memory.resize(number + 1, Vec::new());
+    }
+    let mut room = std::mem::take(&mut memory[number]);
+    if room.len() < len {
+        room.resize(len, E::default());
+    }
+    room
+}
+
+impl Program {
+    /// Computes the outputs.
+    pub(crate) fn run<'c>(&self, tensors: &impl Tensors<'c>) -> Result<()> {
+        let scratch = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
+        let elements = self.buffers.iter().map(|_| Elements::None).collect();
+        let mut call = Call { program: self, tensors, elements, scratch };
+        for (index, step) in self.steps.iter().enumerate() {
+            match step {
+                Step::Product { x, weights, out } => {
+                    let rows = call.rows(*x)?;
+                    let mut made = call.take_floats(*out, rows)?;
+                    weights.multiply(call.floats(*x), made.floats_mut(), tensors);
+                    call.put(*out, made);
+                }
+                Step::IntegerProduct { x, weights, out } => {
+                    call.load(*x, true)?;
+                    let rows = call.elements[*x].bytes().len() / weights.inputs().max(1);
+                    let mut made = call.take_floats(*out, rows)?;
+                    weights.multiply(call.elements[*x].bytes(), made.floats_mut(), tensors);
+                    call.put(*out, made);
+                }
+                Step::Rows(step) => step.run(&mut call)?,
+                Step::Cached(step) => step.run(&mut call)?,
+                Step::Memory(step) => step.run(&mut call)?,
+                Step::SelfAttention(step) => step.run(&mut call)?,
+                Step::Heads(step) => step.run(&mut call)?,
+                Step::Embedding(step) => step.run(&mut call)?,
+                Step::Largest(step) => step.run(&mut call)?,
+            }
+            for buffer in &self.released[index] {
+                call.release(*buffer);
+            }
+        }
+        let scratch = call.scratch;
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
+        Ok(())
+    }
+}
+
+/// Calls `work` for each part, on all threads.
+fn by_parts<P: Send>(threads: &impl Parallel, parts: impl Iterator<Item = P>, work: impl Fn(usize, P) + Sync) {
+    if threads.threads() <= 1 {
+        return parts.enumerate().for_each(|(index, part)| work(index, part));
+    }
+    let parts: Vec<_> = parts.map(|part| Mutex::new(Some(part))).collect();
+    threads.each(parts.len(), &|index| {
+        // A panic ends the process, so the state after one is never seen.
+        if let Some(part) = parts[index].lock().unwrap_or_else(PoisonError::into_inner).take() {
+            work(index, part);
+        }
+    });
+}

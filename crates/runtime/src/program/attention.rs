@@ -1,0 +1,209 @@
+//! Attention: to caches that beams share, which it also writes; and to keys and values of whole sentences.
+
+use super::sizes::{Size, values};
+use super::{Call, Result, Tensors, View, by_parts, expected};
+use cognate_kernels::{Attention, Caches, MANY, Mask, Memory, Step, Strides};
+use std::borrow::Cow;
+
+/// Attention of one new position to caches `[rows, heads, capacity, d_k]`. Numbers of `query`, `key`, `value` and `out` are those of
+/// buffers, others those of inputs and outputs.
+pub(super) struct CachedAttention {
+    /// Query, key and value: views of buffers of one width.
+    pub(super) news: [View; 3],
+    /// Keys and values: input and output.
+    pub(super) caches: [[usize; 2]; 2],
+    /// The beam of each position, `i64 [batch, beams, past]`.
+    pub(super) beams: usize,
+    /// `[1, heads, 1, positions]`
+    pub(super) bias: Option<usize>,
+    pub(super) scale: f32,
+    pub(super) out: usize,
+}
+
+/// Attention from queries `[batch · n, heads · d_k]` to keys and values `[batch, heads, src, d_k]`, optionally with a mask added to the
+/// scores that is broadcast to `[batch, heads, n, src]`. Keys, values and mask are inputs.
+pub(super) struct MemoryAttention {
+    pub(super) query: View,
+    pub(super) keys: usize,
+    pub(super) values: usize,
+    pub(super) mask: Option<MaskSource>,
+    pub(super) scale: f32,
+    pub(super) out: usize,
+}
+
+/// Attention among rows `[batch · n, 3 · heads · d_k]` of queries, keys and values side by side, with a mask as above.
+pub(super) struct SelfAttention {
+    pub(super) rows: usize,
+    pub(super) mask: MaskSource,
+    pub(super) heads: usize,
+    pub(super) scale: f32,
+    pub(super) out: usize,
+}
+
+/// An additive mask of scores.
+#[derive(Clone, Copy)]
+pub(super) enum MaskSource {
+    /// The input of this number.
+    Given(usize),
+    /// Of an input `i64 [batch, src]` of ones and zeros: the number that is added for a zero.
+    Padding(usize, f32),
+}
+
+impl MaskSource {
+    fn read<'c>(self, tensors: &impl Tensors<'c>) -> Result<(Vec<usize>, Cow<'c, [f32]>)> {
+        match self {
+            MaskSource::Given(input) => tensors.floats(input).map(|(shape, numbers)| (shape, Cow::Borrowed(numbers))),
+            MaskSource::Padding(input, hidden) => {
+                let (shape, ones) = tensors.integers(input)?;
+                let &[batch, src] = shape.as_slice() else { return Err(expected("mask", "2 axes", format!("{shape:?}"))) };
+                Ok((vec![batch, 1, 1, src], ones.iter().map(|&one| (1.0 - one as f32) * hidden).collect()))
+            }
+        }
+    }
+}
+
+/// Columns of rows `[batch · n, heads · d_k]` as an output `[batch, heads, n, d_k]`.
+pub(super) struct Heads {
+    pub(super) x: View,
+    /// `[batch, n, heads, d_k]`
+    pub(super) sizes: Vec<Size>,
+    pub(super) output: usize,
+}
+
+impl CachedAttention {
+    pub(super) fn run<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>) -> Result<()> {
+        let tensors = call.tensors;
+        let rows = call.rows(self.news[0].buffer)?;
+        for view in &self.news[1..] {
+            if call.rows(view.buffer)? != rows {
+                return Err(expected("query, key and value", format!("{rows} rows"), "others"));
+            }
+        }
+        let (shape, holders) = tensors.integers(self.beams)?;
+        let &[_, beams, past] = shape.as_slice() else { return Err(expected("beams of positions", "3 axes", format!("{shape:?}"))) };
+        let bias = self.bias.map(|bias| tensors.floats(bias)).transpose()?.map(|(_, bias)| bias);
+        let [keys, values] = self.caches.map(|[input, output]| tensors.written(input, output));
+        let ((shape, keys), (_, values)) = (keys?, values?);
+        let &[n_caches, heads, capacity, d_k] = shape.as_slice() else { return Err(expected("cache", "4 axes", format!("{shape:?}"))) };
+        let attention = Attention { heads, d_k, scale: self.scale };
+        if n_caches != rows || keys.len() != values.len() || self.news.iter().any(|view| view.width != attention.width()) {
+            return Err(expected("caches", format!("[{rows}, heads, capacity, d_k] of {}", self.news[0].width), format!("{shape:?}")));
+        }
+        if past >= capacity || holders.len() != rows * past || beams == 0 || rows % beams != 0 {
+            let found = format!("position {past} of {capacity}, beams of {} positions, {beams} beams", holders.len());
+            return Err(expected("positions", format!("less than {capacity}, with a beam for each position of {rows} rows"), found));
+        }
+        if bias.is_some_and(|bias| bias.len() != heads * (past + 1)) {
+            return Err(expected("bias", format!("[1, {heads}, 1, {}]", past + 1), "another"));
+        }
+        if let Some(beam) = holders.iter().find(|&&beam| !usize::try_from(beam).is_ok_and(|beam| beam < beams)) {
+            return Err(expected("beams of positions", format!("less than {beams}"), beam));
+        }
+        let mut out = call.take_floats(self.out, rows)?;
+        let stride = call.program.buffers[self.news[0].buffer].width;
+        let [query, key, value] = self.news.map(|view| &call.floats(view.buffer)[view.offset..]);
+        let (width, block) = (beams * attention.width(), beams * attention.width() * capacity);
+        let sentences = out.floats_mut().chunks_mut(width.max(1)).zip(keys.chunks_mut(block.max(1)).zip(values.chunks_mut(block.max(1))));
+        by_parts(tensors, sentences, |sentence, (out, (keys, values))| {
+            let holders = &holders[sentence * beams * past..][..beams * past];
+            let [query, key, value] = [query, key, value].map(|rows| &rows[sentence * beams * stride..]);
+            attention.step(&Step { query, key, value, stride, past, holders, bias }, Caches { keys, values, capacity }, out);
+        });
+        call.put(self.out, out);
+        Ok(())
+    }
+}
+
+impl MemoryAttention {
+    pub(super) fn run<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>) -> Result<()> {
+        let tensors = call.tensors;
+        let n_rows = call.rows(self.query.buffer)?;
+        let [keys, values] = [self.keys, self.values].map(|input| tensors.floats(input));
+        let ((shape, keys), (same, values)) = (keys?, values?);
+        let mask = self.mask.map(|mask| mask.read(tensors)).transpose()?;
+        let &[batch, heads, places, d_k] = shape.as_slice() else { return Err(expected("keys", "4 axes", format!("{shape:?}"))) };
+        if self.query.width != heads * d_k || batch == 0 || n_rows % batch != 0 || same != shape {
+            let found = format!("{n_rows} queries of {} numbers, values {same:?}", self.query.width);
+            return Err(expected("queries and values", format!("shapes that match keys {shape:?}"), found));
+        }
+        let (attention, n) = (Attention { heads, d_k, scale: self.scale }, n_rows / batch);
+        let masks = mask.as_ref().map(|mask| Masks::new(mask, [batch, heads, n, places])).transpose()?;
+        let (strides, size) = (Strides { head: places * d_k, place: d_k }, heads * d_k * places);
+        let mut out = call.take_floats(self.out, n_rows)?;
+        let stride = call.program.buffers[self.query.buffer].width;
+        let queries = &call.floats(self.query.buffer)[self.query.offset..];
+        by_parts(tensors, out.floats_mut().chunks_mut((n * attention.width()).max(1)), |sentence, out| {
+            let (keys, values) = (&keys[sentence * size..][..size], &values[sentence * size..][..size]);
+            let mask = masks.as_ref().map(|masks| masks.of(sentence));
+            let memory = Memory { keys, values, strides, places, mask, turned: n >= MANY };
+            attention.read(&queries[sentence * n * stride..], stride, &memory, out);
+        });
+        call.put(self.out, out);
+        Ok(())
+    }
+}
+
+impl SelfAttention {
+    pub(super) fn run<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>) -> Result<()> {
+        let tensors = call.tensors;
+        let (n_rows, stride, mask) = (call.rows(self.rows)?, call.program.buffers[self.rows].width, self.mask.read(tensors)?);
+        let n = mask.0.last().copied().unwrap_or(0);
+        if !stride.is_multiple_of(3 * self.heads) || (n == 0) != (n_rows == 0) || n_rows % n.max(1) != 0 {
+            let wanted = format!("queries, keys and values of {} heads in sentences of {n}", self.heads);
+            return Err(expected("rows", wanted, format!("[{n_rows}, {stride}]")));
+        }
+        let (attention, width) = (Attention { heads: self.heads, d_k: stride / 3 / self.heads, scale: self.scale }, stride / 3);
+        let masks = Masks::new(&mask, [n_rows / n.max(1), self.heads, n, n])?;
+        let strides = Strides { head: attention.d_k, place: stride };
+        let mut out = call.take_floats(self.out, n_rows)?;
+        let rows = call.floats(self.rows);
+        by_parts(tensors, out.floats_mut().chunks_mut((n * width).max(1)), |sentence, out| {
+            let rows = &rows[sentence * n * stride..][..n * stride];
+            let (keys, values, mask) = (&rows[width..], &rows[2 * width..], Some(masks.of(sentence)));
+            attention.read(rows, stride, &Memory { keys, values, strides, places: n, mask, turned: true }, out);
+        });
+        call.put(self.out, out);
+        Ok(())
+    }
+}
+
+impl Heads {
+    pub(super) fn run<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>) -> Result<()> {
+        let tensors = call.tensors;
+        let (n_rows, stride, sizes) = (call.rows(self.x.buffer)?, call.program.buffers[self.x.buffer].width, values(&self.sizes, tensors)?);
+        let [batch, n, heads, d_k] = sizes[..] else { return Err(expected("sizes", "batch, n, heads and d_k", format!("{sizes:?}"))) };
+        if batch * n != n_rows || heads * d_k != self.x.width {
+            return Err(expected("sizes", format!("those of {n_rows} rows of {}", self.x.width), format!("{sizes:?}")));
+        }
+        let out = tensors.new_floats(self.output, &[batch, heads, n, d_k])?;
+        let rows = &call.floats(self.x.buffer)[self.x.offset.min(n_rows * stride)..];
+        for (index, to) in out.chunks_exact_mut(d_k.max(1)).enumerate() {
+            let (place, head, sentence) = (index % n, index / n % heads, index / n / heads);
+            to.copy_from_slice(&rows[(sentence * n + place) * stride + head * d_k..][..d_k]);
+        }
+        Ok(())
+    }
+}
+
+/// The masks of a batch.
+struct Masks<'m> {
+    numbers: &'m [f32],
+    /// The strides of sentences, heads and queries.
+    strides: [usize; 3],
+}
+
+impl<'m> Masks<'m> {
+    fn new((found, numbers): &'m (Vec<usize>, Cow<'_, [f32]>), full: [usize; 4]) -> Result<Self> {
+        let fits = |(&found, full): (&usize, usize)| found == full || found == 1;
+        if found.len() != 4 || found[3] != full[3] || !found.iter().zip(full).all(fits) {
+            return Err(expected("mask", format!("{full:?}, or 1 for the same"), format!("{found:?}")));
+        }
+        let stride = |axis: usize| if found[axis] == 1 { 0 } else { found[axis + 1..].iter().product() };
+        Ok(Self { numbers, strides: [stride(0), stride(1), stride(2)] })
+    }
+
+    fn of(&self, sentence: usize) -> Mask<'m> {
+        let [start, head, query] = self.strides;
+        Mask { numbers: &self.numbers[sentence * start..], head, query }
+    }
+}

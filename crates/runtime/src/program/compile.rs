@@ -1,0 +1,399 @@
+//! Finds the operations of a graph that a [`Program`] computes, and replaces them by one node.
+//!
+//! An operation has a level: the number of times that the way to it leaves programs for other operations. Those of one level are one
+//! program: it reads what other operations of its level and below have computed, and nothing that needs its own outputs.
+
+use super::attention::{CachedAttention, Heads, MaskSource, MemoryAttention, SelfAttention};
+use super::constants::{Constants, numbers};
+use super::embedding::{Embedding, Table};
+use super::operation::{MaskOf, Operation, TableOf};
+use super::places::Places;
+use super::rows::{BetweenProducts, Largest, RowNorm};
+use super::sizes::Size;
+use super::{Buffer, Place, Program, Step, View};
+use cognate_export::proto::{GraphProto, NodeProto, TensorProto};
+use cognate_kernels::{IntegerWeights, Weights};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex};
+
+/// A graph whose programs are nodes.
+pub(crate) struct Compiled {
+    pub(crate) graph: GraphProto,
+    pub(crate) programs: Vec<Arc<Program>>,
+}
+
+/// Rows before they were reshaped or cut into columns.
+#[derive(Clone, Copy)]
+struct Base<'g> {
+    tensor: &'g str,
+    offset: usize,
+    /// Of the columns, and of the whole rows.
+    width: usize,
+    whole: usize,
+}
+
+impl Base<'_> {
+    fn is_whole(&self) -> bool {
+        self.width == self.whole
+    }
+}
+
+/// Compiles what it can of `graph`, whose operations `read` recognises. `node` makes the node of a program.
+pub(crate) fn compile(
+    graph: &GraphProto,
+    constants: &mut Constants,
+    read: impl for<'g> Fn(&Places<'g>, &'g NodeProto) -> Option<Operation<'g>>,
+    node: impl Fn(usize, Vec<String>, Vec<String>) -> NodeProto,
+) -> Compiled {
+    let places = Places::new(graph);
+    let mut operations: Vec<_> = graph.node.iter().map(|node| read(&places, node).filter(|operation| fits(&places, operation))).collect();
+    let mut needed = needed_of(&places, &operations);
+    // Programs give rows in two axes: what others read in more is left to the engine.
+    while let Some(wide) = operations.iter_mut().find(|operation| {
+        let rows = operation.as_ref().map_or(Vec::new(), |operation| operation.outputs().0);
+        rows.iter().any(|rows| needed.outside.contains(rows) && !places.has_axes(rows, 2))
+    }) {
+        *wide = None;
+        needed = needed_of(&places, &operations);
+    }
+    let levels = levels(&places, &operations);
+    let mut made = GraphProto { node: Vec::new(), ..graph.clone() };
+    let mut programs = Vec::new();
+    for level in 0..=levels.iter().copied().max().unwrap_or(0) {
+        let here: Vec<usize> = (0..graph.node.len()).filter(|&index| levels[index] == level && needed.nodes.contains(&index)).collect();
+        let (inside, outside): (Vec<_>, Vec<_>) = here.into_iter().partition(|&index| operations[index].is_some());
+        made.node.extend(outside.into_iter().map(|index| graph.node[index].clone()));
+        if inside.is_empty() {
+            continue;
+        }
+        let others = |tensor: &str| {
+            needed.outside.contains(tensor)
+                || needed.readers.get(tensor).is_some_and(|readers| readers.iter().any(|&at| levels[at] != level))
+        };
+        let steps: Vec<_> = inside.iter().filter_map(|&index| operations[index].as_ref()).collect();
+        match Builder::build(&places, constants, &steps, &others) {
+            Some((program, inputs, outputs)) => {
+                made.node.push(node(programs.len(), inputs, outputs));
+                programs.push(Arc::new(program));
+            }
+            None => return Compiled { graph: graph.clone(), programs: Vec::new() },
+        }
+    }
+    Compiled { graph: made, programs }
+}
+
+/// Whether the rows that an operation reads have widths that are known, and are whole where it needs that.
+fn fits<'g>(places: &Places<'g>, operation: &Operation<'g>) -> bool {
+    let base = |rows: &'g str| places.base(rows);
+    let whole = |rows: &'g str, width: Option<usize>| {
+        base(rows).is_some_and(|base| base.is_whole() && width.is_none_or(|width| base.width == width))
+    };
+    let size = |tensor: &TensorProto, axis: usize| tensor.dims.get(axis).and_then(|&size| usize::try_from(size).ok());
+    match operation {
+        Operation::Product { x, weight, .. } => size(weight, 1).is_some_and(|inputs| whole(x, Some(inputs))),
+        Operation::IntegerProduct { x, weight, .. } => size(weight, 0).is_some_and(|inputs| whole(x, Some(inputs))),
+        Operation::Rows { inputs: [x, scale, _, residual, ..], .. } => {
+            let width = base(x).map(|base| base.width);
+            whole(x, None) && (scale.is_empty() || whole(scale, Some(1))) && (residual.is_empty() || whole(residual, width))
+        }
+        Operation::Cached { news, .. } => {
+            let bases: Option<Vec<_>> = news.iter().map(|rows| base(rows)).collect();
+            bases.is_some_and(|bases| bases.iter().all(|base| base.whole == bases[0].whole && base.width == bases[0].width))
+        }
+        Operation::Memory { inputs: [query, ..], .. } => base(query).is_some(),
+        Operation::SelfAttention { rows, .. } => whole(rows, None),
+        Operation::Heads { x, .. } => base(x).is_some(),
+        Operation::Largest { x, .. } => whole(x, Some(1)),
+        Operation::Embedding { .. } => true,
+    }
+}
+
+impl<'g> Places<'g> {
+    /// The rows that `tensor` was reshaped or cut from.
+    fn base(&self, tensor: &'g str) -> Option<Base<'g>> {
+        let width = |tensor: &str| usize::try_from(self.shape(tensor)?.last()?.dim_value?).ok();
+        let own = width(tensor)?;
+        let mut base = Base { tensor, offset: 0, width: own, whole: own };
+        loop {
+            if let Some((_, node)) = self.giver(base.tensor, "Reshape") {
+                if width(&node.input[0]) != Some(base.whole) {
+                    return Some(base);
+                }
+                base.tensor = &node.input[0];
+            } else if let Some((_, node)) = self.giver(base.tensor, "Slice") {
+                let [from, start, _, axes] = node.input.as_slice() else { return Some(base) };
+                let (Some(start), Some(axis), Some(shape)) = (self.integer(start), self.integer(axes), self.shape(from)) else {
+                    return Some(base);
+                };
+                let (Some(whole), Ok(start)) = (width(from), usize::try_from(start)) else { return Some(base) };
+                if usize::try_from(axis) != Ok(shape.len() - 1) {
+                    return Some(base);
+                }
+                base = Base { tensor: from, offset: base.offset + start, whole, ..base };
+            } else {
+                return Some(base);
+            }
+        }
+    }
+}
+
+/// The level of every node, whose inputs come before it.
+fn levels<'g>(places: &Places<'g>, operations: &[Option<Operation<'g>>]) -> Vec<usize> {
+    let mut levels = Vec::with_capacity(operations.len());
+    for (node, operation) in places.graph.node.iter().zip(operations) {
+        let after = |tensor: &str, is_inside: bool, levels: &[usize]| match places.source(tensor) {
+            Some(source) if !is_inside && operations[source].is_some() => levels[source] + 1,
+            Some(source) => levels[source],
+            None => 0,
+        };
+        let level = match operation {
+            Some(operation) => {
+                let (rows, tensors) = operation.inputs();
+                let rows = rows.into_iter().filter_map(|rows| places.base(rows)).map(|base| after(base.tensor, true, &levels));
+                rows.chain(tensors.into_iter().map(|tensor| after(tensor, false, &levels))).max()
+            }
+            None => node.input.iter().map(|tensor| after(tensor, false, &levels)).max(),
+        };
+        levels.push(level.unwrap_or(0));
+    }
+    levels
+}
+
+/// What outputs need.
+struct Needed<'g> {
+    nodes: BTreeSet<usize>,
+    /// Tensors that other operations, or programs as they are, read, and outputs.
+    outside: BTreeSet<&'g str>,
+    /// The operations that read rows.
+    readers: HashMap<&'g str, Vec<usize>>,
+}
+
+fn needed_of<'g>(places: &Places<'g>, operations: &[Option<Operation<'g>>]) -> Needed<'g> {
+    let mut needed = Needed { nodes: BTreeSet::new(), outside: BTreeSet::new(), readers: HashMap::new() };
+    needed.outside.extend(places.graph.output.iter().map(|output| output.name.as_str()));
+    for (index, node) in places.graph.node.iter().enumerate().rev() {
+        let is_needed = |output: &&String| needed.outside.contains(output.as_str()) || needed.readers.contains_key(output.as_str());
+        if !node.output.iter().filter(|output| !output.is_empty()).any(|output| is_needed(&output)) {
+            continue;
+        }
+        needed.nodes.insert(index);
+        match &operations[index] {
+            Some(operation) => {
+                let (rows, tensors) = operation.inputs();
+                needed.outside.extend(tensors);
+                for base in rows.into_iter().filter_map(|rows| places.base(rows)) {
+                    needed.readers.entry(base.tensor).or_default().push(index);
+                }
+            }
+            None => needed.outside.extend(node.input.iter().map(String::as_str)),
+        }
+    }
+    needed
+}
+
+/// Builds a program.
+struct Builder<'b, 'g> {
+    places: &'b Places<'g>,
+    constants: &'b mut Constants,
+    /// Buffers by tensor.
+    known: HashMap<&'g str, usize>,
+    buffers: Vec<Buffer>,
+    inputs: Vec<String>,
+    outputs: Vec<String>,
+    /// The step that reads a tensor last.
+    last: BTreeMap<&'g str, usize>,
+}
+
+impl<'b, 'g> Builder<'b, 'g> {
+    fn build(
+        places: &'b Places<'g>,
+        constants: &'b mut Constants,
+        operations: &[&Operation<'g>],
+        is_output: &dyn Fn(&str) -> bool,
+    ) -> Option<(Program, Vec<String>, Vec<String>)> {
+        let mut last = BTreeMap::new();
+        for (at, operation) in operations.iter().enumerate() {
+            let (rows, _) = operation.inputs();
+            last.extend(rows.into_iter().filter_map(|rows| Some((places.base(rows)?.tensor, at))));
+        }
+        let (known, buffers, inputs, outputs) = (HashMap::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut builder = Builder { places, constants, known, buffers, inputs, outputs, last };
+        // Every buffer has memory of its own until its last reader is known.
+        for operation in operations {
+            let (rows, tensors) = operation.outputs();
+            for rows in rows.into_iter().filter(|rows| is_output(rows)) {
+                if !places.has_axes(rows, 2) {
+                    return None;
+                }
+                builder.outputs.push(rows.into());
+            }
+            builder.outputs.extend(tensors.into_iter().map(str::to_owned));
+        }
+        let mut steps = Vec::new();
+        for (at, operation) in operations.iter().enumerate() {
+            steps.push(builder.step(at, operation)?);
+        }
+        let Builder { buffers, inputs, outputs, .. } = builder;
+        let caches = steps.iter().flat_map(|step| if let Step::Cached(cached) = step { cached.caches.to_vec() } else { Vec::new() });
+        let (caches, is_bytes) = (caches.collect(), vec![false; buffers.len()]);
+        let mut program = Program { caches, steps, buffers, is_bytes, released: Vec::new(), free: Mutex::default() };
+        program.share();
+        Some((program, inputs, outputs))
+    }
+
+    fn step(&mut self, at: usize, operation: &Operation<'g>) -> Option<Step> {
+        Some(match operation.clone() {
+            Operation::Product { x, weight, bias, out } => {
+                let [outputs, inputs] = [0, 1].map(|axis| weight.dims.get(axis).and_then(|&size| usize::try_from(size).ok()));
+                let (outputs, inputs) = (outputs?, inputs?);
+                let bias = match bias {
+                    Some(bias) => Some(self.constant(bias).filter(|bias| bias.len() == outputs)?),
+                    None => None,
+                };
+                let bytes = self.constants.bytes(weight)?;
+                let fill = |output: usize, row: &mut [f32]| {
+                    let bytes = &bytes.all()[output * inputs * size_of::<f32>()..][..inputs * size_of::<f32>()];
+                    row.iter_mut().zip(numbers(bytes)).for_each(|(place, number)| *place = number);
+                };
+                let weights = Weights::pack(inputs, outputs, fill, bias.as_deref());
+                Step::Product { x: self.rows(x)?.buffer, weights, out: self.made(out)? }
+            }
+            Operation::IntegerProduct { x, weight, step, scale, out } => {
+                let inputs = usize::try_from(*weight.dims.first()?).ok()?;
+                let mut factors = self.constants.floats(scale)?;
+                let bytes = self.constants.bytes(weight)?;
+                if bytes.all().len() != inputs * factors.len() {
+                    return None;
+                }
+                factors.iter_mut().for_each(|factor| *factor *= step);
+                let weights = IntegerWeights::pack(inputs, bytes.all(), &factors);
+                Step::IntegerProduct { x: self.rows(x)?.buffer, weights, out: self.made(out)? }
+            }
+            Operation::Rows {
+                inputs: [x, scale, bias, residual, weight, norm_bias],
+                epsilon,
+                activation,
+                outputs: [out, bytes, largest],
+            } => {
+                let base = self.places.base(x)?.tensor;
+                let (x, width) = (self.rows(x)?.buffer, self.places.base(x)?.width);
+                let mut wide = |name: &str| match name {
+                    "" => Some(None),
+                    name => Some(Some(self.constant(name)?)).filter(|found| found.as_ref().is_some_and(|row| row.len() == width)),
+                };
+                let (bias, weight, norm_bias) = (wide(bias)?, wide(weight)?, wide(norm_bias)?);
+                let norm = weight.zip(norm_bias).map(|(weight, bias)| RowNorm { weight, bias, epsilon });
+                let [scale, residual] = [scale, residual].map(|rows| match rows {
+                    "" => Some(None),
+                    rows => Some(Some(self.rows(rows)?.buffer)),
+                });
+                let (scale, residual) = (scale?, residual?);
+                let dies = self.last.get(base) == Some(&at) && matches!(self.buffers[x].place, Place::Own(_));
+                let out = match out {
+                    "" => dies.then_some(x),
+                    out if dies && !self.outputs.iter().any(|output| output == out) => {
+                        self.known.insert(out, x);
+                        Some(x)
+                    }
+                    out => Some(self.made(out)?),
+                };
+                let quantised = if bytes.is_empty() { None } else { Some([self.made(bytes)?, self.made(largest)?]) };
+                Step::Rows(BetweenProducts { x, scale, bias, residual, norm, activation, out, quantised })
+            }
+            Operation::Cached { news, caches: [keys, values], beams, bias, scale, outputs: [out, keys_out, values_out] } => {
+                let [query, key, value] = news.map(|rows| self.rows(rows));
+                let caches = [(keys, keys_out), (values, values_out)].map(|(input, output)| [self.input(input), self.output(output)]);
+                let (beams, bias) = (self.input(beams), bias.map(|bias| self.input(bias)));
+                Step::Cached(CachedAttention { news: [query?, key?, value?], caches, beams, bias, scale, out: self.made(out)? })
+            }
+            Operation::Memory { inputs: [query, keys, values], mask, scale, out } => {
+                let (keys, values, mask) = (self.input(keys), self.input(values), mask.map(|mask| self.mask(mask)));
+                Step::Memory(MemoryAttention { query: self.rows(query)?, keys, values, mask, scale, out: self.made(out)? })
+            }
+            Operation::SelfAttention { rows, mask, heads, scale, out } => {
+                let mask = self.mask(mask);
+                Step::SelfAttention(SelfAttention { rows: self.rows(rows)?.buffer, mask, heads, scale, out: self.made(out)? })
+            }
+            Operation::Heads { x, sizes, out } => {
+                Step::Heads(Heads { x: self.rows(x)?, sizes: self.sizes(sizes), output: self.output(out) })
+            }
+            Operation::Largest { x, least, sizes, out } => {
+                Step::Largest(Largest { x: self.rows(x)?.buffer, least, sizes: self.sizes(sizes), output: self.output(out) })
+            }
+            Operation::Embedding { ids, tokens, factor, positions, out } => {
+                let (ids, table) = (self.input(ids), self.table(tokens)?);
+                let positions = match positions {
+                    Some((table, sizes)) => {
+                        let table = self.table(TableOf { table, steps: None })?;
+                        Some((table, sizes.map(|size| self.size(size))))
+                    }
+                    None => None,
+                };
+                let is_same = positions.as_ref().is_none_or(|(other, _)| other.width == table.width);
+                is_same.then_some(Step::Embedding(Embedding { ids, table, factor, positions, out: self.made(out)? }))?
+            }
+        })
+    }
+
+    fn mask(&mut self, MaskOf { tensor, hidden }: MaskOf<'g>) -> MaskSource {
+        let input = self.input(tensor);
+        hidden.map_or(MaskSource::Given(input), |hidden| MaskSource::Padding(input, hidden))
+    }
+
+    fn size(&mut self, size: Size<&'g str>) -> Size {
+        size.with(&mut |tensor| self.input(tensor))
+    }
+
+    fn sizes(&mut self, sizes: Vec<Size<&'g str>>) -> Vec<Size> {
+        sizes.into_iter().map(|size| self.size(size)).collect()
+    }
+
+    fn table(&mut self, TableOf { table, steps }: TableOf<'g>) -> Option<Table> {
+        let (bytes, width) = (self.constants.bytes(table)?, usize::try_from(*table.dims.last()?).ok()?);
+        let steps = match steps {
+            Some(steps) => Some(self.constants.floats(steps).filter(|steps| steps.len() * width == bytes.all().len())?),
+            None => None,
+        };
+        Some(Table { bytes, steps, width })
+    }
+
+    fn constant(&mut self, name: &str) -> Option<Vec<f32>> {
+        self.constants.floats(self.places.constant(name)?)
+    }
+
+    /// The number of an input.
+    fn input(&mut self, tensor: &str) -> usize {
+        self.inputs.iter().position(|input| input == tensor).unwrap_or_else(|| {
+            self.inputs.push(tensor.into());
+            self.inputs.len() - 1
+        })
+    }
+
+    fn output(&self, tensor: &str) -> usize {
+        self.outputs.iter().position(|output| output == tensor).expect("listed before")
+    }
+
+    /// Rows that were computed before, or are an input.
+    fn rows(&mut self, rows: &'g str) -> Option<View> {
+        let base = self.places.base(rows)?;
+        let buffer = match self.known.get(base.tensor) {
+            Some(&buffer) => buffer,
+            None => {
+                let place = Place::Input(self.input(base.tensor));
+                self.buffers.push(Buffer { width: base.whole, place });
+                self.known.insert(base.tensor, self.buffers.len() - 1);
+                self.buffers.len() - 1
+            }
+        };
+        Some(View { buffer, offset: base.offset, width: base.width })
+    }
+
+    /// A buffer for rows that are computed here.
+    fn made(&mut self, rows: &'g str) -> Option<usize> {
+        let width = usize::try_from(self.places.shape(rows)?.last()?.dim_value?).ok()?;
+        let place = self.outputs.iter().position(|output| output == rows).map_or(Place::Own(self.buffers.len()), Place::Output);
+        self.buffers.push(Buffer { width, place });
+        self.known.insert(rows, self.buffers.len() - 1);
+        Some(self.buffers.len() - 1)
+    }
+}

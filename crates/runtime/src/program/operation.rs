@@ -1,0 +1,70 @@
+//! The operations of a graph that programs compute.
+
+use super::sizes::Size;
+use cognate_export::proto::TensorProto;
+use cognate_kernels::Activation;
+
+/// An operation on rows, as the substitution of subgraphs names them, or a product.
+#[derive(Clone)]
+pub(crate) enum Operation<'g> {
+    Product { x: &'g str, weight: &'g TensorProto, bias: Option<&'g str>, out: &'g str },
+    IntegerProduct { x: &'g str, weight: &'g TensorProto, step: f32, scale: &'g TensorProto, out: &'g str },
+    Rows { inputs: [&'g str; 6], epsilon: f32, activation: Activation, outputs: [&'g str; 3] },
+    Cached { news: [&'g str; 3], caches: [&'g str; 2], beams: &'g str, bias: Option<&'g str>, scale: f32, outputs: [&'g str; 3] },
+    Memory { inputs: [&'g str; 3], mask: Option<MaskOf<'g>>, scale: f32, out: &'g str },
+    SelfAttention { rows: &'g str, mask: MaskOf<'g>, heads: usize, scale: f32, out: &'g str },
+    Heads { x: &'g str, sizes: Vec<Size<&'g str>>, out: &'g str },
+    Embedding { ids: &'g str, tokens: TableOf<'g>, factor: f32, positions: Option<(&'g TensorProto, [Size<&'g str>; 2])>, out: &'g str },
+    Largest { x: &'g str, least: f32, sizes: Vec<Size<&'g str>>, out: &'g str },
+}
+
+/// A table, with the steps of rows in 8 bits.
+#[derive(Clone, Copy)]
+pub(crate) struct TableOf<'g> {
+    pub(crate) table: &'g TensorProto,
+    pub(crate) steps: Option<&'g TensorProto>,
+}
+
+/// A mask, or the input `i64 [batch, src]` that it hides the zeros of, and the number that it adds there.
+#[derive(Clone, Copy)]
+pub(crate) struct MaskOf<'g> {
+    pub(crate) tensor: &'g str,
+    pub(crate) hidden: Option<f32>,
+}
+
+impl<'g> Operation<'g> {
+    /// The rows that it reads, and the tensors that it reads as they are.
+    pub(super) fn inputs(&self) -> (Vec<&'g str>, Vec<&'g str>) {
+        let (rows, tensors) = match self {
+            Self::Product { x, .. } | Self::IntegerProduct { x, .. } => (vec![*x], vec![]),
+            Self::Rows { inputs: [x, scale, _, residual, ..], .. } => (vec![*x, *scale, *residual], vec![]),
+            Self::Cached { news, caches, beams, bias, .. } => (news.to_vec(), caches.iter().chain([beams]).chain(bias).copied().collect()),
+            Self::Memory { inputs: [query, others @ ..], mask, .. } => {
+                (vec![*query], others.iter().copied().chain(mask.map(|mask| mask.tensor)).collect())
+            }
+            Self::SelfAttention { rows, mask, .. } => (vec![*rows], vec![mask.tensor]),
+            Self::Heads { x, sizes, .. } | Self::Largest { x, sizes, .. } => (vec![*x], of_sizes(sizes)),
+            Self::Embedding { ids, positions, .. } => {
+                (vec![], [*ids].into_iter().chain(positions.iter().flat_map(|(_, sizes)| of_sizes(sizes))).collect())
+            }
+        };
+        (rows.into_iter().filter(|rows| !rows.is_empty()).collect(), tensors)
+    }
+
+    /// The tensors that it computes: rows, and others.
+    pub(super) fn outputs(&self) -> (Vec<&'g str>, Vec<&'g str>) {
+        let (rows, tensors) = match self {
+            Self::Product { out, .. } | Self::IntegerProduct { out, .. } => (vec![*out], vec![]),
+            Self::Memory { out, .. } | Self::SelfAttention { out, .. } => (vec![*out], vec![]),
+            Self::Rows { outputs, .. } => (outputs.to_vec(), vec![]),
+            Self::Cached { outputs: [out, caches @ ..], .. } => (vec![*out], caches.to_vec()),
+            Self::Embedding { out, .. } => (vec![*out], vec![]),
+            Self::Heads { out, .. } | Self::Largest { out, .. } => (vec![], vec![*out]),
+        };
+        (rows.into_iter().filter(|rows| !rows.is_empty()).collect(), tensors)
+    }
+}
+
+fn of_sizes<'g>(sizes: &[Size<&'g str>]) -> Vec<&'g str> {
+    sizes.iter().flat_map(Size::inputs).copied().collect()
+}

@@ -1,0 +1,74 @@
+//! Sizes that a graph computes from the shapes of its inputs.
+
+use super::places::Places;
+use super::{Result, Tensors};
+
+/// A size, of inputs `I`: their names in a graph, or their numbers in a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Size<I = usize> {
+    Number(i64),
+    /// An axis of an input.
+    Axis(I, usize),
+    /// The first, and so often the second: a sum or a difference.
+    Sum(Box<Size<I>>, Box<Size<I>>, i64),
+}
+
+impl<I> Size<I> {
+    /// With other inputs.
+    pub(super) fn with<J>(self, input: &mut impl FnMut(I) -> J) -> Size<J> {
+        match self {
+            Size::Number(number) => Size::Number(number),
+            Size::Axis(tensor, axis) => Size::Axis(input(tensor), axis),
+            Size::Sum(one, other, factor) => Size::Sum(Box::new(one.with(input)), Box::new(other.with(input)), factor),
+        }
+    }
+
+    /// The inputs.
+    pub(super) fn inputs(&self) -> Vec<&I> {
+        match self {
+            Size::Number(_) => Vec::new(),
+            Size::Axis(tensor, _) => vec![tensor],
+            Size::Sum(one, other, _) => one.inputs().into_iter().chain(other.inputs()).collect(),
+        }
+    }
+}
+
+/// The numbers in a call.
+pub(super) fn values<'c>(sizes: &[Size], tensors: &impl Tensors<'c>) -> Result<Vec<usize>> {
+    fn value<'c>(size: &Size, tensors: &impl Tensors<'c>) -> Result<i64> {
+        Ok(match size {
+            Size::Number(number) => *number,
+            Size::Axis(input, axis) => tensors.shape(*input)?.get(*axis).map_or(0, |&size| size as i64),
+            Size::Sum(one, other, factor) => value(one, tensors)? + factor * value(other, tensors)?,
+        })
+    }
+    sizes.iter().map(|size| usize::try_from(value(size, tensors)?).map_err(|_| "a size is below zero".into())).collect()
+}
+
+impl<'g> Places<'g> {
+    /// The sizes in a tensor, if it is computed from shapes of the graph's inputs.
+    pub(crate) fn sizes(&self, tensor: &'g str) -> Option<Vec<Size<&'g str>>> {
+        if let Some(constant) = self.constant(tensor) {
+            let (numbers, rest) = constant.raw_data.as_deref()?.as_chunks::<8>();
+            return rest.is_empty().then(|| numbers.iter().map(|bytes| Size::Number(i64::from_le_bytes(*bytes))).collect());
+        }
+        let node = &self.graph.node[self.source(tensor)?];
+        let first = node.input.first()?;
+        let attribute = |name| node.attribute.iter().find(|attribute| attribute.name == name)?.i;
+        match node.op_type.as_str() {
+            "Shape" if self.graph.input.iter().any(|input| input.name == *first) => {
+                let [start, end] = [attribute("start")?, attribute("end")?].map(|axis| usize::try_from(axis).ok());
+                Some((start?..end?).map(|axis| Size::Axis(first.as_str(), axis)).collect())
+            }
+            "Squeeze" | "Cast" => self.sizes(first),
+            "Concat" => node.input.iter().map(|input| self.sizes(input)).collect::<Option<Vec<_>>>().map(|parts| parts.concat()),
+            "Add" | "Sub" => {
+                let factor = if node.op_type == "Add" { 1 } else { -1 };
+                let ([one], [other]) =
+                    (<[_; 1]>::try_from(self.sizes(first)?).ok()?, <[_; 1]>::try_from(self.sizes(node.input.get(1)?)?).ok()?);
+                Some(vec![Size::Sum(Box::new(one), Box::new(other), factor)])
+            }
+            _ => None,
+        }
+    }
+}

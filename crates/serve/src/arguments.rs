@@ -1,0 +1,115 @@
+//! The options of `cognate serve`.
+
+use crate::error::{Error, ErrorKind};
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Options of the server.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Arguments {
+    /// Model to serve, an export or a checkpoint, by a name; can be given several times
+    #[arg(short, long = "model", value_name = "NAME=DIR", required = true, value_parser = named::<PathBuf>)]
+    pub models: Vec<(String, PathBuf)>,
+    /// Languages of a model whose tokenizer does not name them, for LibreTranslate's API: opus=en-de
+    #[arg(long, value_name = "NAME=SOURCE-TARGET", value_parser = named::<Pair>)]
+    pub languages: Vec<(String, Pair)>,
+    /// Address to listen at; [::]:8000 is open to the network
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8000")]
+    pub listen: SocketAddr,
+    /// Inference engine: auto, tract or ort
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = parsed::<cognate::Engine>)]
+    pub engine: cognate::Engine,
+    /// Device of the engine: cpu or cuda
+    #[arg(long, value_name = "NAME", default_value = "cpu", value_parser = parsed::<cognate::Device>)]
+    pub device: cognate::Device,
+    /// Batches of each model that are translated at the same time [default: the number of cores, on a GPU 1]
+    #[arg(long, value_name = "N")]
+    pub workers: Option<NonZeroUsize>,
+    /// Threads of ONNX Runtime for each worker [default: 1]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<NonZeroUsize>,
+    /// Maximum number of tokens of a batch, padding and beams included
+    #[arg(long, value_name = "N", default_value = "2048")]
+    pub batch_tokens: NonZeroUsize,
+    /// Maximum number of bytes of a request
+    #[arg(long, value_name = "BYTES", default_value = "1048576")]
+    pub max_body: usize,
+    /// Maximum number of sentences of a request
+    #[arg(long, value_name = "N", default_value = "1024")]
+    pub max_sentences: usize,
+    /// Maximum number of tokens of a translation; requests can ask for fewer
+    #[arg(long, value_name = "N", default_value = "512")]
+    pub max_new_tokens: NonZeroUsize,
+    /// Maximum number of beams that a request can ask for
+    #[arg(long, value_name = "N", default_value = "16")]
+    pub max_beams: NonZeroUsize,
+    /// Maximum number of sentences that wait for a model; further requests are answered by 429
+    #[arg(long, value_name = "N", default_value = "8192")]
+    pub max_waiting: usize,
+    /// Maximum number of connections; further ones wait
+    #[arg(long, value_name = "N", default_value = "16384")]
+    pub max_connections: usize,
+    /// Seconds after which a request is answered by 504
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    pub timeout: Duration,
+    /// File with API keys, one per line; requests must have one of them, as `Authorization: Bearer KEY`, `X-API-Key` or, in
+    /// LibreTranslate's API, `api_key`
+    #[arg(long, value_name = "FILE")]
+    pub api_keys: Option<PathBuf>,
+    /// Origin whose pages may call the server, or * for all; can be given several times
+    #[arg(long, value_name = "ORIGIN")]
+    pub cors: Vec<String>,
+    /// Write the log as JSON Lines
+    #[arg(long)]
+    pub json_log: bool,
+}
+
+/// A source and a target language.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// The source language.
+    pub source: String,
+    /// The target language.
+    pub target: String,
+}
+
+impl std::str::FromStr for Pair {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('-') {
+            Some((source, target)) if !source.is_empty() && !target.is_empty() => Ok(Self { source: source.into(), target: target.into() }),
+            _ => Err(format!("expected SOURCE-TARGET, found {text}")),
+        }
+    }
+}
+
+fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|error: T::Err| error.to_string())
+}
+
+fn named<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<(String, T), String> {
+    let (name, rest) = text.split_once('=').ok_or_else(|| format!("expected NAME=..., found {text}"))?;
+    if name.is_empty() || !name.chars().all(|character| character.is_ascii_alphanumeric() || "-_.".contains(character)) {
+        return Err(format!("expected a name of letters, digits, -, _ and ., found {name:?}"));
+    }
+    Ok((name.into(), parsed(rest)?))
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds: &f64| *seconds > 0.0 && *seconds < 1e6);
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| format!("expected a number of seconds above 0, found {text}"))
+}
+
+impl Arguments {
+    /// The API keys; none if all requests are allowed.
+    pub(crate) fn keys(&self) -> Result<Vec<String>, Error> {
+        let Some(file) = &self.api_keys else { return Ok(Vec::new()) };
+        let wrong = |message: String| Error::new(ErrorKind::Options, format_args!("{}: {message}", file.display()));
+        let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+        let keys: Vec<String> = text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect();
+        if keys.is_empty() { Err(wrong("has no keys; expected one per line".into())) } else { Ok(keys) }
+    }
+}

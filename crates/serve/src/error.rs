@@ -1,0 +1,84 @@
+//! Errors of starting the server, and failures of requests.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use std::fmt;
+
+/// The server cannot start or go on.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Error {
+    kind: ErrorKind,
+    message: String,
+}
+
+/// The category of an [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// An option is wrong.
+    Options,
+    /// A model cannot be loaded.
+    Model,
+    /// The address cannot be used.
+    Network,
+}
+
+/// The result type of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, message: impl fmt::Display) -> Self {
+        Self { kind, message: message.to_string() }
+    }
+
+    /// The category of the error.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+}
+
+/// A request that is not answered as asked. All protocols have the form `{"error": "..."}`.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) status: StatusCode,
+    pub(crate) message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(status: StatusCode, message: impl fmt::Display) -> Self {
+        Self { status, message: message.to_string() }
+    }
+
+    pub(crate) fn bad(message: impl fmt::Display) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, message)
+    }
+}
+
+/// What the caller can change is its fault, the rest is the server's.
+impl From<cognate::Error> for Failure {
+    fn from(error: cognate::Error) -> Self {
+        use cognate::ErrorKind as Kind;
+        let status = match error.kind() {
+            Kind::Text | Kind::Mismatch | Kind::Options | Kind::Input => StatusCode::BAD_REQUEST,
+            Kind::Busy => StatusCode::TOO_MANY_REQUESTS,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self::new(status, error)
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let mut response = json(self.status, &serde_json::json!({ "error": self.message }));
+        if self.status == StatusCode::TOO_MANY_REQUESTS {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}
+
+/// A response of JSON.
+pub(crate) fn json(status: StatusCode, value: &serde_json::Value) -> Response {
+    (status, [(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
+}

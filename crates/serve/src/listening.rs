@@ -1,0 +1,94 @@
+//! Connections: accepted up to a limit, ended when they are silent for too long or the process is asked to end. HTTP/1.1, and HTTP/2
+//! without an upgrade, as gRPC needs it.
+
+use crate::arguments::Arguments;
+use crate::error::{Error, ErrorKind, Result};
+use axum::Router;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+/// For the head of a request, also on a connection that is kept open.
+const HEAD: Duration = Duration::from_secs(30);
+/// After an error of the system, such as too many open files.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Requests at the same time on a connection of HTTP/2.
+const STREAMS: u32 = 256;
+
+/// Serves until the process is asked to end.
+pub(crate) fn serve(arguments: &Arguments, routes: Router, started: impl FnOnce(SocketAddr)) -> Result<()> {
+    let network = |error: std::io::Error| Error::new(ErrorKind::Network, format_args!("{}: {error}", arguments.listen));
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(network)?;
+    runtime.block_on(async {
+        let listener = TcpListener::bind(arguments.listen).await.map_err(network)?;
+        let address = listener.local_addr().map_err(network)?;
+        tracing::info!(%address, "listening");
+        started(address);
+        let asked_to_end = asked_to_end().map_err(network)?;
+        accept(listener, (routes, arguments), asked_to_end).await;
+        Ok(())
+    })
+}
+
+async fn accept(listener: TcpListener, (routes, arguments): (Router, &Arguments), asked_to_end: impl Future<Output = ()>) {
+    let (graceful, room) = (GracefulShutdown::new(), Arc::new(Semaphore::new(arguments.max_connections)));
+    let mut asked_to_end = std::pin::pin!(asked_to_end);
+    loop {
+        let next = async {
+            let permit = room.clone().acquire_owned().await;
+            (listener.accept().await, permit)
+        };
+        let (stream, permit) = tokio::select! {
+            () = &mut asked_to_end => break,
+            (Ok((stream, _)), permit) = next => (stream, permit),
+            else => {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        };
+        // Answers are small and awaited.
+        let _ = stream.set_nodelay(true);
+        let (service, watcher) = (TowerToHyperService::new(routes.clone()), graceful.watcher());
+        tokio::spawn(async move {
+            let mut builder = Builder::new(TokioExecutor::new());
+            builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD);
+            // A silent peer is asked whether it is there.
+            builder.http2().timer(TokioTimer::new()).keep_alive_interval(HEAD).max_concurrent_streams(STREAMS);
+            // Which HTTP it is is read without a limit of time.
+            if tokio::time::timeout(HEAD, stream.readable()).await.is_ok() {
+                let connection = watcher.watch(builder.serve_connection(TokioIo::new(stream), service));
+                if let Err(error) = connection.await {
+                    // The client's fault, or its leaving.
+                    tracing::debug!(error, "connection ended");
+                }
+            }
+            drop(permit);
+        });
+    }
+    drop(listener);
+    tracing::info!("stopping");
+    // No request takes longer than its time limit.
+    let _ = tokio::time::timeout(arguments.timeout, graceful.shutdown()).await;
+}
+
+/// Ends when the process is asked to end.
+fn asked_to_end() -> std::io::Result<impl Future<Output = ()>> {
+    #[cfg(unix)]
+    let mut terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    Ok(async move {
+        #[cfg(unix)]
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = terminated.recv() => {}
+        }
+        #[cfg(not(unix))]
+        let _ = tokio::signal::ctrl_c().await;
+    })
+}

@@ -1,0 +1,98 @@
+//! Metrics in Prometheus' text form.
+
+use cognate_pipeline::QueueEvent;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+use std::time::Duration;
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfRequest {
+    path: String,
+    status: u16,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfModel {
+    model: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfPhase {
+    model: String,
+    phase: &'static str,
+}
+
+type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
+
+pub(crate) struct Metrics {
+    registry: Registry,
+    requests: Family<OfRequest, Counter>,
+    latency: Histograms<OfPhase>,
+    fill: Histograms<OfModel>,
+    tokens: Family<OfModel, Counter>,
+    sentences: Family<OfModel, Counter>,
+    waiting: Family<OfModel, Gauge>,
+}
+
+/// 1 ms to 65 s.
+fn seconds() -> Histogram {
+    Histogram::new(exponential_buckets(0.001, 2.0, 17))
+}
+
+fn sizes() -> Histogram {
+    Histogram::new(exponential_buckets(1.0, 2.0, 11))
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        let mut registry = Registry::with_prefix("cognate");
+        let (latency, fill): (Histograms<_>, Histograms<_>) = (Family::new_with_constructor(seconds), Family::new_with_constructor(sizes));
+        let (requests, tokens, sentences, waiting) = (Family::default(), Family::default(), Family::default(), Family::default());
+        registry.register("requests", "Answered requests", requests.clone());
+        let help = "Latency: a sentence's waiting (queue), a batch's decoding (decode), a whole request (request)";
+        registry.register_with_unit("latency", help, Unit::Seconds, latency.clone());
+        registry.register("batch_sentences", "Sentences of a batch", fill.clone());
+        registry.register("generated_tokens", "Generated tokens, end tokens included", tokens.clone());
+        registry.register("sentences", "Translated sentences", sentences.clone());
+        registry.register("waiting_sentences", "Sentences that have not begun", waiting.clone());
+        Self { registry, requests, latency, fill, tokens, sentences, waiting }
+    }
+
+    /// `path` is a route, so that there are as many series as routes.
+    pub(crate) fn request(&self, path: &str, status: u16) {
+        self.requests.get_or_create(&OfRequest { path: path.into(), status }).inc();
+    }
+
+    pub(crate) fn latency(&self, model: &str, phase: &'static str, took: Duration) {
+        self.latency.get_or_create(&OfPhase { model: model.into(), phase }).observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn queue(&self, model: &str, event: QueueEvent) {
+        let of = OfModel { model: model.into() };
+        match event {
+            QueueEvent::Began { waited } => self.latency(model, "queue", waited),
+            QueueEvent::Finished { sentences, tokens, took } => {
+                self.latency(model, "decode", took);
+                self.fill.get_or_create(&of).observe(sentences as f64);
+                self.tokens.get_or_create(&of).inc_by(tokens as u64);
+                self.sentences.get_or_create(&of).inc_by(sentences as u64);
+            }
+            _ => {}
+        }
+    }
+
+    /// The text, with the numbers of waiting sentences of each model.
+    pub(crate) fn text<'m>(&self, waiting: impl Iterator<Item = (&'m str, usize)>) -> String {
+        for (model, count) in waiting {
+            self.waiting.get_or_create(&OfModel { model: model.into() }).set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
+        let mut text = String::new();
+        encode(&mut text, &self.registry).expect("a string takes all text");
+        text
+    }
+}

@@ -1,0 +1,70 @@
+//! The routes of all protocols.
+
+use crate::arguments::Arguments;
+use crate::error::{Error, ErrorKind, Failure, Result, json};
+use crate::{Server, libretranslate, oip, requests};
+use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::middleware;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde_json::json;
+use std::sync::Arc;
+use tower_http::cors::{AllowOrigin, Any, CorsLayer};
+
+const OPENAPI: &str = include_str!("openapi.json");
+
+pub(crate) fn routes(server: &Arc<Server>, arguments: &Arguments) -> Result<Router> {
+    let routes = Router::new()
+        .route("/health", get(|| async { json(StatusCode::OK, &json!({ "status": "ok" })) }))
+        .route("/metrics", get(metrics))
+        .route("/openapi.json", get(|| async { ([(header::CONTENT_TYPE, "application/json")], OPENAPI) }))
+        .route("/translate", post(libretranslate::translate))
+        .route("/languages", get(libretranslate::languages))
+        .route("/detect", post(libretranslate::detect))
+        .route("/v2", get(oip::server))
+        .route("/v2/health/live", get(|| async { StatusCode::OK }))
+        .route("/v2/health/ready", get(|| async { StatusCode::OK }))
+        .route("/v2/repository/index", post(oip::index))
+        .route("/v2/models/{model}", get(oip::model))
+        .route("/v2/models/{model}/ready", get(oip::ready))
+        .route("/v2/models/{model}/infer", post(oip::infer))
+        .route("/v2/models/{model}/generate", post(oip::generate))
+        .route("/v2/models/{model}/generate_stream", post(oip::generate_stream))
+        .route("/v2/models/{model}/versions/{version}", get(oip::model_version))
+        .route("/v2/models/{model}/versions/{version}/ready", get(oip::ready_version))
+        .route("/v2/models/{model}/versions/{version}/infer", post(oip::infer_version))
+        .route("/inference.GRPCInferenceService/{method}", post(oip::call))
+        .fallback(|| async { Failure::new(StatusCode::NOT_FOUND, "there is no such path; /openapi.json lists them") })
+        .method_not_allowed_fallback(|| async { Failure::new(StatusCode::METHOD_NOT_ALLOWED, "the path exists for another method") })
+        .with_state(server.clone())
+        .route_layer(middleware::from_fn_with_state(server.clone(), requests::observe));
+    Ok(match cors(&arguments.cors)? {
+        Some(cors) => routes.layer(cors),
+        None => routes,
+    })
+}
+
+/// Which pages of browsers may call the server; none by default.
+fn cors(origins: &[String]) -> Result<Option<CorsLayer>> {
+    if origins.is_empty() {
+        return Ok(None);
+    }
+    let layer = CorsLayer::new().allow_methods([Method::GET, Method::POST]).allow_headers(Any);
+    if origins.iter().any(|origin| origin == "*") {
+        return Ok(Some(layer.allow_origin(Any)));
+    }
+    let parse = |origin: &String| {
+        origin
+            .parse::<HeaderValue>()
+            .map_err(|_| Error::new(ErrorKind::Options, format_args!("--cors: expected an origin, found {origin}")))
+    };
+    let origins = origins.iter().map(parse).collect::<Result<Vec<_>>>()?;
+    Ok(Some(layer.allow_origin(AllowOrigin::list(origins))))
+}
+
+async fn metrics(State(server): State<Arc<Server>>) -> Response {
+    let text = server.metrics.text(server.models.iter().map(|model| (model.name.as_str(), model.n_waiting())));
+    ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
+}

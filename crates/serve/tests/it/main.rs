@@ -1,0 +1,235 @@
+//! The server as clients see it, by plain HTTP.
+
+#![allow(clippy::unwrap_used)]
+
+mod client;
+mod damaged;
+mod mixes;
+
+use client::{Client, binary, server};
+use cognate_testing::bundled_checkpoint;
+use serde_json::{Value, json};
+
+const BICYCLE: [&str; 2] = ["A man is riding a bicycle.", "Ein Mann fährt Fahrrad."];
+const DOGS: [&str; 2] = ["Two dogs are playing in the snow.", "Zwei Hunde spielen im Schnee."];
+
+#[test]
+fn libretranslate() {
+    let client = server(&[]);
+    let translate = |body: Value| client.json("/translate", &body);
+    let (source, target) = ("en", "de");
+    assert_eq!(translate(json!({ "q": BICYCLE[0], "source": source, "target": target })), json!({ "translatedText": BICYCLE[1] }));
+    let several = translate(json!({ "q": [BICYCLE[0], "", DOGS[0]], "source": source, "target": target }));
+    assert_eq!(several, json!({ "translatedText": [BICYCLE[1], "", DOGS[1]] }));
+    let lines = format!("{}\n\n  {}\n", BICYCLE[0], DOGS[0]);
+    let found = translate(json!({ "q": lines, "source": source, "target": target }));
+    assert_eq!(found, json!({ "translatedText": format!("{}\n\n  {}\n", BICYCLE[1], DOGS[1]) }));
+    let form = "q=Two+dogs+are+playing+in+the+snow.&source=en&target=de";
+    let (status, answer) = client.post("/translate", "application/x-www-form-urlencoded", form.as_bytes());
+    assert_eq!((status, serde_json::from_slice::<Value>(&answer).unwrap()), (200, json!({ "translatedText": DOGS[1] })));
+    let found = translate(json!({ "q": BICYCLE[0], "source": "auto", "target": target, "alternatives": 2 }));
+    assert_eq!((&found["translatedText"], &found["detectedLanguage"]["language"]), (&json!(BICYCLE[1]), &json!("en")));
+    let alternatives = found["alternatives"].as_array().unwrap();
+    assert!(alternatives.len() == 2 && alternatives.iter().all(|text| *text != BICYCLE[1]), "{found}");
+    assert_eq!(client.get("/languages"), json!([{ "code": "en", "name": "English", "targets": ["de"] }]));
+    assert_eq!(client.json("/detect", &json!({ "q": "Two dogs" }))[0]["language"], "en");
+    assert_eq!(client.get("/health"), json!({ "status": "ok" }));
+}
+
+#[test]
+fn long_lines_are_divided() {
+    let client = server(&[]);
+    let text = |language: usize| [BICYCLE[language], DOGS[language]].repeat(60).join(" ");
+    let found = client.json("/translate", &json!({ "q": text(0), "source": "en", "target": "de" }));
+    assert_eq!(found, json!({ "translatedText": text(1) }));
+}
+
+#[test]
+fn open_inference_protocol() {
+    let client = server(&[]);
+    assert_eq!(client.get("/v2")["name"], "cognate");
+    assert_eq!(client.get("/v2/models/multi30k")["inputs"], json!([{ "name": "text_input", "datatype": "BYTES", "shape": [-1] }]));
+    assert_eq!(client.get("/v2/models/multi30k/versions/1")["versions"], json!(["1"]));
+    assert_eq!(client.json("/v2/repository/index", &json!({}))[0]["state"], "READY");
+    let tensor = json!({ "name": "text_input", "datatype": "BYTES", "shape": [2, 1], "data": [[BICYCLE[0]], [DOGS[0]]] });
+    let found = client.json("/v2/models/multi30k/infer", &json!({ "id": "7", "inputs": [tensor], "outputs": [{ "name": "text_output" }] }));
+    let output = json!({ "name": "text_output", "datatype": "BYTES", "shape": [2, 1], "data": [BICYCLE[1], DOGS[1]] });
+    assert_eq!(found, json!({ "model_name": "multi30k", "model_version": "1", "id": "7", "outputs": [output] }));
+    let tensor = json!({ "name": "text_input", "datatype": "BYTES", "shape": [1], "data": [DOGS[0]] });
+    let parameters = json!({ "num_beams": 4, "n_best": 3 });
+    let found = client.json("/v2/models/multi30k/versions/1/infer", &json!({ "inputs": [tensor], "parameters": parameters }));
+    assert_eq!((&found["outputs"][0]["shape"], &found["outputs"][0]["data"][0]), (&json!([1, 3]), &json!(DOGS[1])));
+    let scores = found["outputs"][1]["data"].as_array().unwrap();
+    assert!(scores.len() == 3 && scores.iter().map(|score| score.as_f64().unwrap()).is_sorted_by(|one, other| one >= other), "{found}");
+
+    let texts = binary(&[BICYCLE[0], DOGS[0]]);
+    let parameters = json!({ "binary_data_size": texts.len() });
+    let head = json!({ "inputs": [{ "name": "text_input", "datatype": "BYTES", "shape": [2], "parameters": parameters }],
+        "parameters": { "binary_data_output": true } });
+    let (status, head, rest) = client.binary("/v2/models/multi30k/infer", &head, &texts);
+    let expected = binary(&[BICYCLE[1], DOGS[1]]);
+    assert_eq!((status, &head["outputs"][0]["parameters"]["binary_data_size"]), (200, &json!(expected.len())));
+    assert_eq!((&rest[..expected.len()], rest.len()), (&expected[..], expected.len() + 8));
+}
+
+#[test]
+fn generation_and_its_stream() {
+    let client = server(&[]);
+    let asked = json!({ "text_input": BICYCLE[0], "parameters": { "max_new_tokens": 20 } });
+    assert_eq!(client.json("/v2/models/multi30k/generate", &asked)["text_output"], BICYCLE[1]);
+    let (status, answer) = client.post("/v2/models/multi30k/generate_stream", "application/json", asked.to_string().as_bytes());
+    let text = String::from_utf8(answer).unwrap();
+    let events: Vec<Value> =
+        text.split("\n\n").filter(|event| !event.is_empty()).map(|event| serde_json::from_str(&event[6..]).unwrap()).collect();
+    let joined: String = events.iter().map(|event| event["text_output"].as_str().unwrap()).collect();
+    assert_eq!((status, joined.as_str(), events.len() > 1), (200, BICYCLE[1], true));
+}
+
+/// Path, body, and the status and a part of the error.
+const BAD: [(&str, &str, u16, &str); 24] = [
+    ("/translate", "{", 400, "the body: EOF"),
+    ("/translate", "[]", 400, "the body: invalid type"),
+    ("/translate", "\u{0}", 400, "the body:"),
+    ("/translate", r#"{"source":"en","target":"de"}"#, 400, "missing q parameter"),
+    ("/translate", r#"{"q":5,"source":"en","target":"de"}"#, 400, "q: expected a string or a list"),
+    ("/translate", r#"{"q":["a",5],"source":"en","target":"de"}"#, 400, "q: expected strings"),
+    ("/translate", r#"{"q":"a","source":"en"}"#, 400, "missing target parameter"),
+    ("/translate", r#"{"q":"a","source":"en","target":"fr"}"#, 400, "en to fr is not supported; expected en to de"),
+    ("/translate", r#"{"q":"a","source":"en","target":"de","format":"html"}"#, 400, "format: expected text, found html"),
+    ("/translate", r#"{"q":"a","source":"en","target":"de","alternatives":-1}"#, 400, "alternatives: expected a number"),
+    ("/translate", r#"{"q":"a","source":"en","target":"de","alternatives":18446744073709551615}"#, 400, "beams: expected at most 16"),
+    ("/detect", "{}", 400, "missing q parameter"),
+    ("/v2/models/other/infer", "{}", 404, "there is no model other"),
+    ("/v2/models/multi30k/versions/2/infer", "{}", 404, "expected version 1, found 2"),
+    ("/v2/models/multi30k/infer", "{}", 400, "missing field `inputs`"),
+    ("/v2/models/multi30k/infer", r#"{"inputs":[]}"#, 400, "expected text_input, found 0 tensors"),
+    ("/v2/models/multi30k/infer", r#"{"inputs":[{"name":"x","shape":[1],"datatype":"BYTES","data":["a"]}]}"#, 400, "found x of BYTES"),
+    (
+        "/v2/models/multi30k/infer",
+        r#"{"inputs":[{"name":"text_input","shape":[1],"datatype":"FP32","data":[1]}]}"#,
+        400,
+        "text_input of FP32",
+    ),
+    (
+        "/v2/models/multi30k/infer",
+        r#"{"inputs":[{"name":"text_input","shape":[-1],"datatype":"BYTES","data":["a"]}]}"#,
+        400,
+        "invalid value",
+    ),
+    (
+        "/v2/models/multi30k/infer",
+        r#"{"inputs":[{"name":"text_input","shape":[4294967296,4294967296],"datatype":"BYTES","data":["a"]}]}"#,
+        400,
+        "but 1 strings",
+    ),
+    (
+        "/v2/models/multi30k/infer",
+        r#"{"inputs":[{"name":"text_input","shape":[1],"datatype":"BYTES","parameters":{"binary_data_size":9}}]}"#,
+        400,
+        "at most 0 bytes",
+    ),
+    ("/v2/models/multi30k/generate", r#"{"text_input":"a","num_beam":4}"#, 400, "unknown field `num_beam`"),
+    ("/v2/models/multi30k/generate", r#"{"text_input":"a","target_language":"de"}"#, 400, "target_language"),
+    ("/v2/models/multi30k/generate_stream", r#"{"text_input":"a","num_beams":4}"#, 400, "stream: cannot be used with beam search"),
+];
+
+#[test]
+fn bad_requests_are_answered_in_the_form_of_errors() {
+    let client = server(&[]);
+    let mut wrong = Vec::new();
+    for (path, body, status, message) in BAD {
+        let (found, answer) = client.post(path, "application/json", body.as_bytes());
+        let error = serde_json::from_slice::<Value>(&answer).ok().and_then(|answer| Some(answer["error"].as_str()?.to_owned()));
+        if found != status || !error.as_ref().is_some_and(|error| error.contains(message)) {
+            wrong.push(format!("{path} {body}: expected {status} {message}, found {found} {error:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(client.post("/translate", "application/json", b"\xff\xfe{").0, 400);
+    assert_eq!(client.post("/nothing", "application/json", b"{}").0, 404);
+    assert_eq!(client.post("/health", "application/json", b"{}").0, 405);
+    assert_eq!(client.raw(b"nonsense\r\n\r\n").0, 400);
+    assert_eq!(client.json("/v2/models/multi30k/generate", &json!({ "text_input": DOGS[0] }))["text_output"], DOGS[1]);
+}
+
+#[test]
+fn limits() {
+    let client = server(&["--max-body", "2000", "--max-sentences", "3"]);
+    let translate = |client: &Client, q: Value| {
+        client.post("/translate", "application/json", json!({ "q": q, "source": "en", "target": "de" }).to_string().as_bytes())
+    };
+    assert_eq!(translate(&client, json!("x".repeat(3000))).0, 413);
+    assert_eq!(translate(&client, json!(["a", "b", "c", "d"])).0, 413);
+    assert_eq!(translate(&client, json!(["a", "b", "c"])).0, 200);
+    let (status, head, _) =
+        client.send("POST", "/translate", "Transfer-Encoding: chunked", &[&b"1000\r\n"[..], &[b'x'; 4096], b"\r\n0\r\n\r\n"].concat());
+    assert_eq!(status, 413, "{head}");
+    let busy = server(&["--max-waiting", "2"]);
+    let (status, head, answer) =
+        busy.send("POST", "/translate", "Content-Type: application/json", br#"{"q":["a","b","c"],"source":"en","target":"de"}"#);
+    assert_eq!((status, head.contains("retry-after: 1")), (429, true), "{head} {answer:?}");
+    let slow = server(&["--timeout", "0.001"]);
+    assert_eq!(translate(&slow, json!([BICYCLE[0]].repeat(500))).0, 504);
+    assert_eq!(slow.get("/health"), json!({ "status": "ok" }));
+}
+
+#[test]
+fn keys() {
+    let folder = std::env::temp_dir().join(format!("cognate-keys-{}", std::process::id()));
+    std::fs::write(&folder, "secret\n\nother\n").unwrap();
+    let client = server(&["--api-keys", folder.to_str().unwrap()]);
+    std::fs::remove_file(&folder).unwrap();
+    let status = |headers: &str, key: &str| {
+        let body = json!({ "q": "Two dogs.", "source": "en", "target": "de", "api_key": key }).to_string();
+        client.send("POST", "/translate", &format!("Content-Type: application/json\r\n{headers}"), body.as_bytes()).0
+    };
+    let found = [
+        status("X-A: b", ""),
+        status("X-A: b", "secre"),
+        status("X-A: b", "other"),
+        status("Authorization: Bearer secret", ""),
+        status("X-API-Key: secret", ""),
+    ];
+    assert_eq!(found, [401, 401, 200, 200, 200]);
+    assert_eq!(client.post("/v2/models/multi30k/generate", "application/json", br#"{"text_input":"a"}"#).0, 401);
+}
+
+#[test]
+fn requests_have_ids_and_are_counted() {
+    let client = server(&[]);
+    let (_, head, _) = client.send("GET", "/health", "X-Request-Id: mine", b"");
+    assert!(head.contains("x-request-id: mine"), "{head}");
+    client.json("/translate", &json!({ "q": DOGS[0], "source": "en", "target": "de" }));
+    let (status, head, text) = client.send("GET", "/metrics", "X-A: b", b"");
+    let text = String::from_utf8(text).unwrap();
+    assert!(status == 200 && head.contains("x-request-id: "), "{head}");
+    for line in [
+        "cognate_requests_total{path=\"/translate\",status=\"200\"} 1",
+        "cognate_sentences_total{model=\"multi30k\"} 1",
+        "cognate_latency_seconds_count{model=\"multi30k\",phase=\"queue\"} 1",
+        "cognate_waiting_sentences{model=\"multi30k\"} 0",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+    let described = client.get("/openapi.json");
+    assert_eq!(described["openapi"], "3.1.0");
+    // Every described path exists.
+    for (path, methods) in described["paths"].as_object().unwrap() {
+        let method = if methods.get("get").is_some() { "GET" } else { "POST" };
+        let path = path.replace("{model}", "multi30k");
+        let (status, ..) = client.send(method, &path, "X-A: b", b"");
+        assert!(![404, 405].contains(&status), "{path} {status}");
+    }
+}
+
+#[test]
+fn wrong_starts_are_refused() {
+    let start = |extra: &[&str]| client::start(extra, &[]).err().map(|error| error.to_string()).unwrap_or_default();
+    let model = format!("multi30k={}", bundled_checkpoint().display());
+    assert!(start(&["--model", "a=/no/such"]).contains("a: /no/such: no such file or folder"));
+    assert!(start(&["--model", &model, "--model", &model]).contains("the name multi30k is given twice"));
+    assert!(start(&["--model", &model, "--languages", "other=en-de"]).contains("expected the name of a --model, found other"));
+    assert!(start(&["--model", &model, "--api-keys", "/no/such"]).contains("/no/such"));
+    assert!(start(&["--model", &model, "--cors", "\u{1}"]).contains("--cors: expected an origin"));
+    assert!(start(&["--model", &model, "--listen", "192.0.2.1:1"]).contains("192.0.2.1:1"));
+}

@@ -1,0 +1,109 @@
+//! Requests that share batches: each is answered as alone, and those that leave make room.
+
+use crate::client::{Client, server};
+use crate::damaged::Random;
+use cognate::{DecodingOptions, Engine, Languages, LoadOptions, Translator, TranslatorOptions};
+use cognate_testing::{bundled_checkpoint, testdata};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+fn sentences() -> Vec<String> {
+    std::fs::read_to_string(testdata("parallel").join("valid.en")).unwrap().lines().map(str::to_owned).collect()
+}
+
+/// The translations of each sentence alone.
+fn alone(sentences: &[String], beams: usize) -> Vec<String> {
+    let load = LoadOptions { engine: Engine::Tract, ..LoadOptions::default() };
+    let translator = Translator::open_with(bundled_checkpoint(), &TranslatorOptions { load, ..TranslatorOptions::default() }).unwrap();
+    let decoding = DecodingOptions { beams: beams.try_into().ok(), ..DecodingOptions::default() };
+    let translator = translator.with(&Languages::default(), &decoding).unwrap();
+    sentences.iter().map(|sentence| translator.translate(&[sentence]).unwrap()[0].text.clone()).collect()
+}
+
+fn translate(client: &Client, texts: &[&String], beams: usize) -> Vec<String> {
+    let tensor = json!({ "name": "text_input", "datatype": "BYTES", "shape": [texts.len()], "data": texts });
+    let asked = json!({ "inputs": [tensor], "parameters": { "num_beams": beams }, "outputs": [{ "name": "text_output" }] });
+    let found = client.json("/v2/models/multi30k/infer", &asked);
+    serde_json::from_value(found["outputs"][0]["data"].clone()).unwrap()
+}
+
+#[test]
+fn each_request_is_answered_as_alone() {
+    let (client, sentences) = (server(&["--workers", "2"]), sentences());
+    let expected = [1, 3].map(|beams| alone(&sentences, beams));
+    let mut random = Random(1);
+    let draw = |_| {
+        let (beams, count) = (random.below(2), 1 + random.below(6));
+        (beams, (0..count).map(|_| random.below(sentences.len())).collect::<Vec<_>>())
+    };
+    let requests: Vec<(usize, Vec<usize>)> = (0..120).map(draw).collect();
+    thread::scope(|scope| {
+        for requests in requests.chunks(8) {
+            let (client, sentences, expected) = (&client, &sentences, &expected);
+            scope.spawn(move || {
+                for (beams, chosen) in requests {
+                    let texts: Vec<_> = chosen.iter().map(|&index| &sentences[index]).collect();
+                    let wanted: Vec<_> = chosen.iter().map(|&index| &expected[*beams][index]).collect();
+                    assert_eq!(translate(client, &texts, 1 + 2 * beams).iter().collect::<Vec<_>>(), wanted, "{texts:?}");
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn requests_whose_clients_leave_are_cancelled() {
+    let (client, sentences) = (server(&["--workers", "1", "--batch-tokens", "64"]), sentences());
+    let many: Vec<_> = sentences.iter().cycle().take(1000).collect();
+    let began = Instant::now();
+    for _ in 0..8 {
+        let tensor = json!({ "name": "text_input", "datatype": "BYTES", "shape": [many.len()], "data": many });
+        let body = json!({ "inputs": [tensor], "parameters": { "num_beams": 4 } }).to_string();
+        let mut stream = TcpStream::connect(client.address).unwrap();
+        let head = format!("POST /v2/models/multi30k/infer HTTP/1.1\r\nHost: here\r\nContent-Length: {}\r\n\r\n", body.len());
+        stream.write_all(&[head.as_bytes(), body.as_bytes()].concat()).unwrap();
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(translate(&client, &[&sentences[0]], 1), alone(&sentences[..1], 1));
+    let text = String::from_utf8(client.send("GET", "/metrics", "X-A: b", b"").2).unwrap();
+    let done: Value =
+        text.lines().find_map(|line| line.strip_prefix("cognate_sentences_total{model=\"multi30k\"} ")).unwrap().parse().unwrap();
+    assert!(done.as_u64().unwrap() < 8000, "{done} sentences in {:?}", began.elapsed());
+    assert!(text.contains("cognate_waiting_sentences{model=\"multi30k\"} 0"), "{text}");
+}
+
+/// A request of one sentence does not wait for all sentences of an earlier one.
+#[test]
+fn sentences_are_taken_in_turn() {
+    let (client, sentences) = (server(&["--workers", "1", "--batch-tokens", "64"]), sentences());
+    let many: Vec<_> = sentences.iter().cycle().take(400).collect();
+    thread::scope(|scope| {
+        let large = scope.spawn(|| {
+            translate(&client, &many, 4);
+            Instant::now()
+        });
+        thread::sleep(Duration::from_millis(300));
+        translate(&client, &[&sentences[0]], 4);
+        let small = Instant::now();
+        assert!(small < large.join().unwrap(), "the small request ended last");
+    });
+}
+
+/// Connections that send nothing, or half a request, do not hold up others.
+#[test]
+fn idle_and_half_open_connections() {
+    let (client, sentences) = (server(&[]), sentences());
+    let expected = alone(&sentences[..1], 1);
+    let mut idle = Vec::new();
+    for number in 0..300 {
+        let mut stream = TcpStream::connect(client.address).unwrap();
+        if number % 2 == 0 {
+            stream.write_all(b"POST /translate HTTP/1.1\r\nHost: here\r\nContent-Length: 100\r\n\r\n{\"q\":").unwrap();
+        }
+        idle.push(stream);
+    }
+    assert_eq!(translate(&client, &[&sentences[0]], 1), expected);
+}

@@ -1,0 +1,75 @@
+//! A graph that decodes by itself: its sequences and scores on each runtime against those of the reference.
+
+use crate::agreement::{agreement, decode, equal_steps, join, load_reference, methods, row};
+use crate::{CLOSE, Error, Result, Subject, compare};
+use cognate_folder::{RuntimeReport, Verification};
+use cognate_generate::{Hypothesis, SearchDecoder, Settings, Sources, search_program};
+use cognate_model::{Attentions, Layout};
+use cognate_runtime::{Options, Reference, Runtime, Session, Source};
+use ndarray::Array1;
+
+/// As [`verify`](crate::verify): the reference evaluates the graph of the model's search in f64.
+pub(crate) fn verify_search(
+    subject: &Subject<'_>,
+    sources: Sources<'_>,
+    runtimes: &[(Box<dyn Runtime>, Options)],
+    mut progress: impl FnMut(&str),
+) -> Result<Verification> {
+    let failed = |error: &dyn std::fmt::Display| Error::runtime("reference", error);
+    let [encoder, step] = subject.model.graphs(Layout::Generate, Attentions::Omit)?;
+    let program = search_program([&encoder, &step], &subject.settings, subject.model.config().max_positions);
+    let program = program.map_err(|error| failed(&error))?;
+    let reference = Reference::F64.load(&Source::Graph(program), &Options::default()).map_err(|error| failed(&error))?;
+    let mut report = Verification::new(reference.engine(), subject.tolerance.relative_l2, subject.seed);
+    let mut whole = decoder(reference, subject)?;
+    let methods = methods(subject);
+    let mut expected = Vec::new();
+    for settings in &methods {
+        progress(&format!("reference evaluator, {} beams", settings.num_beams));
+        expected.push(decode(&mut whole, sources, settings)?);
+    }
+    drop(whole);
+    report.batches = methods.len();
+    for (runtime, options) in runtimes {
+        progress(runtime.name());
+        let path = subject.folder.join(subject.layout.files()[0]);
+        let session = runtime.load(&Source::Onnx(path), options).map_err(|error| Error::runtime(runtime.name(), error))?;
+        let engine = session.engine().to_owned();
+        let mut decoder = decoder(session, subject)?;
+        let mut decoding = Vec::new();
+        let mut scores: [Vec<f64>; 2] = Default::default();
+        for (settings, expected) in methods.iter().zip(&expected) {
+            let found = decode(&mut decoder, sources, settings)?;
+            let is_equal = found.iter().zip(expected).all(|(found, expected)| found.tokens == expected.tokens);
+            // Only the search outside of a graph knows how sure it was.
+            let sure = if is_equal { expected.clone() } else { margins(subject, sources, settings)? };
+            decoding.push(agreement(&found, &sure, settings));
+            for (found, expected) in found.iter().zip(expected) {
+                if found.tokens == expected.tokens {
+                    scores[0].push(found.score.into());
+                    scores[1].push(expected.score.into());
+                }
+            }
+        }
+        let scores = scores.map(|scores| Array1::from_vec(scores).into_dyn());
+        let measured = compare(&scores[0], &scores[1]).expect("as many of each");
+        let steps = match subject.tolerance.relative_l2 > CLOSE.relative_l2 {
+            true => Some(equal_steps(&mut decoder, sources, &expected[0], &methods[0], subject.tolerance.equal_steps)?),
+            false => None,
+        };
+        let outputs = vec![row("generate", "scores".into(), measured)];
+        report.runtimes.push(RuntimeReport { engine, outputs, decoding, steps, vectors: None });
+    }
+    Ok(report)
+}
+
+/// The hypotheses of the search on the reference's graphs, with its margins.
+fn margins(subject: &Subject<'_>, sources: Sources<'_>, settings: &Settings) -> Result<Vec<Hypothesis>> {
+    let subject = Subject { layout: Layout::Cognate, ..subject.clone() };
+    decode(join(&subject, load_reference(&subject)?)?.as_mut(), sources, settings)
+}
+
+fn decoder(session: Box<dyn Session>, subject: &Subject<'_>) -> Result<SearchDecoder> {
+    let engine = session.engine().to_owned();
+    SearchDecoder::new(session, subject.settings.pad_token).map_err(|error| Error::runtime(&engine, error))
+}

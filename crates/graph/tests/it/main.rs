@@ -82,7 +82,7 @@ fn inputs_give_the_symbols_that_their_sizes_solve() {
         builder.finish().map(|_| ()).map_err(|error| error.to_string())
     };
     assert_eq!(finish(Dim::from("n") * 16 + 3), Ok(()));
-    assert_eq!(finish(Dim::from("n") * "m"), Err("Range: no input has an axis n".into()));
+    assert_eq!(finish(Dim::from("n") * "m"), Err("x: no input has an axis m".into()));
 }
 
 #[test]

@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn the_path_follows_the_cheapest_cells() {
-        let costs = array![[-1.0, -1.0, 0.0, 0.0, 0.0], [0.0, 0.0, -1.0, 0.0, 0.0], [0.0, 0.0, 0.0, -1.0, -1.0]];
+        let costs = array![[-1.0, -1.0, 1.0, 1.0, 1.0], [1.0, 1.0, -1.0, 1.0, 1.0], [1.0, 1.0, 1.0, -1.0, -1.0]];
         let path = warp(&costs);
         assert_eq!(path, [(0, 0), (0, 1), (1, 2), (2, 3), (2, 4)]);
         assert_eq!(starts(&path), [0, 2, 3]);
@@ -326,7 +326,7 @@ mod tests {
     fn medians_reflect_at_the_ends() {
         let row = array![9.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0];
         // 3 2 1 9 1 2 3; 2 1 9 1 2 3 4; ...
-        assert_eq!(smoothed(row.view()), [2.0, 2.0, 3.0, 3.0, 4.0, 5.0, 5.0, 6.0]);
+        assert_eq!(smoothed(row.view()), [2.0, 2.0, 3.0, 4.0, 4.0, 5.0, 5.0, 5.0]);
         assert_eq!(smoothed(array![5.0, 1.0].view()), [5.0, 1.0]);
     }
 }

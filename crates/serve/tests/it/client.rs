@@ -16,10 +16,14 @@ struct Command {
     arguments: Arguments,
 }
 
+/// How long an answer may take where processors are busy.
+const PATIENCE: &str = "600";
+
 /// Starts a server with these options, which runs until the tests end.
 pub(crate) fn start(options: &[&str], before: &[&str]) -> Result<SocketAddr, Error> {
-    let listen = if options.contains(&"--listen") { &[][..] } else { &["--listen", "127.0.0.1:0"] };
-    let words = ["serve", "--engine", "tract"].iter().chain(before).chain(listen).chain(options);
+    let defaults = [["--listen", "127.0.0.1:0"], ["--timeout", PATIENCE]];
+    let defaults = defaults.iter().filter(|[name, _]| !options.contains(name)).flatten();
+    let words = ["serve", "--engine", "tract"].iter().chain(before).chain(defaults).chain(options);
     let Command { arguments } = Command::parse_from(words);
     let (sender, started) = mpsc::channel();
     let serving = thread::spawn(move || cognate_serve::run(&arguments, |address| sender.send(address).unwrap()));
@@ -41,7 +45,7 @@ impl Client {
     /// Sends bytes, and returns status, head and body.
     pub(crate) fn raw(&self, bytes: &[u8]) -> (u16, String, Vec<u8>) {
         let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(PATIENCE.parse().unwrap()))).unwrap();
         let mut answer = Vec::new();
         // A server that has answered may end the connection before it has read all.
         let _ = stream.write_all(bytes);

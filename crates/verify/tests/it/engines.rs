@@ -2,8 +2,12 @@
 
 use cognate_export::{Existing, Export, Metadata, Target, write_folder};
 use cognate_graph::Program;
+use cognate_model::Layout;
 use cognate_runtime::{Device, Engine, Options, Reference, Runtime, Session, Source, Values, available};
 use ndarray::ArrayD;
+
+/// The layouts whose decoder is a graph of one step.
+pub(crate) const STEPPED: [Layout; 3] = [Layout::Cognate, Layout::HuggingFace, Layout::SharedCache];
 
 /// `program` loaded by the reference evaluator in f64, by tract, and by ONNX Runtime where its library is found.
 pub(crate) fn everywhere(program: &Program) -> Vec<Box<dyn Session>> {

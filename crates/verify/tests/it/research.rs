@@ -1,7 +1,7 @@
 //! `testdata/research`: every choice of Cognate's own family against the same equations in PyTorch, on every engine.
 
 use crate::agreement;
-use crate::engines::{everywhere, on_ort, output};
+use crate::engines::{STEPPED, everywhere, on_ort, output};
 use crate::golden::{all, array, distance, unpadded};
 use crate::profile;
 use cognate_generate::{Settings, decoder, generate};
@@ -79,7 +79,7 @@ fn every_choice_decodes_as_pytorch() {
         let is_token = |token: &i64| *token >= 0 && *token != settings.eos_tokens[0];
         let rows = array(expected.ids("greedy"));
         let theirs: Vec<Vec<i64>> = rows.outer_iter().map(|row| row.iter().copied().filter(is_token).collect()).collect();
-        for layout in [Layout::Cognate, Layout::HuggingFace, Layout::SharedCache] {
+        for layout in STEPPED {
             if layout == Layout::SharedCache && model.config().score == AttentionScore::Additive {
                 continue;
             }

@@ -2,7 +2,7 @@
 //! layout on every engine.
 
 use crate::decoding::silent;
-use crate::engines::{everywhere, on_ort};
+use crate::engines::{STEPPED, everywhere, on_ort};
 use crate::golden::array;
 use crate::golden_tokens::difference;
 use cognate_folder::f32_programs;
@@ -71,7 +71,7 @@ fn features_decode_as_transformers_in_every_layout() {
     let images = IMAGE_MODELS.map(|name| (name, &WAYS[..2]));
     for (name, ways) in SPEECH_MODELS.map(|name| (name, &WAYS[..])).into_iter().chain(images) {
         let (model, defaults, features, expected) = subject(name);
-        for layout in [Layout::Cognate, Layout::HuggingFace, Layout::SharedCache] {
+        for layout in STEPPED {
             for mut decoder in decoders(&model, layout) {
                 for &Way { name: way, prompt, num_beams, change } in ways {
                     let mut settings = Settings { num_beams, num_return_sequences: num_beams, max_new_tokens: 24, ..defaults.clone() };
@@ -106,7 +106,7 @@ fn features_decode_as_transformers_in_every_layout() {
 fn a_source_is_decoded_again_without_its_encoder() {
     let (model, defaults, features, _) = subject(SPEECH_MODELS[0]);
     let clip = features.select(ndarray::Axis(0), &[1]);
-    for layout in Layout::ALL {
+    for layout in STEPPED {
         for mut decoder in decoders(&model, layout) {
             let mut run = |sources: Sources<'_>, num_beams| {
                 let settings = Settings { num_beams, max_new_tokens: 9, ..defaults.clone() };

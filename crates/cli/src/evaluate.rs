@@ -36,7 +36,7 @@ pub(crate) struct Options {
     #[arg(short, long, value_name = "FILE", required = true)]
     reference: Vec<PathBuf>,
     /// Metrics, separated by commas
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "bleu,chrf")]
+    #[arg(long, visible_alias = "metric", value_name = "NAMES", value_delimiter = ',', default_value = "bleu,chrf")]
     metrics: Vec<Name>,
     /// Tokenization of BLEU
     #[arg(long, value_name = "WAY", default_value = "13a")]
@@ -44,9 +44,9 @@ pub(crate) struct Options {
     /// Ignore case
     #[arg(long, visible_alias = "lc")]
     lowercase: bool,
-    /// Compare texts by Whisper's basic normaliser in WER and CER: lower case, without punctuation
-    #[arg(long)]
-    normalize: bool,
+    /// Normaliser of WER and CER
+    #[arg(long, value_name = "NAME", default_value = "none")]
+    normalizer: Normalizer,
     /// Smoothing of BLEU for n-gram orders without a match
     #[arg(long, value_name = "WAY", default_value = "exp")]
     smooth: Smooth,
@@ -99,10 +99,21 @@ Examples:
   cognate evaluate --reference text.de --paired-bs baseline.de better.de
   cognate evaluate -r one.de -r other.de --metrics bleu,chrf++ --confidence --json output.de
   cognate translate --beams 5 --input text.en | cognate evaluate --reference text.de -
-  cognate evaluate --reference spoken.txt --metrics wer,cer --normalize transcript.txt
+  cognate evaluate --reference spoken.txt --metrics wer,cer --normalizer english transcript.txt
   cognate evaluate --reference text.zh --tokenize char output.zh
 
 Report the signature with a score to make it reproducible.";
+
+/// A normaliser of transcripts.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Normalizer {
+    /// Words as they are
+    None,
+    /// Whisper's basic normaliser: lower case, without punctuation and words in brackets
+    Basic,
+    /// Whisper's English normaliser: also numbers in digits, contractions written out, American spelling
+    English,
+}
 
 /// The name of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -211,7 +222,11 @@ impl Options {
             Cut::None => Words::Given,
         };
         let (lowercase, effective_order) = (self.lowercase, self.effective_order || self.sentence_level);
-        let spelling = if self.normalize { Spelling::Basic } else { Spelling::Given };
+        let spelling = match self.normalizer {
+            Normalizer::None => Spelling::Given,
+            Normalizer::Basic => Spelling::Basic,
+            Normalizer::English => Spelling::English,
+        };
         let error_rate = |unit| Metric::ErrorRate(ErrorRateSettings { unit, spelling });
         let metric = |name: &Name| match name {
             Name::Bleu => Metric::Bleu(BleuSettings { words, lowercase, smoothing, effective_order }),

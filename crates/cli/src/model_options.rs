@@ -16,33 +16,57 @@ const VARIABLE: &str = "COGNATE_MODEL";
 /// The bundled checkpoint.
 const BUNDLED: &str = "testdata/multi30k-en-de";
 
-/// The model and its engine.
+/// The model, its languages and its engine.
 #[derive(Clone, clap::Args)]
 pub(crate) struct ModelOptions {
     #[command(flatten)]
     folder: ModelFolder,
+    #[command(flatten)]
+    engine: EngineOptions,
+}
+
+/// The model and its engine, for audio and images: the languages of text do not apply.
+#[derive(Clone, clap::Args)]
+pub(crate) struct MediaModelOptions {
+    /// Folder of an export or a checkpoint, which is exported to a temporary folder [default: $COGNATE_MODEL]
+    #[arg(short, long, value_name = "DIR")]
+    model: Option<PathBuf>,
+    #[command(flatten)]
+    engine: EngineOptions,
+}
+
+/// The engine.
+#[derive(Clone, clap::Args)]
+struct EngineOptions {
     /// Inference engine
     #[arg(long, default_value = "auto", value_parser = engine())]
     engine: Engine,
     /// Device of the engine
     #[arg(long, default_value = "cpu", value_parser = device())]
-    pub(crate) device: Device,
+    device: Device,
     #[command(flatten)]
     unused: UnusedOption,
+}
+
+/// The folder of a model.
+#[derive(Clone, clap::Args)]
+struct ModelPath {
+    /// Folder of an export or a checkpoint, which is exported to a temporary folder [default: $COGNATE_MODEL, else the bundled
+    /// checkpoint]
+    #[arg(short, long, value_name = "DIR")]
+    model: Option<PathBuf>,
 }
 
 /// The folder of a model, and the languages of its tokenizer.
 #[derive(Clone, clap::Args)]
 pub(crate) struct ModelFolder {
-    /// Folder of an export or a checkpoint, which is exported to a temporary folder [default: $COGNATE_MODEL, else the bundled
-    /// checkpoint]
-    #[arg(short, long, value_name = "DIR")]
-    model: Option<PathBuf>,
+    #[command(flatten)]
+    path: ModelPath,
     #[command(flatten)]
     languages: LanguageOptions,
 }
 
-impl ModelFolder {
+impl ModelPath {
     /// The source of the model.
     fn source(&self) -> Result<ModelSource> {
         match &self.model {
@@ -50,10 +74,12 @@ impl ModelFolder {
             None => default_source(),
         }
     }
+}
 
+impl ModelFolder {
     /// The model's tokenizer.
     pub(crate) fn tokenizer(&self) -> Result<Tokenizer> {
-        let source = self.source()?;
+        let source = self.path.source()?;
         let folder = source.folder()?;
         let config = Configuration::read(folder)?.config;
         Ok(self.languages.languages().choose(open_tokenizer(folder, &config)?, &config)?)
@@ -90,7 +116,12 @@ pub(crate) struct UnusedOption {
 impl ModelOptions {
     /// Whether the command line names a model.
     pub(crate) fn is_named(&self) -> bool {
-        self.folder.model.is_some()
+        self.folder.path.model.is_some()
+    }
+
+    /// The device of the engine.
+    pub(crate) fn device(&self) -> Device {
+        self.engine.device
     }
 
     /// The source of the model.
@@ -98,15 +129,42 @@ impl ModelOptions {
     /// # Errors
     /// If it does not exist.
     pub(crate) fn source(&self) -> Result<ModelSource> {
-        self.folder.source()
+        self.folder.path.source()
     }
 
     /// The options that load the model.
     pub(crate) fn load(&self, workers: Option<NonZeroUsize>, threads: Option<NonZeroUsize>) -> LoadOptions {
+        LoadOptions { languages: self.folder.languages.languages(), ..self.engine.load(workers, threads) }
+    }
+}
+
+impl MediaModelOptions {
+    /// The source of the model.
+    ///
+    /// # Errors
+    /// If it does not exist.
+    pub(crate) fn source(&self) -> Result<ModelSource> {
+        match &self.model {
+            Some(path) => Ok(ModelSource::find(path)?),
+            None => match named_by_variable()? {
+                Some(source) => Ok(source),
+                None => bail!("no model: pass --model DIR, or set {VARIABLE} to the folder of a checkpoint or an export"),
+            },
+        }
+    }
+
+    /// The options that load the model.
+    pub(crate) fn load(&self, workers: Option<NonZeroUsize>, threads: Option<NonZeroUsize>) -> LoadOptions {
+        self.engine.load(workers, threads)
+    }
+}
+
+impl EngineOptions {
+    fn load(&self, workers: Option<NonZeroUsize>, threads: Option<NonZeroUsize>) -> LoadOptions {
         LoadOptions {
             engine: self.engine,
             device: self.device,
-            languages: self.folder.languages.languages(),
+            languages: Languages::default(),
             workers,
             threads,
             ignore_unused: self.unused.ignore_unused,
@@ -116,10 +174,16 @@ impl ModelOptions {
     }
 }
 
+/// The model of `COGNATE_MODEL`, if it is set.
+fn named_by_variable() -> Result<Option<ModelSource>> {
+    let path = env::var_os(VARIABLE).filter(|path| !path.is_empty());
+    path.map(|path| ModelSource::find(Path::new(&path)).context(VARIABLE)).transpose()
+}
+
 /// The model of `COGNATE_MODEL`, else the bundled checkpoint.
 fn default_source() -> Result<ModelSource> {
-    if let Some(path) = env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
-        return ModelSource::find(Path::new(&path)).context(VARIABLE);
+    if let Some(source) = named_by_variable()? {
+        return Ok(source);
     }
     match bundled() {
         Some(path) => Ok(ModelSource::find(&path)?),

@@ -2,7 +2,7 @@
 
 use crate::amounts::at_most;
 use crate::messages;
-use crate::model_options::ModelOptions;
+use crate::model_options::MediaModelOptions;
 use anyhow::Result;
 use cognate::{DecodingOptions, ImageReader};
 use std::io::Write;
@@ -27,7 +27,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", value_parser = at_most(1 << 24))]
     max_new_tokens: Option<NonZeroUsize>,
     #[command(flatten)]
-    model: ModelOptions,
+    model: MediaModelOptions,
     /// Number of batches to read in parallel [default: the number of cores]
     #[arg(long, value_name = "N", value_parser = at_most(1024))]
     workers: Option<NonZeroUsize>,

@@ -1,7 +1,7 @@
 //! `cognate transcribe`: speech to text.
 
 use crate::amounts::{self, at_most};
-use crate::model_options::ModelOptions;
+use crate::model_options::MediaModelOptions;
 use crate::{messages, whole_file};
 use anyhow::{Context, Result, bail};
 use clap::builder::{BoolishValueParser, PossibleValuesParser, TypedValueParser};
@@ -10,11 +10,15 @@ use cognate::{
     TranscriptionOptions,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::env;
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
+
+/// The environment variable with the default of `--vad`.
+const VAD_VARIABLE: &str = "COGNATE_VAD";
 
 /// Transcribe speech by a Whisper model
 ///
@@ -33,7 +37,7 @@ pub(crate) struct Options {
     #[arg(short, long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
     #[command(flatten)]
-    model: ModelOptions,
+    model: MediaModelOptions,
     /// Number of threads of ONNX Runtime [default: its own choice]
     #[arg(long, value_name = "N", value_parser = at_most(1024))]
     threads: Option<NonZeroUsize>,
@@ -79,12 +83,16 @@ pub(crate) struct Options {
     /// Write text without timestamps; windows of 30 s follow each other
     #[arg(long)]
     without_timestamps: bool,
-    /// Compute the time and the probability of each word (in JSON); an export needs --attentions
+    /// Compute the time and the probability of each word (in JSON); export with --attentions for it
     #[arg(long)]
     word_timestamps: bool,
     /// Number of windows to decode together, cut in pauses; 1 lets windows follow the timestamps
     #[arg(long, value_name = "N", default_value = "1", value_parser = at_most(256))]
     batch: NonZeroUsize,
+    /// File of the Python package silero-vad that finds the pauses, such as silero_vad_16k_sequence.onnx [default: $COGNATE_VAD, else one
+    /// in the model's folder, else pauses are told by energy]
+    #[arg(long, value_name = "FILE", requires = "batch")]
+    vad: Option<PathBuf>,
     /// Whose results to equal where implementations differ
     #[arg(long, default_value = "openai", value_parser = ["openai", "transformers"])]
     semantics: String,
@@ -133,6 +141,7 @@ impl Options {
             suppress_tokens: self.suppress_tokens.clone(),
             seed: self.seed,
             batch: self.batch.get(),
+            voice_detector: self.vad.clone().or_else(|| env::var_os(VAD_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)),
             ..TranscriptionOptions::default()
         }
     }
@@ -147,6 +156,9 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let transcriber = Transcriber::load(options.model.source()?, &TranscriberOptions { load, transcription: options.transcription() })?;
     messages::notices(transcriber.notices());
     messages::status(transcriber.model().source(), transcriber.engine());
+    if let Some(detector) = transcriber.voice_detector() {
+        messages::note(format_args!("windows are cut in pauses, found by {detector}"));
+    }
     for file in &options.files {
         let audio = match file.as_path() {
             path if path == Path::new("-") => AudioReader::from_stream("standard input", io::stdin())?,

@@ -141,7 +141,7 @@ impl SpeedOptions {
         decoding: DecodingOptions,
         is_long: bool,
     ) -> Result<Translator> {
-        let is_divided = self.workers.is_some() || (is_long && model.device == Device::Cpu);
+        let is_divided = self.workers.is_some() || (is_long && model.device() == Device::Cpu);
         let one = NonZeroUsize::MIN;
         let cores = || thread::available_parallelism().unwrap_or(one);
         let workers = self.workers.unwrap_or_else(|| if is_divided { cores() } else { one });

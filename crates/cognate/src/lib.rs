@@ -37,7 +37,7 @@ pub use cognate_images::Image;
 pub use cognate_model::{Layout, Preset};
 pub use cognate_pipeline::{
     Class, Classifier, DecodingOptions, Details, EmbedOptions, Embedder, Error, ErrorKind, ImageReader, Languages, Line, LineEvent,
-    LineOptions, LoadOptions, Notice, Observer, Pair, Result, ScoredPair, Scorer, Segment, Semantics, Task, Transcriber,
+    LineOptions, LoadOptions, Notice, Observer, Pair, Result, SILERO_FILES, ScoredPair, Scorer, Segment, Semantics, Task, Transcriber,
     TranscriberOptions, TranscriptFormat, Transcription, TranscriptionEvent, TranscriptionOptions, TranslatedText, Translation, Translator,
     TranslatorOptions, Warning, Word,
 };

@@ -11,6 +11,20 @@ use serde_json::{Map, Value};
 use super::bytes::{NOT_FILES, edit, edit_json, write};
 use super::good::Good;
 
+/// The clips of [`Good::Speech`].
+pub(super) const CLIPS: [&str; 7] = ["clip.wav", "clip.flac", "clip.mp3", "clip.ogg", "clip.opus", "clip.m4a", "clip.webm"];
+
+/// The command that reads each of [`CLIPS`].
+const TRANSCRIBE: [(&str, &str); 7] = [
+    ("transcribe WAV", "transcribe --batch 2 --beams 1 --engine tract --model {dir} {dir}/clip.wav"),
+    ("transcribe FLAC", "transcribe --batch 2 --beams 1 --engine tract --model {dir} {dir}/clip.flac"),
+    ("transcribe MP3", "transcribe --batch 2 --beams 1 --engine tract --model {dir} {dir}/clip.mp3"),
+    ("transcribe Vorbis", "transcribe --batch 2 --beams 1 --engine tract --model {dir} {dir}/clip.ogg"),
+    ("transcribe Opus", "transcribe --batch 2 --beams 1 --engine tract --model {dir} {dir}/clip.opus"),
+    ("transcribe AAC", "transcribe --batch 2 --beams 1 --engine tract --model {dir} {dir}/clip.m4a"),
+    ("transcribe WebM", "transcribe --batch 2 --beams 1 --engine tract --model {dir} {dir}/clip.webm"),
+];
+
 /// A command that reads files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reader {
@@ -28,6 +42,8 @@ pub(super) enum Reader {
     Classify,
     ClassifyImage,
     Read,
+    /// The clip of this number in [`CLIPS`].
+    Transcribe(usize),
     Train,
     Resume,
 }
@@ -50,6 +66,7 @@ impl Reader {
             Reader::Classify => ("classify", "classify --engine tract --model {dir} Dogs."),
             Reader::ClassifyImage => ("classify IMAGE", "classify --engine tract --model {dir} {dir}/picture.png"),
             Reader::Read => ("read", "read --max-new-tokens 4 --engine tract --model {dir} {dir}/picture.jpg"),
+            Reader::Transcribe(clip) => TRANSCRIBE[clip],
             Reader::Train => ("train", "train {dir}/run.toml --engine tract --out {out}"),
             Reader::Resume => ("train --resume", "train --resume --engine tract --out {dir}"),
         }

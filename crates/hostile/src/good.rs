@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 
 use super::bytes::{Weights, copy_folder, edit_json, write};
+use super::case::CLIPS;
 use super::words;
 use xtask::workspace::{Workspace, call, capture};
 
@@ -43,6 +44,8 @@ pub(super) enum Good {
     ImageClassifier,
     /// A model that reads the text of images, and a picture.
     ImageReader,
+    /// A speech model, and a clip in several formats.
+    Speech,
 }
 
 /// The folders of the good models.
@@ -56,7 +59,7 @@ pub(super) struct Models {
 impl Models {
     /// Makes them in `folder`.
     pub(super) fn make(workspace: &Workspace, program: &Path, folder: &Path) -> Result<Self> {
-        let folders = (0..=Good::ImageReader as usize).map(|index| folder.join(index.to_string())).collect();
+        let folders = (0..=Good::Speech as usize).map(|index| folder.join(index.to_string())).collect();
         // Commands search for it above their own folder.
         let has_onnxruntime =
             program.ancestors().any(|folder| folder.join("target/onnxruntime").is_dir() || folder.join("onnxruntime").is_dir());
@@ -87,6 +90,13 @@ impl Models {
             let extension = Path::new(picture).extension().unwrap_or_default();
             let drawn = testdata.join("images/rgb").with_extension(extension);
             fs::copy(&drawn, models.path(good).join(picture)).with_context(|| drawn.display().to_string())?;
+        }
+        let speech = models.path(Good::Speech);
+        for folder in ["golden/speech/whisper", "golden/speech/tokens"] {
+            copy_folder(&testdata.join(folder), speech)?;
+        }
+        for clip in CLIPS {
+            fs::copy(testdata.join("audio").join(clip), speech.join(clip)).with_context(|| clip.to_owned())?;
         }
         let (source, optimum) = (models.path(Good::Checkpoint), models.path(Good::Optimum));
         let cognate = |line: &str, good| {

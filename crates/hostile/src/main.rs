@@ -19,6 +19,7 @@ mod images;
 mod kills;
 mod library;
 mod protobuf;
+mod speech;
 mod text;
 mod tokenizers;
 mod training;
@@ -100,6 +101,7 @@ fn run(options: &Options) -> Result<()> {
         tokenizers::cases,
         encoders::cases,
         images::cases,
+        speech::cases,
         graphs::cases,
         training::cases,
         text::cases,

@@ -44,8 +44,8 @@ pub use read::ImageReader;
 pub use score::{Pair, ScoredPair, Scorer};
 pub use source::{EncodedSource, SourceEncoder};
 pub use speech::{
-    Segment, Semantics, Task, Transcriber, TranscriberOptions, TranscriptFormat, Transcription, TranscriptionEvent, TranscriptionOptions,
-    Word,
+    SILERO_FILES, Segment, Semantics, Task, Transcriber, TranscriberOptions, TranscriptFormat, Transcription, TranscriptionEvent,
+    TranscriptionOptions, Word,
 };
 pub use tokenizer::{check_tokenizer, open_tokenizer, open_tokenizer_if_readable};
 pub use translation::{Line, TranslatedText, Translation, Warning};

@@ -15,5 +15,5 @@ pub use formats::TranscriptFormat;
 pub use options::{Semantics, TranscriberOptions, TranscriptionOptions};
 pub use segments::Segment;
 pub use tokens::Task;
-pub use transcriber::{Transcriber, Transcription, TranscriptionEvent};
+pub use transcriber::{SILERO_FILES, Transcriber, Transcription, TranscriptionEvent};
 pub use words::Word;

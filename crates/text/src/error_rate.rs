@@ -1,12 +1,11 @@
 //! Word and character error rates of transcripts: `100 · edits / length of the reference`.
 //!
-//! Edits are the fewest substitutions, deletions and insertions (Levenshtein 1966). Words stand between white space, as in jiwer;
-//! characters include the spaces inside.
+//! Edits are the fewest substitutions, deletions and insertions (Levenshtein 1966). As in jiwer, words stand between spaces or longer
+//! white space, a single tab is part of a word, and characters include the spaces inside.
 
+use crate::spelling::Spelling;
 use regex::Regex;
 use std::sync::LazyLock;
-use tokenizers::normalizers::unicode::NFKC;
-use tokenizers::{NormalizedString, Normalizer as _};
 
 /// Settings of an error rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,49 +26,6 @@ pub enum ErrorUnit {
     Characters,
 }
 
-/// How texts are compared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Spelling {
-    /// As they are.
-    #[default]
-    Given,
-    /// By the basic normaliser of Whisper (Radford et al. 2022, appendix C): lower case, without words in brackets, marks, symbols and
-    /// punctuation.
-    Basic,
-}
-
-impl Spelling {
-    /// The text in this form.
-    ///
-    /// ```
-    /// use cognate_text::Spelling;
-    /// assert_eq!(Spelling::Basic.apply("[noise] Don't (um) stop -- CAFÉ!"), " don t stop café ");
-    /// ```
-    pub fn apply(self, text: &str) -> String {
-        static BRACKETS: LazyLock<[Regex; 3]> = LazyLock::new(|| {
-            [r"[<\[][^>\]]*[>\]]", r"\(([^)]+?)\)", r"[\p{M}\p{S}\p{P}]"].map(|pattern| Regex::new(pattern).expect("a valid pattern"))
-        });
-        if self == Spelling::Given {
-            return text.to_owned();
-        }
-        let [brackets, parentheses, marks] = &*BRACKETS;
-        let text = text.to_lowercase();
-        let text = parentheses.replace_all(&brackets.replace_all(&text, ""), "").into_owned();
-        let mut normalized = NormalizedString::from(text);
-        NFKC.normalize(&mut normalized).expect("normal forms never fail");
-        let text = marks.replace_all(normalized.get(), " ").to_lowercase();
-        let mut spaced = String::with_capacity(text.len());
-        for c in text.chars() {
-            if !c.is_whitespace() {
-                spaced.push(c);
-            } else if !spaced.ends_with(' ') {
-                spaced.push(' ');
-            }
-        }
-        spaced
-    }
-}
-
 impl ErrorRateSettings {
     /// `WER` or `CER`.
     pub(crate) fn name(self) -> &'static str {
@@ -77,8 +33,8 @@ impl ErrorRateSettings {
     }
 
     /// The settings' part of a signature.
-    pub(crate) fn signature(self) -> &'static str {
-        if self.spelling == Spelling::Given { "norm:none" } else { "norm:basic" }
+    pub(crate) fn signature(self) -> String {
+        format!("norm:{}", self.spelling.name())
     }
 
     /// The edits and the length of the reference with the lowest rate.
@@ -88,7 +44,7 @@ impl ErrorRateSettings {
             let reference = self.spelling.apply(reference);
             let (edits, length) = match self.unit {
                 ErrorUnit::Words => {
-                    let [hypothesis, reference] = [&hypothesis, &reference].map(|text| text.split_whitespace().collect::<Vec<_>>());
+                    let [hypothesis, reference] = [&hypothesis, &reference].map(|text| words(text));
                     (distance(&hypothesis, &reference), reference.len())
                 }
                 ErrorUnit::Characters => {
@@ -106,6 +62,12 @@ impl ErrorRateSettings {
     pub(crate) fn score(self, sums: &[u64]) -> f64 {
         100.0 * sums[0] as f64 / sums[1].max(1) as f64
     }
+}
+
+/// The words of a text.
+fn words(text: &str) -> Vec<&str> {
+    static GAPS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\s\s+| ").expect("a valid pattern"));
+    GAPS.split(text.trim()).filter(|word| !word.is_empty()).collect()
 }
 
 /// The fewest edits between two sequences.

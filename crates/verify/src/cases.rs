@@ -1,5 +1,6 @@
 //! The batches of a verification: several sizes and lengths, padding, and pasts of 0, 1 and many.
 
+use cognate_audio::{FeatureExtractor, SAMPLE_RATE};
 use cognate_generate::Sources;
 use cognate_model::interface::{
     ATTENTION_MASK, CACHE_BEAMS, ENCODER_ATTENTION_MASK, ENCODER_HIDDEN_STATES, INPUT_IDS, LAST_HIDDEN_STATE, TOKEN_TYPE_IDS, is_cross,
@@ -10,6 +11,7 @@ use cognate_runtime::{Value, Values};
 use ndarray::{Array2, Array3, ArrayD, IxDyn};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
+use std::f32::consts::TAU;
 
 /// Sizes of one batch: sources of 1 to `src` tokens, then a decoder call of `tgt` tokens after `past`.
 #[derive(Clone, Copy, Debug)]
@@ -172,10 +174,48 @@ impl Inputs {
         values
     }
 
-    /// Uniform in ±1, the range of log-mel features and of pixels, for a model that reads them.
+    /// Features for a model that reads them: pixels uniform in ±1, and frames of made sound.
     fn features(&mut self, batch: usize, config: &Config) -> Option<ArrayD<f32>> {
         let (_, sizes) = config.front.features()?;
-        Some(self.key_or_value(&IxDyn(&[&[batch][..], &sizes].concat())))
+        Some(match (config.front, &sizes[..]) {
+            (Front::Frames { .. }, &[n_mels, n_frames]) => {
+                let mut features = Array3::zeros((batch, n_mels, n_frames));
+                for mut window in features.outer_iter_mut() {
+                    window.assign(&self.frames(n_mels, n_frames));
+                }
+                features.into_dyn()
+            }
+            _ => self.key_or_value(&IxDyn(&[&[batch][..], &sizes].concat())),
+        })
+    }
+
+    /// Log-mel features of a made sound, which vary as those of speech do: harmonics of a gliding pitch with two formants, in syllables
+    /// with pauses, over noise. A model that never met independent values magnifies roundings on them.
+    fn frames(&mut self, n_mels: usize, n_frames: usize) -> Array2<f32> {
+        const HARMONICS: usize = 30;
+        let extractor = FeatureExtractor::whisper(n_mels);
+        let rate = SAMPLE_RATE as f32;
+        let mut uniform = || (self.random.next_u32() >> 8) as f32 / (1 << 24) as f32;
+        let [pitch, first, second, beat] = [100.0 + 100.0 * uniform(), 300.0 + 500.0 * uniform(), 900.0 + 1500.0 * uniform(), uniform()];
+        let mut phase = 0.0;
+        let samples: Vec<f32> = (0..n_frames * extractor.hop())
+            .map(|index| {
+                let time = index as f32 / rate;
+                let f0 = pitch * (1.0 + 0.2 * (TAU * (0.4 * time + beat)).sin());
+                phase = (phase + f0 / rate).fract();
+                let near = |frequency: f32, formant: f32| (-((frequency - formant) / 150.0).powi(2)).exp();
+                let moved = 1.0 + 0.3 * (TAU * 1.3 * time).sin();
+                let harmonic = |number: usize| {
+                    let frequency = number as f32 * f0;
+                    let gain = 0.02 + near(frequency, first * moved) + 0.5 * near(frequency, second * moved);
+                    gain * (TAU * phase * number as f32).sin()
+                };
+                let voice: f32 = (1..=HARMONICS).map(harmonic).sum();
+                let syllable = (TAU * (2.2 * time + beat)).sin().max(0.0) * if (time * 0.45).fract() < 0.8 { 1.0 } else { 0.0 };
+                0.1 * syllable * voice + 1e-4 * (uniform() - 0.5)
+            })
+            .collect();
+        extractor.extract(&samples)
     }
 
     /// Uniform in ±1: the size that keys and values have.

@@ -1,7 +1,7 @@
 //! Speech models: exports in every layout, and commands given a model of the other kind.
 
 use crate::run;
-use cognate_testing::{SPEECH_MODELS, bundled_checkpoint, golden};
+use cognate_testing::{SPEECH_MODELS, bundled_checkpoint, golden, testdata};
 use std::fs;
 
 /// Exported and verified on every engine that is here, with seeded frames.
@@ -43,4 +43,32 @@ fn models_of_text_and_of_speech_have_their_own_commands() {
     assert!(refused.ends_with("multi30k-en-de: a model of text; expected a speech model such as Whisper"), "{refused}");
     let refused = run(&["transcribe", "--model", speech.to_str().unwrap(), "clip.wav"]).failed(1);
     assert!(refused.contains("preprocessor_config.json: missing"), "{refused}");
+}
+
+#[test]
+fn times_of_words_need_an_export_with_attention() {
+    let folder = tempfile::tempdir().unwrap();
+    let (checkpoint, out) = (folder.path().join("checkpoint"), folder.path().join("out"));
+    fs::create_dir(&checkpoint).unwrap();
+    for (from, file) in
+        [(SPEECH_MODELS[0], "config.json"), (SPEECH_MODELS[0], "generation_config.json"), (SPEECH_MODELS[0], "model.safetensors")]
+            .into_iter()
+            .chain(["tokenizer.json", "tokenizer_config.json", "preprocessor_config.json"].map(|file| ("speech/tokens", file)))
+    {
+        fs::copy(golden(from).join(file), checkpoint.join(file)).unwrap();
+    }
+    let clip = testdata("audio/clip.wav");
+    let words = |model: &std::path::Path| {
+        run(&["transcribe", "--model", model.to_str().unwrap(), "--word-timestamps", "--format", "json", clip.to_str().unwrap()])
+    };
+    let export = |more: &[&str]| {
+        let all = [&["export", checkpoint.to_str().unwrap(), out.to_str().unwrap(), "--force", "--no-verify"], more].concat();
+        assert_eq!(run(&all).status, Some(0));
+    };
+    export(&[]);
+    let refused = words(&out).failed(1);
+    assert!(refused.contains("was exported without attention weights") && refused.contains("--attentions"), "{refused}");
+    export(&["--attentions"]);
+    let ended = words(&out);
+    assert!(ended.status == Some(0) && ended.out.contains("\"words\""), "{}{}", ended.out, ended.err);
 }

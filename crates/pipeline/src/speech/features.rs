@@ -1,13 +1,23 @@
 //! The log-mel frames of an audio stream, of which windows are cut.
+//!
+//! Features depend on the maximum over all audio, so that all of it is read before the first window. Its frames are kept in memory up to
+//! a limit, beyond it in a temporary file.
 
-use crate::error::Result;
+use super::voice::VoiceDetector;
+use crate::error::{Cause, Error, Result};
 use cognate_audio::{AudioReader, Damage, FeatureExtractor, SAMPLE_RATE};
 use ndarray::{Array3, ArrayD, Axis, s};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use tempfile::SpooledTempFile;
+
+/// The largest size of frames in memory, in bytes: 8 minutes of 80 filters.
+const IN_MEMORY: usize = 16 << 20;
 
 /// The frames of audio.
 pub(super) struct Frames {
     /// Logarithmic energies, `n_mels` for each frame.
-    energies: Vec<f32>,
+    energies: SpooledTempFile,
+    n_frames: usize,
     maximum: f32,
     n_mels: usize,
     /// The frames of one window.
@@ -29,49 +39,61 @@ pub(super) enum Padding {
 }
 
 impl Frames {
-    /// Reads all audio; `progress` receives the seconds read.
+    /// Reads all audio; `detector` listens, and `progress` receives the seconds read.
     pub(super) fn read(
         mut audio: AudioReader,
         extractor: &FeatureExtractor,
         padding: Padding,
-        mut progress: impl FnMut(f64),
+        (mut detector, progress): (Option<&mut dyn VoiceDetector>, &mut dyn FnMut(f64)),
     ) -> Result<Self> {
         let (n_mels, chunk, hop) = (extractor.n_mels(), extractor.chunk(), extractor.hop());
-        let (mut energies, mut maximum) = (Vec::new(), f32::NEG_INFINITY);
-        let mut sink = |frame: &[f32]| {
-            maximum = frame.iter().copied().fold(maximum, f32::max);
-            energies.extend_from_slice(frame);
-        };
+        let (mut energies, mut maximum, mut n_frames) = (SpooledTempFile::new(IN_MEMORY), f32::NEG_INFINITY, 0);
+        let mut bytes = Vec::new();
         let (mut stream, mut n_samples) = (extractor.stream(), 0);
-        while let Some(block) = audio.next_block()? {
-            n_samples += block.len();
-            stream.push(&block, &mut sink);
+        loop {
+            let block = audio.next_block()?;
+            let is_last = block.is_none();
+            let samples = block.unwrap_or_else(|| {
+                let n_zeros = match padding {
+                    Padding::Window => chunk,
+                    Padding::ToWindow => chunk.saturating_sub(n_samples),
+                };
+                vec![0.0; n_zeros]
+            });
+            let mut sink = |frame: &[f32]| {
+                n_frames += 1;
+                maximum = frame.iter().copied().fold(maximum, f32::max);
+                bytes.extend(frame.iter().flat_map(|energy| energy.to_le_bytes()));
+                if let Some(detector) = &mut detector {
+                    detector.frame(frame);
+                }
+            };
+            stream.push(&samples, &mut sink);
+            if is_last {
+                stream.finish(&mut sink);
+            }
+            energies.write_all(&bytes).map_err(unwritable)?;
+            bytes.clear();
+            if is_last {
+                break;
+            }
+            if let Some(detector) = &mut detector {
+                detector.samples(&samples)?;
+            }
+            n_samples += samples.len();
             progress(n_samples as f64 / f64::from(SAMPLE_RATE));
         }
-        let n_zeros = match padding {
-            Padding::Window => chunk,
-            Padding::ToWindow => chunk.saturating_sub(n_samples),
+        let (n_frames, padding) = match padding {
+            Padding::Window => (n_frames - (chunk / hop).min(n_frames), 0),
+            Padding::ToWindow => (n_frames, chunk.saturating_sub(n_samples) / hop),
         };
-        stream.push(&vec![0.0; n_zeros], &mut sink);
-        stream.finish(&mut sink);
-        let n_padding = if padding == Padding::Window { chunk / hop } else { 0 };
-        let n_content = (energies.len() / n_mels).saturating_sub(n_padding);
-        if padding == Padding::Window {
-            energies.truncate(n_content * n_mels);
-        }
-        let padding = if padding == Padding::ToWindow { n_zeros / hop } else { 0 };
         let step = hop as f64 / f64::from(SAMPLE_RATE);
-        Ok(Self { energies, maximum, n_mels, window: chunk / hop, step, damage: audio.damage(), padding })
-    }
-
-    /// The number of frames.
-    pub(super) fn len(&self) -> usize {
-        self.energies.len() / self.n_mels
+        Ok(Self { energies, n_frames, maximum, n_mels, window: chunk / hop, step, damage: audio.damage(), padding })
     }
 
     /// The number of frames before padding.
     pub(super) fn n_heard(&self) -> usize {
-        self.len() - self.padding
+        self.n_frames - self.padding
     }
 
     /// The frames of one window.
@@ -86,22 +108,31 @@ impl Frames {
 
     /// The features of windows from the given frames on, of at most the given lengths: `[windows, n_mels, frames]`. What is beyond the
     /// audio is 0.
-    pub(super) fn windows(&self, windows: &[(usize, usize)]) -> ArrayD<f32> {
+    pub(super) fn windows(&mut self, windows: &[(usize, usize)]) -> Result<ArrayD<f32>> {
         let mut features = Array3::zeros((windows.len(), self.n_mels, self.window));
+        let mut bytes = Vec::new();
         for (mut features, &(start, len)) in features.outer_iter_mut().zip(windows) {
-            let end = (start + len.min(self.window)).min(self.len());
-            let frames = self.energies[start.min(end) * self.n_mels..end * self.n_mels].chunks_exact(self.n_mels);
+            let end = (start + len.min(self.window)).min(self.n_frames);
+            let size = self.n_mels * size_of::<f32>();
+            bytes.resize(end.saturating_sub(start) * size, 0);
+            self.energies.seek(SeekFrom::Start((start * size) as u64)).map_err(unreadable)?;
+            self.energies.read_exact(&mut bytes).map_err(unreadable)?;
             let mut columns = features.slice_mut(s![.., ..]);
-            for (mut column, frame) in columns.axis_iter_mut(Axis(1)).zip(frames) {
-                column.iter_mut().zip(frame).for_each(|(feature, energy)| *feature = FeatureExtractor::scaled(*energy, self.maximum));
+            for (mut column, frame) in columns.axis_iter_mut(Axis(1)).zip(bytes.chunks_exact(size)) {
+                let energies = frame.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
+                column.iter_mut().zip(energies).for_each(|(feature, energy)| *feature = FeatureExtractor::scaled(energy, self.maximum));
             }
         }
-        features.into_dyn()
+        Ok(features.into_dyn())
     }
+}
 
-    /// The mean energy of a frame, as its logarithm relative to the largest.
-    pub(super) fn loudness(&self, frame: usize) -> f32 {
-        let energies = &self.energies[frame * self.n_mels..][..self.n_mels];
-        energies.iter().sum::<f32>() / self.n_mels as f32 - self.maximum
-    }
+fn unwritable(error: io::Error) -> Error {
+    let folder = std::env::temp_dir();
+    Cause::InFolder(format!("{}: the features of long audio cannot be written (TMPDIR chooses the folder): {error}", folder.display()))
+        .into()
+}
+
+fn unreadable(error: io::Error) -> Error {
+    Cause::InFolder(format!("{}: the features of long audio cannot be read again: {error}", std::env::temp_dir().display())).into()
 }

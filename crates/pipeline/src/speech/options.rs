@@ -3,6 +3,7 @@
 use super::tokens::Task;
 use crate::LoadOptions;
 use crate::error::{Error, Result};
+use std::path::PathBuf;
 
 /// Where OpenAI's `whisper` and transformers differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,8 +59,10 @@ pub struct TranscriptionOptions {
     pub suppress_tokens: Vec<i64>,
     /// The seed of sampling.
     pub seed: u64,
-    /// The number of windows that are decoded together, cut by the energy of the audio; 1 for windows that follow timestamps.
+    /// The number of windows that are decoded together, cut in pauses; 1 for windows that follow timestamps.
     pub batch: usize,
+    /// The file of the package silero-vad that finds pauses; by default one in the model's folder, else the energy of the audio tells them.
+    pub voice_detector: Option<PathBuf>,
 }
 
 impl Default for TranscriptionOptions {
@@ -86,6 +89,7 @@ impl Default for TranscriptionOptions {
             suppress_tokens: Vec::new(),
             seed: 0,
             batch: 1,
+            voice_detector: None,
         }
     }
 }

@@ -1,12 +1,13 @@
 //! Transcription of audio: windows of 30 s, each decoded to segments.
 //!
-//! A window begins where the last complete segment of the one before ended (Radford et al. 2022, section 3.8), or windows are cut by
-//! the energy of the audio and decoded in batches.
+//! A window begins where the last complete segment of the one before ended (Radford et al. 2022, section 3.8), or windows are cut in
+//! pauses and decoded in batches.
 
 use super::features::{Frames, Padding};
 use super::options::{Semantics, TranscriberOptions, TranscriptionOptions};
-use super::segments::{Segment, cut};
+use super::segments::{Cut, Cuts, Segment, cut};
 use super::tokens::SpeechTokens;
+use super::voice::{Energy, SileroModel, Speech, VoiceDetector};
 use super::window::{WindowDecoder, WindowText};
 use super::words::Aligner;
 use crate::error::{Cause, Error, Result};
@@ -15,14 +16,18 @@ use crate::notice::Notice;
 use cognate_audio::{AudioReader, Damage, FeatureExtractor};
 use cognate_folder::{Configuration, ModelSource, PREPROCESSOR_CONFIG, read_if_there};
 use cognate_generate::{Decoder, Sources};
-use cognate_model::{Attentions, Front};
-use std::path::Path;
+use cognate_model::{Attentions, Front, Names};
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Timestamps count this many frames.
 const FRAMES_PER_STEP: usize = 2;
 /// A temperature above which a text does not condition the next one.
 const UNCONDITIONAL: f32 = 0.5;
+
+/// The files of the package silero-vad that are read, the fastest first.
+pub const SILERO_FILES: [&str; 2] = ["silero_vad_16k_sequence.onnx", "silero_vad_op18_ifless.onnx"];
 
 /// A speech model that transcribes audio. It can be shared between threads; clones share the model.
 #[derive(Clone)]
@@ -37,6 +42,8 @@ struct Shared {
     options: TranscriptionOptions,
     positions: usize,
     initial_prompt: Vec<i64>,
+    /// The network that finds pauses, and its file.
+    silero: Option<(SileroModel, PathBuf)>,
 }
 
 /// The text of audio.
@@ -109,6 +116,9 @@ impl Transcriber {
             settings.suppressed_tokens.extend(&options.suppress_tokens);
             Ok(())
         })?;
+        if options.word_timestamps {
+            check_attentions(&model)?;
+        }
         let tokens = SpeechTokens::read(generation_json.as_deref(), model.tokenizer(), &config, model.settings())?;
         if let Some(language) = &options.language {
             tokens.prompt(&tokens.language(language)?, options.task, options.timestamps)?;
@@ -118,7 +128,11 @@ impl Transcriber {
         let initial = options.initial_prompt.as_deref().map(|text| model.tokenizer().encode_target(&format!(" {}", text.trim())));
         let initial_prompt = initial.transpose()?.unwrap_or_default();
         let positions = config.max_positions.unwrap_or(0);
-        Ok(Self { shared: Arc::new(Shared { model, tokens, extractor, options: options.clone(), positions, initial_prompt }) })
+        let silero = match (options.batch, options.voice_detector.clone().or_else(|| silero_in(&folder))) {
+            (2.., Some(path)) => Some((SileroModel::load(&path, load)?, path)),
+            _ => None,
+        };
+        Ok(Self { shared: Arc::new(Shared { model, tokens, extractor, options: options.clone(), positions, initial_prompt, silero }) })
     }
 
     /// The loaded model.
@@ -129,6 +143,13 @@ impl Transcriber {
     /// The engine with its version and provider.
     pub fn engine(&self) -> &str {
         self.model().engine()
+    }
+
+    /// What finds the pauses in which windows are cut, if they are decoded in batches.
+    pub fn voice_detector(&self) -> Option<String> {
+        let Shared { silero, options, .. } = &*self.shared;
+        let name = silero.as_ref().map_or("the energy of the audio".into(), |(_, path)| format!("Silero's detector {}", path.display()));
+        (options.batch > 1).then_some(name)
     }
 
     /// Messages about the loaded model.
@@ -151,16 +172,24 @@ impl Transcriber {
     pub fn transcribe_with(&self, audio: AudioReader, events: &mut dyn FnMut(TranscriptionEvent<'_>)) -> Result<Transcription> {
         let Shared { model, tokens, extractor, options, positions, .. } = &*self.shared;
         let padding = if options.semantics == Semantics::OpenAi { Padding::Window } else { Padding::ToWindow };
-        let frames = Frames::read(audio, extractor, padding, |seconds| events(TranscriptionEvent::Read(seconds)))?;
+        let mut detector = (options.batch > 1).then(|| -> Box<dyn VoiceDetector> {
+            match &self.shared.silero {
+                Some((silero, _)) => Box::new(silero.detector()),
+                None => Box::new(Energy::default()),
+            }
+        });
+        let mut progress = |seconds| events(TranscriptionEvent::Read(seconds));
+        let listener = detector.as_mut().map(|detector| &mut **detector as &mut dyn VoiceDetector);
+        let mut frames = Frames::read(audio, extractor, padding, (listener, &mut progress))?;
         if frames.n_heard() == 0 {
             return Err(Error::input("the audio is empty; expected at least one frame of 10 ms"));
         }
         let decoding = WindowDecoder { tokens, tokenizer: model.tokenizer(), settings: model.settings(), options, positions: *positions };
-        let mut decoder = model.decoder()?;
+        let (mut decoder, window) = (model.decoder()?, frames.window());
         let language = match &options.language {
             Some(language) => tokens.language(language)?,
             None if tokens.is_multilingual() => {
-                let found = decoding.languages(decoder.as_mut(), &frames.windows(&[(0, frames.window())]))?;
+                let found = decoding.languages(decoder.as_mut(), &frames.windows(&[(0, window)])?)?;
                 let (code, probability) = found.into_iter().next().expect("a language for each window");
                 events(TranscriptionEvent::Language { code: &code, probability });
                 code
@@ -170,10 +199,11 @@ impl Transcriber {
         let prompt = tokens.prompt(&language, options.task, options.timestamps)?;
         let found =
             Transcription { language, duration: frames.seconds(frames.n_heard()), damage: frames.damage, ..Transcription::default() };
-        let mut run = Run { shared: &self.shared, decoding, frames: &frames, prompt, found, events };
-        match options.batch {
-            1 => run.sequentially(decoder.as_mut())?,
-            batch => run.in_batches(decoder.as_mut(), batch)?,
+        let n_heard = frames.n_heard();
+        let mut run = Run { shared: &self.shared, decoding, frames, prompt, found, events };
+        match detector {
+            None => run.sequentially(decoder.as_mut())?,
+            Some(detector) => run.in_batches(decoder.as_mut(), &Speech::new(detector.finish(n_heard)?))?,
         }
         let mut found = run.found;
         found.text = found.segments.iter().map(|segment| segment.text.as_str()).collect();
@@ -185,6 +215,25 @@ impl Transcriber {
 fn end_of_speech(segments: &[Segment]) -> Option<f64> {
     let word = segments.iter().rev().find_map(|segment| segment.words.last()).map(|word| word.end);
     word.or_else(|| segments.last().map(|segment| segment.end))
+}
+
+/// Checks that a decoder outputs the attention by which words are aligned.
+fn check_attentions(model: &LoadedModel) -> Result<()> {
+    let name = Names::cross_attentions(0);
+    if model.sessions().iter().any(|session| session.outputs().contains(&name)) {
+        return Ok(());
+    }
+    let message = format!(
+        "{}: was exported without attention weights, by which words are aligned; export it again with `cognate export CHECKPOINT OUT \
+         --attentions`, or pass the checkpoint",
+        model.source()
+    );
+    Err(Error::wrong_option("word_timestamps", message))
+}
+
+/// A file of the package silero-vad in a model's folder.
+fn silero_in(folder: &Path) -> Option<PathBuf> {
+    SILERO_FILES.iter().map(|name| folder.join(name)).find(|path| path.is_file())
 }
 
 /// The extractor of a folder's features, which have to be those of the model.
@@ -212,7 +261,7 @@ fn extractor(folder: &Path, n_mels: usize, positions: usize) -> Result<FeatureEx
 struct Run<'a> {
     shared: &'a Shared,
     decoding: WindowDecoder<'a>,
-    frames: &'a Frames,
+    frames: Frames,
     prompt: Vec<i64>,
     found: Transcription,
     events: &'a mut dyn FnMut(TranscriptionEvent<'_>),
@@ -221,17 +270,15 @@ struct Run<'a> {
 impl Run<'_> {
     /// Each window begins where the last complete segment ended.
     fn sequentially(&mut self, decoder: &mut dyn Decoder) -> Result<()> {
-        let Shared { options, tokens, initial_prompt, .. } = self.shared;
+        let Shared { options, initial_prompt, .. } = self.shared;
         let (mut seek, mut number) = (0, 0);
         // All earlier tokens, and where the prompt of the next window begins among them.
         let (mut written, mut since) = (initial_prompt.clone(), 0);
-        // Without timestamps each window is one segment.
-        let time_zero = if options.timestamps { tokens.first_timestamp() } else { i64::MAX };
         let mut last_speech = 0.0;
         while seek < self.frames.n_heard() {
             let len = self.frames.window().min(self.frames.n_heard() - seek);
             let size = if options.semantics == Semantics::OpenAi { len } else { self.frames.window() };
-            let features = self.frames.windows(&[(seek, size)]);
+            let features = self.frames.windows(&[(seek, size)])?;
             let mut previous = written[since..].to_vec();
             if options.carry_initial_prompt && !initial_prompt.is_empty() {
                 let rest = &written[since.max(initial_prompt.len())..];
@@ -245,13 +292,13 @@ impl Run<'_> {
                 self.progress(seek);
                 continue;
             }
-            let cuts = cut(&text.tokens, time_zero);
+            let cuts = self.cut(&text);
             let offset = self.frames.seconds(seek);
             let next = cuts.next.map_or(len, |step| step.max(0) as usize * FRAMES_PER_STEP);
             let mut segments = self.segments(&text, (seek, len), &cuts.cuts)?;
             let mut following = seek + next;
             if options.word_timestamps {
-                self.align(decoder, &mut segments, (offset, len), last_speech)?;
+                self.align((decoder, Sources::Again(1)), &mut segments, (offset, len), last_speech)?;
                 last_speech = end_of_speech(&segments).unwrap_or(last_speech);
                 if !cuts.ends_in_silence && last_speech > offset {
                     following = (last_speech / self.frames.seconds(1)).round() as usize;
@@ -268,8 +315,14 @@ impl Run<'_> {
         Ok(())
     }
 
+    fn cut(&self, text: &WindowText) -> Cuts {
+        // Without timestamps each window is one segment.
+        let time_zero = if self.shared.options.timestamps { self.shared.tokens.first_timestamp() } else { i64::MAX };
+        cut(&text.tokens, time_zero)
+    }
+
     /// The segments of a window of `len` frames from `seek` on.
-    fn segments(&self, text: &WindowText, (seek, len): (usize, usize), cuts: &[super::segments::Cut]) -> Result<Vec<Segment>> {
+    fn segments(&self, text: &WindowText, (seek, len): (usize, usize), cuts: &[Cut]) -> Result<Vec<Segment>> {
         let offset = self.frames.seconds(seek);
         // Without the rules of timestamps a cut may begin with a word.
         let seconds = |step: i64| self.frames.seconds(step.max(0) as usize * FRAMES_PER_STEP);
@@ -283,13 +336,19 @@ impl Run<'_> {
         segments.collect()
     }
 
-    /// Adds words to the segments of the last decoded window.
-    fn align(&self, decoder: &mut dyn Decoder, segments: &mut [Segment], (offset, len): (f64, usize), last_speech: f64) -> Result<()> {
+    /// Adds words to the segments of a window, whose sources are given.
+    fn align(
+        &self,
+        (decoder, sources): (&mut dyn Decoder, Sources<'_>),
+        segments: &mut [Segment],
+        (offset, len): (f64, usize),
+        last_speech: f64,
+    ) -> Result<()> {
         let Shared { tokens, options, model, .. } = self.shared;
         let aligner = Aligner { tokens, tokenizer: model.tokenizer(), options, step: self.frames.seconds(FRAMES_PER_STEP) };
         let words: Vec<i64> = segments.iter().flat_map(|segment| &segment.tokens).copied().filter(|id| *id < tokens.end).collect();
         let prompt = tokens.prompt(&self.found.language, options.task, false)?;
-        let alignment = aligner.align(decoder, &prompt, (&words, &self.found.language), len / FRAMES_PER_STEP)?;
+        let alignment = aligner.align((decoder, sources), &prompt, (&words, &self.found.language), len / FRAMES_PER_STEP)?;
         aligner.put(alignment, segments, offset, last_speech);
         Ok(())
     }
@@ -314,48 +373,54 @@ impl Run<'_> {
         (self.events)(TranscriptionEvent::Progress { seconds: self.frames.seconds(seek).min(duration), duration });
     }
 
-    /// Windows that are cut in pauses, several at a time; each is decoded without the text of others.
-    fn in_batches(&mut self, decoder: &mut dyn Decoder, batch: usize) -> Result<()> {
-        let Shared { options, tokens, initial_prompt, .. } = self.shared;
-        let windows = super::voice::windows(self.frames);
-        // Without timestamps each window is one segment.
-        let time_zero = if options.timestamps { tokens.first_timestamp() } else { i64::MAX };
-        let mut last_speech = 0.0;
-        for (chunk, first) in windows.chunks(batch).zip((0..).step_by(batch)) {
-            let numbers: Vec<u64> = (first..).take(chunk.len()).collect();
-            let features = self.frames.windows(chunk);
-            let texts = self.decoding.texts(
-                decoder,
-                Sources::Features(&features),
-                [initial_prompt, &self.prompt],
-                &numbers,
-                options.temperatures[0],
-            )?;
-            for ((text, &(seek, len)), &number) in texts.into_iter().zip(chunk).zip(&numbers) {
-                let mut text = text;
-                if options.word_timestamps || self.decoding.is_rejected(&text) {
-                    // Alone, as further temperatures and the alignment of words have one window.
-                    let features = self.frames.windows(&[(seek, len)]);
-                    text = self.decoding.text(decoder, Sources::Features(&features), [initial_prompt, &self.prompt], number)?;
-                }
-                if !self.decoding.is_silence(&text) {
-                    let mut cuts = cut(&text.tokens, time_zero);
-                    let kept: usize = cuts.cuts.iter().map(|cut| cut.tokens.len()).sum();
-                    if kept < text.tokens.len() {
-                        // The window is not read again: its last, open segment stays.
-                        let tokens = text.tokens[kept..].to_vec();
-                        cuts.cuts.push(super::segments::Cut { times: [cuts.next, None], tokens });
+    /// Windows that are cut in pauses, several at a time; each is decoded without the text of others. What a text leaves of its window is
+    /// read again, as the next window of a sequence would.
+    fn in_batches(&mut self, decoder: &mut dyn Decoder, speech: &Speech) -> Result<()> {
+        let Shared { options, initial_prompt, .. } = self.shared;
+        let mut waiting: VecDeque<(usize, usize)> = speech.windows(self.frames.window()).into();
+        // Segments by their window, until no window before it waits.
+        let mut done: BTreeMap<usize, (Vec<Segment>, usize)> = BTreeMap::new();
+        let (mut number, mut last_speech) = (0, 0.0);
+        while !waiting.is_empty() {
+            let chunk: Vec<_> = waiting.drain(..options.batch.min(waiting.len())).collect();
+            let numbers: Vec<u64> = (number..).take(chunk.len()).collect();
+            number += chunk.len() as u64;
+            let features = self.frames.windows(&chunk)?;
+            let prompts = [initial_prompt.as_slice(), &self.prompt];
+            let texts = self.decoding.texts(decoder, Sources::Features(&features), prompts, &numbers, options.temperatures[0])?;
+            let mut rests = Vec::new();
+            for ((text, &(seek, len)), &number) in texts.into_iter().zip(&chunk).zip(&numbers) {
+                // Further temperatures and the alignment of words have one window.
+                let alone = (options.word_timestamps || self.decoding.is_rejected(&text)).then(|| self.frames.windows(&[(seek, len)]));
+                let alone = alone.transpose()?;
+                let text = match &alone {
+                    Some(features) => {
+                        self.decoding.again(decoder, Sources::Features(features), [initial_prompt, &self.prompt], (text, number))?
                     }
-                    let mut segments = self.segments(&text, (seek, len), &cuts.cuts)?;
-                    if options.word_timestamps {
-                        self.align(decoder, &mut segments, (self.frames.seconds(seek), len), last_speech)?;
+                    None => text,
+                };
+                let mut segments = Vec::new();
+                if !self.decoding.is_silence(&text) {
+                    let cuts = self.cut(&text);
+                    segments = self.segments(&text, (seek, len), &cuts.cuts)?;
+                    if let Some(features) = alone.filter(|_| options.word_timestamps) {
+                        let sources = Sources::Features(&features);
+                        self.align((decoder, sources), &mut segments, (self.frames.seconds(seek), len), last_speech)?;
                         last_speech = end_of_speech(&segments).unwrap_or(last_speech);
                     }
-                    self.put(segments);
+                    let read = cuts.next.map_or(len, |step| step.max(0) as usize * FRAMES_PER_STEP);
+                    rests.extend((read > 0).then(|| speech.rest(seek + read, seek + len)).flatten());
                 }
-                self.progress(seek + len);
+                done.insert(seek, (segments, seek + len));
+            }
+            rests.into_iter().rev().for_each(|rest| waiting.push_front(rest));
+            while let Some(first) = done.first_entry().filter(|first| waiting.front().is_none_or(|(seek, _)| first.key() < seek)) {
+                let (segments, end) = first.remove();
+                self.put(segments);
+                self.progress(end);
             }
         }
+        self.progress(self.frames.n_heard());
         Ok(())
     }
 }

@@ -56,13 +56,25 @@ impl WindowDecoder<'_> {
         number: u64,
     ) -> Result<WindowText> {
         let found = self.texts(decoder, sources, [previous, prompt], &[number], self.options.temperatures[0])?;
-        let mut found = found.into_iter().next().expect("a text for each window");
+        let found = found.into_iter().next().expect("a text for each window");
+        self.again(decoder, Sources::Again(1), [previous, prompt], (found, number))
+    }
+
+    /// A text of the first temperature, unless it is rejected; then that of a further one.
+    pub(super) fn again(
+        &self,
+        decoder: &mut dyn Decoder,
+        mut sources: Sources<'_>,
+        prompts: [&[i64]; 2],
+        (mut found, number): (WindowText, u64),
+    ) -> Result<WindowText> {
         for &temperature in &self.options.temperatures[1..] {
             if !self.is_rejected(&found) {
                 break;
             }
-            let again = self.texts(decoder, Sources::Again(1), [previous, prompt], &[number], temperature)?;
-            found = again.into_iter().next().expect("a text for each window");
+            let texts = self.texts(decoder, sources, prompts, &[number], temperature)?;
+            found = texts.into_iter().next().expect("a text for each window");
+            sources = Sources::Again(1);
         }
         Ok(found)
     }

@@ -49,11 +49,10 @@ pub(super) struct Aligner<'a> {
 }
 
 impl Aligner<'_> {
-    /// The words of `text` after `prompt`, which says that there are no timestamps, in the first `n_positions` of the window that was
-    /// decoded last.
+    /// The words of `text` after `prompt`, which says that there are no timestamps, in the first `n_positions` of the window of `sources`.
     pub(super) fn align(
         &self,
-        decoder: &mut dyn Decoder,
+        (decoder, sources): (&mut dyn Decoder, Sources<'_>),
         prompt: &[i64],
         (text, language): (&[i64], &str),
         n_positions: usize,
@@ -62,7 +61,7 @@ impl Aligner<'_> {
             return Ok(Vec::new());
         }
         let all: Vec<i64> = prompt.iter().chain(text).copied().chain([self.tokens.end]).collect();
-        let read = read_along(decoder, Sources::Again(1), &all, &self.tokens.alignment_heads, self.tokens.end)?;
+        let read = read_along(decoder, sources, &all, &self.tokens.alignment_heads, self.tokens.end)?;
         let costs = costs(read.attention.slice(s![.., .., ..n_positions]).to_owned());
         // From the last token of the prompt, which precedes the text, to the last of the text, which precedes the end.
         let rows = costs.slice(s![prompt.len() - 1..all.len() - 1, ..]).to_owned();

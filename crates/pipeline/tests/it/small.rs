@@ -4,7 +4,7 @@ use cognate_audio::AudioReader;
 use cognate_folder::ModelSource;
 use cognate_pipeline::{Transcriber, TranscriberOptions, Transcription, TranscriptionEvent, TranscriptionOptions};
 use cognate_testing::{SPEECH_MODELS, bundled_checkpoint, golden, testdata};
-use serde_json::{Map, json};
+use serde_json::json;
 use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
@@ -15,25 +15,9 @@ fn model() -> TempDir {
     for file in ["config.json", "generation_config.json", "model.safetensors"] {
         fs::copy(golden(SPEECH_MODELS[0]).join(file), folder.path().join(file)).unwrap();
     }
-    let mut vocab: Map<String, _> = (0..60).map(|id| (format!("w{id}"), json!(id))).collect();
-    let specials = ["<|endoftext|>", "<|startoftranscript|>", "<|en|>", "<|de|>", "<|fr|>", "<|translate|>", "<|transcribe|>"];
-    let specials = specials.map(str::to_owned).into_iter().chain(["<|startoflm|>", "<|startofprev|>"].map(str::to_owned));
-    let specials = specials.chain(["<|nospeech|>", "<|notimestamps|>"].map(str::to_owned));
-    let specials = specials.chain((0..51).map(|step| format!("<|{:.2}|>", f64::from(step) * 0.02)));
-    let specials: Vec<_> = specials.zip(60..).collect();
-    vocab.extend(specials.iter().map(|(token, id)| (token.clone(), json!(id))));
-    let added: Vec<_> = specials
-        .iter()
-        .map(|(token, id)| json!({ "id": id, "content": token, "special": true, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false }))
-        .collect();
-    let tokenizer = json!({
-        "version": "1.0", "truncation": null, "padding": null, "added_tokens": added, "normalizer": null,
-        "pre_tokenizer": { "type": "Whitespace" }, "post_processor": null, "decoder": null,
-        "model": { "type": "WordLevel", "vocab": vocab, "unk_token": "w0" },
-    });
-    write(folder.path(), "tokenizer.json", &tokenizer);
-    write(folder.path(), "tokenizer_config.json", &json!({ "tokenizer_class": "WhisperTokenizer" }));
-    write(folder.path(), "preprocessor_config.json", &json!({ "feature_size": 80, "chunk_length": 1 }));
+    for file in ["tokenizer.json", "tokenizer_config.json", "preprocessor_config.json"] {
+        fs::copy(golden("speech/tokens").join(file), folder.path().join(file)).unwrap();
+    }
     folder
 }
 

@@ -5,8 +5,10 @@
 use cognate_audio::AudioReader;
 use cognate_folder::ModelSource;
 use cognate_pipeline::{Segment, Semantics, Transcriber, TranscriberOptions, Transcription, TranscriptionOptions};
-use cognate_testing::shared_whisper;
+use cognate_testing::{shared_whisper, skip};
+use cognate_text::{ErrorRateSettings, ErrorUnit, Metric, Spelling};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Seconds by which a word may differ.
@@ -161,4 +163,35 @@ fn tokens_are_those_of_transformers() {
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// The words of `long.wav`, and the errors that openai-whisper makes there (`shared/WHISPER.md`).
+const LONG_ERRORS: (usize, usize) = (527, 15);
+
+/// What sequential decoding reads of the long clip, batches read too, whichever detector cuts the windows.
+#[test]
+fn batches_lose_no_words() {
+    let Some(folder) = shared_whisper() else { return };
+    let text = |name: &str| std::fs::read_to_string(folder.join("audio").join(name)).unwrap();
+    let sentences = text("transcripts.tsv");
+    let sentences: BTreeMap<&str, &str> = sentences.lines().filter_map(|line| line.split_once(".wav\t")).collect();
+    let order: Value = serde_json::from_str(&text("long.json")).unwrap();
+    let said: Vec<&str> = order.as_array().unwrap().iter().map(|clip| sentences[clip["clip"].as_str().unwrap()]).collect();
+    let said = said.join(" ");
+    let silero = std::env::var_os("COGNATE_VAD").map(std::path::PathBuf::from);
+    if silero.is_none() {
+        skip("Silero's voice detector is not at hand; set COGNATE_VAD to a file of the package silero-vad");
+    }
+    for detector in [None].into_iter().chain(silero.map(Some)) {
+        let batches = transcriber(&folder, |options| {
+            (options.beam_size, options.temperatures, options.batch) = (1, vec![0.0], 8);
+            options.voice_detector = detector.clone();
+        });
+        let found = transcribed(&batches, &folder, "long");
+        let rate = Metric::ErrorRate(ErrorRateSettings { unit: ErrorUnit::Words, spelling: Spelling::English });
+        let errors = rate.statistics(&[found.text.as_str()], &[&[said.as_str()]]).unwrap().score().value() / 100.0;
+        let (n_words, at_most) = LONG_ERRORS;
+        assert!(errors * n_words as f64 <= at_most as f64 + 0.01, "{:?}: {errors} of {}", batches.voice_detector(), found.text);
+        assert!(found.segments.is_sorted_by(|a, b| a.start <= b.start && a.id < b.id), "{:?}", found.segments);
+    }
 }

@@ -6,6 +6,7 @@ use cognate_text::{
 };
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
 use crate::json;
 
@@ -148,6 +149,61 @@ fn resampled_intervals_and_p_values_are_sacrebleus() {
 }
 
 /// By their definition, and with Whisper's basic normaliser.
+/// Sentences in the forms of Whisper's normalisers, and error rates of pairs by jiwer (`testdata/transcripts/README.md`).
+#[derive(Deserialize)]
+struct Transcripts {
+    /// As they are, in the basic form, and in the English form.
+    texts: Vec<[String; 3]>,
+    /// Hypothesis and reference.
+    pairs: Vec<[String; 2]>,
+    rates: BTreeMap<String, Rates>,
+}
+
+#[derive(Deserialize)]
+struct Rates {
+    wer: f64,
+    cer: f64,
+    wers: Vec<f64>,
+    cers: Vec<f64>,
+}
+
+#[test]
+fn transcripts_are_normalised_as_whispers() {
+    let transcripts: Transcripts = json("transcripts/cases.json");
+    let mut failures = Vec::new();
+    for [text, basic, english] in &transcripts.texts {
+        for (spelling, expected) in [(Spelling::Basic, basic), (Spelling::English, english)] {
+            let found = spelling.apply(text);
+            if found != *expected {
+                failures.push(format!("{text:?}\n  {spelling:?} {found:?}\n  expected {expected:?}"));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{} failures\n{}", failures.len(), failures.join("\n"));
+    assert!(transcripts.texts.len() > 400, "{}", transcripts.texts.len());
+}
+
+#[test]
+fn error_rates_are_those_of_jiwer() {
+    let transcripts: Transcripts = json("transcripts/cases.json");
+    let [hypotheses, references] = [0, 1].map(|side| transcripts.pairs.iter().map(|pair| pair[side].as_str()).collect::<Vec<_>>());
+    let mut failures = Vec::new();
+    for (name, spelling) in [("none", Spelling::Given), ("basic", Spelling::Basic), ("english", Spelling::English)] {
+        let Rates { wer, cer, wers, cers } = &transcripts.rates[name];
+        for (unit, all, each) in [(ErrorUnit::Words, wer, wers), (ErrorUnit::Characters, cer, cers)] {
+            let metric = Metric::ErrorRate(ErrorRateSettings { unit, spelling });
+            let statistics = metric.statistics(&hypotheses, &[&references]).unwrap();
+            let found = statistics.sentence_scores().chain([statistics.score()]).map(|score| score.value());
+            for (index, (found, expected)) in found.zip(each.iter().chain([all])).enumerate() {
+                if !is_near(found, *expected) {
+                    failures.push(format!("{unit:?} {name} {index}: {found}, expected {expected}, {:?}", transcripts.pairs.get(index)));
+                }
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{} failures\n{}", failures.len(), failures.join("\n"));
+}
+
 #[test]
 fn error_rates_count_edits() {
     let rate = |unit, spelling, hypothesis: &str, reference: &str| {

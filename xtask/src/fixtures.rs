@@ -9,8 +9,17 @@ use crate::workspace::{Workspace, call, files, size};
 use crate::{python, table};
 
 /// Packages of the scripts that run PyTorch.
-const PYTORCH: &[&str] =
-    &["torch==2.15.0", "transformers==4.57.6", "safetensors", "numpy", "sacrebleu==2.6.0", "imageio-ffmpeg", "pillow==13.0.0"];
+const PYTORCH: &[&str] = &[
+    "torch==2.15.0",
+    "transformers==4.57.6",
+    "safetensors",
+    "numpy",
+    "sacrebleu==2.6.0",
+    "imageio-ffmpeg",
+    "pillow==13.0.0",
+    "jiwer==4.0.0",
+    "whisper-normalizer==0.1.15",
+];
 
 /// List the test data, compare it with the programs that produced it, or regenerate it
 ///
@@ -53,7 +62,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             (false, _) => call(&mut generate)?,
         }
     }
-    for folder in ["bleu", "audio", "images", "golden/images"].iter().filter(|_| options.write) {
+    for folder in ["bleu", "audio", "images", "golden/images", "transcripts"].iter().filter(|_| options.write) {
         call(&mut script(&format!("{folder}/generate.py")))?;
     }
     let Some(data) = &options.data else {

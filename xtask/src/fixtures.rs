@@ -54,7 +54,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         command
     };
     // These scripts compare with `--check`; golden models are rewritten by name.
-    for folder in ["golden", "training", "research", "encoders", "generation-config"] {
+    for folder in ["golden", "training", "research", "encoders", "decoders", "generation-config"] {
         let mut generate = script(&format!("{folder}/generate.py"));
         match (options.check, folder) {
             (true, _) => call(generate.arg("--check"))?,

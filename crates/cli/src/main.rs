@@ -1,4 +1,4 @@
-//! The `cognate` command: translating, scoring, evaluating, exporting, verifying, training and explaining encoder-decoder
+//! The `cognate` command: translating, continuing texts, scoring, evaluating, exporting, verifying, training and explaining encoder-decoder
 //! Transformers.
 //!
 //! Each command is a module. Results go to standard output, messages to standard error. The exit status is 1 for an error and 2
@@ -14,6 +14,7 @@ mod evaluate;
 mod explain;
 mod export;
 mod export_training;
+mod generate;
 mod messages;
 mod model_options;
 mod observe;
@@ -57,6 +58,7 @@ Examples:
   cognate translate \"A man is riding a bicycle.\"  translate with the bundled checkpoint
   cognate export CHECKPOINT OUT                   export a Hugging Face checkpoint to ONNX
   cognate translate --model OUT --input text.en   translate a file
+  cognate generate --model GPT2 \"Once upon\"       continue a text
   cognate score --input pairs.tsv                 compute probabilities of given translations
   cognate embed --model BERT \"Two dogs.\"          compute the vector of a sentence
   cognate classify --model BERT \"Two dogs.\"       compute the class of a sentence
@@ -82,6 +84,7 @@ Environment:
 #[derive(Subcommand)]
 enum Command {
     Translate(Box<translate::Options>),
+    Generate(Box<generate::Options>),
     Score(score::Options),
     Embed(embed::Options),
     Classify(classify::Options),
@@ -150,6 +153,7 @@ impl Command {
 fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     match command {
         Command::Translate(options) => translate::run(options, out),
+        Command::Generate(options) => generate::run(options, out),
         Command::Score(options) => score::run(options, out),
         Command::Embed(options) => embed::run(options, out),
         Command::Classify(options) => classify::run(options, out),

@@ -12,7 +12,7 @@ use cognate::{Export, Manifest, ModelSource, Origin, diagram};
 use cognate_export::Listing;
 use cognate_folder::{Stamp, WeightHashes, graph_files, require_layout};
 use cognate_graph::{Class, Graph, Program, Type};
-use cognate_model::{Attentions, Model, without_layer};
+use cognate_model::{Attentions, Model, Parts, without_layer};
 use cognate_text::Tokenizer;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -73,9 +73,10 @@ enum GraphName {
 impl GraphName {
     /// The graphs that a model is exported as.
     fn of(model: &Model) -> &'static [Self] {
-        match model.config().require_decoder() {
-            Ok(()) => &[Self::Encode, Self::Step],
-            Err(_) => &[Self::Encode],
+        match model.config().parts {
+            Parts::Both => &[Self::Encode, Self::Step],
+            Parts::Encoder(_) => &[Self::Encode],
+            Parts::Decoder => &[Self::Step],
         }
     }
 }

@@ -1,10 +1,10 @@
 //! `cognate translate`.
 
 mod input;
-mod json;
-mod output;
+pub(crate) mod json;
+pub(crate) mod output;
 pub(crate) mod progress;
-mod stream;
+pub(crate) mod stream;
 mod warnings;
 
 pub(crate) use self::input::Input;
@@ -141,16 +141,20 @@ impl SpeedOptions {
         decoding: DecodingOptions,
         is_long: bool,
     ) -> Result<Translator> {
+        let translator = Translator::load(source, &self.options(model, decoding, is_long))?;
+        messages::notices(translator.notices());
+        messages::status(translator.model().source(), translator.engine());
+        Ok(translator)
+    }
+
+    /// The options of loading and decoding.
+    pub(crate) fn options(&self, model: &ModelOptions, decoding: DecodingOptions, is_long: bool) -> TranslatorOptions {
         let is_divided = self.workers.is_some() || (is_long && model.device() == Device::Cpu);
         let one = NonZeroUsize::MIN;
         let cores = || thread::available_parallelism().unwrap_or(one);
         let workers = self.workers.unwrap_or_else(|| if is_divided { cores() } else { one });
         let load = model.load(Some(workers), self.threads.or(is_divided.then_some(one)));
-        let options = TranslatorOptions { load, decoding, batch_tokens: Some(self.batch_tokens), batch_size: self.batch_size };
-        let translator = Translator::load(source, &options)?;
-        messages::notices(translator.notices());
-        messages::status(translator.model().source(), translator.engine());
-        Ok(translator)
+        TranslatorOptions { load, decoding, batch_tokens: Some(self.batch_tokens), batch_size: self.batch_size }
     }
 }
 

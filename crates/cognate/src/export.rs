@@ -152,7 +152,7 @@ impl Export {
         let source = ModelSource::find(checkpoint)?.into_checkpoint();
         match Configuration::read(folder)?.config.parts {
             Parts::Encoder(Head::None | Head::Pooler) => Self::open_encoder(&source),
-            Parts::Encoder(_) | Parts::Both => Self::open_with(&source, None, ignore_unused),
+            Parts::Encoder(_) | Parts::Both | Parts::Decoder => Self::open_with(&source, None, ignore_unused),
         }
     }
 
@@ -270,6 +270,12 @@ impl Export {
             (Target::Portable, Layout::Generate) if self.model.config().require_decoder().is_err() => {
                 Err(Error::wrong_option("layout", "an encoder alone does not generate; leave out layout generate"))
             }
+            (Target::Portable, Layout::Generate) if self.model.config().parts == Parts::Decoder => {
+                Err(Error::wrong_option("layout", "a decoder alone reads prompts of several tokens; leave out layout generate"))
+            }
+            (Target::Ort, _) if self.model.config().parts == Parts::Decoder => {
+                Err(Error::wrong_option("target", "a decoder alone has no form over caches that beams share; leave out target ort"))
+            }
             (Target::Portable, Layout::Generate) if self.model.config().front != Front::Tokens => {
                 Err(Error::wrong_option("layout", "a model of speech has a prompt of several tokens; leave out layout generate"))
             }
@@ -338,8 +344,9 @@ impl Export {
     /// A `generation_config.json` with the tokens of `config.json`.
     fn generation_config(&self) -> String {
         let config = self.model.config();
+        let start = if config.parts == Parts::Decoder { "bos_token_id" } else { "decoder_start_token_id" };
         let generation = json!({
-            "decoder_start_token_id": config.start_token,
+            start: config.start_token,
             "eos_token_id": config.eos_token,
             "pad_token_id": config.pad_token,
         });

@@ -1,4 +1,4 @@
-//! Encoder-decoder Transformers: translation, training, export to ONNX and verification.
+//! Transformers with an encoder, a decoder or both: translation, training, export to ONNX and verification.
 //!
 //! ```no_run
 //! fn main() -> cognate::Result<()> {
@@ -14,6 +14,7 @@
 //! - [`Export`] writes a checkpoint as ONNX graphs, in several layouts and precisions.
 //! - [`verify`] compares an export with the f64 reference evaluator on every available engine.
 //! - [`Embedder`] turns texts into vectors, [`Classifier`] texts and images into classes, by an encoder alone.
+//! - [`Generator`] continues texts, by a decoder alone.
 //! - [`Transcriber`] writes the text of speech.
 //! - [`ImageReader`] reads the text of images.
 //! - [`Scorer`] computes the probabilities of translations, [`Observer`] attention weights.
@@ -36,10 +37,10 @@ pub use cognate_generate::{EarlyStopping, Hypothesis};
 pub use cognate_images::Image;
 pub use cognate_model::{Layout, Preset};
 pub use cognate_pipeline::{
-    Class, Classifier, DecodingOptions, Details, EmbedOptions, Embedder, Error, ErrorKind, ImageReader, Languages, Line, LineEvent,
-    LineOptions, LoadOptions, Notice, Observer, Pair, Result, SILERO_FILES, ScoredPair, Scorer, Segment, Semantics, Task, Transcriber,
-    TranscriberOptions, TranscriptFormat, Transcription, TranscriptionEvent, TranscriptionOptions, TranslatedText, Translation, Translator,
-    TranslatorOptions, Warning, Word,
+    Class, Classifier, DecodingOptions, Details, EmbedOptions, Embedder, Error, ErrorKind, Generator, ImageReader, Languages, Line,
+    LineEvent, LineOptions, LoadOptions, Notice, Observer, Pair, Result, SILERO_FILES, ScoredPair, Scorer, Segment, Semantics, Task,
+    Transcriber, TranscriberOptions, TranscriptFormat, Transcription, TranscriptionEvent, TranscriptionOptions, TranslatedText,
+    Translation, Translator, TranslatorOptions, Warning, Word,
 };
 pub use cognate_runtime::{Device, Engine};
 pub use export::{ComparisonText, Export, ExportEvent, Exported};

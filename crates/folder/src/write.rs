@@ -39,8 +39,10 @@ pub fn write_programs(programs: &[Program], layout: Layout, config: &Config, nam
             Export { target, ..Export::new(&graphs, WEIGHTS, &metadata) }.write(folder)?;
         }
         Layout::HuggingFace => {
-            // The decoder is the second.
-            for ((file, program), loose) in files.into_iter().zip(programs).zip([None, loose_pasts(config)]) {
+            // The decoder is the last.
+            let last = files.len() - 1;
+            for (index, (file, program)) in files.into_iter().zip(programs).enumerate() {
+                let loose = loose_pasts(config).filter(|_| index == last);
                 // In a browser transformers.js fetches only this file.
                 let weights_file = format!("{file}_data");
                 Export { loose, ..Export::new(&[(file, program)], &weights_file, &metadata) }.write(folder)?;
@@ -85,6 +87,11 @@ fn metadata(layout: Layout, parts: Parts, name: &str) -> Metadata {
         ),
         (Parts::Both, _) => format!("An encoder-decoder Transformer with its search, exported from {name}: one call decodes a batch."),
         (Parts::Encoder(_), _) => format!("The encoder of a Transformer, exported from {name}."),
+        (Parts::Decoder, _) => {
+            format!(
+                "A decoder-only Transformer, exported from {name}: run once for a prompt, then for each new token, from a past of length 0 on."
+            )
+        }
     };
     Metadata { doc, properties: BTreeMap::from([(LAYOUT_KEY.into(), layout.name().into())]) }
 }
@@ -92,5 +99,5 @@ fn metadata(layout: Layout, parts: Parts, name: &str) -> Metadata {
 /// The pasts whose initial size is wrong in Optimum, which assumes heads of `d_model / heads`.
 fn loose_pasts(config: &Config) -> Option<LooseAxis<'static>> {
     let is_as_optimum_expects = config.decoder.heads * config.decoder.d_k == config.d_model;
-    (!is_as_optimum_expects).then_some(LooseAxis { inputs: HuggingFaceNames::PAST, name: "head_size" })
+    (!is_as_optimum_expects && config.require_decoder().is_ok()).then_some(LooseAxis { inputs: HuggingFaceNames::PAST, name: "head_size" })
 }

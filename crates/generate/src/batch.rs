@@ -8,7 +8,7 @@ use ndarray::ArrayD;
 /// What the encoder reads: the sources of a batch.
 #[derive(Clone, Copy, Debug)]
 pub enum Sources<'a> {
-    /// Token ids, each source with its end token.
+    /// Token ids, each source with its end token; the prompts of a decoder-only model.
     Tokens(&'a [Vec<i64>]),
     /// Log-mel frames `[batch, n_mels, frames]`, or pixels `[batch, channels, height, width]`.
     Features(&'a ArrayD<f32>),
@@ -96,11 +96,15 @@ impl<'a> SentenceBatch<'a> {
         self.numbers.get(sentence).copied().unwrap_or(sentence as u64)
     }
 
-    pub(crate) fn prompt(&self, sentence: usize, settings: &Settings) -> Result<Prompt<'a>> {
+    /// The prompt of a sentence for a decoder that [continues its source](crate::Decoder::continues_sources) or not.
+    pub(crate) fn prompt(&self, sentence: usize, settings: &Settings, continues_source: bool) -> Result<Prompt<'a>> {
         let prefix = self.prefixes.get(sentence).map_or(&[][..], Vec::as_slice);
-        let limit = settings.limit(sentence, prefix)?;
-        let tokens = [settings.start_token].iter().chain(prefix).copied().collect();
-        Ok(Prompt { number: self.number(sentence), source: self.sources.tokens().get(sentence).map_or(&[], Vec::as_slice), tokens, limit })
+        let source = self.sources.tokens().get(sentence).map_or(&[][..], Vec::as_slice);
+        let start = if continues_source { source.to_vec() } else { vec![settings.start_token] };
+        let limit = settings.limit(sentence, [start.len(), prefix.len()])?;
+        let n_start = start.len();
+        let tokens = start.into_iter().chain(prefix.iter().copied()).collect();
+        Ok(Prompt { number: self.number(sentence), source, tokens, n_start, limit })
     }
 }
 
@@ -111,13 +115,20 @@ pub(crate) struct Prompt<'a> {
     pub(crate) number: u64,
     /// The source's tokens; none of features.
     pub(crate) source: &'a [i64],
-    /// The start token and the prefix.
+    /// The start token, or the source that is continued, and the prefix.
     pub(crate) tokens: Vec<i64>,
+    /// The number of `tokens` before the prefix, which the decoder reads at first.
+    pub(crate) n_start: usize,
     /// The maximum number of new tokens.
     pub(crate) limit: usize,
 }
 
 impl Prompt<'_> {
+    /// The tokens before the prefix.
+    pub(crate) fn start(&self) -> Vec<i64> {
+        self.tokens[..self.n_start].to_vec()
+    }
+
     /// The token of the prefix that follows `tokens`.
     pub(crate) fn next(&self, tokens: &[i64]) -> Option<i64> {
         self.tokens.get(tokens.len()).copied()

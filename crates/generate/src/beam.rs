@@ -56,7 +56,8 @@ pub(crate) fn beam_search(
     observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
 ) -> Result<Vec<Vec<Hypothesis>>> {
     let beams = settings.num_beams;
-    let sentences = (0..batch.sources.len()).map(|index| Sentence::new(index, batch, settings));
+    let prompt = |index| batch.prompt(index, settings, decoder.continues_sources());
+    let sentences = (0..batch.sources.len()).map(|index| Ok(Sentence::new(index, prompt(index)?, settings)));
     let mut rows = sentences.collect::<Result<Vec<_>>>()?;
     decoder.start(batch.sources, beams)?;
     let mut hypotheses = vec![Vec::new(); rows.len()];
@@ -95,14 +96,14 @@ pub(crate) fn beam_search(
 }
 
 impl<'a> Sentence<'a> {
-    fn new(index: usize, batch: &SentenceBatch<'a>, settings: &Settings) -> Result<Self> {
+    fn new(index: usize, prompt: Prompt<'a>, settings: &Settings) -> Self {
         // All beams start equal: only the first can be continued.
         let log_probability = |beam| if beam == 0 { 0.0 } else { NEVER };
-        let running = |beam| Running { tokens: vec![settings.start_token], log_probability: log_probability(beam), alignment: Vec::new() };
+        let running = |beam| Running { tokens: prompt.start(), log_probability: log_probability(beam), alignment: Vec::new() };
         let running = (0..settings.num_beams).map(running).collect();
-        let draws = settings.sampling.map(|sampling| Draws { sampling, generator: sampling.generator(batch.number(index), 0) });
+        let draws = settings.sampling.map(|sampling| Draws { sampling, generator: sampling.generator(prompt.number, 0) });
         let (finished, margin) = (Vec::new(), f32::INFINITY);
-        Ok(Self { index, prompt: batch.prompt(index, settings)?, running, finished, is_cancelled: false, draws, margin, observed: None })
+        Self { index, prompt, running, finished, is_cancelled: false, draws, margin, observed: None }
     }
 
     /// The best continuations by the logits of each beam, best first, or sampled ones; within a prefix, its next token. One more than
@@ -217,7 +218,7 @@ impl<'a> Sentence<'a> {
                 let is_real = score > NEVER / 2.0;
                 let length = n_new - usize::from(ends && most.is_some() && n_new > 1);
                 let score = if is_real { score / (length as f32).powf(settings.length_penalty) } else { f32::NEG_INFINITY };
-                let tokens = tokens[1..].to_vec();
+                let tokens = tokens[self.prompt.n_start..].to_vec();
                 finished.push(Hypothesis { tokens, complete: ends, score, margins: Vec::new(), alignment, observed: self.observed });
             }
         }
@@ -272,7 +273,7 @@ impl<'a> Sentence<'a> {
         let mut hypotheses = self.finished;
         if hypotheses.is_empty() {
             hypotheses.extend(self.running.into_iter().take(1).map(|running| Hypothesis {
-                tokens: running.tokens[1..].to_vec(),
+                tokens: running.tokens[self.prompt.n_start..].to_vec(),
                 complete: false,
                 score: running.log_probability,
                 margins: Vec::new(),

@@ -14,6 +14,11 @@ pub trait Decoder {
     /// The engine, as in [`Session::engine`].
     fn engine(&self) -> &str;
 
+    /// Whether hypotheses continue the sources themselves, which are then prompts: the decoder of a decoder-only model.
+    fn continues_sources(&self) -> bool {
+        false
+    }
+
     /// Encodes the sources and starts `beams` empty hypotheses for each.
     ///
     /// # Errors
@@ -21,7 +26,7 @@ pub trait Decoder {
     fn start(&mut self, sources: Sources<'_>, beams: usize) -> Result<()>;
 
     /// Appends `tokens: [batch, beams]` to hypotheses and returns the logits `[batch, beams, vocab]` of the next tokens, which the
-    /// caller can overwrite until the next call. Beam `b` of sentence `s` continues that sentence's beam `parents[s, b]`; `None`
+    /// caller can overwrite until the next call. The first tokens are the start tokens, or the last ones of prompts. Beam `b` of sentence `s` continues that sentence's beam `parents[s, b]`; `None`
     /// continues each beam.
     ///
     /// # Errors

@@ -42,6 +42,8 @@ pub(crate) enum Cause {
     Count { what: &'static str, expected: usize, found: usize },
     #[error("the target prefix of sentence {sentence} of the batch has {tokens} tokens; expected at most {room}")]
     Prefix { sentence: usize, tokens: usize, room: usize },
+    #[error("prompt {sentence} of the batch has {tokens} tokens; expected at most {room}")]
+    Prompt { sentence: usize, tokens: usize, room: usize },
     #[error("the target of sentence {sentence} of the batch does not begin with its prefix")]
     Target { sentence: usize },
     #[error("the target of sentence {sentence} of the batch has the token {token}, expected 0 to {}", vocab - 1)]
@@ -72,9 +74,12 @@ impl Error {
         match self.0 {
             Cause::Json { .. } | Cause::Setting { .. } | Cause::Contradiction(_) => ErrorKind::Settings,
             Cause::Layout { .. } | Cause::Graph(_) => ErrorKind::Layout,
-            Cause::Empty(_) | Cause::Count { .. } | Cause::Prefix { .. } | Cause::Target { .. } | Cause::Vocabulary { .. } => {
-                ErrorKind::Source
-            }
+            Cause::Empty(_)
+            | Cause::Count { .. }
+            | Cause::Prefix { .. }
+            | Cause::Prompt { .. }
+            | Cause::Target { .. }
+            | Cause::Vocabulary { .. } => ErrorKind::Source,
             Cause::NotFinite { .. } | Cause::Forbidden { .. } => ErrorKind::Scores,
             Cause::Runtime(_) => ErrorKind::Runtime,
         }

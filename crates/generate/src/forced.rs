@@ -86,10 +86,11 @@ pub fn greedy_choices<'a>(
         };
         return Ok(found?.into_iter().zip(&whole).map(steps).collect());
     }
-    let prompts = (0..sources.len()).map(|sentence| batch.prompt(sentence, settings)).collect::<Result<Vec<Prompt<'_>>>>()?;
+    let continues = decoder.continues_sources();
+    let prompts = (0..sources.len()).map(|sentence| batch.prompt(sentence, settings, continues)).collect::<Result<Vec<Prompt<'_>>>>()?;
     let mut choices = vec![Vec::new(); sources.len()];
     follow(decoder, sources, &whole, settings, |sentence, step, logits| {
-        let tokens: Vec<_> = [settings.start_token].iter().chain(&whole[sentence][..step]).copied().collect();
+        let tokens: Vec<_> = prompts[sentence].tokens.iter().chain(&whole[sentence][..step]).copied().collect();
         settings.constrain(&Context { prompt: &prompts[sentence], tokens: &tokens }, logits);
         let (token, _) = largest(logits).map_err(|why| prompts[sentence].refuse(&tokens, why))?;
         choices[sentence].push(token);
@@ -111,6 +112,8 @@ fn follow(
         return Ok(());
     }
     decoder.start(sources, 1)?;
+    let continues = decoder.continues_sources();
+    let start = |sentence: usize| sources.tokens().get(sentence).filter(|_| continues).and_then(|prompt| prompt.last().copied());
     // The sentence of each row of the batch.
     let mut rows: Vec<usize> = (0..sources.len()).collect();
     for step in 0..targets.iter().map(Vec::len).max().unwrap_or(0) {
@@ -119,7 +122,10 @@ fn follow(
             decoder.retain(&running)?;
             rows = running.iter().map(|&row| rows[row]).collect();
         }
-        let before = |sentence: usize| step.checked_sub(1).map_or(settings.start_token, |last| targets[sentence][last]);
+        let before = |sentence: usize| match step.checked_sub(1) {
+            Some(last) => targets[sentence][last],
+            None => start(sentence).unwrap_or(settings.start_token),
+        };
         let tokens = Array2::from_shape_fn((rows.len(), 1), |(row, _)| before(rows[row]));
         let mut logits = decoder.advance(None, &tokens)?;
         for (row, &sentence) in rows.iter().enumerate() {

@@ -7,7 +7,7 @@
 use crate::error::Cause;
 use crate::settings::{A_FACTOR, FACTORS};
 use crate::{EarlyStopping, Error, Result, Sampling, Settings};
-use cognate_model::{Config, Front};
+use cognate_model::{Config, Front, Parts};
 use serde_json::{Map, Value};
 
 /// The maximum number of new tokens if neither the settings nor the model have a limit.
@@ -195,7 +195,8 @@ impl File {
         const START: &str = "decoder_start_token_id";
         match (self.known(START, model.vocab)?, self.name) {
             (Some(token), _) => Ok(token),
-            (None, GENERATION) => {
+            // The start of a decoder-only model is its prompt.
+            (None, GENERATION) if model.parts != Parts::Decoder => {
                 let bos = self.known("bos_token_id", model.vocab)?;
                 bos.ok_or_else(|| {
                     refuse(GENERATION, START, &Value::Null, "the id of the token that decoding starts from, here or as bos_token_id")

@@ -43,7 +43,8 @@ pub(crate) fn decode_independently(
     observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
 ) -> Result<Vec<Vec<Hypothesis>>> {
     let n_sequences = if settings.sampling.is_some() { settings.num_return_sequences.max(1) } else { 1 };
-    let sentences = (0..batch.sources.len()).map(|index| Sentence::new(index, batch, n_sequences, settings));
+    let prompt = |index| batch.prompt(index, settings, decoder.continues_sources());
+    let sentences = (0..batch.sources.len()).map(|index| Ok(Sentence::new(index, prompt(index)?, n_sequences, settings)));
     let mut rows = sentences.collect::<Result<Vec<_>>>()?;
     decoder.start(batch.sources, n_sequences)?;
     let mut hypotheses = vec![Vec::new(); rows.len()];
@@ -58,7 +59,7 @@ pub(crate) fn decode_independently(
             for (sentence, attention) in rows.iter_mut().zip(attention.outer_iter()) {
                 for (sequence, attention) in sentence.sequences.iter_mut().zip(attention.outer_iter()) {
                     // The start token has no alignment; a finished sequence has no new token.
-                    if sequence.alignment.len() + 1 < sequence.tokens.len() {
+                    if sequence.alignment.len() + sentence.prompt.n_start < sequence.tokens.len() {
                         sequence.alignment.push(alignment(attention, sentence.prompt.source));
                     }
                 }
@@ -81,18 +82,17 @@ pub(crate) fn decode_independently(
 }
 
 impl<'a> Sentence<'a> {
-    fn new(index: usize, batch: &SentenceBatch<'a>, n_sequences: usize, settings: &Settings) -> Result<Self> {
-        let prompt = batch.prompt(index, settings)?;
+    fn new(index: usize, prompt: Prompt<'a>, n_sequences: usize, settings: &Settings) -> Self {
         let sequences = (0..n_sequences).map(|sequence| Sequence {
-            tokens: vec![settings.start_token],
+            tokens: prompt.start(),
             state: State::Running,
             log_probability: 0.0,
             margins: Vec::new(),
             alignment: Vec::new(),
-            generator: settings.sampling.map(|sampling| sampling.generator(batch.number(index), sequence)),
+            generator: settings.sampling.map(|sampling| sampling.generator(prompt.number, sequence)),
             observed: None,
         });
-        Ok(Self { index, sequences: sequences.collect(), prompt })
+        Self { index, sequences: sequences.collect(), prompt }
     }
 
     fn is_running(&self) -> bool {
@@ -126,12 +126,12 @@ impl<'a> Sentence<'a> {
     }
 
     fn into_hypotheses(self, settings: &Settings) -> Vec<Hypothesis> {
-        let n_prompt = self.prompt.tokens.len();
+        let (n_start, n_prompt) = (self.prompt.n_start, self.prompt.tokens.len());
         let hypothesis = |sequence: Sequence| {
             let complete = sequence.state == State::Ended;
             let length = (sequence.tokens.len() - n_prompt.min(sequence.tokens.len()) + usize::from(complete)).max(1);
             Hypothesis {
-                tokens: sequence.tokens[1..].to_vec(),
+                tokens: sequence.tokens[n_start..].to_vec(),
                 complete,
                 score: sequence.log_probability / (length as f32).powf(settings.length_penalty),
                 margins: sequence.margins,

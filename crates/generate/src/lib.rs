@@ -3,9 +3,9 @@
 //! A [`Decoder`] computes logits of the next tokens of a batch. [`decode`] runs greedy search, beam search or sampling by the
 //! [`Settings`] of `generation_config.json`. [`score`] computes the log-probabilities of given targets, [`attend`] attention weights.
 //! [`SessionDecoder`] is the decoder of the Cognate layout, [`HuggingFaceDecoder`] that of the Hugging Face layout,
-//! [`SharedCacheDecoder`] that of caches which beams share.
+//! [`SharedCacheDecoder`] that of caches which beams share, [`CausalDecoder`] that of a decoder-only model.
 
-use cognate_model::{Config, Layout};
+use cognate_model::{Config, Layout, Parts};
 use cognate_runtime::Session;
 use ndarray::ArrayView2;
 use std::ops::ControlFlow;
@@ -14,6 +14,7 @@ mod attend;
 mod batch;
 mod beam;
 mod beam_tree;
+mod causal;
 mod constraints;
 mod decoder;
 mod error;
@@ -34,6 +35,7 @@ mod whole;
 pub use attend::{AttentionRequest, SentenceAttention, attend};
 pub use batch::{Event, SentenceBatch, Sources};
 pub use beam_tree::{BeamNode, BeamTree, beam_tree};
+pub use causal::CausalDecoder;
 pub use decoder::{Decoder, SessionDecoder};
 pub use error::{Error, ErrorKind, Result};
 pub use follow::{ReadAlong, first_scores, read_along};
@@ -49,7 +51,7 @@ pub use whole::SearchDecoder;
 /// A translation, as ids.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hypothesis {
-    /// The tokens with a given prefix, without start and end token.
+    /// The tokens with a given prefix, without start and end token; of a decoder-only model those after the prompt.
     pub tokens: Vec<i64>,
     /// Whether the end token was generated; otherwise the limit on new tokens was reached.
     pub complete: bool,
@@ -75,14 +77,17 @@ impl Hypothesis {
     }
 }
 
-/// The decoder for the sessions of a layout: an encoder and a decoder, or for Optimum's folders an encoder, a decoder of the first
-/// step and a decoder of later steps.
+/// The decoder for the sessions of a layout: an encoder and a decoder, for Optimum's folders an encoder, a decoder of the first
+/// step and a decoder of later steps, or the session of a decoder-only model.
 ///
 /// # Errors
 /// If their inputs and outputs are not those of the layout.
 pub fn decoder(layout: Layout, sessions: impl Into<Vec<Box<dyn Session>>>, config: &Config, pad_token: i64) -> Result<Box<dyn Decoder>> {
     let mut sessions = sessions.into().into_iter();
     Ok(match (layout, [(); 4].map(|()| sessions.next())) {
+        (Layout::Cognate | Layout::HuggingFace, [Some(session), None, None, None]) if config.parts == Parts::Decoder => {
+            Box::new(CausalDecoder::new(session, config, pad_token)?)
+        }
         (Layout::Cognate, [Some(encoder), Some(decoder), None, None]) => Box::new(SessionDecoder::new(encoder, decoder, pad_token)?),
         (Layout::HuggingFace, [Some(encoder), Some(decoder), None, None]) => {
             Box::new(HuggingFaceDecoder::new(encoder, decoder, config, pad_token)?)

@@ -156,12 +156,13 @@ impl Settings {
         Ok(())
     }
 
-    /// The maximum number of new tokens after the start token and a prefix.
-    pub(crate) fn limit(&self, sentence: usize, prefix: &[i64]) -> Result<usize> {
-        let room = self.max_length.saturating_sub(1);
-        match room.saturating_sub(prefix.len()).min(self.max_new_tokens) {
-            0 if prefix.is_empty() => Ok(1),
-            0 => Err(Cause::Prefix { sentence, tokens: prefix.len(), room: room.saturating_sub(1) }.into()),
+    /// The maximum number of new tokens after the tokens of a start, the start token or a prompt, and of a prefix.
+    pub(crate) fn limit(&self, sentence: usize, [start, prefix]: [usize; 2]) -> Result<usize> {
+        let room = self.max_length.saturating_sub(start);
+        match room.saturating_sub(prefix).min(self.max_new_tokens) {
+            0 if prefix == 0 && start == 1 => Ok(1),
+            0 if prefix == 0 => Err(Cause::Prompt { sentence, tokens: start, room: self.max_length.saturating_sub(1) }.into()),
+            0 => Err(Cause::Prefix { sentence, tokens: prefix, room: room.saturating_sub(1) }.into()),
             limit => Ok(limit),
         }
     }

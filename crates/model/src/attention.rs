@@ -270,8 +270,9 @@ pub(crate) fn padding_mask(attention_mask: Tensor<'_>) -> Tensor<'_> {
 }
 
 /// The mask of a causal decoder, `[tgt, past + tgt]`: position `past + i` attends to positions
-/// `0..=past + i`.
-pub(crate) fn causal_mask<'g>(root: &Scope<'g>, past: &Dim, tgt: &Dim) -> Tensor<'g> {
+/// `0..=past + i`. With an `attention_mask: i64 [batch, past + tgt]` of its own tokens, 1 for tokens and 0 for padding, it is
+/// `[batch, 1, tgt, past + tgt]`.
+pub(crate) fn causal_mask<'g>(root: &Scope<'g>, past: &Dim, tgt: &Dim, attention_mask: Option<Tensor<'g>>) -> Tensor<'g> {
     let builder = root.builder();
     let _scope = root.at("causal_mask").enter();
     let queries = builder.range(past, past + tgt).reshape([tgt.clone(), 1.into()]);
@@ -279,7 +280,12 @@ pub(crate) fn causal_mask<'g>(root: &Scope<'g>, past: &Dim, tgt: &Dim) -> Tensor
     // Compares distances, not positions: tract 0.23.9 folds `Range <= Range`, where both begin at
     // 0, into a constant of two by two.
     let is_visible = (keys - queries).less_or_equal(builder.integer(0));
-    is_visible.select(builder.scalar(0.0), builder.scalar(HIDDEN))
+    let (zero, hidden) = (builder.scalar(0.0), builder.scalar(HIDDEN));
+    let mask = is_visible.select(zero, hidden);
+    attention_mask.map_or(mask, |tokens| {
+        let is_padding = tokens.equal(builder.integer(0)).reshape([tokens.dim(0), 1.into(), 1.into(), past + tgt]);
+        is_padding.select(hidden, mask)
+    })
 }
 
 fn last(x: Tensor<'_>) -> Dim {

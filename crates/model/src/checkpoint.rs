@@ -112,14 +112,31 @@ fn recipe(name: &str, stored: &Stored, shape: &[usize], rows: Rows) -> Result<Re
     };
     let significant = |shape: &[usize]| shape.iter().copied().skip_while(|&size| size == 1).collect::<Vec<_>>();
     let mut range = stored.range.clone();
+    let as_recipe = |range, shape: &[usize]| {
+        Recipe::stored_as(element, stored.storage.clone(), range, shape).map_err(|error| format!("{name}: {error}"))
+    };
     match (rows, stored.shape.as_slice(), shape) {
+        (Rows::Columns { index, of }, &[inputs, width], &[wanted, same]) if inputs == same && width == of * wanted => {
+            let matrix = as_recipe(range, &stored.shape)?;
+            return Recipe::columns(&matrix, index * wanted..(index + 1) * wanted).map_err(|error| format!("{name}: {error}"));
+        }
+        (Rows::Columns { index, of }, &[width], &[wanted]) if width == of * wanted => {
+            let part = range.len() / of;
+            range = range.start + index * part..range.start + (index + 1) * part;
+        }
+        (Rows::Columns { of, .. }, _, &[wanted, inputs]) => {
+            return Err(format!("{name}: expected {:?}, found {:?}", [inputs, of * wanted], stored.shape));
+        }
+        (Rows::Columns { of, .. }, _, _) => {
+            return Err(format!("{name}: expected {:?}, found {:?}", [of * shape.iter().product::<usize>()], stored.shape));
+        }
         _ if significant(&stored.shape) == significant(shape) => {}
         (Rows::First, [found, width], [wanted, same]) if found > wanted && width == same => {
             range.end = range.start + range.len() / found * wanted
         }
         _ => return Err(format!("{name}: expected {shape:?}, found {:?}", stored.shape)),
     }
-    Recipe::stored_as(element, stored.storage.clone(), range, shape).map_err(|error| format!("{name}: {error}"))
+    as_recipe(range, shape)
 }
 
 /// Why a tensor does not have the values of `original`; `None` if it has.

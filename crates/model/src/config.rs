@@ -23,7 +23,7 @@ pub struct Config {
     pub max_positions: Option<usize>,
     /// The model's stacks.
     pub parts: Parts,
-    /// The encoder's sizes.
+    /// The encoder's sizes; without layers in a decoder-only model.
     pub encoder: Stack,
     /// The encoder's own definition, if it is another model than the decoder; the other fields are then the decoder's.
     pub encoder_model: Option<Box<EncoderModel>>,
@@ -174,6 +174,8 @@ pub enum Parts {
     Both,
     /// An encoder and its head (Devlin et al. 2019).
     Encoder(Head),
+    /// A decoder without cross-attention, which continues its own tokens (Radford et al. 2018).
+    Decoder,
 }
 
 /// The head of an encoder-only model, applied to the hidden states.
@@ -403,8 +405,20 @@ impl Config {
     /// If the model is encoder-only.
     pub fn require_decoder(&self) -> Result<(), Error> {
         match self.parts {
+            Parts::Both | Parts::Decoder => Ok(()),
+            Parts::Encoder(_) => Err(Error::encoder_alone()),
+        }
+    }
+
+    /// Fails if the model lacks an encoder or a decoder.
+    ///
+    /// # Errors
+    /// If the model is encoder-only or decoder-only.
+    pub fn require_both(&self) -> Result<(), Error> {
+        match self.parts {
             Parts::Both => Ok(()),
             Parts::Encoder(_) => Err(Error::encoder_alone()),
+            Parts::Decoder => Err(Error::decoder_alone()),
         }
     }
 
@@ -417,10 +431,12 @@ impl Config {
     /// Reports everything that would make the graphs invalid to `wrong`, with the family's
     /// `names` of sizes.
     pub(crate) fn check(&self, names: &SizeNames, wrong: impl Fn(String)) {
-        let mut stacks = vec![(&names.encoder, self.encoder)];
-        if self.parts == Parts::Both {
-            stacks.push((&names.decoder, self.decoder));
-        }
+        let (encoder, decoder) = ((&names.encoder, self.encoder), (&names.decoder, self.decoder));
+        let stacks = match self.parts {
+            Parts::Both => vec![encoder, decoder],
+            Parts::Encoder(_) => vec![encoder],
+            Parts::Decoder => vec![decoder],
+        };
         let mut sizes = vec![("vocab_size", self.vocab), (names.source_vocab, self.source_vocab), (names.d_model, self.d_model)];
         if let Parts::Encoder(Head::Text { labels, .. } | Head::Image { labels, .. } | Head::Tokens { labels }) = self.parts {
             sizes.push(("num_labels", labels));
@@ -456,8 +472,9 @@ impl Config {
         self.check_positions(names, &wrong);
         let both = self.vocab.min(self.source_vocab);
         let mut tokens = vec![("pad_token_id", self.pad_token, both)];
-        if self.parts == Parts::Both {
-            tokens = vec![("decoder_start_token_id", self.start_token, self.vocab), ("eos_token_id", self.eos_token, both), tokens[0]];
+        let start = if self.parts == Parts::Decoder { "bos_token_id" } else { "decoder_start_token_id" };
+        if self.require_decoder().is_ok() {
+            tokens = vec![(start, self.start_token, self.vocab), ("eos_token_id", self.eos_token, both), tokens[0]];
         }
         for (field, token, vocab) in tokens {
             if token >= vocab {
@@ -513,6 +530,7 @@ pub(crate) struct SizeNames {
 }
 
 /// The names of a stack's sizes in a family's `config.json`.
+#[derive(Clone, Copy)]
 pub(crate) struct StackNames {
     pub(crate) n_layers: &'static str,
     pub(crate) heads: &'static str,

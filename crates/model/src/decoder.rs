@@ -18,12 +18,23 @@ pub(crate) struct DecoderInputs<'g> {
     pub(crate) ids: Tensor<'g>,
     /// `i64 [batch, src]`, if sources are padded.
     pub(crate) attention_mask: Option<Tensor<'g>>,
-    /// For each layer `[batch, heads, src, d_k]`, from [`cross_key_values`].
+    /// For each layer `[batch, heads, src, d_k]`, from [`cross_key_values`]; empty in a decoder-only model.
     pub(crate) cross: Vec<KeyValue<'g>>,
+    /// Of a decoder-only model.
+    pub(crate) prompts: Option<Prompts<'g>>,
     /// The past of self-attention.
     pub(crate) past: Past<'g>,
     /// Dropout in training.
     pub(crate) dropout: Dropout<'g>,
+}
+
+/// Prompts of different lengths, padded on the left.
+#[derive(Clone, Copy)]
+pub(crate) struct Prompts<'g> {
+    /// `i64 [batch, past + tgt]`: 1 for tokens and 0 for padding.
+    pub(crate) attention_mask: Tensor<'g>,
+    /// `i64 [batch, tgt]`
+    pub(crate) positions: Tensor<'g>,
 }
 
 /// The keys and values of earlier tokens.
@@ -60,7 +71,7 @@ pub(crate) struct DecoderOutputs<'g> {
     pub(crate) logits: Tensor<'g>,
     /// For each layer `[batch, (beams,) heads, past + tgt, d_k]`.
     pub(crate) present: Vec<KeyValue<'g>>,
-    /// For each layer the weights `[batch, (beams,) heads, tgt, src]`.
+    /// For each layer the weights `[batch, (beams,) heads, tgt, src]`; empty in a decoder-only model.
     pub(crate) cross_attentions: Vec<Tensor<'g>>,
     /// For each layer the weights `[batch, (beams,) heads, tgt, past + tgt]`; empty with caches.
     pub(crate) self_attentions: Vec<Tensor<'g>>,
@@ -90,14 +101,16 @@ pub(crate) fn decoder<'g>(root: &Scope<'g>, config: &Config, inputs: &DecoderInp
     let stack = Side::Decoder.at(root);
     let tgt = inputs.ids.ty().shape.dims().last().cloned().unwrap_or_default();
     let past_len = inputs.past.len();
+    let (own_mask, positions) = inputs.prompts.map(|prompts| (prompts.attention_mask, prompts.positions)).unzip();
     // A single query attends to all positions: no mask.
-    let mask = if matches!(inputs.past, Past::Cached { .. }) { None } else { Some(causal_mask(root, &past_len, &tgt)) };
+    let mask = if matches!(inputs.past, Past::Cached { .. }) { None } else { Some(causal_mask(root, &past_len, &tgt, own_mask)) };
     let orders = orders(root, config, Side::Decoder, mask, &past_len, &tgt);
     let padding = inputs.attention_mask.map(padding_mask);
     let dropout = &inputs.dropout;
-    let mut x = dropout.embedding(embed(root, config, Side::Decoder, InputTokens { ids: inputs.ids, types: None }, &past_len).sum);
+    let tokens = InputTokens { positions, ..InputTokens::new(inputs.ids) };
+    let mut x = dropout.embedding(embed(root, config, Side::Decoder, tokens, &past_len).sum);
     let (mut present, mut cross_attentions, mut self_attentions) = (Vec::new(), Vec::new(), Vec::new());
-    for (layer_index, (&cross, order)) in inputs.cross.iter().zip(orders).enumerate() {
+    for (layer_index, order) in orders.into_iter().enumerate() {
         let layer = stack.at("layers").at(layer_index);
         let past = match &inputs.past {
             Past::None => Memory::None,
@@ -107,16 +120,22 @@ pub(crate) fn decoder<'g>(root: &Scope<'g>, config: &Config, inputs: &DecoderInp
         let (attended, to_itself) = residual(&layer.at("self_attn_layer_norm"), config, x, dropout, |x| {
             self_attention(&layer.at("self_attn"), config, config.decoder, x, past, order, dropout)
         });
-        let (attended, weights) = residual(&layer.at("encoder_attn_layer_norm"), config, attended, dropout, |x| {
-            cross_attention(&layer.at("encoder_attn"), config, config.decoder, x, cross, padding, dropout)
-        });
+        let (attended, weights) = match inputs.cross.get(layer_index) {
+            Some(&cross) => {
+                let (attended, weights) = residual(&layer.at("encoder_attn_layer_norm"), config, attended, dropout, |x| {
+                    cross_attention(&layer.at("encoder_attn"), config, config.decoder, x, cross, padding, dropout)
+                });
+                (attended, Some(weights))
+            }
+            None => (attended, None),
+        };
         let (transformed, ()) = residual(&layer.at("final_layer_norm"), config, attended, dropout, |x| {
             (feed_forward(&layer, config, config.decoder.d_ff, x, dropout), ())
         });
         x = transformed;
         present.push(to_itself.seen);
         self_attentions.extend(to_itself.weights);
-        cross_attentions.push(weights);
+        cross_attentions.extend(weights);
     }
     let hidden = after_stack(&stack, config, x);
     let projection = Projection::of(root, config);
@@ -142,7 +161,7 @@ impl<'g> Projection<'g> {
             OutputProjection::Own => root.at("lm_head").parameter("weight", [config.vocab, config.d_model]),
         };
         let bias = match config.parts {
-            Parts::Both => config.output_bias.then(|| root.parameter("final_logits_bias", [config.vocab])),
+            Parts::Both | Parts::Decoder => config.output_bias.then(|| root.parameter("final_logits_bias", [config.vocab])),
             Parts::Encoder(_) => Some(root.at("lm_head").parameter("bias", [config.vocab])),
         };
         Self { weight, bias }

@@ -65,31 +65,34 @@ pub(crate) struct InputTokens<'g> {
     pub(crate) ids: Tensor<'g>,
     /// The segments of the encoder's tokens, `i64 [..., len]`, if they are an input.
     pub(crate) types: Option<Tensor<'g>>,
+    /// The positions of tokens, `i64 [..., len]`, if they are not consecutive.
+    pub(crate) positions: Option<Tensor<'g>>,
+}
+
+impl<'g> InputTokens<'g> {
+    /// Tokens of one segment at consecutive positions.
+    pub(crate) fn new(ids: Tensor<'g>) -> Self {
+        Self { ids, types: None, positions: None }
+    }
 }
 
 /// Embeds tokens, the first of which is at position `first`.
-pub(crate) fn embed<'g>(
-    root: &Scope<'g>,
-    config: &Config,
-    side: Side,
-    InputTokens { ids, types }: InputTokens<'g>,
-    first: &Dim,
-) -> Embedded<'g> {
+pub(crate) fn embed<'g>(root: &Scope<'g>, config: &Config, side: Side, input: InputTokens<'g>, first: &Dim) -> Embedded<'g> {
     let stack = side.at(root);
     let _scope = stack.at("embed_tokens").enter();
-    let tokens = table(root, config, side).gather(ids);
-    let types = if side == Side::Encoder { embed_types(root, config, types) } else { None };
+    let tokens = table(root, config, side).gather(input.ids);
+    let types = if side == Side::Encoder { embed_types(root, config, input.types) } else { None };
     let tokens = types.map_or(tokens, |types| tokens + types);
     let scaled = || if config.scale_embedding { tokens * (config.d_model as f32).sqrt() } else { tokens };
     let norm = |x| normalise(&stack.at("layernorm_embedding"), config, x);
     match (config.embedding_norm, side) {
-        (EmbeddingNorm::None, _) => with_positions(&stack, config, scaled(), ids, first),
+        (EmbeddingNorm::None, _) => with_positions(&stack, config, scaled(), input, first),
         (EmbeddingNorm::Sum, _) | (EmbeddingNorm::DecoderTokens, Side::Encoder) => {
-            let embedded = with_positions(&stack, config, scaled(), ids, first);
+            let embedded = with_positions(&stack, config, scaled(), input, first);
             Embedded { sum: norm(embedded.sum), ..embedded }
         }
         // Normalisation removes the scale, up to epsilon; transformers does not scale here.
-        (EmbeddingNorm::DecoderTokens, Side::Decoder) => with_positions(&stack, config, norm(tokens), ids, first),
+        (EmbeddingNorm::DecoderTokens, Side::Decoder) => with_positions(&stack, config, norm(tokens), input, first),
     }
 }
 
@@ -106,15 +109,21 @@ fn embed_types<'g>(root: &Scope<'g>, config: &Config, types: Option<Tensor<'g>>)
     }
 }
 
-fn with_positions<'g>(stack: &Scope<'g>, config: &Config, tokens: Tensor<'g>, ids: Tensor<'g>, first: &Dim) -> Embedded<'g> {
+fn with_positions<'g>(stack: &Scope<'g>, config: &Config, tokens: Tensor<'g>, input: InputTokens<'g>, first: &Dim) -> Embedded<'g> {
     let scope = stack.at("embed_positions");
     let _scope = scope.enter();
     let table = || scope.parameter("weight", [config.position_rows(), config.d_model]);
+    let ids = input.ids;
     let builder = ids.builder();
     let len = ids.ty().shape.dims().last().cloned().unwrap_or_default();
+    let rows_from = |offset: usize| match input.positions {
+        Some(positions) if offset == 0 => positions,
+        Some(positions) => positions + builder.integer(offset as i64),
+        None => builder.range(first + offset, first + len + offset),
+    };
     let positions = match config.positions {
-        Positions::Sinusoidal(_) => Some(table().gather(builder.range(first, first + len))),
-        Positions::Learned { offset } => Some(table().gather(builder.range(first + offset, first + len + offset))),
+        Positions::Sinusoidal(_) => Some(table().gather(rows_from(0))),
+        Positions::Learned { offset } => Some(table().gather(rows_from(offset))),
         Positions::Counted | Positions::LearnedCounted { .. } => {
             let pad = builder.integer(config.pad_token as i64);
             let is_token = ids.equal(pad).select(builder.integer(0), builder.integer(1));

@@ -2,12 +2,14 @@
 //! and `decoder()`.
 
 mod alone;
+mod causal;
 mod embeddings;
 mod hugging_face;
 mod loss;
 mod shared_cache;
 
 pub(crate) use alone::alone;
+pub(crate) use causal::step as causal_step;
 pub use embeddings::EmbeddingNames;
 pub(crate) use embeddings::embeddings;
 pub(crate) use loss::loss;
@@ -62,7 +64,7 @@ fn output_each(builder: &Builder, name: fn(usize) -> String, layers: &[Tensor<'_
 /// A graph with all parameters of the model.
 pub(crate) fn whole(config: &Config) -> Result<Graph, Error> {
     match config.parts {
-        Parts::Both => teacher_forced(config),
+        Parts::Both | Parts::Decoder => teacher_forced(config),
         Parts::Encoder(head) => alone(config, head, Layout::Cognate, Attentions::Omit),
     }
 }
@@ -118,8 +120,11 @@ pub(crate) fn step(config: &Config, attentions: Attentions, tgt: Dim) -> Result<
     let cross = layers.clone().map(|layer_index| input(Names::cross(layer_index), &cross_shape)).collect();
     let past_shape = ["batch".into(), "beams".into(), heads, "past".into(), d_k];
     let past = layers.map(|layer_index| input(Names::past(layer_index), &past_shape)).collect();
-    let outputs =
-        decoder(&builder.root(), config, &DecoderInputs { ids, attention_mask, cross, past: Past::Joined(past), dropout: Dropout::none() });
+    let outputs = decoder(
+        &builder.root(),
+        config,
+        &DecoderInputs { ids, attention_mask, cross, past: Past::Joined(past), prompts: None, dropout: Dropout::none() },
+    );
     builder.output(LOGITS, outputs.logits);
     for (layer_index, &present) in outputs.present.iter().enumerate() {
         output(&builder, Names::present(layer_index), present);
@@ -130,16 +135,22 @@ pub(crate) fn step(config: &Config, attentions: Attentions, tgt: Dim) -> Result<
 
 /// The inputs of the [`Source`], `decoder_input_ids: i64 [batch, tgt]` ->
 /// `encoder_hidden_states`, `logits: [batch, tgt, vocab]`,
-/// `cross_attentions.{l}: [batch, heads, tgt, src]`.
+/// `cross_attentions.{l}: [batch, heads, tgt, src]`. A decoder-only model has other inputs and outputs.
 pub(crate) fn teacher_forced(config: &Config) -> Result<Graph, Error> {
+    if config.parts == Parts::Decoder {
+        return causal::teacher_forced(config);
+    }
     let builder = Builder::new("teacher_forced");
     let source = Source::declare(&builder, config, ["batch", "src"]);
     let target = builder.input(DECODER_INPUT_IDS, DType::I64, ["batch", "tgt"]);
     let hidden = encoder(&builder.root(), config, source, &Dropout::none()).hidden;
     let cross = cross_key_values(&builder.root(), config, hidden);
     let attention_mask = source.attention_mask();
-    let outputs =
-        decoder(&builder.root(), config, &DecoderInputs { ids: target, attention_mask, cross, past: Past::None, dropout: Dropout::none() });
+    let outputs = decoder(
+        &builder.root(),
+        config,
+        &DecoderInputs { ids: target, attention_mask, cross, past: Past::None, prompts: None, dropout: Dropout::none() },
+    );
     builder.output(ENCODER_HIDDEN_STATES, hidden);
     builder.output(LOGITS, outputs.logits);
     Attentions::Cross.output_decoder(&builder, &outputs);

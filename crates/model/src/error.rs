@@ -36,6 +36,11 @@ impl Error {
         Self::new(ErrorKind::Config, "config.json", "expected a model with a decoder, found an encoder-only model")
     }
 
+    /// The error of a decoder-only model where an encoder is required.
+    pub(crate) fn decoder_alone() -> Self {
+        Self::new(ErrorKind::Config, "config.json", "expected a model with an encoder, found a decoder-only model")
+    }
+
     pub(crate) fn file(path: &Path, error: &std::io::Error) -> Self {
         Self::new(ErrorKind::File, path.display(), error)
     }

@@ -8,6 +8,7 @@ mod bart;
 mod bert;
 mod cognate;
 mod fields;
+mod gpt;
 mod names;
 mod pair;
 mod render;
@@ -51,6 +52,8 @@ pub(crate) enum Family {
     Bert(Bert),
     /// Cognate's own.
     Cognate,
+    /// Decoder-only families.
+    Gpt(Gpt),
     /// An encoder and a decoder of two families.
     Pair(&'static Family, &'static Family),
     /// Families derived from T5 (Raffel et al. 2020).
@@ -98,6 +101,15 @@ pub(crate) enum Bert {
     Roberta,
 }
 
+/// Decoder-only families.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gpt {
+    /// GPT-2 (Radford et al. 2019).
+    Gpt2,
+    /// OPT (Zhang et al. 2022).
+    Opt,
+}
+
 /// Families with T5's tensor names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum T5 {
@@ -119,7 +131,7 @@ pub(crate) enum Vit {
 }
 
 /// Families by `model_type`, in alphabetical order, with the prefix of transformers' classes.
-static FAMILIES: [(&str, &str, Family); 22] = [
+static FAMILIES: [(&str, &str, Family); 24] = [
     ("bart", "Bart", Family::Bart(Bart::Original)),
     ("bert", "Bert", Family::Bert(Bert::Original)),
     ("blenderbot", "Blenderbot", Family::Bart(Bart::Blenderbot)),
@@ -128,11 +140,13 @@ static FAMILIES: [(&str, &str, Family); 22] = [
     ("cognate", "Cognate", Family::Cognate),
     ("deit", "DeiT", Family::Vit(Vit::Deit)),
     ("distilbert", "DistilBert", Family::Bert(Bert::Distil)),
+    ("gpt2", "GPT2", Family::Gpt(Gpt::Gpt2)),
     ("m2m_100", "M2M100", Family::Bart(Bart::M2m100)),
     ("marian", "Marian", Family::Bart(Bart::Marian)),
     ("mbart", "MBart", Family::Bart(Bart::Mbart)),
     ("mpnet", "MPNet", Family::Bert(Bert::Mpnet)),
     ("mt5", "MT5", Family::T5(T5::Mt5)),
+    ("opt", "OPT", Family::Gpt(Gpt::Opt)),
     ("pegasus", "Pegasus", Family::Bart(Bart::Pegasus)),
     ("plbart", "PLBart", Family::Bart(Bart::Plbart)),
     ("roberta", "Roberta", Family::Bert(Bert::Roberta)),
@@ -161,7 +175,7 @@ pub(crate) fn parse(text: &str) -> Result<(Family, Config), Error> {
     fields.refuse_other("tie_encoder_decoder", false);
     let is_alone = fields.is_encoder_alone();
     if !is_alone {
-        fields.refuse_other("is_encoder_decoder", !matches!(family, Family::Bert(_) | Family::Vit(_)));
+        fields.refuse_other("is_encoder_decoder", !matches!(family, Family::Bert(_) | Family::Gpt(_) | Family::Vit(_)));
     }
     let config = config(family, class, &fields);
     fields.finish().map_err(wrong)?;
@@ -173,6 +187,7 @@ fn config(family: Family, class: &str, fields: &Fields) -> Config {
         Family::Bart(bart) => bart::config(bart, fields),
         Family::Bert(bert) => bert::config(bert, class, fields),
         Family::Cognate => cognate::config(fields),
+        Family::Gpt(gpt) => gpt::config(gpt, class, fields),
         // No half of a pair is one.
         Family::Pair(_, decoder) => config(*decoder, class, fields),
         Family::T5(t5) => t5::config(t5, fields),
@@ -217,6 +232,7 @@ pub(crate) fn encoder_alone(text: &str) -> Result<String, Error> {
     let class = match family {
         Family::Bart(_) | Family::Cognate | Family::Pair(..) | Family::Whisper => format!("{class}Encoder"),
         Family::Bert(_) | Family::Vit(_) => format!("{class}Model"),
+        Family::Gpt(_) => return Err(Error::decoder_alone()),
         Family::T5(_) => format!("{class}EncoderModel"),
     };
     object.insert("architectures".into(), vec![class].into());

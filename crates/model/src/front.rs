@@ -30,7 +30,8 @@ impl<'g> Source<'g> {
             Front::Tokens => {
                 let [ids, mask] = [INPUT_IDS, ATTENTION_MASK].map(|name| builder.input(name, DType::I64, axes));
                 let is_given = matches!(config.token_types, TokenTypes::Given(_));
-                Source::Tokens(InputTokens { ids, types: is_given.then(|| builder.input(TOKEN_TYPE_IDS, DType::I64, axes)) }, mask)
+                let types = is_given.then(|| builder.input(TOKEN_TYPE_IDS, DType::I64, axes));
+                Source::Tokens(InputTokens { types, ..InputTokens::new(ids) }, mask)
             }
             Front::Frames { n_mels, positions } => {
                 let shape = [axes[0].into(), Dim::from(n_mels), Dim::from(2 * positions)];
@@ -64,8 +65,8 @@ impl<'g> Source<'g> {
     /// The same source with each input changed.
     pub(crate) fn map(self, change: impl Fn(Tensor<'g>) -> Tensor<'g>) -> Self {
         match self {
-            Source::Tokens(InputTokens { ids, types }, mask) => {
-                Source::Tokens(InputTokens { ids: change(ids), types: types.map(&change) }, change(mask))
+            Source::Tokens(InputTokens { ids, types, positions }, mask) => {
+                Source::Tokens(InputTokens { ids: change(ids), types: types.map(&change), positions: positions.map(&change) }, change(mask))
             }
             Source::Features(features) => Source::Features(change(features)),
         }

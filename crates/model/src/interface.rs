@@ -11,6 +11,8 @@ pub const PIXEL_VALUES: &str = "pixel_values";
 pub const ATTENTION_MASK: &str = "attention_mask";
 /// The segments of tokens, counted from 0: i64 `[batch, src]`.
 pub const TOKEN_TYPE_IDS: &str = "token_type_ids";
+/// The positions of a decoder's tokens, counted from 0: i64 `[batch, tgt]`; an input of a decoder alone in the Hugging Face layout.
+pub const POSITION_IDS: &str = "position_ids";
 /// The pooler's output of an encoder-only model: `[batch, d_model]`.
 pub const POOLER_OUTPUT: &str = "pooler_output";
 /// The decoder's ids in teacher forcing: i64 `[batch, tgt]`.
@@ -90,6 +92,11 @@ impl HuggingFaceNames {
     /// `present.{layer}.decoder.{key,value}` and `present.{layer}.encoder.{key,value}`.
     pub fn present(layer_index: usize) -> [String; 4] {
         PARTS.map(|part| format!("{PRESENT}{layer_index}.{part}"))
+    }
+
+    /// `past_key_values.{layer}.key` and `past_key_values.{layer}.value` of a decoder alone.
+    pub fn past_alone(layer_index: usize) -> [String; 2] {
+        key_and_value(PAST_KEY_VALUES, layer_index)
     }
 
     /// Prefix of the names of all pasts.

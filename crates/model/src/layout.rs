@@ -51,7 +51,7 @@ impl Layout {
         }
     }
 
-    /// The path of an encoder-only model, relative to the folder.
+    /// The path of an encoder-only or decoder-only model, relative to the folder.
     pub fn file(self) -> &'static str {
         match self {
             Layout::Cognate | Layout::Generate => "model.onnx",
@@ -64,7 +64,7 @@ impl Layout {
     pub fn files_of(self, parts: Parts) -> Vec<&'static str> {
         match parts {
             Parts::Both => self.files().into(),
-            Parts::Encoder(_) => vec![self.file()],
+            Parts::Encoder(_) | Parts::Decoder => vec![self.file()],
         }
     }
 }

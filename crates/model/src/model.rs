@@ -228,11 +228,12 @@ impl Model {
     /// input `token_type_ids`, and returns `last_hidden_state` and `pooler_output`, or `logits`.
     ///
     /// # Errors
-    /// None that a caller can cause.
+    /// If the model is decoder-only.
     pub fn encode(&self) -> Result<Program, Error> {
         self.program(match self.config.parts {
             Parts::Both => entry::encode(&self.config, Attentions::Omit)?,
             Parts::Encoder(head) => entry::alone(&self.config, head, Layout::Cognate, Attentions::Omit)?,
+            Parts::Decoder => return Err(Error::decoder_alone()),
         })
     }
 
@@ -240,16 +241,21 @@ impl Model {
     /// `cross.{l}.*` and `past.{l}.*: [batch, beams, heads, past, d_k]` ->
     /// `logits: [batch, beams, tgt, vocab]` and `present.{l}.*`. The past may have length 0.
     ///
+    /// A decoder-only model has no axis `beams`, no `cross.{l}.*`, and `attention_mask: i64 [batch, past + tgt]` of its own tokens.
+    ///
     /// # Errors
     /// If the model is encoder-only.
     pub fn step(&self, attentions: Attentions) -> Result<Program, Error> {
-        self.program(entry::step(self.pair()?, attentions, "tgt".into())?)
+        match self.config.parts {
+            Parts::Decoder => self.program(entry::causal_step(&self.config, Layout::Cognate, attentions)?),
+            Parts::Both | Parts::Encoder(_) => self.program(entry::step(self.pair()?, attentions, "tgt".into())?),
+        }
     }
 
     /// The encoder and decoder graphs of a layout.
     ///
     /// # Errors
-    /// If the model is encoder-only, or the layout does not support it: an additive score with
+    /// If the model is encoder-only or decoder-only, or the layout does not support it: an additive score with
     /// shared caches.
     pub fn graphs(&self, layout: Layout, attentions: Attentions) -> Result<[Program; 2], Error> {
         self.pair()?;
@@ -263,14 +269,20 @@ impl Model {
     }
 
     /// The graphs of a layout in the order of [`Layout::files_of`]: [`Model::graphs`], or the graph
-    /// of an encoder-only model.
+    /// of an encoder-only or decoder-only model.
     ///
     /// # Errors
-    /// As [`Model::graphs`], except for encoder-only models.
+    /// As [`Model::graphs`], except for encoder-only models. Decoder-only models have no form over shared caches, and no graph that
+    /// decodes.
     pub fn programs(&self, layout: Layout, attentions: Attentions) -> Result<Vec<Program>, Error> {
         match self.config.parts {
             Parts::Both => Ok(self.graphs(layout, attentions)?.into()),
             Parts::Encoder(head) => Ok(vec![self.program(entry::alone(&self.config, head, layout, attentions)?)?]),
+            Parts::Decoder if !Layout::PORTABLE.contains(&layout) => {
+                let message = format!("a decoder-only model has no graphs of the layout {layout}; use the layout cognate or hf");
+                Err(Error::new(ErrorKind::Config, "config.json", message))
+            }
+            Parts::Decoder => Ok(vec![self.program(entry::causal_step(&self.config, layout, attentions)?)?]),
         }
     }
 
@@ -278,16 +290,19 @@ impl Model {
     /// `decoder_input_ids: i64 [batch, tgt]` -> `encoder_hidden_states`,
     /// `logits: [batch, tgt, vocab]`, `cross_attentions.{l}: [batch, heads, tgt, src]`.
     ///
+    /// A decoder-only model: `input_ids, attention_mask: i64 [batch, tgt]` -> `logits`, `decoder_attentions.{l}`.
+    ///
     /// # Errors
     /// If the model is encoder-only.
     pub fn teacher_forced(&self) -> Result<Program, Error> {
-        self.program(entry::teacher_forced(self.pair()?)?)
+        self.config.require_decoder()?;
+        self.program(entry::teacher_forced(&self.config)?)
     }
 
     /// The inputs of both stacks and their summands; see [`EmbeddingNames`](crate::EmbeddingNames).
     ///
     /// # Errors
-    /// If the model is encoder-only.
+    /// If the model is encoder-only or decoder-only.
     pub fn embeddings(&self) -> Result<Program, Error> {
         self.program(entry::embeddings(self.pair()?)?)
     }
@@ -295,7 +310,7 @@ impl Model {
     /// The loss of given targets; see [`Loss`] for its inputs and outputs.
     ///
     /// # Errors
-    /// If the model is encoder-only or does not support the dropout, or a rate of `loss`
+    /// If the model is encoder-only or decoder-only, does not support the dropout, or a rate of `loss`
     /// is out of range.
     pub fn loss(&self, loss: &Loss) -> Result<Program, Error> {
         self.program(entry::loss(self.pair()?, loss)?)
@@ -324,9 +339,9 @@ impl Model {
         })
     }
 
-    /// The configuration, if the model has a decoder.
+    /// The configuration, if the model has an encoder and a decoder.
     fn pair(&self) -> Result<&Config, Error> {
-        self.config.require_decoder().map(|()| &self.config)
+        self.config.require_both().map(|()| &self.config)
     }
 
     fn program(&self, graph: Graph) -> Result<Program, Error> {

@@ -2,7 +2,7 @@
 //!
 //! [`Translator`] encodes sentences, groups them into batches and decodes them on several workers; [`Scorer`] computes the
 //! probabilities of translations; [`Observer`] computes attention weights and explanations. All load a model as [`LoadedModel`].
-//! [`Embedder`] and [`Classifier`] read texts, [`Classifier`] also images, by an encoder alone. [`Transcriber`] writes the text of
+//! [`Generator`] continues texts by a decoder alone. [`Embedder`] and [`Classifier`] read texts, [`Classifier`] also images, by an encoder alone. [`Transcriber`] writes the text of
 //! speech, [`ImageReader`] that of images. [`TranslationQueue`] translates sentences of many callers together.
 //!
 //! This crate is independent of the command line and prints nothing: messages are returned as [`Notice`]s and [`Warning`]s.
@@ -12,6 +12,7 @@ mod classify;
 mod embed;
 mod encoder;
 mod error;
+mod generator;
 mod images;
 mod language;
 mod lines;
@@ -33,6 +34,7 @@ pub use classify::{Class, Classifier};
 pub use embed::{EmbedOptions, Embedder};
 pub use encoder::{LoadedEncoder, Part, token_means};
 pub use error::{Error, ErrorKind, Result};
+pub use generator::Generator;
 pub use language::{Languages, TargetNaming, decode_into};
 pub use lines::{LineEvent, LineOptions};
 pub use loaded::{InMemory, LoadedModel};

@@ -7,7 +7,7 @@ use crate::options::LoadOptions;
 use crate::tokenizer::open_tokenizer;
 use cognate_folder::{Configuration, ExportedGraphs, Manifest, ModelSource, f32_programs, find_graphs};
 use cognate_generate::{Decoder, Settings, check_search, decoder};
-use cognate_model::{AttentionScore, Attentions, Config, Front, Layout, Model};
+use cognate_model::{AttentionScore, Attentions, Config, Front, Layout, Model, Parts};
 use cognate_runtime::{Device, Engine, Loaded, Options, Runtime, Session};
 use cognate_text::Tokenizer;
 use std::num::NonZeroUsize;
@@ -213,15 +213,29 @@ impl LoadedModel {
         self.notices.push(notice);
     }
 
-    /// The model, if it reads text.
+    /// The model, if it translates text.
     ///
     /// # Errors
     /// If it does not.
-    pub(crate) fn reading_text(self) -> Result<Self> {
-        if self.config.front == Front::Tokens {
+    pub(crate) fn translating(self) -> Result<Self> {
+        let message = match (self.config.parts, self.config.front) {
+            (Parts::Decoder, _) => "a decoder alone, which does not translate; `cognate generate` continues texts by it",
+            (_, Front::Tokens) => return Ok(self),
+            _ => "the model reads images, as `cognate read` does; expected a model of text",
+        };
+        Err(Cause::InFolder(format!("{}: {message}", self.source)).into())
+    }
+
+    /// The model, if it continues text.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub(crate) fn continuing(self) -> Result<Self> {
+        if self.config.parts == Parts::Decoder {
             return Ok(self);
         }
-        let message = format!("{}: the model reads images, as `cognate read` does; expected a model of text", self.source);
+        let advice = "`cognate translate` and `cognate read` run it";
+        let message = format!("{}: an encoder and a decoder, which do not continue texts; {advice}", self.source);
         Err(Cause::InFolder(message).into())
     }
 
@@ -351,8 +365,9 @@ pub(crate) fn exported_graphs(folder: &Path, runtime: &dyn Runtime, options: &Op
 /// The graphs of a model in memory.
 pub(crate) fn model_graphs(model: &Model, attentions: Attentions, runtime: &dyn Runtime, options: &Options) -> Result<Graphs> {
     // The layout for ONNX Runtime's operators on the processor is the fastest there; these return no weights of the decoder's
-    // self-attention and have no additive scores.
-    let has_operators = attentions != Attentions::All && model.config().score != AttentionScore::Additive;
+    // self-attention, have no additive scores, and are for a decoder with an encoder.
+    let Config { parts, score, .. } = model.config();
+    let has_operators = attentions != Attentions::All && *score != AttentionScore::Additive && *parts == Parts::Both;
     let is_fused = runtime.engine() == Engine::Ort && options.device == Device::Cpu && has_operators;
     let layout = if is_fused { Layout::SharedCache } else { Layout::Cognate };
     Ok((layout, runtime.read_graphs(&f32_programs(model, layout, attentions)?, options)?))

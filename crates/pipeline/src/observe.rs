@@ -51,7 +51,7 @@ impl Observer {
     pub fn load(source: ModelSource, options: &LoadOptions, decoding: &DecodingOptions) -> Result<Self> {
         let (source, notice) = with_attentions(source)?;
         let adjust = |settings, config: &Config, _: &Tokenizer| decoding.apply_deterministic(settings, config);
-        let mut model = LoadedModel::open(source, options, Attentions::All, adjust)?.reading_text()?;
+        let mut model = LoadedModel::open(source, options, Attentions::All, adjust)?.translating()?;
         notice.into_iter().for_each(|notice| model.add_notice(notice));
         Ok(Self { model, ignore_unused: options.ignore_unused })
     }

@@ -3,7 +3,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::language::Languages;
 use cognate_generate::{EarlyStopping, Sampling, Settings, alignment_layer};
-use cognate_model::{Attentions, Config};
+use cognate_model::{Attentions, Config, Parts};
 use cognate_runtime::{Device, Engine};
 use cognate_text::Tokenizer;
 use serde::{Deserialize, Deserializer, de};
@@ -165,6 +165,14 @@ impl DecodingOptions {
     /// If they contradict each other or the model.
     pub(crate) fn apply(&self, mut settings: Settings, config: &Config, tokenizer: &Tokenizer) -> Result<Settings> {
         self.limit(&mut settings, config)?;
+        if config.parts == Parts::Decoder {
+            let has_prefix = self.target_prefix.as_ref().is_some_and(|prefix| !prefix.is_empty());
+            let of_translations =
+                [("alignments", self.alignments), ("replace_unknowns", self.replace_unknowns), ("target_prefix", has_prefix)];
+            if let Some((option, _)) = of_translations.into_iter().find(|(_, is_set)| *is_set) {
+                return Err(Error::wrong_option(option, "a decoder alone has no source; leave it out"));
+            }
+        }
         if self.sample {
             settings.num_beams = self.beams.map_or(1, NonZeroUsize::get);
             let model = settings.sampling.unwrap_or_default();

@@ -43,7 +43,7 @@ impl Scorer {
     /// # Errors
     /// As [`LoadedModel::open`].
     pub fn load(source: ModelSource, options: &LoadOptions) -> Result<Self> {
-        Ok(Self { model: LoadedModel::open(source, options, Attentions::Omit, |settings, _, _| Ok(settings))?.reading_text()? })
+        Ok(Self { model: LoadedModel::open(source, options, Attentions::Omit, |settings, _, _| Ok(settings))?.translating()? })
     }
 
     /// The loaded model.

@@ -1,7 +1,7 @@
 //! Encoding of a source text to at most the model's number of tokens.
 
 use cognate_generate::Settings;
-use cognate_model::Config;
+use cognate_model::{Config, Parts};
 use cognate_text::Tokenizer;
 
 use crate::error::{Cause, Result};
@@ -37,7 +37,9 @@ pub enum EncodedSource {
 impl SourceEncoder {
     /// An encoder for a tokenizer and its model.
     pub fn new(tokenizer: &Tokenizer, config: &Config, settings: &Settings) -> Self {
-        Self { ends: settings.eos_tokens.clone(), ..Self::of_encoder(tokenizer, config) }
+        // A prompt of a decoder alone can be an end token.
+        let ends = if config.parts == Parts::Decoder { Vec::new() } else { settings.eos_tokens.clone() };
+        Self { ends, ..Self::of_encoder(tokenizer, config) }
     }
 
     /// For an encoder alone.

@@ -10,6 +10,7 @@ use crate::source::{EncodedSource, SourceEncoder};
 use crate::translation::{Line, TranslatedText, Translation, Warning};
 use cognate_folder::ModelSource;
 use cognate_generate::{Decoder, Event, Hypothesis, SentenceBatch, Settings, decode};
+use cognate_model::Parts;
 use cognate_text::{StreamingText, Tokenizer};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -78,7 +79,7 @@ impl Translator {
     pub fn load(source: ModelSource, options: &TranslatorOptions) -> Result<Self> {
         let TranslatorOptions { load, decoding, batch_tokens, batch_size } = options;
         let adjust = |settings, config: &_, tokenizer: &_| decoding.apply(settings, config, tokenizer);
-        let model = LoadedModel::open(source, load, decoding.attentions(), adjust)?.reading_text()?;
+        let model = LoadedModel::open(source, load, decoding.attentions(), adjust)?.translating()?;
         Self::new(model, decoding, [*batch_tokens, *batch_size])
     }
 
@@ -92,7 +93,7 @@ impl Translator {
         Self::new(model, decoding, self.shared.batch)
     }
 
-    fn new(model: LoadedModel, decoding: &DecodingOptions, batch: [Option<NonZeroUsize>; 2]) -> Result<Self> {
+    pub(crate) fn new(model: LoadedModel, decoding: &DecodingOptions, batch: [Option<NonZeroUsize>; 2]) -> Result<Self> {
         let text = decoding.target_prefix.as_deref().unwrap_or_default();
         let prefix = prefix(text, model.tokenizer(), model.settings());
         let prefix = prefix.map_err(|error| Error::wrong_option("target_prefix", error))?;
@@ -189,7 +190,7 @@ impl Translator {
         let (mut translation, ids) = self.prepare(&sentence.text)?;
         let Some(ids) = ids else { return Ok(translation) };
         let prefix = self.prefix(sentence).map_err(|error| Error::wrong_option("target_prefix", error))?;
-        let (mut text, mut failure) = (StreamingText::new(self.model().tokenizer()), None);
+        let (mut text, mut failure) = (StreamingText::after(self.model().tokenizer(), self.read(&ids)).map_err(Error::from)?, None);
         let mut hand_over = |words: String| if words.is_empty() { Ok(()) } else { write(&on_one_line(words)) };
         let mut observer = |event: Event<'_>| {
             let Event::Token { token, .. } = event else { return ControlFlow::Continue(()) };
@@ -205,7 +206,7 @@ impl Translator {
         }
         hand_over(text.finish().map_err(Error::from)?)?;
         let Some(hypotheses) = found.into_iter().next() else { return Ok(translation) };
-        let mut found = self.translation(hypotheses)?;
+        let mut found = self.translation(hypotheses, &sources[0])?;
         found.begin_with(&mut translation);
         Ok(found)
     }
@@ -274,6 +275,10 @@ impl Translator {
             EncodedSource::Empty => (vec![Warning::Empty], None),
             EncodedSource::Tokens { ids, cut_from } => {
                 let limit = self.shared.sources.max_tokens();
+                if let (Some(tokens), true) = (cut_from, self.continues()) {
+                    let message = format!("the prompt has {tokens} tokens; expected at most {limit}, the positions of the model");
+                    return Err(Error::input(message));
+                }
                 let too_long = cut_from.map(|tokens| Warning::TooLong { tokens, limit });
                 let no_language = self.lacks_language(sentence).then_some(Warning::NoLanguage);
                 (no_language.into_iter().chain(too_long).collect(), Some(ids))
@@ -302,7 +307,7 @@ impl Translator {
         let mut run = |batch: &SentenceBatch<'_>| -> Result<Vec<Translation>> {
             let mut observer = |_: Event<'_>| if is_wanted() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
             let found = decode(decoder, batch, self.settings(), &mut observer)?;
-            found.into_iter().map(|hypotheses| self.translation(hypotheses)).collect()
+            found.into_iter().zip(batch.sources.tokens()).map(|(hypotheses, source)| self.translation(hypotheses, source)).collect()
         };
         let n_sentences = batch.sources.len();
         match run(batch) {
@@ -329,11 +334,23 @@ impl Translator {
         }
     }
 
-    pub(crate) fn translation(&self, hypotheses: Vec<Hypothesis>) -> Result<Translation> {
+    /// Whether texts are continued, by a decoder alone.
+    fn continues(&self) -> bool {
+        self.model().config().parts == Parts::Decoder
+    }
+
+    /// The tokens before a text that it continues.
+    fn read<'s>(&self, source: &'s [i64]) -> &'s [i64] {
+        if self.continues() { source } else { &[] }
+    }
+
+    pub(crate) fn translation(&self, hypotheses: Vec<Hypothesis>, source: &[i64]) -> Result<Translation> {
         let limit = self.settings().max_new_tokens;
-        let is_cut = hypotheses.first().is_some_and(|best| !best.complete);
+        // Texts that are continued need no end.
+        let is_cut = !self.continues() && hypotheses.first().is_some_and(|best| !best.complete);
         let text = |hypothesis: Hypothesis| {
-            let text = on_one_line(self.model().tokenizer().decode(&hypothesis.tokens)?);
+            let text = StreamingText::after(self.model().tokenizer(), self.read(source))?.finish_with(&hypothesis.tokens)?;
+            let text = on_one_line(text);
             Ok(TranslatedText { text, hypothesis })
         };
         let hypotheses = hypotheses.into_iter().map(text).collect::<Result<Vec<_>>>()?;

@@ -58,6 +58,14 @@ impl Golden {
         Self::read(case, &[crate::testdata("encoders").join(case).join("answers.safetensors")])
     }
 
+    /// Reads the answers for a model of `testdata/decoders`, such as `gpt2`.
+    ///
+    /// # Panics
+    /// As [`Golden::open`].
+    pub fn decoder(case: &str) -> Golden {
+        Self::read(case, &[crate::testdata("decoders").join(case).join("answers.safetensors")])
+    }
+
     fn read(name: &str, files: &[PathBuf]) -> Golden {
         let (floats, doubles, ids) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let mut golden = Golden { family: name.to_owned(), floats, doubles, ids };

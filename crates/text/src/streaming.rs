@@ -34,6 +34,21 @@ impl<'t> StreamingText<'t> {
         Self { tokenizer, ids: Vec::new(), returned: String::new() }
     }
 
+    /// The continuation of a text with these ids, which is not returned.
+    ///
+    /// Fails like [`Tokenizer::decode`].
+    pub fn after(tokenizer: &'t Tokenizer, ids: &[i64]) -> Result<Self> {
+        Ok(Self { tokenizer, ids: ids.to_vec(), returned: tokenizer.decode(ids)? })
+    }
+
+    /// The rest of the text with more ids.
+    ///
+    /// Fails like [`Tokenizer::decode`].
+    pub fn finish_with(mut self, ids: &[i64]) -> Result<String> {
+        self.ids.extend(ids);
+        self.finish()
+    }
+
     /// Adds an id and returns the new text that is final; it is often empty.
     ///
     /// Fails like [`Tokenizer::decode`].

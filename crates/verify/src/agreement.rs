@@ -40,9 +40,14 @@ const BEAMS: usize = 4;
 /// Where the reference prefers a logit or a score by less than this, it is a tie.
 const TIE: f32 = 1e-5;
 
-pub(crate) struct Pair {
-    encoder: Box<dyn Session>,
-    decoder: Box<dyn Session>,
+/// A session of each graph: the encoder and the decoder, or that of a decoder-only model.
+pub(crate) type Sessions = Vec<Box<dyn Session>>;
+
+/// Inputs of one graph with the reference's outputs.
+struct Batch {
+    graph: usize,
+    inputs: Values,
+    expected: Values,
 }
 
 /// Measures each runtime against the f64 reference; `progress` receives the current step.
@@ -57,19 +62,12 @@ pub fn verify(subject: &Subject<'_>, runtimes: &[(Box<dyn Runtime>, Options)], m
         return verify_search(subject, (&sources).into(), runtimes, progress);
     }
     let mut reference = load_reference(subject)?;
-    let mut report = Verification::new(reference.decoder.engine(), subject.tolerance.relative_l2, subject.seed);
+    let names = graph_names(&reference);
+    let mut report = Verification::new(reference[0].engine(), subject.tolerance.relative_l2, subject.seed);
 
     let mut inputs = Inputs::new(subject.seed);
-    let mut batches = Vec::new();
-    for case in cases(config, subject.layout) {
-        let encoder_inputs = inputs.encoder(case, config);
-        let encoded = run(&mut reference.encoder, &encoder_inputs)?;
-        let mask = encoder_inputs.get(ATTENTION_MASK);
-        let decoder_inputs = inputs.decoder(subject.layout, case, config, mask, &rounded(&encoded)?);
-        let decoded = run(&mut reference.decoder, &decoder_inputs)?;
-        batches.push([("encoder", encoder_inputs, encoded), ("decoder", decoder_inputs, decoded)]);
-    }
-    report.batches = 2 * batches.len();
+    let batches = batches(subject, &mut reference, &mut inputs)?;
+    report.batches = batches.len();
 
     let sources = inputs.sources(&subject.sentences, config);
     let sources = Sources::from(&sources);
@@ -84,19 +82,18 @@ pub fn verify(subject: &Subject<'_>, runtimes: &[(Box<dyn Runtime>, Options)], m
 
     for (runtime, options) in runtimes {
         progress(runtime.name());
-        let mut pair = load_exported(runtime.as_ref(), subject, options)?;
-        let engine = pair.decoder.engine().to_string();
+        let mut sessions = load_exported(runtime.as_ref(), subject, options)?;
+        let engine = sessions[sessions.len() - 1].engine().to_string();
         let mut outputs = BTreeMap::new();
-        for (graph, inputs, expected) in batches.iter().flatten() {
-            let session = if *graph == "encoder" { &mut pair.encoder } else { &mut pair.decoder };
-            let found = scaled(run(session, inputs)?)?;
+        for Batch { graph, inputs, expected } in &batches {
+            let found = scaled(run(&mut sessions[*graph], inputs)?)?;
             for (name, expected) in expected.iter() {
                 let measured = measure(found.get(name), expected, &engine, name)?;
-                let worst = outputs.entry((*graph, without_layer(name))).or_insert(measured);
+                let worst = outputs.entry((names[*graph], without_layer(name))).or_insert(measured);
                 *worst = worst.or_worse(measured);
             }
         }
-        let mut decoder = join(subject, pair)?;
+        let mut decoder = join(subject, sessions)?;
         let mut decoding = Vec::new();
         for (settings, expected) in methods.iter().zip(&expected) {
             progress(&format!("{}, {}", runtime.name(), method(settings)));
@@ -129,24 +126,47 @@ pub(crate) fn methods(subject: &Subject<'_>) -> [Settings; 2] {
     })
 }
 
-pub(crate) fn load_reference(subject: &Subject<'_>) -> Result<Pair> {
+/// The names of the graphs in reports.
+fn graph_names(sessions: &Sessions) -> &'static [&'static str] {
+    if sessions.len() == 1 { &["model"] } else { &["encoder", "decoder"] }
+}
+
+/// The random batches of each graph.
+fn batches(subject: &Subject<'_>, reference: &mut Sessions, inputs: &mut Inputs) -> Result<Vec<Batch>> {
+    let (config, mut batches) = (subject.model.config(), Vec::new());
+    for case in cases(config, subject.layout) {
+        let [encoder, decoder] = reference.as_mut_slice() else {
+            let given = inputs.causal(subject.layout, case, config);
+            let expected = run(&mut reference[0], &given)?;
+            batches.push(Batch { graph: 0, inputs: given, expected });
+            continue;
+        };
+        let encoder_inputs = inputs.encoder(case, config);
+        let encoded = run(encoder, &encoder_inputs)?;
+        let mask = encoder_inputs.get(ATTENTION_MASK);
+        let decoder_inputs = inputs.decoder(subject.layout, case, config, mask, &rounded(&encoded)?);
+        let decoded = run(decoder, &decoder_inputs)?;
+        batches.push(Batch { graph: 0, inputs: encoder_inputs, expected: encoded });
+        batches.push(Batch { graph: 1, inputs: decoder_inputs, expected: decoded });
+    }
+    Ok(batches)
+}
+
+pub(crate) fn load_reference(subject: &Subject<'_>) -> Result<Sessions> {
     let load =
         |program| Reference::F64.load(&Source::Graph(program), &Options::default()).map_err(|error| Error::runtime("reference", error));
-    let [encoder, decoder] = subject.model.graphs(subject.layout, Attentions::Omit)?;
-    Ok(Pair { encoder: load(encoder)?, decoder: load(decoder)? })
+    subject.model.programs(subject.layout, Attentions::Omit)?.into_iter().map(load).collect()
 }
 
-fn load_exported(runtime: &dyn Runtime, subject: &Subject<'_>, options: &Options) -> Result<Pair> {
+fn load_exported(runtime: &dyn Runtime, subject: &Subject<'_>, options: &Options) -> Result<Sessions> {
     let load =
         |file| runtime.load(&Source::Onnx(subject.folder.join(file)), options).map_err(|error| Error::runtime(runtime.name(), error));
-    let [encoder, decoder] = [0, 1].map(|which| subject.layout.files()[which]);
-    Ok(Pair { encoder: load(encoder)?, decoder: load(decoder)? })
+    subject.layout.files_of(subject.model.config().parts).into_iter().map(load).collect()
 }
 
-pub(crate) fn join(subject: &Subject<'_>, pair: Pair) -> Result<Box<dyn Decoder>> {
-    let engine = pair.decoder.engine().to_string();
-    decoder(subject.layout, [pair.encoder, pair.decoder], subject.model.config(), subject.settings.pad_token)
-        .map_err(|error| Error::runtime(&engine, error))
+pub(crate) fn join(subject: &Subject<'_>, sessions: Sessions) -> Result<Box<dyn Decoder>> {
+    let engine = sessions[sessions.len() - 1].engine().to_string();
+    decoder(subject.layout, sessions, subject.model.config(), subject.settings.pad_token).map_err(|error| Error::runtime(&engine, error))
 }
 
 pub(crate) fn run(session: &mut Box<dyn Session>, inputs: &Values) -> Result<Values> {

@@ -3,12 +3,12 @@
 use cognate_audio::{FeatureExtractor, SAMPLE_RATE};
 use cognate_generate::Sources;
 use cognate_model::interface::{
-    ATTENTION_MASK, CACHE_BEAMS, ENCODER_ATTENTION_MASK, ENCODER_HIDDEN_STATES, INPUT_IDS, LAST_HIDDEN_STATE, TOKEN_TYPE_IDS, is_cross,
-    past_of,
+    ATTENTION_MASK, CACHE_BEAMS, ENCODER_ATTENTION_MASK, ENCODER_HIDDEN_STATES, INPUT_IDS, LAST_HIDDEN_STATE, POSITION_IDS, TOKEN_TYPE_IDS,
+    is_cross, past_of,
 };
-use cognate_model::{Config, Front, HuggingFaceNames, Layout, TokenTypes};
+use cognate_model::{Config, Front, HuggingFaceNames, Layout, Names, TokenTypes};
 use cognate_runtime::{Value, Values};
-use ndarray::{Array2, Array3, ArrayD, IxDyn};
+use ndarray::{Array2, Array3, ArrayD, IxDyn, s};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use std::f32::consts::TAU;
@@ -170,6 +170,30 @@ impl Inputs {
         for (name, cross) in encoded.iter().filter(|(name, _)| is_cross(name)) {
             values.insert(name, cross.clone());
             values.insert(past_of(name).expect("a cross value has a layer"), self.key_or_value(&shape));
+        }
+        values
+    }
+
+    /// The inputs of a decoder-only model: random tokens and pasts, of which the first positions of all rows but one may be padding.
+    pub(crate) fn causal(&mut self, layout: Layout, case: Case, config: &Config) -> Values {
+        let Case { batch, past, tgt, .. } = case;
+        let ids = Array2::from_shape_simple_fn((batch, tgt), || self.id(config.vocab));
+        let mut mask = Array2::<i64>::ones((batch, past + tgt));
+        let mut positions = Array2::from_shape_fn((batch, tgt), |(_, place)| (past + place) as i64);
+        for row in 1..batch {
+            let padding = self.random.next_u32() as usize % (past + 1);
+            mask.slice_mut(s![row, ..padding]).fill(0);
+            positions.row_mut(row).mapv_inplace(|position| position - padding as i64);
+        }
+        let mut values: Values = [(INPUT_IDS, ids.into_dyn()), (ATTENTION_MASK, mask.into_dyn())].into_iter().collect();
+        let is_optimum = layout == Layout::HuggingFace;
+        if is_optimum {
+            values.insert(POSITION_IDS, positions.into_dyn());
+        }
+        let shape = IxDyn(&[batch, config.decoder.heads, past, config.decoder.d_k]);
+        for layer_index in 0..config.decoder.n_layers {
+            let names = if is_optimum { HuggingFaceNames::past_alone(layer_index) } else { Names::past(layer_index) };
+            names.iter().for_each(|name| values.insert(name, self.key_or_value(&shape)));
         }
         values
     }

@@ -44,11 +44,10 @@ pub struct Form {
 /// The graphs of a layout in half precision.
 #[derive(Clone, Debug)]
 pub struct InHalf {
-    /// In the Cognate layout `cross.{l}.*` is f16.
-    pub encoder: Program,
-    /// In the Cognate layout `cross.{l}.*`, `past.{l}.*` and `present.{l}.*` are f16.
-    pub decoder: Program,
-    /// The nodes that stayed f32; program 0 is the encoder, 1 the decoder.
+    /// The encoder and the decoder, or that of a decoder-only model. In the Cognate layout `cross.{l}.*`, `past.{l}.*` and
+    /// `present.{l}.*` are f16.
+    pub programs: Vec<Program>,
+    /// The nodes that stayed f32, with the indices of their programs.
     pub kept: Vec<Kept>,
     /// How it was chosen what stays f32 for the sake of precision, and what that is worth.
     pub calibration: Calibration,
@@ -74,7 +73,7 @@ fn keeps(caution: Caution, node: &str) -> bool {
 /// # Errors
 /// If the sample cannot be run.
 pub fn in_half(model: &Model, form: Form, sample: &Sample, mut progress: impl FnMut(&str)) -> Result<InHalf> {
-    let programs = model.graphs(form.layout, form.attentions)?;
+    let programs = model.programs(form.layout, form.attentions)?;
     progress("largest values, by the reference evaluator in f32");
     let Measured { largest, settings, tuned, held_out } = measure(model, form.layout, &programs, sample)?;
     let seen = |program: usize, node: &str| largest[program].borrow().get(node).copied();
@@ -85,22 +84,19 @@ pub fn in_half(model: &Model, form: Form, sample: &Sample, mut progress: impl Fn
     let mut made = None;
     for caution in Caution::ALL {
         let facts = Facts { seen: &seen, interface: &interface, keep: &|_, node| keeps(caution, node) };
-        let converted = half(&[&programs[0], &programs[1]], facts)?;
+        let converted = half(&programs.iter().collect::<Vec<_>>(), facts)?;
         progress("greedy steps in f16, by the reference evaluator in f32");
-        let [encoder, decoder] = <[Program; 2]>::try_from(converted.programs).expect("as many programs as were given");
-        let load = |program: &Program| Reference::F32.load(&Source::Graph(program.clone()), &Options::default());
-        let pair = [load(&encoder).map_err(failed)?, load(&decoder).map_err(failed)?];
-        let mut joined = join(model, form.layout, pair, &settings)?;
+        let mut joined = join(model, form.layout, loaded(&converted.programs)?, &settings)?;
         let steps = tuned.steps(joined.as_mut(), &settings)?;
-        made = Some((encoder, decoder, converted.kept, caution, steps, joined));
+        made = Some((converted, caution, steps, joined));
         if steps.passed() {
             break;
         }
     }
-    let (encoder, decoder, kept, caution, tuned, mut joined) = made.expect("there is a first try");
+    let (converted, caution, tuned, mut joined) = made.expect("there is a first try");
     progress("greedy steps of held-out sentences in f16, by the reference evaluator in f32");
     let held_out = held_out.steps(joined.as_mut(), &settings)?;
-    Ok(InHalf { encoder, decoder, kept, calibration: Calibration { caution, tuned, held_out } })
+    Ok(InHalf { programs: converted.programs, kept: converted.kept, calibration: Calibration { caution, tuned, held_out } })
 }
 
 /// The group of an input or output of the Cognate layout that may be f16: keys and values, where what one graph or step gives is what
@@ -115,7 +111,7 @@ pub(crate) type Largest = Rc<RefCell<HashMap<String, f32>>>;
 /// The results of the f32 graphs on the sample.
 struct Measured {
     /// For each graph.
-    largest: [Largest; 2],
+    largest: Vec<Largest>,
     settings: Settings,
     tuned: Translated,
     held_out: Translated,
@@ -140,12 +136,16 @@ impl Translated {
 }
 
 /// Runs the sample through both graphs.
-fn measure(model: &Model, layout: Layout, programs: &[Program; 2], sample: &Sample) -> Result<Measured> {
-    let largest = [Largest::default(), Largest::default()];
+fn measure(model: &Model, layout: Layout, programs: &[Program], sample: &Sample) -> Result<Measured> {
+    let largest: Vec<_> = programs.iter().map(|_| Largest::default()).collect();
     let config = model.config();
-    let [mut encoder, mut decoder] = [observed(&programs[0], &largest[0]), observed(&programs[1], &largest[1])];
+    let mut sessions: Vec<_> = programs.iter().zip(&largest).map(|(program, largest)| observed(program, largest)).collect();
     let mut inputs = Inputs::new(sample.seed);
     for case in cases(config, layout) {
+        let [encoder, decoder] = sessions.as_mut_slice() else {
+            sessions[0].run(&inputs.causal(layout, case, config)).map_err(failed)?;
+            continue;
+        };
         let encoder_inputs = inputs.encoder(case, config);
         let encoded = encoder.run(&encoder_inputs).map_err(failed)?;
         let mask = encoder_inputs.get(ATTENTION_MASK);
@@ -159,12 +159,11 @@ fn measure(model: &Model, layout: Layout, programs: &[Program; 2], sample: &Samp
         max_new_tokens: sample.settings.max_new_tokens.min(NEW_TOKENS),
         ..sample.settings.clone()
     };
-    let mut joined = join(model, layout, [encoder, decoder], &settings)?;
+    let mut joined = join(model, layout, sessions, &settings)?;
     let tuned = Translated::new(joined.as_mut(), sentences, &settings)?;
     drop(joined);
     // Nothing of the held-out sentences is looked at.
-    let load = |program: &Program| Reference::F32.load(&Source::Graph(program.clone()), &Options::default()).map_err(failed);
-    let mut unseen = join(model, layout, [load(&programs[0])?, load(&programs[1])?], &settings)?;
+    let mut unseen = join(model, layout, loaded(programs)?, &settings)?;
     let held_out = Translated::new(unseen.as_mut(), held_out, &settings)?;
     Ok(Measured { largest, settings, tuned, held_out })
 }
@@ -183,10 +182,15 @@ pub(crate) fn observed(program: &Program, largest: &Largest) -> Box<dyn Session>
     })
 }
 
-fn join(model: &Model, layout: Layout, pair: [Box<dyn Session>; 2], settings: &Settings) -> Result<Box<dyn Decoder>> {
+fn loaded(programs: &[Program]) -> Result<Vec<Box<dyn Session>>> {
+    let load = |program: &Program| Reference::F32.load(&Source::Graph(program.clone()), &Options::default()).map_err(failed);
+    programs.iter().map(load).collect()
+}
+
+fn join(model: &Model, layout: Layout, sessions: Vec<Box<dyn Session>>, settings: &Settings) -> Result<Box<dyn Decoder>> {
     // The parts of a graph that decodes are an encoder and a decoder.
     let layout = if layout == Layout::Generate { Layout::Cognate } else { layout };
-    decoder(layout, pair, model.config(), settings.pad_token).map_err(failed)
+    decoder(layout, sessions, model.config(), settings.pad_token).map_err(failed)
 }
 
 fn failed(error: impl std::fmt::Display) -> Error {

@@ -39,6 +39,9 @@ pub(super) fn facts(model: &Model) -> Result<Vec<(&'static str, String)>> {
             _ => facts.push(("tokens", format!("{pad_token} pads"))),
         }
     }
+    if config.parts == Parts::Decoder {
+        facts.retain(|(name, _)| *name != "encoder");
+    }
     if let Some(attention) = attention(config) {
         facts.insert(5, ("attention", attention.into()));
     }
@@ -67,6 +70,10 @@ fn vocabulary(config: &Config) -> String {
         _ if matches!(config.parts, Parts::Encoder(Head::Vocabulary { .. })) && config.output == OutputProjection::Tied => {
             format!("{tokens} tokens, one table for input and output")
         }
+        _ if config.parts == Parts::Decoder => match config.output {
+            OutputProjection::Tied => format!("{tokens} tokens, one table for input and output"),
+            OutputProjection::Own => format!("{tokens} tokens, a table each for input and output"),
+        },
         _ if config.parts != Parts::Both => format!("{tokens} tokens"),
         (Embeddings::Shared, OutputProjection::Tied) => format!("{tokens} tokens, one table for source, target and output"),
         (Embeddings::Shared, OutputProjection::Own) => format!("{tokens} tokens, one table for source and target, one for the output"),

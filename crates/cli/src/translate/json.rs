@@ -1,11 +1,11 @@
-//! `cognate translate --json`.
+//! `--json` of `cognate translate` and `cognate generate`.
 
 use cognate::{TranslatedText, Translation, Warning};
 use cognate_text::Tokenizer;
 use serde_json::{Value, json};
 
 /// The line of JSON of sentence `number`.
-pub(super) fn line(number: usize, translation: &Translation, tokenizer: &Tokenizer) -> String {
+pub(crate) fn line(number: usize, translation: &Translation, tokenizer: &Tokenizer) -> String {
     let hypotheses: Vec<_> = translation.hypotheses.iter().map(|found| hypothesis(found, tokenizer)).collect();
     let warnings: Vec<_> = translation.warnings.iter().map(|warning| name(*warning)).collect();
     json!({ "line": number, "text": translation.text, "hypotheses": hypotheses, "warnings": warnings }).to_string()

@@ -8,7 +8,7 @@ use cognate::Translator;
 use std::io::Write;
 
 /// Translates `input` line by line and writes words to `out` as they are decoded.
-pub(super) fn run(translator: &Translator, decoding: &Decoding, input: Input, out: &mut dyn Write) -> Result<()> {
+pub(crate) fn run(translator: &Translator, decoding: &Decoding, input: Input, out: &mut dyn Write) -> Result<()> {
     let (unit, prefix_unit) = (input.unit.clone(), input.prefix_unit());
     let mut warnings = Warnings::new(unit.clone());
     for (line, number) in input.zip(1..) {

@@ -8,6 +8,7 @@ fn help_of_each_command() {
     for command in [
         "transcribe",
         "translate",
+        "generate",
         "score",
         "embed",
         "classify",

@@ -11,6 +11,7 @@ mod explain;
 mod export;
 mod export_training;
 mod families;
+mod generate;
 mod guards;
 mod help;
 mod in_place;

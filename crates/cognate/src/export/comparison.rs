@@ -13,7 +13,7 @@ use cognate_folder::{
     read_if_there, write_programs,
 };
 use cognate_generate::{Decoder, Hypothesis, Settings, generate, greedy_choices};
-use cognate_model::{Attentions, Front, Layout};
+use cognate_model::{Attentions, Front, Layout, Parts};
 use cognate_pipeline::{
     BatchLimit, EncodedSource, Error, ErrorKind, LoadOptions, LoadedEncoder, LoadedModel, Notice, Part, Result, SourceEncoder,
     TargetNaming, in_batches,
@@ -91,6 +91,9 @@ impl Export {
             let message = format!("{}: has no tokenizer, so text cannot be translated", self.source);
             return Err(Error::new(ErrorKind::Input, message));
         };
+        if self.model.config().parts == Parts::Decoder {
+            return Err(Error::new(ErrorKind::Input, format!("{}: a decoder alone translates no text; leave it out", self.source)));
+        }
         if self.model.config().require_decoder().is_err() {
             return Err(Error::new(ErrorKind::Input, format!("{}: an encoder alone translates no text; leave it out", self.source)));
         }

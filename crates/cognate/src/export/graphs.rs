@@ -99,5 +99,5 @@ fn half(export: &Export, layout: Layout, events: &mut dyn FnMut(ExportEvent<'_>)
     let sample = Sample { sentences: encoded.tuning, held_out: encoded.verification, settings, seed: sentences::SEED };
     let made = in_half(model, form, &sample, |stage| events(ExportEvent::Stage(stage)))?;
     let (kept_in_f32, calibration) = (KeptInF32::of(&made.kept), Some(made.calibration));
-    Ok(Graphs { kept_in_f32, calibration, notices: encoded.notices, ..vec![made.encoder, made.decoder].into() })
+    Ok(Graphs { kept_in_f32, calibration, notices: encoded.notices, ..made.programs.into() })
 }

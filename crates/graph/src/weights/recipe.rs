@@ -51,6 +51,11 @@ enum Source {
     Generated(Arc<dyn Generator>),
     /// One after the other along the first axis.
     Joined(Arc<[Recipe]>),
+    /// The columns from `first` on of a matrix, as rows.
+    Columns {
+        matrix: Arc<Recipe>,
+        first: usize,
+    },
 }
 
 /// Where in a file a weight is stored.
@@ -113,6 +118,21 @@ impl Recipe {
         Ok(Self { shape, source: Source::Joined(parts.into()), element: *element })
     }
 
+    /// The columns `range` of `matrix: [rows, width]`, as rows: `[range.len(), rows]`.
+    ///
+    /// # Errors
+    /// If it is no matrix, or has fewer columns.
+    pub fn columns(matrix: &Recipe, range: Range<usize>) -> Result<Self, Error> {
+        match matrix.shape[..] {
+            [rows, width] if range.start <= range.end && range.end <= width => Ok(Self {
+                shape: vec![range.len(), rows],
+                element: matrix.element,
+                source: Source::Columns { matrix: Arc::new(matrix.clone()), first: range.start },
+            }),
+            _ => Err(Error::new(ErrorKind::Weights, "weight", format!("has no columns {range:?}: {:?}", matrix.shape))),
+        }
+    }
+
     /// The shape.
     pub fn shape(&self) -> &[usize] {
         &self.shape
@@ -156,7 +176,7 @@ impl Recipe {
     pub fn place(&self) -> Option<Place<'_>> {
         match &self.source {
             Source::Stored { storage, range, element } => Some(Place { file: storage.file()?, range: range.clone(), element: *element }),
-            Source::Generated(_) | Source::Joined(_) => None,
+            Source::Generated(_) | Source::Joined(_) | Source::Columns { .. } => None,
         }
     }
 
@@ -166,6 +186,7 @@ impl Recipe {
             Source::Stored { storage, .. } => storage.has_changed(),
             Source::Generated(_) => false,
             Source::Joined(parts) => parts.iter().any(Recipe::has_changed),
+            Source::Columns { matrix, .. } => matrix.has_changed(),
         }
     }
 
@@ -216,6 +237,7 @@ impl Recipe {
                     rest = after;
                 }
             }
+            Source::Columns { matrix, first: column } => read_columns(&matrix.to(self.element), *column, first, values),
         }
     }
 
@@ -242,6 +264,15 @@ impl Recipe {
                     found
                 })
             }
+            Source::Columns { .. } => {
+                let mut first = 0;
+                let search = self.pieces(|values| {
+                    let found = values.iter().position(|value| !value.is_finite()).map(|place| (first + place, values[place]));
+                    first += values.len();
+                    found.map_or(Ok(()), Err)
+                });
+                search.err()
+            }
         }
     }
 
@@ -253,7 +284,10 @@ impl Recipe {
             }
             (Source::Generated(a), Source::Generated(b)) => Arc::ptr_eq(a, b) && self.shape == other.shape,
             (Source::Joined(a), Source::Joined(b)) => a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| a.same_source(b)),
-            (Source::Stored { .. } | Source::Generated(_) | Source::Joined(_), _) => false,
+            (Source::Columns { matrix: a, first: x }, Source::Columns { matrix: b, first: y }) => {
+                a.same_source(b) && x == y && self.shape == other.shape
+            }
+            (Source::Stored { .. } | Source::Generated(_) | Source::Joined(_) | Source::Columns { .. }, _) => false,
         };
         is_same && self.element == other.element
     }
@@ -289,7 +323,7 @@ impl Recipe {
     fn bytes(&self) -> Option<&[u8]> {
         match &self.source {
             Source::Stored { storage, range, element } if *element == self.element => Some(&storage.bytes()[range.clone()]),
-            Source::Stored { .. } | Source::Generated(_) | Source::Joined(_) => None,
+            Source::Stored { .. } | Source::Generated(_) | Source::Joined(_) | Source::Columns { .. } => None,
         }
     }
 
@@ -303,5 +337,21 @@ impl Recipe {
             sink(values)?;
         }
         Ok(())
+    }
+}
+
+/// Fills `values` with the elements from position `first` on of the transposed columns of `matrix: [rows, width]` from `column` on.
+fn read_columns(matrix: &Recipe, column: usize, first: usize, values: &mut [f32]) {
+    let (&[rows, width], false) = (matrix.shape(), values.is_empty()) else { return };
+    // Of each row of the matrix a short piece.
+    let (from, to) = (first / rows, (first + values.len() - 1) / rows);
+    let mut piece = vec![0f32; to + 1 - from];
+    for row in 0..rows {
+        matrix.read(row * width + column + from, &mut piece);
+        for (value, output) in piece.iter().zip(from..) {
+            if let Some(place) = (output * rows + row).checked_sub(first).and_then(|place| values.get_mut(place)) {
+                *place = *value;
+            }
+        }
     }
 }

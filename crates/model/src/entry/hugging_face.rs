@@ -60,7 +60,7 @@ pub(crate) fn step(config: &Config, attentions: Attentions) -> Result<Graph, Err
     let outputs = decoder(
         &root,
         config,
-        &DecoderInputs { ids, attention_mask, cross: cross.clone(), past: Past::Joined(past), dropout: Dropout::none() },
+        &DecoderInputs { ids, attention_mask, cross: cross.clone(), past: Past::Joined(past), prompts: None, dropout: Dropout::none() },
     );
     builder.output(LOGITS, outputs.logits);
     for (layer_index, (present, cross)) in outputs.present.iter().zip(cross).enumerate() {

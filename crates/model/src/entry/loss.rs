@@ -86,7 +86,7 @@ pub(crate) fn loss(config: &Config, options: &Loss) -> Result<Graph, Error> {
     let hidden = encoder(&root, config, source, &dropout).hidden;
     let cross = cross_key_values(&root, config, hidden);
     let attention_mask = source.attention_mask();
-    let outputs = decoder(&root, config, &DecoderInputs { ids: target, attention_mask, cross, past: Past::None, dropout });
+    let outputs = decoder(&root, config, &DecoderInputs { ids: target, attention_mask, cross, past: Past::None, prompts: None, dropout });
     {
         let _scope = root.at("cross_entropy").enter();
         let [mut smoothed, mut plain] = cross_entropy(&outputs, &Projection::of(&root, config), labels, smoothing);

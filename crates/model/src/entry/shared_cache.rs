@@ -38,6 +38,7 @@ pub(crate) fn step(config: &Config, attentions: Attentions) -> Result<Graph, Err
         attention_mask,
         cross,
         past: Past::Cached { caches, beams: holders },
+        prompts: None,
         dropout: Dropout::none(),
     };
     let outputs = decoder(&builder.root(), config, &inputs);

@@ -3,7 +3,7 @@
 //! Parameter paths are BART's tensor names without `model.`:
 //! `decoder.layers.2.encoder_attn.q_proj.weight`.
 
-use super::{Bart, Family, bert, vit};
+use super::{Bart, Family, bert, gpt, vit};
 use crate::{Config, Embeddings, Head, OutputProjection, Parts};
 use cognate_graph::{Generator, Recipe};
 use std::sync::Arc;
@@ -21,6 +21,8 @@ pub(crate) enum Rows {
     All,
     /// Possibly more than the parameter has; the first are used.
     First,
+    /// None: the parameter's rows are the `index`-th of `of` equal parts of the columns. A vector is divided in the same way.
+    Columns { index: usize, of: usize },
 }
 
 impl Naming<'_> {
@@ -61,6 +63,9 @@ impl Naming<'_> {
         if let Some((half, _)) = self.half(path) {
             return half.rows(path);
         }
+        if let Some((index, of)) = gpt::columns(self.family, path) {
+            return Rows::Columns { index, of };
+        }
         let own = self.config.embeddings == Embeddings::Separate && self.config.output == OutputProjection::Own;
         let is_marian = self.family == Family::Bart(Bart::Marian);
         if is_marian && own && path == "decoder.embed_tokens.weight" { Rows::First } else { Rows::All }
@@ -69,7 +74,7 @@ impl Naming<'_> {
     /// Whether the checkpoint has a shared table that is not used.
     fn has_idle_shared(&self) -> bool {
         self.config.embeddings == Embeddings::Separate
-            && !matches!(self.family, Family::Bart(Bart::Marian) | Family::Cognate | Family::Pair(..) | Family::Whisper)
+            && !matches!(self.family, Family::Bart(Bart::Marian) | Family::Cognate | Family::Gpt(_) | Family::Pair(..) | Family::Whisper)
     }
 
     /// Whether checkpoints are known to contain this tensor without using it.
@@ -88,6 +93,7 @@ impl Naming<'_> {
             }
             Family::Bert(_) => bert::is_left_over(self.head(), name),
             Family::Cognate | Family::Whisper => false,
+            Family::Gpt(gpt) => gpt::is_left_over(gpt, name),
             Family::Pair(..) => {
                 self.half(name).is_some_and(|(half, prefix)| name.strip_prefix(prefix).is_some_and(|rest| half.is_left_over(rest)))
             }
@@ -100,7 +106,7 @@ impl Naming<'_> {
     /// The head; `Head::None` if the model has a decoder.
     fn head(&self) -> Head {
         match self.config.parts {
-            Parts::Both => Head::None,
+            Parts::Both | Parts::Decoder => Head::None,
             Parts::Encoder(head) => head,
         }
     }
@@ -121,6 +127,7 @@ impl Naming<'_> {
         match self.family {
             Family::Cognate | Family::Pair(..) => vec![path.into()],
             Family::Bert(bert) => bert::names(bert, self.head(), path),
+            Family::Gpt(gpt) => gpt::names(gpt, path),
             // transformers' encoder-only class does not store it.
             Family::Bart(_) | Family::Whisper if self.config.parts != Parts::Both => {
                 let bare = if path == "shared.weight" { "embed_tokens.weight" } else { path.strip_prefix("encoder.").unwrap_or(path) };

@@ -90,7 +90,7 @@ impl Batch {
         if let Some(stream) = stream.filter(|_| caller.streams) {
             self.send(sentence, stream.finish()?);
         }
-        let mut translation = self.translator.translation(hypotheses.to_vec())?;
+        let mut translation = self.translator.translation(hypotheses.to_vec(), &sentence.ids)?;
         translation.begin_with(&mut prepared.clone());
         self.translator.replace_unknowns(&mut translation, text)?;
         let n_tokens = translation.n_tokens();

@@ -41,7 +41,7 @@ fn sample(model: &Model, sentences: &[Vec<i64>]) -> Sample {
 fn write(layout: Layout, graphs: &InHalf, folder: &Path) {
     let mut folder = Folder::create(folder, Existing::Replace).unwrap();
     let metadata = Metadata::default();
-    for (file, program) in layout.files().iter().zip([&graphs.encoder, &graphs.decoder]) {
+    for (file, program) in layout.files().iter().zip(&graphs.programs) {
         let weights_file = format!("{file}_data");
         Export::new(&[(file, program)], &weights_file, &metadata).write(&mut folder).unwrap();
     }
@@ -81,8 +81,7 @@ fn every_family_passes() {
             failures.push(format!("{name}, {layout} layout: {report}"));
         }
         if layout == Layout::HuggingFace {
-            let halves =
-                [&graphs.encoder, &graphs.decoder].into_iter().flat_map(|program| interface(program, DType::F16)).collect::<Vec<_>>();
+            let halves = graphs.programs.iter().flat_map(|program| interface(program, DType::F16)).collect::<Vec<_>>();
             if !halves.is_empty() {
                 failures.push(format!("{name}: in f16, where Optimum and transformers.js want f32: {halves:?}"));
             }

@@ -6,6 +6,7 @@ mod agreement;
 mod beam_sampling;
 mod blocks;
 mod compare;
+mod decoders;
 mod decoding;
 mod encoders;
 mod engines;

@@ -1,0 +1,137 @@
+//! `testdata/decoders`: PyTorch's numbers for decoders alone, on every engine and in every layout.
+
+use crate::decoding::silent;
+use crate::engines::{everywhere, output};
+use crate::golden::array;
+use crate::golden_tokens::difference;
+use cognate_generate::{CausalDecoder, Decoder, SentenceBatch, Settings, decode, greedy_choices};
+use cognate_graph::Program;
+use cognate_model::interface::{ATTENTION_MASK, INPUT_IDS, LOGITS, Names};
+use cognate_model::{Attentions, Layout, Model};
+use cognate_runtime::{Session, Values};
+use cognate_testing::{Golden, testdata};
+use cognate_verify::{CLOSE, compare};
+use ndarray::{ArrayD, Axis, Slice, stack};
+use std::fs;
+
+/// The largest relative L2 difference of the reference's f64 to PyTorch's float64. Scales such as `d_k^-1/2` are f32 in our graphs, as in
+/// every export, and each of them is good to 6e-8.
+const DOUBLE_BOUND: f64 = 3e-7;
+
+const LAYOUTS: [Layout; 2] = [Layout::Cognate, Layout::HuggingFace];
+
+fn cases() -> Vec<String> {
+    let entries = fs::read_dir(testdata("decoders")).unwrap().map(|entry| entry.unwrap());
+    let is_case = |path: &std::path::Path| path.join("answers.safetensors").is_file();
+    let mut names: Vec<_> = entries.filter(|entry| is_case(&entry.path())).map(|entry| entry.file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn every_decoder_agrees_with_pytorch() {
+    let names = cases();
+    let failures: Vec<_> = names.iter().flat_map(|name| differences(name)).collect();
+    assert!(failures.is_empty(), "from PyTorch:\n{}", failures.join("\n"));
+    assert_eq!(names.len(), 4);
+}
+
+/// What of a model, read at once, differs by more than its bound.
+fn differences(name: &str) -> Vec<String> {
+    let expected = Golden::decoder(name);
+    let model = Model::open(&testdata("decoders").join(name)).unwrap();
+    let mut failures = Vec::new();
+    for mut session in everywhere(&model.teacher_forced().unwrap()) {
+        for (what, worst, bound) in errors(session.as_mut(), &model, &expected) {
+            eprintln!("{name:20} {:30} {what:18} {worst:.1e} of {bound:.1e}", session.engine());
+            if worst.is_nan() || worst > bound {
+                failures.push(format!("{name}, {}: {what}: {worst:e}, at most {bound:e} is allowed", session.engine()));
+            }
+        }
+    }
+    failures
+}
+
+/// The relative L2 error of the logits and of the attention weights at tokens, and its bound.
+fn errors(session: &mut dyn Session, model: &Model, expected: &Golden) -> Vec<(&'static str, f64, f64)> {
+    let inputs: Values = [INPUT_IDS, ATTENTION_MASK].map(|name| (name, array(expected.ids(name)))).into_iter().collect();
+    let found = session.run(&inputs).unwrap();
+    let mask = array(expected.ids(ATTENTION_MASK));
+    let bound = if session.engine().ends_with("f64") { DOUBLE_BOUND } else { CLOSE.relative_l2 };
+    let flat = |numbers: Vec<f64>| ArrayD::from_shape_vec(vec![numbers.len()], numbers).unwrap();
+    let error = |ours: Vec<f64>, theirs: Vec<f64>| compare(&flat(ours), &flat(theirs)).unwrap().relative_l2;
+    let logits = error(of_tokens(&output(&found, LOGITS), &mask), of_tokens(&array(expected.doubles(LOGITS)), &mask));
+    let layers: Vec<_> = (0..model.config().decoder.n_layers).map(|layer| output(&found, &Names::decoder_attentions(layer))).collect();
+    let layers = stack(Axis(0), &layers.iter().map(|layer| layer.view()).collect::<Vec<_>>()).unwrap();
+    let by_query = |numbers: ArrayD<f64>| of_tokens(&numbers.permuted_axes(vec![1, 3, 0, 2, 4]), &mask);
+    let attentions = error(by_query(layers), by_query(array(expected.doubles("attentions"))));
+    vec![("logits", logits, bound), ("attentions", attentions, bound)]
+}
+
+/// The numbers of `states: [batch, len, ...]` at tokens, which follow the padding.
+fn of_tokens(states: &ArrayD<f64>, mask: &ArrayD<i64>) -> Vec<f64> {
+    let rows = states.outer_iter().zip(mask.outer_iter());
+    rows.flat_map(|(states, mask)| {
+        let tokens = states.slice_axis(Axis(0), Slice::from(-(mask.sum() as isize)..));
+        tokens.iter().copied().collect::<Vec<_>>()
+    })
+    .collect()
+}
+
+/// The prompts of a case without padding, and the tokens of transformers' hypotheses with the scores of beams.
+type Hypotheses = Vec<Vec<(Vec<i64>, Option<f32>)>>;
+
+#[test]
+fn every_decoder_continues_as_transformers() {
+    let (mut failures, mut n_prompts) = (Vec::new(), 0);
+    for name in cases() {
+        let folder = testdata("decoders").join(&name);
+        let (model, expected) = (Model::open(&folder).unwrap(), Golden::decoder(&name));
+        let prompts = prompts(&expected);
+        let text = fs::read_to_string(folder.join("generation_config.json")).unwrap();
+        let defaults = Settings::from_json(model.config_json(), Some(&text), model.config()).unwrap();
+        for layout in LAYOUTS {
+            let [program] = <[Program; 1]>::try_from(model.programs(layout, Attentions::Omit).unwrap()).unwrap();
+            for session in everywhere(&program) {
+                let mut decoder = CausalDecoder::new(session, model.config(), defaults.pad_token).unwrap();
+                for (way, num_beams) in [("greedy", 1), ("beams", 3)] {
+                    let settings = Settings { num_beams, num_return_sequences: num_beams, max_new_tokens: 12, ..defaults.clone() };
+                    let answers = answers(&expected, way, &settings);
+                    let found = decode(&mut decoder, &SentenceBatch::new(&prompts), &settings, &mut silent).unwrap();
+                    // A prompt alone, which is not padded.
+                    let alone = decode(&mut decoder, &SentenceBatch::new(&prompts[1..2]), &settings, &mut silent).unwrap();
+                    let place = format!("{name}, {layout}, {}, {way}", decoder.engine());
+                    for (found, answers) in found.iter().chain(&alone).zip(answers.iter().chain(&answers[1..2])) {
+                        n_prompts += 1;
+                        failures.extend(difference(found, answers).err().map(|why| format!("{place}: {why}")));
+                    }
+                    if num_beams == 1 {
+                        let best: Vec<_> = found.iter().map(|found| found[0].clone()).collect();
+                        let chosen = greedy_choices(&mut decoder, &prompts, &best, &settings).unwrap();
+                        let own = best.iter().map(|best| {
+                            best.tokens.iter().copied().chain(settings.eos_tokens[0..1].iter().copied().filter(|_| best.complete))
+                        });
+                        if !chosen.iter().zip(own).all(|(chosen, own)| own.eq(chosen.iter().copied())) {
+                            failures.push(format!("{place}: other choices along its own tokens: {chosen:?}"));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{} of {n_prompts} from transformers:\n{}", failures.len(), failures.join("\n"));
+}
+
+fn prompts(expected: &Golden) -> Vec<Vec<i64>> {
+    let (ids, mask) = (expected.ids(INPUT_IDS), expected.ids(ATTENTION_MASK));
+    let rows = ids.data.chunks(ids.shape[1]).zip(mask.data.chunks(ids.shape[1]));
+    rows.map(|(ids, mask)| ids.iter().zip(mask).filter(|(_, mask)| **mask == 1).map(|(id, _)| *id).collect()).collect()
+}
+
+fn answers(expected: &Golden, way: &str, settings: &Settings) -> Hypotheses {
+    let rows = expected.ids(way);
+    let score = |index: usize| (settings.num_beams > 1).then(|| expected.doubles("beams_scores").data[index] as f32);
+    let tokens = |row: &[i64]| row.iter().copied().take_while(|token| !settings.eos_tokens.contains(token)).collect();
+    let rows = rows.data.chunks(rows.shape[1]).enumerate().map(|(index, row)| (tokens(row), score(index)));
+    rows.collect::<Vec<_>>().chunks(settings.num_beams).map(<[_]>::to_vec).collect()
+}

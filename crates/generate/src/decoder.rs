@@ -237,10 +237,33 @@ pub(crate) fn encode(encoder: &mut dyn Session, sources: Sources<'_>, pad_token:
         }
         Sources::Features(features) => {
             let name = encoder.inputs().first().cloned().unwrap_or_default();
-            Ok((encoder.run(&[(name, features.clone())].into_iter().collect())?, None))
+            let mut run = |part: ArrayD<f32>| encoder.run(&[(name.clone(), part)].into_iter().collect());
+            // Frames of audio, unlike pixels, have no channels. Each window has so many positions that an encoder gains nothing from
+            // several at once, and their attention weights would be the largest part of the memory.
+            let is_audio = features.ndim() == 3;
+            if !is_audio || features.len_of(Axis(0)) <= 1 {
+                return Ok((run(features.clone())?, None));
+            }
+            let windows = features.axis_chunks_iter(Axis(0), 1).map(|window| Ok(run(window.to_owned())?));
+            Ok((joined(windows.collect::<Result<_>>()?)?, None))
         }
         Sources::Again(count) => Err(not_again(count, 0)),
     }
+}
+
+/// The outputs of several runs as those of one batch.
+fn joined(runs: Vec<Values>) -> Result<Values> {
+    let names: Vec<String> = runs.first().into_iter().flat_map(|outputs| outputs.iter()).map(|(name, _)| name.to_string()).collect();
+    let mut runs = runs;
+    let join = |name: String| {
+        let parts =
+            runs.iter_mut().map(|outputs| outputs.remove(&name).ok_or_else(|| missing("encoder", &name))?.to_f32().map_err(Into::into));
+        let parts: Vec<ArrayD<f32>> = parts.collect::<Result<_>>()?;
+        let views: Vec<_> = parts.iter().map(|part| part.view()).collect();
+        let wrong = |_| Cause::Layout { graph: "encoder", expected: format!("{name} of one shape"), found: "several shapes".into() };
+        Ok((name.clone(), ndarray::concatenate(Axis(0), &views).map_err(wrong)?))
+    };
+    names.into_iter().map(join).collect()
 }
 
 pub(crate) fn not_again(expected: usize, found: usize) -> Error {

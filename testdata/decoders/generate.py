@@ -43,14 +43,43 @@ OPT = dict(
     init_std=0.4,
     eos_token_id=20,
 )
+LLAMA = dict(
+    vocab_size=40,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    intermediate_size=24,
+    max_position_embeddings=32,
+    initializer_range=0.4,
+    bos_token_id=38,
+    eos_token_id=7,
+)
 
 # A case is a class of transformers and its configuration.
 CASES = {
     "gpt2": ("GPT2LMHeadModel", GPT2),
     "gpt2-untied": ("GPT2LMHeadModel", GPT2 | dict(n_inner=24, scale_attn_weights=False, tie_word_embeddings=False, n_head=4)),
+    "llama": ("LlamaForCausalLM", LLAMA),
+    "llama-biases": (
+        "LlamaForCausalLM",
+        LLAMA | dict(attention_bias=True, tie_word_embeddings=True, num_key_value_heads=1, head_dim=6, rope_theta=500.0, rms_norm_eps=1e-3),
+    ),
+    "mistral": ("MistralForCausalLM", LLAMA | dict(sliding_window=4, num_key_value_heads=4, hidden_act="gelu")),
     "opt": ("OPTForCausalLM", OPT),
     "opt-post": ("OPTForCausalLM", OPT | dict(do_layer_norm_before=False, enable_bias=False, activation_function="gelu")),
+    "qwen2": ("Qwen2ForCausalLM", LLAMA),
+    "qwen2-windows": ("Qwen2ForCausalLM", LLAMA | dict(use_sliding_window=True, sliding_window=3, max_window_layers=1, rope_theta=1e6)),
 }
+
+
+class Doubles(StayDouble):
+    """Also computes products of float64 and float32, those of frequencies and positions, in float64."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func in (torch.Tensor.matmul, torch.Tensor.__matmul__) and args[0].dtype != args[1].dtype:
+            args = tuple(factor.to(torch.float64) for factor in args)
+        return super().__torch_function__(func, types, args, kwargs)
 
 
 def draw_model(case, seed):
@@ -139,7 +168,7 @@ def ask(model, inputs):
     positions = (inputs["attention_mask"].cumsum(-1) - 1).clamp(min=0)
     pad = model.config.eos_token_id if model.config.pad_token_id is None else model.config.pad_token_id
     options = dict(max_new_tokens=NEW_TOKENS, do_sample=False, pad_token_id=pad)
-    with StayDouble():
+    with Doubles():
         found = model(**inputs, position_ids=positions, output_attentions=True)
         greedy = model.generate(**inputs, **options, num_beams=1)
         beams = dict(num_beams=BEAMS, num_return_sequences=BEAMS, return_dict_in_generate=True, output_scores=True)

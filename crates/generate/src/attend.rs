@@ -105,7 +105,7 @@ fn first_state(
     mask: Option<ArrayD<i64>>,
 ) -> Result<(Values, Vec<(String, String)>)> {
     let (mut state, mut pasts) = (Values::new(), Vec::new());
-    let (heads, d_k) = (config.decoder.heads, config.decoder.d_k);
+    let (heads, d_k) = (config.decoder.key_heads, config.decoder.d_k);
     let shape = match layout {
         Layout::HuggingFace => vec![1, heads, 0, d_k],
         Layout::Cognate | Layout::SharedCache | Layout::Generate => vec![1, 1, heads, 0, d_k],

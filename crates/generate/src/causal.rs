@@ -92,9 +92,9 @@ impl CausalDecoder {
     /// Reads the prompts, and gives each beam their past. Returns the logits `[rows, vocab]` of the next tokens.
     fn read_prompts(&mut self, prompts: &Array2<i64>) -> Result<Value> {
         let (batch, len) = prompts.dim();
-        let Stack { heads, d_k, .. } = self.stack;
+        let Stack { key_heads, d_k, .. } = self.stack;
         for (name, _) in &self.past {
-            self.state.insert(name, Array4::<f32>::zeros((batch, heads, 0, d_k)).into_dyn());
+            self.state.insert(name, Array4::<f32>::zeros((batch, key_heads, 0, d_k)).into_dyn());
         }
         let part = (MOST_LOGITS / (batch * self.vocab).max(1)).max(1);
         let mut last = None;

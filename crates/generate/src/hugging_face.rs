@@ -32,7 +32,7 @@ pub struct HuggingFaceDecoder {
     first: Option<Box<dyn Session>>,
     decoder: Box<dyn Session>,
     pad_token: i64,
-    /// `heads` and `d_k` of the decoder.
+    /// `key_heads` and `d_k` of the decoder.
     head_shape: [usize; 2],
     /// Each past input with its present output.
     past: Vec<(String, String)>,
@@ -90,7 +90,7 @@ impl HuggingFaceDecoder {
                 expect("decoder", "output", decoder.outputs(), output)?;
             }
         }
-        let head_shape = [config.decoder.heads, config.decoder.d_k];
+        let head_shape = [config.decoder.key_heads, config.decoder.d_k];
         let (state, logits) = (Values::new(), LastLogits::default());
         let attentions = Attentions::default();
         Ok(Self { encoder, first, decoder, pad_token, head_shape, past, beams: 1, is_first_step: true, state, logits, attentions })

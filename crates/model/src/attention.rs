@@ -15,9 +15,9 @@ use cognate_graph::{CachedAttention, DType, Dim, Scope, Tensor, Unary};
 
 /// Added to masked scores. Finite, so that a fully masked row contains no NaN. Next to any real
 /// score its exponential is zero.
-const HIDDEN: f32 = -1e9;
+pub(crate) const HIDDEN: f32 = -1e9;
 
-/// Keys and values by head: `[..., heads, len, d_k]`.
+/// Keys and values by head: `[..., key_heads, len, d_k]`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyValue<'g> {
     pub(crate) key: Tensor<'g>,
@@ -27,7 +27,7 @@ pub(crate) struct KeyValue<'g> {
 impl<'g> KeyValue<'g> {
     /// Projects `x: [..., len, d_model]` by `k_proj` and `v_proj`.
     pub(crate) fn project(scope: &Scope<'g>, config: &Config, stack: Stack, x: Tensor<'g>) -> Self {
-        let head = |name| split_heads(linear(&scope.at(name), config, x, stack.heads * stack.d_k), stack.heads);
+        let head = |name| split_heads(linear(&scope.at(name), config, x, stack.key_heads * stack.d_k), stack.key_heads);
         Self { key: head("k_proj"), value: head("v_proj") }
     }
 
@@ -226,9 +226,31 @@ fn attend<'g>(
     mask: Option<Tensor<'g>>,
     dropout: &Dropout<'g>,
 ) -> (Tensor<'g>, Tensor<'g>) {
-    let scores = score.of(q, memory.key);
+    let group = heads_per_key(q, memory.key);
+    let scores = regroup(score.of(regroup(q, group, 1), memory.key), 1, group);
     let weights = mask.map_or(scores, |mask| scores + mask).softmax();
-    (dropout.attention(weights).matmul(memory.value), weights)
+    let context = regroup(dropout.attention(weights), group, 1).matmul(memory.value);
+    (regroup(context, 1, group), weights)
+}
+
+/// The number of queries' heads that share a head of keys.
+fn heads_per_key(q: Tensor<'_>, k: Tensor<'_>) -> i64 {
+    let heads = |x: Tensor<'_>| x.dim(x.ty().shape.rank().saturating_sub(3)).as_constant().unwrap_or(1).max(1);
+    (heads(q) / heads(k)).max(1)
+}
+
+/// `[..., n, len, d]` -> `[..., n / joined · divided, len · joined / divided, d]`: heads that share keys become positions of one head,
+/// or such positions heads again.
+fn regroup(x: Tensor<'_>, joined: i64, divided: i64) -> Tensor<'_> {
+    if joined == divided {
+        return x;
+    }
+    let mut dims = x.ty().shape.dims().to_vec();
+    let axis = dims.len().saturating_sub(3);
+    let n = dims[axis].as_constant().unwrap_or(1);
+    dims[axis] = Dim::from(n / joined * divided);
+    dims[axis + 1] = (dims[axis + 1].clone() * joined).divided(divided).unwrap_or_default();
+    x.reshape(dims)
 }
 
 /// `[..., len, heads * d_k]` -> `[..., heads, len, d_k]`

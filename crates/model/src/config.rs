@@ -39,6 +39,11 @@ pub struct Config {
     pub score: AttentionScore,
     /// The encoding of positions.
     pub positions: Positions,
+    /// The base of rotary angles; 10,000 in Su et al. 2021.
+    pub rotary_base: f32,
+    /// For each layer the number of positions up to the query's own, and in the encoder also from it on, that it attends to (Beltagy et
+    /// al. 2020, section 3.1); layers without one attend to all.
+    pub windows: Vec<Option<usize>>,
     /// The kind of normalisation.
     pub norm: Norm,
     /// Where layers are normalised.
@@ -159,6 +164,10 @@ pub enum Biases {
     ExceptKeys,
     /// All but the projections of queries, keys and values.
     ExceptInputs,
+    /// Only the projections of queries, keys and values.
+    OnlyInputs,
+    /// Only those of attention.
+    OnlyAttention,
 }
 
 impl From<bool> for Biases {
@@ -232,6 +241,8 @@ pub struct Stack {
     pub n_layers: usize,
     /// The number of attention heads per layer.
     pub heads: usize,
+    /// The number of heads of keys and values, each of which serves a group of queries' heads (Ainslie et al. 2023); `heads` in the paper.
+    pub key_heads: usize,
     /// Width of a head.
     pub d_k: usize,
     /// Width inside the feed-forward.
@@ -422,6 +433,32 @@ impl Config {
         }
     }
 
+    /// Fails if attention has no form over caches that beams share, whose operator has plain products, masks and heads.
+    ///
+    /// # Errors
+    /// If it has not; the message names the reason.
+    pub fn require_shared_caches(&self) -> Result<(), Error> {
+        let reason = if self.score == AttentionScore::Additive {
+            "attention_score \"additive\""
+        } else if self.decoder.key_heads != self.decoder.heads {
+            "attention with fewer heads of keys than of queries"
+        } else if self.windows.iter().any(Option::is_some) {
+            "attention within a window"
+        } else {
+            return Ok(());
+        };
+        let message = format!(
+            "{reason} has no form over caches that beams share (layout shared-cache), whose operator compares by products; use the layout \
+             cognate or hf"
+        );
+        Err(Error::new(crate::ErrorKind::Config, "config.json", message))
+    }
+
+    /// The window of a layer.
+    pub(crate) fn window(&self, layer_index: usize) -> Option<usize> {
+        self.windows.get(layer_index).copied().flatten()
+    }
+
     /// The same model without decoder.
     pub(crate) fn encoder_alone(self) -> Self {
         let decoder = Stack { n_layers: 0, ..self.encoder };
@@ -464,6 +501,9 @@ impl Config {
         for (names, stack) in stacks {
             if (MOST_LAYERS + 1..=LARGEST_SIZE).contains(&stack.n_layers) {
                 wrong(format!("{}: expected at most {MOST_LAYERS}, found {}", names.n_layers, stack.n_layers));
+            }
+            if fits && !(stack.key_heads > 0 && stack.heads.is_multiple_of(stack.key_heads)) {
+                wrong(format!("{} {} is not divisible by num_key_value_heads {}", names.heads, stack.heads, stack.key_heads));
             }
             if fits && stack.heads * stack.d_k > LARGEST_SIZE {
                 wrong(format!("{} {} times {} {} is more than {LARGEST_SIZE}", names.heads, stack.heads, names.d_k, stack.d_k));
@@ -538,6 +578,9 @@ pub(crate) struct StackNames {
     pub(crate) d_ff: &'static str,
 }
 
+/// The base of rotary angles in Su et al. 2021.
+pub(crate) const ROTARY_BASE: f32 = 10_000.0;
+
 /// Above the sizes of all published models; products of two such sizes cannot overflow.
 const LARGEST_SIZE: usize = 1 << 24;
 
@@ -547,7 +590,7 @@ const LARGEST_WIDTH: usize = 1 << 16;
 pub(crate) const MOST_POSITIONS: usize = 1 << 17;
 
 /// The maximum number of layers.
-const MOST_LAYERS: usize = 1024;
+pub(crate) const MOST_LAYERS: usize = 1024;
 
 /// The table of distances is written into the graph.
 const LARGEST_DISTANCE: usize = 1 << 16;

@@ -8,7 +8,7 @@ use crate::attention::{KeyValue, Memory, causal_mask, cross_attention, padding_m
 use crate::dropout::Dropout;
 use crate::embedding::{InputTokens, Side, embed, table};
 use crate::layers::{after_stack, feed_forward, linear, residual};
-use crate::positions::orders;
+use crate::positions::{Span, orders};
 use crate::{Config, OutputProjection, Parts};
 use cognate_graph::{Dim, Scope, Tensor};
 
@@ -104,7 +104,7 @@ pub(crate) fn decoder<'g>(root: &Scope<'g>, config: &Config, inputs: &DecoderInp
     let (own_mask, positions) = inputs.prompts.map(|prompts| (prompts.attention_mask, prompts.positions)).unzip();
     // A single query attends to all positions: no mask.
     let mask = if matches!(inputs.past, Past::Cached { .. }) { None } else { Some(causal_mask(root, &past_len, &tgt, own_mask)) };
-    let orders = orders(root, config, Side::Decoder, mask, &past_len, &tgt);
+    let orders = orders(root, config, Side::Decoder, mask, Span { past: &past_len, tgt: &tgt, positions });
     let padding = inputs.attention_mask.map(padding_mask);
     let dropout = &inputs.dropout;
     let tokens = InputTokens { positions, ..InputTokens::new(inputs.ids) };

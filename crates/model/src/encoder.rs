@@ -6,7 +6,7 @@ use crate::dropout::Dropout;
 use crate::embedding::Side;
 use crate::front::Source;
 use crate::layers::{after_stack, feed_forward, residual};
-use crate::positions::{Order, orders};
+use crate::positions::{Order, Span, orders};
 use cognate_graph::{Dim, Scope, Tensor};
 
 /// The encoder's outputs.
@@ -21,7 +21,8 @@ pub(crate) struct EncoderOutputs<'g> {
 pub(crate) fn encoder<'g>(root: &Scope<'g>, config: &Config, source: Source<'g>, dropout: &Dropout<'g>) -> EncoderOutputs<'g> {
     let (config, stack) = (config.of_encoder(), Side::Encoder.at(root));
     let mask = source.attention_mask().map(padding_mask);
-    let orders = orders(root, config, Side::Encoder, mask, &Dim::from(0), &source.len(config));
+    let (first, src) = (Dim::from(0), source.len(config));
+    let orders = orders(root, config, Side::Encoder, mask, Span { past: &first, tgt: &src, positions: None });
     let mut x = dropout.embedding(source.embed(root, config).sum);
     let mut attentions = Vec::new();
     for (layer_index, order) in orders.into_iter().enumerate() {

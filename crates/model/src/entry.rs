@@ -110,7 +110,7 @@ pub(crate) fn step(config: &Config, attentions: Attentions, tgt: Dim) -> Result<
     let builder = Builder::new("decoder");
     let ids = builder.input(INPUT_IDS, DType::I64, ["batch".into(), "beams".into(), tgt]);
     let attention_mask = source_mask(&builder, config, ATTENTION_MASK, ["batch", "src"]);
-    let (heads, d_k) = (Dim::from(config.decoder.heads), Dim::from(config.decoder.d_k));
+    let (heads, d_k) = (Dim::from(config.decoder.key_heads), Dim::from(config.decoder.d_k));
     let input = |[key, value]: [String; 2], shape: &[Dim]| KeyValue {
         key: builder.input(&key, DType::F32, shape.to_vec()),
         value: builder.input(&value, DType::F32, shape.to_vec()),

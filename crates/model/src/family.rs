@@ -106,8 +106,14 @@ pub(crate) enum Bert {
 pub(crate) enum Gpt {
     /// GPT-2 (Radford et al. 2019).
     Gpt2,
+    /// Llama (Touvron et al. 2023).
+    Llama,
+    /// Mistral (Jiang et al. 2023).
+    Mistral,
     /// OPT (Zhang et al. 2022).
     Opt,
+    /// Qwen2 (Yang et al. 2024).
+    Qwen2,
 }
 
 /// Families with T5's tensor names.
@@ -131,7 +137,7 @@ pub(crate) enum Vit {
 }
 
 /// Families by `model_type`, in alphabetical order, with the prefix of transformers' classes.
-static FAMILIES: [(&str, &str, Family); 24] = [
+static FAMILIES: [(&str, &str, Family); 27] = [
     ("bart", "Bart", Family::Bart(Bart::Original)),
     ("bert", "Bert", Family::Bert(Bert::Original)),
     ("blenderbot", "Blenderbot", Family::Bart(Bart::Blenderbot)),
@@ -141,14 +147,17 @@ static FAMILIES: [(&str, &str, Family); 24] = [
     ("deit", "DeiT", Family::Vit(Vit::Deit)),
     ("distilbert", "DistilBert", Family::Bert(Bert::Distil)),
     ("gpt2", "GPT2", Family::Gpt(Gpt::Gpt2)),
+    ("llama", "Llama", Family::Gpt(Gpt::Llama)),
     ("m2m_100", "M2M100", Family::Bart(Bart::M2m100)),
     ("marian", "Marian", Family::Bart(Bart::Marian)),
     ("mbart", "MBart", Family::Bart(Bart::Mbart)),
+    ("mistral", "Mistral", Family::Gpt(Gpt::Mistral)),
     ("mpnet", "MPNet", Family::Bert(Bert::Mpnet)),
     ("mt5", "MT5", Family::T5(T5::Mt5)),
     ("opt", "OPT", Family::Gpt(Gpt::Opt)),
     ("pegasus", "Pegasus", Family::Bart(Bart::Pegasus)),
     ("plbart", "PLBart", Family::Bart(Bart::Plbart)),
+    ("qwen2", "Qwen2", Family::Gpt(Gpt::Qwen2)),
     ("roberta", "Roberta", Family::Bert(Bert::Roberta)),
     ("t5", "T5", Family::T5(T5::Original)),
     ("trocr", "TrOCR", Family::Bart(Bart::Trocr)),

@@ -14,9 +14,16 @@ pub(crate) fn linear<'g>(scope: &Scope<'g>, config: &Config, x: Tensor<'g>, out:
         Biases::None => false,
         Biases::All => true,
         Biases::ExceptKeys => !scope.path().ends_with("k_proj"),
-        Biases::ExceptInputs => !["q_proj", "k_proj", "v_proj"].iter().any(|name| scope.path().ends_with(name)),
+        Biases::ExceptInputs => !is_input(scope),
+        Biases::OnlyInputs => is_input(scope),
+        Biases::OnlyAttention => is_input(scope) || scope.path().ends_with("out_proj"),
     };
     x.linear(weight, has_bias.then(|| scope.parameter("bias", [out])))
+}
+
+/// Whether a layer projects queries, keys or values.
+fn is_input(scope: &Scope<'_>) -> bool {
+    ["q_proj", "k_proj", "v_proj"].iter().any(|name| scope.path().ends_with(name))
 }
 
 /// Normalises each row: `[..., d_model]` -> `[..., d_model]`

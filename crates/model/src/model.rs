@@ -65,7 +65,7 @@ impl Preset {
             Preset::Base => (6, 512, 8, 2_048, 37_000),
             Preset::Big => (6, 1_024, 16, 4_096, 37_000),
         };
-        let stack = Stack { n_layers, heads, d_k: d_model / heads, d_ff };
+        let stack = Stack { n_layers, heads, key_heads: heads, d_k: d_model / heads, d_ff };
         Config {
             front: Front::Tokens,
             encoder_model: None,
@@ -81,6 +81,8 @@ impl Preset {
             biases: Biases::All,
             score: AttentionScore::ScaledDot,
             positions: Positions::Sinusoidal(Sinusoids::Interleaved),
+            rotary_base: crate::config::ROTARY_BASE,
+            windows: Vec::new(),
             norm: Norm::Layer,
             placement: NormPlacement::Post,
             embedding_norm: EmbeddingNorm::None,
@@ -259,10 +261,8 @@ impl Model {
     /// shared caches.
     pub fn graphs(&self, layout: Layout, attentions: Attentions) -> Result<[Program; 2], Error> {
         self.pair()?;
-        if layout == Layout::SharedCache && self.config.score == AttentionScore::Additive {
-            let message = "attention_score \"additive\" has no form over caches that beams share (layout shared-cache), whose operator \
-                compares by products; use the layout cognate or hf";
-            return Err(Error::new(ErrorKind::Config, "config.json", message));
+        if layout == Layout::SharedCache {
+            self.config.require_shared_caches()?;
         }
         let [encoder, decoder] = entry::graphs(&self.config, layout, attentions)?;
         Ok([self.program(encoder)?, self.program(decoder)?])

@@ -1,5 +1,6 @@
 //! Positions in self-attention; `embedding` has those that are added to embeddings.
 
+use crate::attention::HIDDEN;
 use crate::embedding::{Side, SinusoidTable};
 use crate::relative::{self, Ranges};
 use crate::rotary::{self, Rotation};
@@ -17,13 +18,22 @@ pub(crate) struct Order<'g> {
     pub(crate) rotation: Option<Rotation<'g>>,
 }
 
-/// The positions of each layer, for queries `past..past + tgt` and keys `0..past + tgt`,
-/// with `mask` added.
-pub(crate) fn orders<'g>(root: &Scope<'g>, config: &Config, side: Side, mask: Option<Tensor<'g>>, past: &Dim, tgt: &Dim) -> Vec<Order<'g>> {
+/// Queries and keys of self-attention: queries `past..past + tgt`, keys `0..past + tgt`.
+#[derive(Clone, Copy)]
+pub(crate) struct Span<'s, 'g> {
+    pub(crate) past: &'s Dim,
+    pub(crate) tgt: &'s Dim,
+    /// The positions of the queries, `i64 [batch, tgt]`, if they differ from these numbers.
+    pub(crate) positions: Option<Tensor<'g>>,
+}
+
+/// The positions of each layer, with `mask` added.
+pub(crate) fn orders<'g>(root: &Scope<'g>, config: &Config, side: Side, mask: Option<Tensor<'g>>, span: Span<'_, 'g>) -> Vec<Order<'g>> {
     let n_layers = side.stack(config).n_layers;
+    let Span { past, tgt, .. } = span;
     let masked = |mask| Order { mask: Some(mask), rotation: None };
     let relative = |ranges| relative::masks(root, config, side, ranges, mask, [past, tgt]).into_iter().map(masked).collect();
-    match config.positions {
+    let orders = match config.positions {
         Positions::Sinusoidal(_) | Positions::Learned { .. } | Positions::Counted | Positions::LearnedCounted { relative: None } => {
             vec![Order { mask, rotation: None }; n_layers]
         }
@@ -31,9 +41,32 @@ pub(crate) fn orders<'g>(root: &Scope<'g>, config: &Config, side: Side, mask: Op
         Positions::LearnedCounted { relative: Some([buckets, max_distance]) } => {
             relative(Ranges { buckets, max_distance, of: RelativeLayers::First })
         }
-        Positions::Rotary => vec![Order { mask, rotation: Some(Rotation::new(root, config, side, past, tgt)) }; n_layers],
+        Positions::Rotary => vec![Order { mask, rotation: Some(Rotation::new(root, config, side, span)) }; n_layers],
         Positions::Alibi => vec![masked(alibi::mask(root, config, side, mask, [past, tgt])); n_layers],
-    }
+    };
+    let mut within = BTreeMap::new();
+    let mut windowed = |(layer_index, order): (usize, Order<'g>)| match config.window(layer_index) {
+        Some(window) => {
+            let is_near = *within.entry(window).or_insert_with(|| is_near(root, side, window, [past, tgt]));
+            let builder = root.builder();
+            let scores = order.mask.unwrap_or_else(|| builder.scalar(0.0));
+            Order { mask: Some(is_near.select(scores, builder.scalar(HIDDEN))), ..order }
+        }
+        None => order,
+    };
+    orders.into_iter().enumerate().map(&mut windowed).collect()
+}
+
+/// Whether a key is within the window of a query: bool `[tgt, past + tgt]`. The decoder's masks hide keys after the query.
+fn is_near<'g>(root: &Scope<'g>, side: Side, window: usize, [past, tgt]: [&Dim; 2]) -> Tensor<'g> {
+    let builder = root.builder();
+    let _scope = side.at(root).at("window").enter();
+    let queries = builder.range(past, past + tgt).reshape([tgt.clone(), 1.into()]);
+    let distance = builder.range(0, past + tgt) - queries;
+    let farthest = builder.integer(i64::try_from(window).unwrap_or(i64::MAX) - 1);
+    let zero = builder.integer(0);
+    let after = if side == Side::Encoder { distance } else { zero };
+    distance.less_or_equal(zero).select(zero - distance, after).less_or_equal(farthest)
 }
 
 /// Weights computed by formulas, by path. Equal tables of both stacks share a recipe, so they

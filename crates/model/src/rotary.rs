@@ -3,22 +3,23 @@
 //!
 //! `(x_i, x_{i + d_k/2}) ->
 //! (x_i cos mθ_i - x_{i + d_k/2} sin mθ_i, x_{i + d_k/2} cos mθ_i + x_i sin mθ_i)`,
-//! position `m`, `θ_i = 10000^(-2i/d_k)`   (Su et al. 2021, section 3.2.2)
+//! position `m`, `θ_i = base^(-2i/d_k)`, base 10,000 in the paper   (Su et al. 2021, section 3.2.2)
 //!
 //! The paper rotates neighbours, `x_{2i}` and `x_{2i+1}`. Halves are the same model with permuted
 //! rows in its projections, and need fewer operations.
 
 use crate::Config;
 use crate::embedding::Side;
-use cognate_graph::{Dim, Generator, Recipe, Scope, Tensor, concat};
+use crate::positions::Span;
+use cognate_graph::{Generator, Recipe, Scope, Tensor, concat};
 use std::sync::Arc;
 
 /// The angles of a range of positions.
 #[derive(Clone, Copy)]
 pub(crate) struct Rotation<'g> {
-    /// `[len, d_k]`
+    /// `[len, d_k]`, or `[batch, 1, len, d_k]`
     cosines: Tensor<'g>,
-    /// `[len, d_k]`; those of the first half are negative.
+    /// The same shape; those of the first half are negative.
     sines: Tensor<'g>,
 }
 
@@ -26,20 +27,25 @@ const COSINES: &str = "rotary.cosines";
 const SINES: &str = "rotary.sines";
 
 impl<'g> Rotation<'g> {
-    /// The angles of positions `first..first + len`.
-    pub(crate) fn new(root: &Scope<'g>, config: &Config, side: Side, first: &Dim, len: &Dim) -> Self {
+    /// The angles of queries and new keys.
+    pub(crate) fn new(root: &Scope<'g>, config: &Config, side: Side, Span { past, tgt, positions }: Span<'_, 'g>) -> Self {
         let stack = side.at(root);
         let _scope = stack.at("rotary").enter();
-        let positions = root.builder().range(first, first + len);
-        let shape = [config.position_rows(), side.stack(config).d_k];
-        let rows = |path| stack.parameter(path, shape).gather(positions);
+        let consecutive = || root.builder().range(past, past + tgt);
+        let d_k = side.stack(config).d_k;
+        let table = |path| stack.parameter(path, [config.position_rows(), d_k]);
+        let rows = |path| match positions {
+            // The same for all heads.
+            Some(positions) => table(path).gather(positions).reshape([positions.dim(0), 1.into(), tgt.clone(), d_k.into()]),
+            None => table(path).gather(consecutive()),
+        };
         Self { cosines: rows(COSINES), sines: rows(SINES) }
     }
 
     /// Rotates `x: [..., len, d_k]`.
     pub(crate) fn turn(self, x: Tensor<'g>) -> Tensor<'g> {
         let shape = x.ty().shape;
-        let (axis, d_k) = (shape.rank().saturating_sub(1), self.cosines.dim(1));
+        let (axis, d_k) = (shape.rank().saturating_sub(1), self.cosines.dim(self.cosines.ty().shape.rank().saturating_sub(1)));
         let half = d_k.as_constant().unwrap_or(2) / 2;
         let exchanged = concat(axis, &[x.slice(axis, half, d_k), x.slice(axis, 0, half)]);
         x * self.cosines + exchanged * self.sines
@@ -48,7 +54,7 @@ impl<'g> Rotation<'g> {
 
 /// The cosines and sines for heads of width `d_k`, by path within a stack: `[max_positions, d_k]`.
 pub(crate) fn tables(config: &Config, d_k: usize) -> Vec<(&'static str, Recipe)> {
-    let table = |part| Recipe::generated(Arc::new(Table { part, d_k }), &[config.position_rows(), d_k]);
+    let table = |part| Recipe::generated(Arc::new(Table { part, d_k, base: config.rotary_base.into() }), &[config.position_rows(), d_k]);
     vec![(COSINES, table(Part::Cosine)), (SINES, table(Part::Sine))]
 }
 
@@ -62,6 +68,7 @@ enum Part {
 struct Table {
     part: Part,
     d_k: usize,
+    base: f64,
 }
 
 impl Generator for Table {
@@ -69,7 +76,7 @@ impl Generator for Table {
         let half = self.d_k / 2;
         for (index, value) in (first..).zip(values) {
             let (position, column) = (index / self.d_k, index % self.d_k);
-            let angle = position as f64 * 10000f64.powf(-2.0 * (column % half) as f64 / self.d_k as f64);
+            let angle = position as f64 * self.base.powf(-2.0 * (column % half) as f64 / self.d_k as f64);
             *value = match self.part {
                 Part::Cosine => angle.cos(),
                 Part::Sine if column < half => -angle.sin(),

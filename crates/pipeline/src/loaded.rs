@@ -7,7 +7,7 @@ use crate::options::LoadOptions;
 use crate::tokenizer::open_tokenizer;
 use cognate_folder::{Configuration, ExportedGraphs, Manifest, ModelSource, f32_programs, find_graphs};
 use cognate_generate::{Decoder, Settings, check_search, decoder};
-use cognate_model::{AttentionScore, Attentions, Config, Front, Layout, Model, Parts};
+use cognate_model::{Attentions, Config, Front, Layout, Model, Parts};
 use cognate_runtime::{Device, Engine, Loaded, Options, Runtime, Session};
 use cognate_text::Tokenizer;
 use std::num::NonZeroUsize;
@@ -365,9 +365,9 @@ pub(crate) fn exported_graphs(folder: &Path, runtime: &dyn Runtime, options: &Op
 /// The graphs of a model in memory.
 pub(crate) fn model_graphs(model: &Model, attentions: Attentions, runtime: &dyn Runtime, options: &Options) -> Result<Graphs> {
     // The layout for ONNX Runtime's operators on the processor is the fastest there; these return no weights of the decoder's
-    // self-attention, have no additive scores, and are for a decoder with an encoder.
-    let Config { parts, score, .. } = model.config();
-    let has_operators = attentions != Attentions::All && *score != AttentionScore::Additive && *parts == Parts::Both;
+    // self-attention, do not have all its choices, and are for a decoder with an encoder.
+    let is_pair = model.config().parts == Parts::Both;
+    let has_operators = attentions != Attentions::All && is_pair && model.config().require_shared_caches().is_ok();
     let is_fused = runtime.engine() == Engine::Ort && options.device == Device::Cpu && has_operators;
     let layout = if is_fused { Layout::SharedCache } else { Layout::Cognate };
     Ok((layout, runtime.read_graphs(&f32_programs(model, layout, attentions)?, options)?))

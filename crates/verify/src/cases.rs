@@ -134,7 +134,7 @@ impl Inputs {
         let ids = Array3::from_shape_simple_fn((case.batch, case.beams, case.tgt), || self.id(config.vocab));
         let mut values: Values = [(INPUT_IDS, ids.into_dyn())].into_iter().collect();
         mask.into_iter().for_each(|mask| values.insert(ATTENTION_MASK, mask.clone()));
-        let heads = config.decoder.heads;
+        let heads = config.decoder.key_heads;
         let shape = IxDyn(&[case.batch, case.beams, heads, case.past, config.decoder.d_k]);
         for (name, cross) in encoded.iter().filter(|(name, _)| is_cross(name)) {
             values.insert(name, cross.clone());
@@ -150,7 +150,7 @@ impl Inputs {
         mask.into_iter().for_each(|mask| values.insert(ENCODER_ATTENTION_MASK, mask.clone()));
         let states = encoded.get(LAST_HIDDEN_STATE).expect("the encoder gives its states");
         values.insert(ENCODER_HIDDEN_STATES, states.clone());
-        let shape = |len| IxDyn(&[case.batch, config.decoder.heads, len, config.decoder.d_k]);
+        let shape = |len| IxDyn(&[case.batch, config.decoder.key_heads, len, config.decoder.d_k]);
         let covered = if case.past == 0 { 0 } else { case.src };
         for names in (0..config.decoder.n_layers).map(HuggingFaceNames::past) {
             for (name, len) in names.iter().zip([case.past, case.past, covered, covered]) {
@@ -190,7 +190,7 @@ impl Inputs {
         if is_optimum {
             values.insert(POSITION_IDS, positions.into_dyn());
         }
-        let shape = IxDyn(&[batch, config.decoder.heads, past, config.decoder.d_k]);
+        let shape = IxDyn(&[batch, config.decoder.key_heads, past, config.decoder.d_k]);
         for layer_index in 0..config.decoder.n_layers {
             let names = if is_optimum { HuggingFaceNames::past_alone(layer_index) } else { Names::past(layer_index) };
             names.iter().for_each(|name| values.insert(name, self.key_or_value(&shape)));

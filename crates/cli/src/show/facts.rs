@@ -45,6 +45,12 @@ pub(super) fn facts(model: &Model) -> Result<Vec<(&'static str, String)>> {
     if let Some(attention) = attention(config) {
         facts.insert(5, ("attention", attention.into()));
     }
+    let windows: Vec<_> = config.windows.iter().enumerate().filter_map(|(layer, window)| Some((layer, (*window)?))).collect();
+    if let Some((_, window)) = windows.first() {
+        let layers: Vec<_> = windows.iter().map(|(layer, _)| layer.to_string()).collect();
+        let of = if layers.len() == config.windows.len() { "all layers".into() } else { format!("layers {}", layers.join(", ")) };
+        facts.push(("window", format!("{window} positions in {of}")));
+    }
     Ok(facts)
 }
 
@@ -61,7 +67,8 @@ fn head(head: Head) -> String {
 }
 
 fn stack(stack: Stack) -> String {
-    format!("{} layers, {} heads of {}, d_ff {}", stack.n_layers, stack.heads, stack.d_k, stack.d_ff)
+    let keys = if stack.key_heads == stack.heads { String::new() } else { format!(" on {} of keys", stack.key_heads) };
+    format!("{} layers, {} heads{keys} of {}, d_ff {}", stack.n_layers, stack.heads, stack.d_k, stack.d_ff)
 }
 
 fn vocabulary(config: &Config) -> String {
@@ -104,7 +111,8 @@ fn positions(config: &Config) -> String {
             let of = if of == RelativeLayers::First { "the first layer's for all" } else { "of each layer" };
             format!("relative, {buckets} buckets up to distance {max_distance}, {of}")
         }
-        Positions::Rotary => "rotary: queries and keys turned".into(),
+        Positions::Rotary if config.rotary_base == 10_000.0 => "rotary: queries and keys turned".into(),
+        Positions::Rotary => format!("rotary: queries and keys turned, base {}", config.rotary_base),
         Positions::Alibi => "linear biases: scores fall with the distance".into(),
     };
     config.max_positions.map_or(kind.clone(), |limit| format!("{limit}, {kind}"))
@@ -133,6 +141,8 @@ fn feed_forward(config: &Config) -> String {
         Biases::All => "",
         Biases::ExceptKeys => "; keys have no bias",
         Biases::ExceptInputs => "; queries, keys and values have no bias",
+        Biases::OnlyInputs => "; only queries, keys and values have a bias",
+        Biases::OnlyAttention => "; only attention has biases",
     };
     format!("{}{gate}{biases}", config.activation.name())
 }

@@ -11,7 +11,7 @@ use crate::interface::{ATTENTION_MASK, HuggingFaceNames, INPUT_IDS, LOGITS, Name
 use crate::{Config, Layout};
 use cognate_graph::{Builder, DType, Dim, Error, Graph, Tensor};
 
-/// `input_ids: i64 [batch, tgt]`, `attention_mask: i64 [batch, past + tgt]`, `past.{l}.*: [batch, heads, past, d_k]` ->
+/// `input_ids: i64 [batch, tgt]`, `attention_mask: i64 [batch, past + tgt]`, `past.{l}.*: [batch, key_heads, past, d_k]` ->
 /// `logits: [batch, tgt, vocab]`, `present.{l}.*`. The past may have length 0.
 ///
 /// In the Hugging Face layout `past_key_values.{l}.*`, and also `position_ids: i64 [batch_size, sequence_length]`.
@@ -27,7 +27,7 @@ pub(crate) fn step(config: &Config, layout: Layout, attentions: Attentions) -> R
     let attention_mask = builder.input(ATTENTION_MASK, DType::I64, [&batch, &(&past + &tgt)]);
     let positions =
         if is_optimum { builder.input(POSITION_IDS, DType::I64, [&batch, &tgt]) } else { counted(attention_mask, [&past, &tgt]) };
-    let shape = [batch, config.decoder.heads.into(), past, config.decoder.d_k.into()];
+    let shape = [batch, config.decoder.key_heads.into(), past, config.decoder.d_k.into()];
     let pasts = (0..config.decoder.n_layers).map(|layer_index| {
         let names = if is_optimum { HuggingFaceNames::past_alone(layer_index) } else { Names::past(layer_index) };
         let [key, value] = names.map(|name| builder.input(&name, DType::F32, shape.to_vec()));

@@ -48,7 +48,7 @@ pub(crate) fn step(config: &Config, attentions: Attentions) -> Result<Graph, Err
     let uncovered = bridge(&root, config, hidden.slice(1, PAST_SOURCE, SOURCE));
     let (mut past, mut cross) = (Vec::new(), Vec::new());
     for layer_index in 0..config.decoder.n_layers {
-        let heads = [config.decoder.heads, config.decoder.d_k].map(Dim::from);
+        let heads = [config.decoder.key_heads, config.decoder.d_k].map(Dim::from);
         let input = |name: &str, len: &str| builder.input(name, DType::F32, [&BATCH.into(), &heads[0], &len.into(), &heads[1]]);
         let [key, value, cross_key, cross_value] = HuggingFaceNames::past(layer_index);
         past.push(KeyValue { key: input(&key, PAST), value: input(&value, PAST) });

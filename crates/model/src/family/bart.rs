@@ -2,7 +2,7 @@
 
 use super::Bart;
 use super::fields::{Fields, Tokens};
-use crate::config::{SizeNames, StackNames};
+use crate::config::{ROTARY_BASE, SizeNames, StackNames};
 use crate::{
     Activation, AttentionScore, Biases, Config, EmbeddingNorm, Embeddings, Front, Norm, NormPlacement, OutputProjection, Parts, Positions,
     Sinusoids, Stack, TokenTypes,
@@ -106,6 +106,8 @@ pub(super) fn config(family: Bart, fields: &Fields) -> Config {
         biases: Biases::All,
         score: AttentionScore::ScaledDot,
         positions: implied.positions,
+        rotary_base: ROTARY_BASE,
+        windows: Vec::new(),
         norm: Norm::Layer,
         placement: implied.placement,
         embedding_norm: implied.embedding_norm,
@@ -129,6 +131,7 @@ pub(super) fn stack(fields: &Fields, d_model: usize, names: &StackNames) -> Stac
     Stack {
         n_layers: fields.size(names.n_layers),
         heads: fields.size(names.heads),
+        key_heads: fields.size(names.heads),
         d_k: fields.width_of_heads(d_model, names),
         d_ff: fields.size(names.d_ff),
     }

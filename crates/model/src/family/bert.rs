@@ -2,7 +2,7 @@
 
 use super::Bert;
 use super::fields::Fields;
-use crate::config::{SizeNames, StackNames};
+use crate::config::{ROTARY_BASE, SizeNames, StackNames};
 use crate::{
     Activation, AttentionScore, Biases, Config, EmbeddingNorm, Embeddings, Front, Head, Norm, NormPlacement, OutputProjection, Parts,
     Positions, Stack, TokenTypes,
@@ -58,6 +58,8 @@ pub(super) fn config(family: Bert, class: &str, fields: &Fields) -> Config {
         biases: Biases::All,
         score: AttentionScore::ScaledDot,
         positions,
+        rotary_base: ROTARY_BASE,
+        windows: Vec::new(),
         norm: Norm::Layer,
         placement: NormPlacement::Post,
         embedding_norm: EmbeddingNorm::Sum,

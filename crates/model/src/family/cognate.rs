@@ -5,6 +5,7 @@
 
 use super::bart::{NAMES, stack};
 use super::fields::{Fields, Tokens};
+use crate::config::ROTARY_BASE;
 use crate::{
     Activation, AttentionScore, Biases, Config, EmbeddingNorm, Embeddings, Front, Norm, NormPlacement, OutputProjection, Parts,
     PositionKind, Positions, RelativeLayers, Sinusoids, TokenTypes,
@@ -75,6 +76,8 @@ pub(super) fn config(fields: &Fields) -> Config {
         biases: fields.flag("biases", true).into(),
         score: fields.named("attention_score", AttentionScore::ScaledDot),
         positions,
+        rotary_base: fields.positive("rope_theta", ROTARY_BASE),
+        windows: Vec::new(),
         norm: fields.named("norm", Norm::Layer),
         placement: fields.named("norm_placement", NormPlacement::Post),
         embedding_norm: EmbeddingNorm::None,
@@ -133,6 +136,7 @@ pub(crate) fn render(config: &Config) -> String {
         (config.placement != NormPlacement::Post, "norm_placement", json!(config.placement)),
         (config.epsilon != EPSILON, "layer_norm_epsilon", json!(epsilon)),
         (config.score != AttentionScore::ScaledDot, "attention_score", json!(config.score)),
+        (config.rotary_base != ROTARY_BASE, "rope_theta", json!(config.rotary_base)),
         (config.gated, "gated", json!(true)),
         (config.biases == Biases::None, "biases", json!(false)),
         (config.embeddings == Embeddings::Separate, "share_encoder_decoder_embeddings", json!(false)),

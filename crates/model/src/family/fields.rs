@@ -87,6 +87,30 @@ impl Fields {
         self.read(field, "a whole number", |value| value.as_u64().and_then(|size| usize::try_from(size).ok()))
     }
 
+    /// Whether the field is there, if only as `null`.
+    pub(super) fn has(&self, field: &str) -> bool {
+        self.present(field);
+        self.object.contains_key(field)
+    }
+
+    /// The token of a field, or the first of a list.
+    pub(super) fn first_token(&self, field: &str) -> Option<usize> {
+        let token = |value: &Value| value.as_u64().and_then(|token| usize::try_from(token).ok());
+        self.read(field, "a token id or a list of them", |value| match value.as_array() {
+            Some(tokens) => token(tokens.first()?),
+            None => token(value),
+        })
+    }
+
+    /// Rejects scaled rotary positions.
+    pub(super) fn refuse_scaling(&self, field: &str) {
+        let Some(found) = self.present(field) else { return };
+        let kind = found.get("rope_type").or_else(|| found.get("type")).and_then(Value::as_str);
+        if kind != Some("default") {
+            self.refuse(format!("{field} {found} is not supported; expected null"));
+        }
+    }
+
     /// A height and width, or one number for both.
     pub(super) fn sides(&self, field: &str, default: usize) -> [usize; 2] {
         let size = |value: &Value| value.as_u64().and_then(|size| usize::try_from(size).ok());

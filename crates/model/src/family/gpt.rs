@@ -2,7 +2,7 @@
 
 use super::fields::Fields;
 use super::{Family, Gpt};
-use crate::config::{SizeNames, StackNames};
+use crate::config::{ROTARY_BASE, SizeNames, StackNames};
 use crate::{
     AttentionScore, Biases, Config, EmbeddingNorm, Embeddings, Front, Norm, NormPlacement, OutputProjection, Parts, Positions, Stack,
     TokenTypes,
@@ -17,6 +17,9 @@ impl Gpt {
     fn sizes(self) -> SizeNames {
         match self {
             Gpt::Gpt2 => sizes("n_embd", "n_positions", ["n_layer", "n_head", "n_inner"]),
+            Gpt::Llama | Gpt::Mistral | Gpt::Qwen2 => {
+                sizes("hidden_size", "max_position_embeddings", ["num_hidden_layers", "num_attention_heads", "intermediate_size"])
+            }
             Gpt::Opt => sizes("hidden_size", "max_position_embeddings", ["num_hidden_layers", "num_attention_heads", "ffn_dim"]),
         }
     }
@@ -26,39 +29,36 @@ pub(super) fn config(family: Gpt, class: &str, fields: &Fields) -> Config {
     let names = family.sizes();
     check_class(class, fields);
     let (d_model, vocab) = (fields.size(names.d_model), fields.size("vocab_size"));
-    let d_ff = match family {
-        Gpt::Gpt2 => fields.optional_size(names.decoder.d_ff).unwrap_or(d_model.saturating_mul(4)),
-        Gpt::Opt => fields.size(names.decoder.d_ff),
-    };
+    let is_llama = !matches!(family, Gpt::Gpt2 | Gpt::Opt);
+    let heads = fields.size(names.decoder.heads);
     let decoder = Stack {
         n_layers: fields.size(names.decoder.n_layers),
-        heads: fields.size(names.decoder.heads),
-        d_k: fields.width_of_heads(d_model, &names.decoder),
-        d_ff,
+        heads,
+        key_heads: fields.optional_size("num_key_value_heads").filter(|_| is_llama).unwrap_or(heads),
+        d_k: match fields.optional_size("head_dim").filter(|_| is_llama) {
+            Some(width) => width,
+            None => fields.width_of_heads(d_model, &names.decoder),
+        },
+        d_ff: match fields.optional_size(names.decoder.d_ff) {
+            None if family == Gpt::Gpt2 => d_model.saturating_mul(4),
+            _ => fields.size(names.decoder.d_ff),
+        },
     };
-    let eos_token = fields.optional_size("eos_token_id").unwrap_or(if family == Gpt::Gpt2 { 50_256 } else { 2 });
-    let (mut placement, mut score, mut biases) = (NormPlacement::Pre, AttentionScore::ScaledDot, Biases::All);
-    match family {
-        Gpt::Gpt2 => {
-            if !fields.flag("scale_attn_weights", true) {
-                score = AttentionScore::Dot;
-            }
-            fields.refuse_other("scale_attn_by_inverse_layer_idx", false);
-            fields.refuse_other("add_cross_attention", false);
-        }
-        Gpt::Opt => {
-            if !fields.flag("do_layer_norm_before", true) {
-                placement = NormPlacement::Post;
-            }
-            biases = fields.flag("enable_bias", true).into();
-            fields.refuse_other("_remove_final_layer_norm", false);
-            fields.refuse_other("layer_norm_elementwise_affine", true);
-            if let Some(width) = fields.optional_size("word_embed_proj_dim").filter(|width| *width != d_model) {
-                fields.refuse(format!("word_embed_proj_dim {width} is not supported; expected hidden_size {d_model}"));
-            }
-        }
-    }
-    let (field, default) = if family == Gpt::Gpt2 { ("activation_function", "gelu_new") } else { ("activation_function", "relu") };
+    let choices = choices(family, decoder.n_layers, d_model, fields);
+    let field = if is_llama { "hidden_act" } else { "activation_function" };
+    let [epsilon, activation] = match family {
+        Gpt::Gpt2 => ["layer_norm_epsilon", "gelu_new"],
+        Gpt::Opt => ["layer_norm_epsilon", "relu"],
+        Gpt::Llama | Gpt::Mistral | Gpt::Qwen2 => ["rms_norm_eps", "silu"],
+    };
+    // The tokens of transformers' classes.
+    let (bos, eos, pad) = match family {
+        Gpt::Gpt2 => (Some(50_256), Some(50_256), None),
+        Gpt::Llama | Gpt::Mistral => (Some(1), Some(2), None),
+        Gpt::Opt => (Some(2), Some(2), Some(1)),
+        Gpt::Qwen2 => (None, None, None),
+    };
+    let eos_token = fields.first_token("eos_token_id").or(eos).unwrap_or_else(|| fields.size("eos_token_id"));
     let config = Config {
         front: Front::Tokens,
         encoder_model: None,
@@ -69,27 +69,98 @@ pub(super) fn config(family: Gpt, class: &str, fields: &Fields) -> Config {
         parts: Parts::Decoder,
         encoder: Stack { n_layers: 0, ..decoder },
         decoder,
-        activation: fields.activation(field, fields.text(field).unwrap_or(default)),
-        gated: false,
-        biases,
-        score,
-        positions: Positions::Learned { offset: if family == Gpt::Opt { 2 } else { 0 } },
-        norm: Norm::Layer,
-        placement,
+        activation: fields.activation(field, fields.text(field).unwrap_or(activation)),
+        gated: is_llama,
+        biases: choices.biases,
+        score: choices.score,
+        positions: choices.positions,
+        rotary_base: fields.positive("rope_theta", ROTARY_BASE),
+        windows: choices.windows,
+        norm: if is_llama { Norm::Rms } else { Norm::Layer },
+        placement: choices.placement,
         embedding_norm: EmbeddingNorm::None,
-        epsilon: fields.positive("layer_norm_epsilon", 1e-5),
+        epsilon: fields.positive(epsilon, if is_llama { 1e-6 } else { 1e-5 }),
         embeddings: Embeddings::Separate,
         token_types: TokenTypes::None,
         scale_embedding: false,
-        output: if fields.flag("tie_word_embeddings", true) { OutputProjection::Tied } else { OutputProjection::Own },
+        output: if fields.flag("tie_word_embeddings", !is_llama) { OutputProjection::Tied } else { OutputProjection::Own },
         scale_output: false,
         output_bias: false,
-        start_token: fields.optional_size("bos_token_id").unwrap_or(eos_token),
+        start_token: fields.optional_size("bos_token_id").or(bos).unwrap_or(eos_token),
         eos_token,
-        pad_token: fields.optional_size("pad_token_id").unwrap_or(if family == Gpt::Opt { 1 } else { eos_token }),
+        pad_token: fields.optional_size("pad_token_id").or(pad).unwrap_or(eos_token),
     };
     config.check(&names, |problem| fields.contradict(problem));
     config
+}
+
+/// What the families choose differently.
+struct Choices {
+    placement: NormPlacement,
+    score: AttentionScore,
+    biases: Biases,
+    positions: Positions,
+    windows: Vec<Option<usize>>,
+}
+
+fn choices(family: Gpt, n_layers: usize, d_model: usize, fields: &Fields) -> Choices {
+    let (placement, score, positions) = (NormPlacement::Pre, AttentionScore::ScaledDot, Positions::Rotary);
+    let mut choices = Choices { placement, score, biases: Biases::None, positions, windows: Vec::new() };
+    match family {
+        Gpt::Gpt2 => {
+            (choices.positions, choices.biases) = (Positions::Learned { offset: 0 }, Biases::All);
+            if !fields.flag("scale_attn_weights", true) {
+                choices.score = AttentionScore::Dot;
+            }
+            fields.refuse_other("scale_attn_by_inverse_layer_idx", false);
+            fields.refuse_other("add_cross_attention", false);
+        }
+        Gpt::Opt => {
+            (choices.positions, choices.biases) = (Positions::Learned { offset: 2 }, fields.flag("enable_bias", true).into());
+            if !fields.flag("do_layer_norm_before", true) {
+                choices.placement = NormPlacement::Post;
+            }
+            fields.refuse_other("_remove_final_layer_norm", false);
+            fields.refuse_other("layer_norm_elementwise_affine", true);
+            if let Some(width) = fields.optional_size("word_embed_proj_dim").filter(|width| *width != d_model) {
+                fields.refuse(format!("word_embed_proj_dim {width} is not supported; expected hidden_size {d_model}"));
+            }
+        }
+        Gpt::Llama => {
+            choices.biases = match [fields.flag("attention_bias", false), fields.flag("mlp_bias", false)] {
+                [false, false] => Biases::None,
+                [true, true] => Biases::All,
+                [true, false] => Biases::OnlyAttention,
+                [false, true] => {
+                    fields.refuse("mlp_bias true is not supported without attention_bias; expected false");
+                    Biases::None
+                }
+            };
+        }
+        Gpt::Mistral => {
+            let window = if fields.has("sliding_window") { fields.optional_size("sliding_window") } else { Some(4096) };
+            choices.windows = windows(window, n_layers, 0);
+        }
+        Gpt::Qwen2 => {
+            choices.biases = Biases::OnlyInputs;
+            if fields.flag("use_sliding_window", false) {
+                let window = fields.optional_size("sliding_window").unwrap_or(4096);
+                choices.windows = windows(Some(window), n_layers, fields.optional_size("max_window_layers").unwrap_or(28));
+            }
+        }
+    }
+    fields.refuse_scaling("rope_scaling");
+    if choices.windows.contains(&Some(0)) {
+        fields.contradict("sliding_window: expected at least 1, found 0");
+    }
+    choices
+}
+
+/// The windows of the layers from `first` on; none if no layer has one.
+fn windows(window: Option<usize>, n_layers: usize, first: usize) -> Vec<Option<usize>> {
+    // A number of layers that is refused elsewhere takes no memory.
+    let n_layers = if window.is_some() && first < n_layers { n_layers.min(crate::config::MOST_LAYERS) } else { 0 };
+    (0..n_layers).map(|layer_index| window.filter(|_| layer_index >= first)).collect()
 }
 
 /// Rejects classes that do not continue a text.
@@ -100,20 +171,21 @@ fn check_class(class: &str, fields: &Fields) {
     }
 }
 
-/// The tensor names of a decoder, of GPT-2 and of OPT.
-const PARTS: [(&str, [&str; 2]); 12] = [
-    ("decoder.embed_tokens", ["wte", "embed_tokens"]),
-    ("decoder.embed_positions", ["wpe", "embed_positions"]),
-    ("decoder.layer_norm", ["ln_f", "final_layer_norm"]),
-    ("self_attn.q_proj", ["attn.c_attn", "self_attn.q_proj"]),
-    ("self_attn.k_proj", ["attn.c_attn", "self_attn.k_proj"]),
-    ("self_attn.v_proj", ["attn.c_attn", "self_attn.v_proj"]),
-    ("self_attn.out_proj", ["attn.c_proj", "self_attn.out_proj"]),
-    ("self_attn_layer_norm", ["ln_1", "self_attn_layer_norm"]),
-    ("fc1", ["mlp.c_fc", "fc1"]),
-    ("fc2", ["mlp.c_proj", "fc2"]),
-    ("final_layer_norm", ["ln_2", "final_layer_norm"]),
-    ("lm_head", ["lm_head", "lm_head"]),
+/// The tensor names of a decoder, of GPT-2, of OPT, and of Llama and its descendants.
+const PARTS: [(&str, [&str; 3]); 13] = [
+    ("decoder.embed_tokens", ["wte", "embed_tokens", "embed_tokens"]),
+    ("decoder.embed_positions", ["wpe", "embed_positions", "embed_positions"]),
+    ("decoder.layer_norm", ["ln_f", "final_layer_norm", "norm"]),
+    ("self_attn.q_proj", ["attn.c_attn", "self_attn.q_proj", "self_attn.q_proj"]),
+    ("self_attn.k_proj", ["attn.c_attn", "self_attn.k_proj", "self_attn.k_proj"]),
+    ("self_attn.v_proj", ["attn.c_attn", "self_attn.v_proj", "self_attn.v_proj"]),
+    ("self_attn.out_proj", ["attn.c_proj", "self_attn.out_proj", "self_attn.o_proj"]),
+    ("self_attn_layer_norm", ["ln_1", "self_attn_layer_norm", "input_layernorm"]),
+    ("fc1", ["mlp.c_fc", "fc1", "mlp.gate_proj"]),
+    ("fc_gate", ["", "", "mlp.up_proj"]),
+    ("fc2", ["mlp.c_proj", "fc2", "mlp.down_proj"]),
+    ("final_layer_norm", ["ln_2", "final_layer_norm", "post_attention_layernorm"]),
+    ("lm_head", ["lm_head"; 3]),
 ];
 
 /// Possible names of the tensor at `path`, the usual one first.
@@ -122,6 +194,7 @@ pub(super) fn names(family: Gpt, path: &str) -> Vec<String> {
     let (column, prefixes, layers) = match family {
         Gpt::Gpt2 => (0, ["transformer.", ""], "h"),
         Gpt::Opt => (1, ["model.decoder.", "decoder."], "layers"),
+        Gpt::Llama | Gpt::Mistral | Gpt::Qwen2 => (2, ["model.", ""], "layers"),
     };
     let layer = part.strip_prefix("decoder.layers.").and_then(|rest| rest.split_once('.'));
     let Some((_, theirs)) = PARTS.iter().find(|(ours, _)| *ours == layer.map_or(part, |(_, part)| part)) else { return Vec::new() };
@@ -144,7 +217,8 @@ pub(super) fn columns(family: Family, path: &str) -> Option<(usize, usize)> {
     }
 }
 
-/// Whether checkpoints keep a tensor that the model does not use: GPT-2's causal masks.
+/// Whether checkpoints keep a tensor that the model does not use: GPT-2's causal masks, the frequencies of rotary angles.
 pub(super) fn is_left_over(family: Gpt, name: &str) -> bool {
-    family == Gpt::Gpt2 && [".attn.bias", ".attn.masked_bias"].iter().any(|end| name.ends_with(end))
+    let ends: &[&str] = if family == Gpt::Gpt2 { &[".attn.bias", ".attn.masked_bias"] } else { &["rotary_emb.inv_freq"] };
+    ends.iter().any(|end| name.ends_with(end))
 }

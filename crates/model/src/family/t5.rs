@@ -2,7 +2,7 @@
 
 use super::T5;
 use super::fields::{Fields, Tokens};
-use crate::config::{SizeNames, StackNames};
+use crate::config::{ROTARY_BASE, SizeNames, StackNames};
 use crate::{
     Activation, AttentionScore, Biases, Config, EmbeddingNorm, Embeddings, Front, Norm, NormPlacement, OutputProjection, Parts, Positions,
     RelativeLayers, Stack, TokenTypes,
@@ -19,8 +19,9 @@ const NAMES: SizeNames = SizeNames {
 
 pub(super) fn config(family: T5, fields: &Fields) -> Config {
     let vocab = fields.size("vocab_size");
-    let encoder =
-        Stack { n_layers: fields.size("num_layers"), heads: fields.size("num_heads"), d_k: fields.size("d_kv"), d_ff: fields.size("d_ff") };
+    let heads = fields.size("num_heads");
+    let (n_layers, d_k, d_ff) = (fields.size("num_layers"), fields.size("d_kv"), fields.size("d_ff"));
+    let encoder = Stack { n_layers, heads, key_heads: heads, d_k, d_ff };
     let n_layers = fields.optional_size("num_decoder_layers").unwrap_or(encoder.n_layers);
     let tied = fields.flag("tie_word_embeddings", family != T5::Mt5);
     let (activation, gated) = feed_forward(family, fields);
@@ -46,6 +47,8 @@ pub(super) fn config(family: T5, fields: &Fields) -> Config {
             max_distance: fields.optional_size("relative_attention_max_distance").unwrap_or(128),
             of: if family == T5::Umt5 { RelativeLayers::Each } else { RelativeLayers::First },
         },
+        rotary_base: ROTARY_BASE,
+        windows: Vec::new(),
         norm: Norm::Rms,
         placement: NormPlacement::Pre,
         embedding_norm: EmbeddingNorm::None,

@@ -3,7 +3,7 @@
 use super::Vit;
 use super::bart::stack;
 use super::fields::Fields;
-use crate::config::{SizeNames, StackNames};
+use crate::config::{ROTARY_BASE, SizeNames, StackNames};
 use crate::{
     AttentionScore, Biases, Config, EmbeddingNorm, Embeddings, Front, Head, Norm, NormPlacement, OutputProjection, Parts, Patches,
     Positions, Stack, TokenTypes,
@@ -43,6 +43,8 @@ pub(super) fn config(family: Vit, class: &str, fields: &Fields) -> Config {
         biases: if fields.flag("qkv_bias", true) { Biases::All } else { Biases::ExceptInputs },
         score: AttentionScore::ScaledDot,
         positions: Positions::Learned { offset: 0 },
+        rotary_base: ROTARY_BASE,
+        windows: Vec::new(),
         norm: Norm::Layer,
         placement: NormPlacement::Pre,
         embedding_norm: EmbeddingNorm::None,

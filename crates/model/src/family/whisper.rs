@@ -2,7 +2,7 @@
 
 use super::bart::{NAMES, stack};
 use super::fields::{Fields, Tokens};
-use crate::config::SizeNames;
+use crate::config::{ROTARY_BASE, SizeNames};
 use crate::{
     AttentionScore, Biases, Config, EmbeddingNorm, Embeddings, Front, Norm, NormPlacement, OutputProjection, Parts, Positions, TokenTypes,
 };
@@ -44,6 +44,8 @@ pub(super) fn config(fields: &Fields) -> Config {
         biases: Biases::ExceptKeys,
         score: AttentionScore::ScaledDot,
         positions: Positions::Learned { offset: 0 },
+        rotary_base: ROTARY_BASE,
+        windows: Vec::new(),
         norm: Norm::Layer,
         placement: NormPlacement::Pre,
         embedding_norm: EmbeddingNorm::None,

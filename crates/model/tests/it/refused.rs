@@ -35,7 +35,7 @@ fn configurations() {
       d_model 33 is not divisible by encoder_attention_heads 4
       d_model 33 is not divisible by decoder_attention_heads 4
     ");
-    assert_snapshot!(config("model_type", "\"electra\""), @r#"config.json: model_type "electra" is not supported; expected one of bart, bert, blenderbot, blenderbot-small, camembert, cognate, deit, distilbert, gpt2, m2m_100, marian, mbart, mpnet, mt5, opt, pegasus, plbart, roberta, t5, trocr, umt5, vit, whisper, xlm-roberta, vision-encoder-decoder"#);
+    assert_snapshot!(config("model_type", "\"electra\""), @r#"config.json: model_type "electra" is not supported; expected one of bart, bert, blenderbot, blenderbot-small, camembert, cognate, deit, distilbert, gpt2, llama, m2m_100, marian, mbart, mistral, mpnet, mt5, opt, pegasus, plbart, qwen2, roberta, t5, trocr, umt5, vit, whisper, xlm-roberta, vision-encoder-decoder"#);
     assert_snapshot!(config("activation_function", "\"softplus\""), @r#"config.json: activation_function "softplus" is not supported; expected one of gelu, gelu_10, gelu_new, gelu_accurate, gelu_fast, gelu_python, gelu_python_tanh, gelu_pytorch_tanh, laplace, leaky_relu, linear, mish, quick_gelu, relu, relu2, relu6, sigmoid, swish, silu, tanh"#);
     assert_snapshot!(config("decoder_layers", "0"), @"config.json: decoder_layers: expected 1 to 16777216, found 0");
     assert_snapshot!(config("decoder_layers", "100000"), @"config.json: decoder_layers: expected at most 1024, found 100000");
@@ -46,7 +46,7 @@ fn configurations() {
     assert_snapshot!(config("tie_word_embeddings", "1"), @"config.json: tie_word_embeddings: expected true or false, found 1");
     let folder = |text: &'static str| refused(move |folder| fs::write(folder.join("config.json"), text).unwrap());
     assert_snapshot!(folder("{"), @"config.json: not JSON: EOF while parsing an object at line 1 column 1");
-    assert_snapshot!(folder("{}"), @"config.json: model_type is missing; expected one of bart, bert, blenderbot, blenderbot-small, camembert, cognate, deit, distilbert, gpt2, m2m_100, marian, mbart, mpnet, mt5, opt, pegasus, plbart, roberta, t5, trocr, umt5, vit, whisper, xlm-roberta, vision-encoder-decoder");
+    assert_snapshot!(folder("{}"), @"config.json: model_type is missing; expected one of bart, bert, blenderbot, blenderbot-small, camembert, cognate, deit, distilbert, gpt2, llama, m2m_100, marian, mbart, mistral, mpnet, mt5, opt, pegasus, plbart, qwen2, roberta, t5, trocr, umt5, vit, whisper, xlm-roberta, vision-encoder-decoder");
     assert_snapshot!(folder("[]"), @"config.json: expected a JSON object");
 }
 

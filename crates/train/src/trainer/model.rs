@@ -141,7 +141,13 @@ fn model_config(config: &TrainingConfig, tokenizer: &Tokenizer, framing: &Framin
     let (model, sizes) = (&config.model, config.sizes());
     let token = |id: i64| usize::try_from(id).expect("a tokenizer's ids are not negative");
     let mut wanted = cognate_model::Preset::from(model.preset).config();
-    let stack = |n_layers| Stack { n_layers, heads: sizes.heads, d_k: sizes.d_model / sizes.heads.max(1), d_ff: sizes.d_ff };
+    let stack = |n_layers| Stack {
+        n_layers,
+        heads: sizes.heads,
+        key_heads: sizes.heads,
+        d_k: sizes.d_model / sizes.heads.max(1),
+        d_ff: sizes.d_ff,
+    };
     wanted.vocab = tokenizer.target_vocab();
     wanted.source_vocab = tokenizer.source_vocab();
     if model.tie_embeddings {

@@ -19,7 +19,7 @@ const GOLDEN_ROUNDING: f64 = 2e-4;
 
 /// Two layers of width 16, so that a run takes no time.
 fn small(positions: Positions) -> Model {
-    let stack = Stack { n_layers: 2, heads: 4, d_k: 4, d_ff: 24 };
+    let stack = Stack { n_layers: 2, heads: 4, key_heads: 4, d_k: 4, d_ff: 24 };
     let mut config = Preset::Tiny.config();
     (config.vocab, config.source_vocab, config.d_model, config.max_positions) = (50, 50, 16, Some(40));
     (config.encoder, config.decoder, config.positions) = (stack, stack, positions);

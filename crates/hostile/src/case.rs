@@ -16,13 +16,25 @@ pub(super) const CLIPS: [&str; 7] = ["clip.wav", "clip.flac", "clip.mp3", "clip.
 
 /// The command that reads each of [`CLIPS`].
 const TRANSCRIBE: [(&str, &str); 7] = [
-    ("transcribe WAV", "transcribe --batch 2 --beams 1 --engine tract --model {dir} {dir}/clip.wav"),
-    ("transcribe FLAC", "transcribe --batch 2 --beams 1 --engine tract --model {dir} {dir}/clip.flac"),
-    ("transcribe MP3", "transcribe --batch 2 --beams 1 --engine tract --model {dir} {dir}/clip.mp3"),
-    ("transcribe Vorbis", "transcribe --batch 2 --beams 1 --engine tract --model {dir} {dir}/clip.ogg"),
-    ("transcribe Opus", "transcribe --batch 2 --beams 1 --engine tract --model {dir} {dir}/clip.opus"),
-    ("transcribe AAC", "transcribe --batch 2 --beams 1 --engine tract --model {dir} {dir}/clip.m4a"),
-    ("transcribe WebM", "transcribe --batch 2 --beams 1 --engine tract --model {dir} {dir}/clip.webm"),
+    ("transcribe WAV", "transcribe --batch 2 --beams 1 --temperature-increment-on-fallback 0 --engine tract --model {dir} {dir}/clip.wav"),
+    (
+        "transcribe FLAC",
+        "transcribe --batch 2 --beams 1 --temperature-increment-on-fallback 0 --engine tract --model {dir} {dir}/clip.flac",
+    ),
+    ("transcribe MP3", "transcribe --batch 2 --beams 1 --temperature-increment-on-fallback 0 --engine tract --model {dir} {dir}/clip.mp3"),
+    (
+        "transcribe Vorbis",
+        "transcribe --batch 2 --beams 1 --temperature-increment-on-fallback 0 --engine tract --model {dir} {dir}/clip.ogg",
+    ),
+    (
+        "transcribe Opus",
+        "transcribe --batch 2 --beams 1 --temperature-increment-on-fallback 0 --engine tract --model {dir} {dir}/clip.opus",
+    ),
+    ("transcribe AAC", "transcribe --batch 2 --beams 1 --temperature-increment-on-fallback 0 --engine tract --model {dir} {dir}/clip.m4a"),
+    (
+        "transcribe WebM",
+        "transcribe --batch 2 --beams 1 --temperature-increment-on-fallback 0 --engine tract --model {dir} {dir}/clip.webm",
+    ),
 ];
 
 /// A command that reads files.

@@ -55,7 +55,7 @@ pub(super) fn cases(models: &Models) -> Result<Vec<Case>> {
     cases.extend([
         accepted.content("192 kHz", wav(192_000, 1, &tone(96_000))),
         accepted.content("16 channels", wav(16_000, 16, &tone(16_000))),
-        accepted.content("an hour of silence at 8 kHz", wav(8_000, 1, &vec![0.0; 8_000 * 60])),
+        accepted.content("2 s of silence at 8 kHz", wav(8_000, 1, &vec![0.0; 8_000 * 2])),
         audio.content("1 Hz", wav(1, 1, &tone(100))),
         audio.content("4 GHz", wav(u32::MAX, 1, &tone(100))),
         audio.content("no channels", wav(16_000, 0, &tone(100))),

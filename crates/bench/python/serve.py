@@ -3,7 +3,8 @@
     python serve.py KIND FOLDER THREADS
 
 A request is {"sources": [[5, 6, 0]], "beams": 4, "new_tokens": 32}, each source with its end token. The first answer is the engine.
-Each sentence gets exactly `new_tokens` tokens: the end token is forbidden until then.
+Each sentence gets exactly `new_tokens` tokens: the end token is forbidden until then. PyTorch and Optimum also answer
+{"sources": [[5, 6, 0], [7, 0]], "beams": 4, "batch": 1}, by the tokens of each sentence up to its end token.
 """
 
 import os
@@ -27,9 +28,12 @@ def transformers_generate(model):
 
     def call(sources, beams, new_tokens):
         with torch.inference_mode():
-            ids = torch.tensor(sources)
-            limits = {"min_new_tokens": new_tokens, "max_new_tokens": new_tokens}
-            found = model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), num_beams=beams, do_sample=False, **limits)
+            longest = max(map(len, sources))
+            padding = [[model.config.pad_token_id] * (longest - len(source)) for source in sources]
+            ids = torch.tensor([source + pad for source, pad in zip(sources, padding)])
+            mask = torch.tensor([[1] * len(source) + [0] * len(pad) for source, pad in zip(sources, padding)])
+            limits = {"min_new_tokens": new_tokens, "max_new_tokens": new_tokens} if new_tokens else {}
+            found = model.generate(input_ids=ids, attention_mask=mask, num_beams=beams, do_sample=False, **limits)
             # Without the start token.
             return found[:, 1:].tolist()
 
@@ -90,7 +94,12 @@ KINDS = {
 engine, call = KINDS[kind]()
 answer(engine=engine, load_seconds=time.perf_counter() - started)
 for request in requests():
-    before = time.perf_counter()
-    found = call(request["sources"], request["beams"], request["new_tokens"])
-    seconds = time.perf_counter() - before
-    answer(seconds=seconds, tokens=sum(len(tokens) for tokens in found))
+    sources, limit = request["sources"], request.get("new_tokens")
+    before, processor = time.perf_counter(), time.process_time()
+    batch = request.get("batch", len(sources))
+    found = [tokens for first in range(0, len(sources), batch) for tokens in call(sources[first : first + batch], request["beams"], limit)]
+    seconds, processor = time.perf_counter() - before, time.process_time() - processor
+    if limit:
+        answer(seconds=seconds, tokens=sum(len(tokens) for tokens in found))
+    else:
+        answer(seconds=seconds, processor_seconds=processor, found=found)

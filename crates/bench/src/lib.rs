@@ -7,6 +7,7 @@ pub mod copy_task;
 pub mod decode;
 pub mod driver;
 pub mod export;
+pub mod generate;
 pub mod in_place;
 pub mod machine;
 pub mod measure;
@@ -31,6 +32,7 @@ use xtask::workspace::Workspace;
 enum Bench {
     Export(export::Options),
     Decode(decode::Options),
+    Generate(generate::Options),
     Train(train::Options),
     Text(text::Options),
     CopyTask(copy_task::Options),
@@ -53,6 +55,7 @@ fn run(bench: &Bench) -> Result<()> {
     match bench {
         Bench::Export(options) => export::run(&Workspace::find()?, options),
         Bench::Decode(options) => decode::run(&Workspace::find()?, options),
+        Bench::Generate(options) => generate::run(&Workspace::find()?, options),
         Bench::Train(options) => train::run(&Workspace::find()?, options),
         Bench::Text(options) => text::run(&Workspace::find()?, options),
         Bench::CopyTask(options) => copy_task::run(&Workspace::find()?, options),

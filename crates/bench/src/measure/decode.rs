@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::json;
 use std::io::{self, BufRead, Write};
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -72,7 +72,10 @@ pub struct Request {
 /// Runs the command.
 pub fn run(options: &Decode, out: &mut dyn Write) -> Result<()> {
     let start = Instant::now();
-    let mut model = Loaded::open(options)?;
+    let mut load = Load::default();
+    (load.device, load.threads, load.plain) = (options.device, options.threads, options.plain);
+    load.huge_pages = !options.no_huge_pages;
+    let mut model = Loaded::open(&options.model, options.engine, &load)?;
     let loaded = json!({ "engine": model.decoder.engine(), "load_seconds": start.elapsed().as_secs_f64() });
     print_line(out, &loaded)?;
     if options.requests {
@@ -114,22 +117,15 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    pub fn open(options: &Decode) -> Result<Self> {
-        let folder = &options.model;
+    pub fn open(folder: &Path, engine: Engine, load: &Load) -> Result<Self> {
         find_layout(folder).with_context(|| format!("{}: expected the folder of an export", folder.display()))?;
         let Configuration { config_json, config, generation_json } = Configuration::read(folder)?;
         let settings = Settings::from_json(&config_json, generation_json.as_deref(), &config)?;
-        let runtime = options.engine.open(options.device)?;
-        let load = {
-            let mut load = Load::default();
-            (load.device, load.threads, load.plain) = (options.device, options.threads, options.plain);
-            load.huge_pages = !options.no_huge_pages;
-            load
-        };
+        let runtime = engine.open(load.device)?;
         let in_graph = Arc::new(AtomicU64::new(0));
-        let ExportedGraphs { layout, files } = find_graphs(folder, runtime.engine(), options.device)?;
+        let ExportedGraphs { layout, files } = find_graphs(folder, runtime.engine(), load.device)?;
         let session = |file: &PathBuf| -> Result<Box<dyn Session>> {
-            let inner = runtime.load(&Source::Onnx(file.clone()), &load)?;
+            let inner = runtime.load(&Source::Onnx(file.clone()), load)?;
             Ok(Box::new(Timed { inner, spent: in_graph.clone() }))
         };
         let sessions = files.iter().map(session).collect::<Result<Vec<_>>>()?;

@@ -1,9 +1,10 @@
-//! The measuring programs: whole calls of the decoder, sentences of text, updates of a training run, and reading memory.
+//! The measuring programs: whole calls of the decoder, real sentences, text, updates of a training run, and reading memory.
 //!
 //! Answers are lines of JSON on standard output. Models are loaded once and measured repeatedly, by options or by requests on standard
 //! input, so that several programs can run in turn.
 
 pub mod decode;
+pub mod generate;
 pub mod read;
 pub mod text;
 pub mod train;
@@ -16,6 +17,7 @@ use std::io::{self, BufWriter, Write};
 #[derive(clap::Subcommand)]
 pub enum Measure {
     Decode(decode::Decode),
+    Generate(generate::Generate),
     Train(train::Train),
     Text(text::Text),
     Read(read::Read),
@@ -26,6 +28,7 @@ pub fn run(measure: &Measure) -> Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
     match measure {
         Measure::Decode(options) => decode::run(options, &mut out)?,
+        Measure::Generate(options) => generate::run(options, &mut out)?,
         Measure::Train(options) => train::run(options, &mut out)?,
         Measure::Text(options) => text::run(options, &mut out)?,
         Measure::Read(options) => read::run(options, &mut out)?,

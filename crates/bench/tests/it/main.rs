@@ -13,6 +13,7 @@ mod decode_ways;
 #[cfg(unix)]
 mod driver;
 mod export;
+mod generate;
 mod in_place;
 mod machine;
 mod measure_read;
@@ -72,6 +73,23 @@ fn calls_are_timed() {
     let refused = run(&["decode", "--model", "src"], "");
     assert_snapshot!(String::from_utf8_lossy(&refused.stderr), @"error: src: expected the folder of an export");
     assert_eq!(refused.status.code(), Some(1));
+}
+
+/// Sentences up to their ends, in calls of one or of all, by the checkpoint's own tokens.
+#[test]
+fn sentences_are_decoded_to_their_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out");
+    let out = path.to_str().unwrap();
+    Export::open(cognate_testing::bundled_checkpoint()).unwrap().write(out).unwrap();
+    let requests = "{\"sources\": [[5, 6, 7, 0], [8, 0]], \"beams\": 2, \"batch\": 1}\n\
+                    {\"sources\": [[5, 6, 7, 0], [8, 0]], \"beams\": 2, \"batch\": 2}\n";
+    let answers = answers(&["generate", "--engine", "tract", "--model", out], requests);
+    assert_eq!((answers.len(), &answers[0]["engine"]), (3, &"tract 0.23.9".into()), "{answers:?}");
+    assert_eq!(answers[1]["found"], answers[2]["found"]);
+    let found: Vec<Vec<i64>> = serde_json::from_value(answers[1]["found"].clone()).unwrap();
+    assert!(found.len() == 2 && found.iter().all(|tokens| !tokens.is_empty() && !tokens.contains(&0)), "{found:?}");
+    assert!(answers[1]["seconds"].as_f64().unwrap() > 0.0);
 }
 
 /// The batches that are written are those of the updates.

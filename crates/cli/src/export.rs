@@ -13,6 +13,7 @@ use cognate::{
 };
 use cognate_folder::{Calibration, StepsReport};
 use std::io::Write;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -44,6 +45,16 @@ pub(crate) struct Options {
     /// one call: encoder, decoder and beam search)
     #[arg(long, value_name = "LAYOUT", value_parser = parse_layout, default_value = Layout::Cognate.name())]
     layout: Layout,
+    /// With --layout hf: also write onnx/generate.onnx, which decodes a batch in one call, and its weights
+    #[arg(long)]
+    with_generate: bool,
+    /// With --layout generate: constant shapes for N sentences, for compilers such as TensorRT; num_beams and num_return_sequences are
+    /// those of generation_config.json
+    #[arg(long, value_name = "N", requires = "max_length")]
+    max_batch: Option<NonZeroUsize>,
+    /// With --max-batch: the number of positions of sources and targets
+    #[arg(long, value_name = "N", requires = "max_batch")]
+    max_length: Option<NonZeroUsize>,
     /// Engines of the graphs: portable (all), or ort (ONNX Runtime only, and fastest there: joined layers, its own attention,
     /// caches written in place)
     #[arg(long, value_name = "TARGET", value_enum, default_value_t)]
@@ -115,6 +126,9 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
         .precision(options.precision)
         .block_size(options.block_size)
         .attentions(options.attentions)
+        .with_generate(options.with_generate)
+        .max_batch(options.max_batch.map(NonZeroUsize::get))
+        .max_length(options.max_length.map(NonZeroUsize::get))
         .languages(options.languages.languages())
         .force(options.force)
         .allow_non_finite(options.allow_non_finite);

@@ -14,9 +14,11 @@ use self::graphs::Graphs;
 use self::tokenizer::ChosenTokenizer;
 use cognate_export::{Existing, Folder, Report, Target};
 use cognate_folder::{
-    CONFIG, Configuration, GENERATION_CONFIG, GraphSummary, Manifest, ModelSource, Origin, PROCESSOR, Precision, SentenceSettings,
-    WeightHashes, config_json, hash_file, read_if_there, write_programs,
+    CONFIG, Configuration, GENERATE_BESIDE, GENERATION_CONFIG, GraphSummary, Manifest, ModelSource, Origin, PROCESSOR, Precision,
+    SentenceSettings, WeightHashes, config_json, hash_file, read_if_there, write_beside, write_programs,
 };
+use cognate_generate::FixedSizes;
+use cognate_graph::Program;
 use cognate_model::{Attentions, Front, Head, Layout, Model, Parts};
 use cognate_pipeline::{Error, ErrorKind, Languages, Notice, Result, listed};
 use cognate_text::Tokenizer;
@@ -44,6 +46,9 @@ pub struct Export {
     precision: Precision,
     block_size: Option<usize>,
     attentions: bool,
+    with_generate: bool,
+    max_batch: Option<usize>,
+    max_length: Option<usize>,
     languages: Languages,
     force: bool,
     allow_non_finite: bool,
@@ -127,6 +132,9 @@ impl Export {
             precision: Precision::F32,
             block_size: None,
             attentions: false,
+            with_generate: false,
+            max_batch: None,
+            max_length: None,
             languages: Languages::default(),
             force: false,
             allow_non_finite: false,
@@ -167,6 +175,12 @@ impl Export {
         block_size: Option<usize>;
         /// Whether the graphs output attention weights.
         attentions: bool;
+        /// Whether [`Layout::HuggingFace`] gets the graph of [`Layout::Generate`], too.
+        with_generate: bool;
+        /// The number of sentences, if all shapes of [`Layout::Generate`] are to be constants; with [`Export::max_length`].
+        max_batch: Option<usize>;
+        /// The number of positions of sources and targets; with [`Export::max_batch`].
+        max_length: Option<usize>;
         /// The source and target languages of the export.
         languages: Languages;
         /// Whether an earlier export is replaced.
@@ -200,18 +214,24 @@ impl Export {
     pub fn write_with(&self, out: &Path, events: &mut dyn FnMut(ExportEvent<'_>)) -> Result<Exported> {
         self.check_blocks()?;
         let layout = self.written_layout()?;
+        let sizes = self.sizes(layout)?;
         let (tokenizer, notice) = ChosenTokenizer::of(&self.source, &self.model, &self.languages)?;
         let mut folder = Folder::create(out, self.existing())?;
         folder.replaces(&Tokenizer::FILES);
         folder.replaces(&PROCESSOR);
         folder.replaces(&SentenceSettings::FILES);
+        folder.replaces(&[GENERATE_BESIDE, &format!("{GENERATE_BESIDE}_data")]);
         let generation = self.generation_text(&tokenizer)?;
         let graphs = graphs::graphs(self, layout, generation.as_deref(), events)?;
+        let beside = self.beside(generation.as_deref(), events)?;
         let name = self.source.name();
         let origin = thread::scope(|scope| {
             let hashes = matches!(self.source, ModelSource::Checkpoint(_)).then(|| scope.spawn(|| hashes(&self.model)));
             let finite = (!self.allow_non_finite).then(|| scope.spawn(|| self.check_finite()));
             write_programs(&graphs.programs, layout, self.model.config(), &name, &mut folder)?;
+            if let Some(program) = &beside {
+                write_beside(program, self.model.config(), &name, &mut folder)?;
+            }
             if let Some(finite) = finite {
                 finite.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
             }
@@ -229,15 +249,60 @@ impl Export {
             let message = format!("{file}: changed during the export; export again");
             return Err(Error::new(ErrorKind::Folder, message));
         }
-        let summaries = GraphSummary::of_folder(folder.path(), &layout.files_of(self.model.config().parts))?;
+        let mut written = layout.files_of(self.model.config().parts);
+        written.extend(beside.map(|_| GENERATE_BESIDE));
+        let summaries = GraphSummary::of_folder(folder.path(), &written)?;
         let mut manifest = Manifest::new(origin, self.model.parameters(), layout, summaries, folder.hashes());
         let Graphs { kept_in_f32, calibration, notices: tuning_notices, .. } = graphs;
         manifest.precision = self.precision.name().into();
         manifest.block_size = self.blocks();
+        (manifest.max_batch, manifest.max_length) = (sizes.map(|sizes| sizes.batch), sizes.map(|sizes| sizes.length));
         (manifest.kept_in_f32, manifest.calibration) = (kept_in_f32, calibration);
         folder.write(Manifest::FILE, manifest.to_json().as_bytes())?;
         let notices = self.notices.iter().cloned().chain(notice).chain(tuning_notices).collect();
         Ok(Exported { files: folder.commit()?, manifest, notices })
+    }
+
+    /// The graph that decodes, if it is written beside others.
+    fn beside(&self, generation: Option<&str>, events: &mut dyn FnMut(ExportEvent<'_>)) -> Result<Option<Program>> {
+        if !self.with_generate {
+            return Ok(None);
+        }
+        if (self.layout, self.target) != (Layout::HuggingFace, Target::Portable) {
+            let message = format!("expected layout hf with it, found {}; leave it out, or choose layout generate", self.layout);
+            return Err(Error::wrong_option("with_generate", message));
+        }
+        self.check_generates(false)?;
+        Ok(graphs::graphs(self, Layout::Generate, generation, events)?.programs.pop())
+    }
+
+    /// The constant sizes of a layout.
+    fn sizes(&self, layout: Layout) -> Result<Option<FixedSizes>> {
+        let refuse = |message: String| Err(Error::wrong_option("max_batch", message));
+        match (self.max_batch, self.max_length) {
+            (None, None) => Ok(None),
+            (Some(_), Some(_)) if layout != Layout::Generate => refuse(format!("expected layout generate with it, found {layout}")),
+            (Some(_), Some(_)) if self.precision != Precision::F32 => refuse(format!("expected f32 with it, found {}", self.precision)),
+            (Some(batch), Some(length)) => Ok(Some(FixedSizes { batch, length })),
+            _ => refuse("expected max_batch and max_length together".into()),
+        }
+    }
+
+    /// Refuses models and outputs for which there is no graph that decodes.
+    fn check_generates(&self, has_attentions: bool) -> Result<()> {
+        let refuse =
+            |option: &'static str, message: &str| Err(Error::wrong_option(option, format!("{message}; leave out layout generate")));
+        if self.model.config().require_decoder().is_err() {
+            refuse("layout", "an encoder alone does not generate")
+        } else if self.model.config().parts == Parts::Decoder {
+            refuse("layout", "a decoder alone reads prompts of several tokens")
+        } else if self.model.config().front != Front::Tokens {
+            refuse("layout", "a model of speech has a prompt of several tokens")
+        } else if has_attentions {
+            refuse("attentions", "one graph that decodes has no attention outputs")
+        } else {
+            Ok(())
+        }
     }
 
     /// The number of weights that share a scale, in block-wise precisions.
@@ -267,20 +332,9 @@ impl Export {
     /// How the graphs divide the work, for the engines that the export is for.
     fn written_layout(&self) -> Result<Layout> {
         match (self.target, self.layout) {
-            (Target::Portable, Layout::Generate) if self.model.config().require_decoder().is_err() => {
-                Err(Error::wrong_option("layout", "an encoder alone does not generate; leave out layout generate"))
-            }
-            (Target::Portable, Layout::Generate) if self.model.config().parts == Parts::Decoder => {
-                Err(Error::wrong_option("layout", "a decoder alone reads prompts of several tokens; leave out layout generate"))
-            }
+            (Target::Portable, Layout::Generate) => self.check_generates(self.attentions).map(|()| Layout::Generate),
             (Target::Ort, _) if self.model.config().parts == Parts::Decoder => {
                 Err(Error::wrong_option("target", "a decoder alone has no form over caches that beams share; leave out target ort"))
-            }
-            (Target::Portable, Layout::Generate) if self.model.config().front != Front::Tokens => {
-                Err(Error::wrong_option("layout", "a model of speech has a prompt of several tokens; leave out layout generate"))
-            }
-            (Target::Portable, Layout::Generate) if self.attentions => {
-                Err(Error::wrong_option("attentions", "one graph that decodes has no attention outputs; leave out layout generate"))
             }
             (Target::Portable, layout) => Ok(layout),
             (Target::Ort, Layout::Cognate) => Ok(Layout::SharedCache),

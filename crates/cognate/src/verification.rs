@@ -4,9 +4,10 @@
 
 use crate::sentences::{self, Encoded};
 use cognate_folder::{
-    FileReport, GENERATION_CONFIG, Manifest, ModelSource, Origin, Verification, hash_file, open_exported, read_if_there, require_layout,
+    FileReport, GENERATE_BESIDE, GENERATION_CONFIG, Manifest, ModelSource, Origin, Verification, hash_file, open_exported, read_if_there,
+    require_layout,
 };
-use cognate_generate::Settings;
+use cognate_generate::{FixedSizes, Settings};
 use cognate_model::{Layout, Model};
 use cognate_pipeline::{Error, ErrorKind, Languages, Notice, Result};
 use cognate_runtime::{Device, Engine, Options, Runtime, available};
@@ -93,7 +94,8 @@ fn run(folder: &Path, manifest: Option<&Manifest>, options: &VerifyOptions<'_>, 
     let mut settings = Settings::from_json(model.config_json(), generation.as_deref(), model.config())?;
     let encoded = sentences::encode(folder, model.config(), &options.languages, &mut settings)?;
     let (sentences, seed) = (encoded.verification, sentences::SEED);
-    let subject = Subject { folder, layout, model, settings, sentences, seed, tolerance };
+    let sizes = manifest.and_then(|manifest| Some(FixedSizes { batch: manifest.max_batch?, length: manifest.max_length? }));
+    let subject = Subject { folder, layout, model, settings, sentences, sizes, seed, tolerance };
     let runtimes = runtimes(layout)?;
     if runtimes.is_empty() {
         let message = format!(
@@ -103,6 +105,11 @@ fn run(folder: &Path, manifest: Option<&Manifest>, options: &VerifyOptions<'_>, 
         return Err(Error::new(ErrorKind::Engine, message));
     }
     let mut report = cognate_verify::verify(&subject, &runtimes, &mut progress)?;
+    if layout == Layout::HuggingFace && folder.join(GENERATE_BESIDE).exists() {
+        let beside = folder.join("onnx");
+        let subject = Subject { folder: &beside, layout: Layout::Generate, ..subject };
+        report.runtimes.extend(cognate_verify::verify(&subject, &self::runtimes(Layout::Generate)?, &mut progress)?.runtimes);
+    }
     report.files = files;
     Ok(Verified { report, notices: encoded.notices, damaged })
 }

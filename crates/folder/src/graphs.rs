@@ -60,12 +60,8 @@ pub fn find_graphs(folder: &Path, engine: Engine, device: Device) -> Result<Expo
             );
             return Err(Error::new(ErrorKind::Engine, folder.display(), message));
         }
-        if layout == Layout::Generate && engine != Engine::Ort {
-            let message = format!(
-                "was exported with --layout generate, whose loop {engine} does not run; choose --engine ort \
-                 (`cargo xtask onnxruntime` installs the library), or export it without --layout generate"
-            );
-            return Err(Error::new(ErrorKind::Engine, folder.display(), message));
+        if layout == Layout::Generate {
+            require_loops(folder, engine)?;
         }
         return Ok(ExportedGraphs { layout, files: graph_files(folder, layout).into_iter().map(|file| folder.join(file)).collect() });
     };
@@ -83,6 +79,26 @@ pub fn find_graphs(folder: &Path, engine: Engine, device: Device) -> Result<Expo
         return Err(Error::new(ErrorKind::Engine, place.display(), message));
     };
     Ok(ExportedGraphs { layout: Layout::HuggingFace, files })
+}
+
+/// The graph that decodes in `file` for an engine.
+///
+/// # Errors
+/// If the engine does not run it.
+pub fn search_graph(file: &Path, engine: Engine) -> Result<ExportedGraphs> {
+    require_loops(file, engine)?;
+    Ok(ExportedGraphs { layout: Layout::Generate, files: vec![file.into()] })
+}
+
+fn require_loops(place: &Path, engine: Engine) -> Result<()> {
+    if engine == Engine::Ort {
+        return Ok(());
+    }
+    let message = format!(
+        "was exported with --layout generate, whose loop {engine} does not run; choose --engine ort \
+         (`cargo xtask onnxruntime` installs the library), or export it without --layout generate"
+    );
+    Err(Error::new(ErrorKind::Engine, place.display(), message))
 }
 
 /// The folder with the graphs of Optimum, if there are any.

@@ -18,7 +18,7 @@ mod write;
 pub use configuration::{CONFIG, Configuration, GENERATION_CONFIG, read_if_there};
 pub use error::{Error, ErrorKind, Result};
 pub use exported::open_exported;
-pub use graphs::{ExportedGraphs, find_graphs, find_layout, graph_files, optimum, require_layout};
+pub use graphs::{ExportedGraphs, find_graphs, find_layout, graph_files, optimum, require_layout, search_graph};
 pub use hash::hash_file;
 pub use manifest::{
     BleuComparison, Calibration, Caution, DecodingReport, FileReport, GraphSummary, HashedFile, KeptInF32, Manifest, Origin, OutputReport,
@@ -28,4 +28,4 @@ pub use precision::Precision;
 pub use sentence_settings::{Pooling, SentenceSettings};
 pub use source::{ModelSource, folder_name};
 pub use tokenizer::{PREPROCESSOR_CONFIG, PROCESSOR, copy_tokenizer, has_tokenizer, tokenizer_bytes};
-pub use write::{GENERATED, WEIGHTS, config_json, f32_programs, write_graphs_in_place, write_programs};
+pub use write::{GENERATE_BESIDE, GENERATED, WEIGHTS, config_json, f32_programs, write_beside, write_graphs_in_place, write_programs};

@@ -52,6 +52,12 @@ pub struct Manifest {
     /// The calibration of an export in f16.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calibration: Option<Calibration>,
+    /// The number of sentences, if all shapes are constants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_batch: Option<usize>,
+    /// The number of positions of sources and targets, if all shapes are constants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_length: Option<usize>,
     /// The opset of ONNX.
     pub opset: i64,
     /// The graphs.
@@ -152,6 +158,8 @@ impl Manifest {
             layout: layout.name().into(),
             precision: Precision::F32.name().into(),
             block_size: None,
+            max_batch: None,
+            max_length: None,
             kept_in_f32: Vec::new(),
             calibration: None,
             opset: cognate_export::OPSET,

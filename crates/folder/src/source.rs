@@ -3,7 +3,7 @@
 use crate::error::AtPath;
 use crate::graphs::{find_layout, optimum};
 use crate::{CONFIG, Configuration, Error, ErrorKind, Manifest, Result};
-use cognate_model::{Model, Preset, weights_file};
+use cognate_model::{Layout, Model, Preset, weights_file};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ pub enum ModelSource {
     Checkpoint(PathBuf),
     /// A folder with the graphs of a layout; an export in place is also a checkpoint.
     Exported(PathBuf),
-    /// A file.
+    /// A file, such as a graph that decodes; see [`ModelSource::search_graph`].
     File(PathBuf),
     /// `preset:NAME`
     Preset(Preset),
@@ -75,6 +75,13 @@ impl ModelSource {
         }
     }
 
+    /// The file, if it is called `generate.onnx`: a graph that decodes, which can lie in the folder `onnx` beside the configuration.
+    pub fn search_graph(&self) -> Option<&Path> {
+        let Self::File(path) = self else { return None };
+        let is_named = |name: &&&str| path.file_name().is_some_and(|file| file == **name);
+        Layout::Generate.files().first().filter(is_named).map(|_| path.as_path())
+    }
+
     /// The folder with the configuration and the tokenizer.
     ///
     /// # Errors
@@ -82,6 +89,12 @@ impl ModelSource {
     pub fn folder(&self) -> Result<&Path> {
         match self {
             Self::Checkpoint(folder) | Self::Exported(folder) => Ok(folder),
+            Self::File(path) if self.search_graph().is_some() => {
+                let beside = path.parent().unwrap_or(Path::new(""));
+                let above = beside.parent().filter(|_| beside.ends_with("onnx") && !beside.join(CONFIG).exists());
+                // The folder of a bare file name.
+                Ok(above.unwrap_or(if beside == Path::new("") { Path::new(".") } else { beside }))
+            }
             Self::File(_) => Err(Error::new(ErrorKind::NoModel, self, "is a file; expected the folder of a checkpoint or of an export")),
             Self::Preset(_) => {
                 Err(Error::new(ErrorKind::NoModel, self, "has random weights and no tokenizer; expected a checkpoint or an export"))

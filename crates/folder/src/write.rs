@@ -10,6 +10,9 @@ use std::collections::BTreeMap;
 /// The weights file that the graphs of the Cognate layout share.
 pub const WEIGHTS: &str = "weights.onnx_data";
 
+/// The graph that decodes beside the graphs of [`Layout::HuggingFace`]; its weights are in `FILE_data`.
+pub const GENERATE_BESIDE: &str = "onnx/generate.onnx";
+
 /// The computed weights of an export in place.
 pub const GENERATED: &str = "generated.onnx_data";
 
@@ -50,6 +53,15 @@ pub fn write_programs(programs: &[Program], layout: Layout, config: &Config, nam
         }
     }
     Ok(())
+}
+
+/// Writes the program of [`Layout::Generate`] beside the graphs of [`Layout::HuggingFace`].
+///
+/// # Errors
+/// If a file cannot be written.
+pub fn write_beside(program: &Program, config: &Config, name: &str, folder: &mut Folder) -> Result<()> {
+    let metadata = metadata(Layout::Generate, config.parts, name);
+    Ok(Export::new(&[(GENERATE_BESIDE, program)], &format!("{GENERATE_BESIDE}_data"), &metadata).write(folder)?)
 }
 
 /// Writes the graphs of a layout into the folder of a checkpoint, to whose weights they refer.

@@ -42,7 +42,7 @@ pub use follow::{ReadAlong, first_scores, read_along};
 pub use forced::{Scored, greedy_choices, score};
 pub use hugging_face::HuggingFaceDecoder;
 pub use logits::Logits;
-pub use search::{check_search, search_program};
+pub use search::{FixedSizes, MOST_BEAMS, SearchLimits, check_search, search_program};
 pub use settings::{EarlyStopping, Observe, Sampling, Settings, alignment_layer};
 pub use shared_cache::SharedCacheDecoder;
 pub use timestamps::TimestampRules;

@@ -5,40 +5,74 @@
 
 mod beams;
 mod body;
+mod looped;
 mod repetition;
+mod rows;
 mod sampling;
 mod scores;
+mod sizes;
+mod state;
+
+pub use sizes::FixedSizes;
 
 use crate::error::Cause;
 use crate::settings::EarlyStopping;
 use crate::{Result, Sampling, Settings};
-use beams::Search;
 use cognate_graph::{Builder, DType, Dim, Program, Scalar, Tensor, Weights};
 use cognate_model::interface::{ATTENTION_MASK, INPUT_IDS};
+use looped::Search;
+use sizes::with_sizes;
 
 /// The largest number of tokens of a target where the model has no limit.
 pub(crate) const UNLIMITED: usize = 512;
 
+/// The largest number of beams or samples of a sentence; more count as this many.
+pub const MOST_BEAMS: usize = 1024;
+
 /// Joins a model's graphs, the encoder and a step of one token (of [`Layout::Generate`](cognate_model::Layout::Generate)), to one that
-/// decodes. `positions` limits the decoder's tokens.
+/// decodes, within limits.
 ///
-/// Inputs: `input_ids, attention_mask: i64 [batch, src]`, and as scalars, which may be left out, `max_length`, `min_length`,
-/// `num_beams`, `no_repeat_ngram_size`, `num_return_sequences`, `early_stopping` (0: false, 1: true, 2: never), `forced_bos_token_id` (-1: none): i64, `length_penalty`,
-/// `repetition_penalty`: f32;
-/// their defaults are those of `settings`. Outputs: `sequences: i64 [batch, returned, generated]`, which begin with the start token and
-/// are padded after an end token, and their `scores: [batch, returned]`, the best first.
+/// Inputs: `input_ids, attention_mask: i64 [batch, src]`, and scalars, which may be left out; their defaults are those of `settings`:
+///
+/// - i64: `max_length`, `min_length`, `num_beams`, `num_return_sequences`, `no_repeat_ngram_size`, `early_stopping` (0: false, 1: true,
+///   2: never), `forced_bos_token_id` (-1: none), `do_sample`, `top_k`, `seed`;
+/// - f32: `length_penalty`, `repetition_penalty`, `temperature`, `top_p`.
+///
+/// Numbers out of range count as the nearest possible one: at least one beam, at most [`MOST_BEAMS`].
+///
+/// Outputs: `sequences: i64 [batch, returned, generated]`, which begin with the start token and are padded after an end token, and their
+/// `scores: [batch, returned]`, the best first.
+///
+/// With [`FixedSizes`] all shapes are constants: `num_beams` and `num_return_sequences` are those of `settings` and no inputs, `generated` is
+/// the largest length, and caches have a fixed capacity.
+///
+/// The body of the loop holds the step once, and after it two ways to continue, of which a run takes one: rows that do not meet (one
+/// beam, or samples), and beams.
 ///
 /// # Errors
-/// If the graphs are not those of a model.
-pub fn search_program([encoder, step]: [&Program; 2], settings: &Settings, positions: Option<usize>) -> Result<Program> {
-    let builder = Builder::new("generate");
+/// If the graphs are not those of a model, or have no form of these sizes.
+pub fn search_program([encoder, step]: [&Program; 2], settings: &Settings, limits: impl Into<SearchLimits>) -> Result<Program> {
+    let SearchLimits { positions, sizes } = limits.into();
     let most = positions.unwrap_or_else(|| UNLIMITED.max(settings.max_new_tokens));
-    let ids = [INPUT_IDS, ATTENTION_MASK].map(|name| builder.input(name, DType::I64, ["batch", "src"]));
-    let inputs = Inputs::declare(&builder, settings, most);
-    let encoded = builder.inline(encoder.graph(), |node| if node.name == INPUT_IDS { ids[0] } else { ids[1] });
-    let names = encoder.graph().outputs().iter().map(|output| output.name.as_str());
+    let n_beams = fixed_beams(settings);
+    let graphs = match sizes {
+        None => [encoder, step].map(|program| Ok(program.graph().clone())),
+        Some(sizes) => {
+            sizes.check(most)?;
+            [encoder, step].map(|program| with_sizes(program.graph(), &sizes.bindings(n_beams)))
+        }
+    };
+    let [encode, one_step] = graphs;
+    let (encode, one_step) = (encode?, one_step?);
+    let builder = Builder::new("generate");
+    let shape = sizes.map_or_else(|| ["batch".into(), "src".into()], |FixedSizes { batch, length }| [batch, length].map(Dim::from));
+    let ids = [INPUT_IDS, ATTENTION_MASK].map(|name| builder.input(name, DType::I64, shape.clone()));
+    let inputs = Inputs::declare(&builder, settings, most, sizes);
+    let encoded = builder.inline(&encode, |node| if node.name == INPUT_IDS { ids[0] } else { ids[1] });
+    let names = encode.outputs().iter().map(|output| output.name.as_str());
     let given = names.zip(encoded).chain([(ATTENTION_MASK, ids[1])]).collect();
-    let found = Search { settings, inputs, most, source: ids, step: step.graph(), given }.run(&builder)?;
+    let most = sizes.map_or(most, |sizes| sizes.length - 1);
+    let found = Search { settings, inputs, most, sizes, source: ids, step: &one_step, given }.run(&builder)?;
     builder.output(SEQUENCES, found.sequences);
     builder.output(SCORES, found.scores);
     let weights = |program: &Program| program.weights().iter().map(|(path, recipe)| (path.to_owned(), recipe.clone())).collect::<Vec<_>>();
@@ -46,11 +80,32 @@ pub fn search_program([encoder, step]: [&Program; 2], settings: &Settings, posit
     Ok(Program::new(builder.finish()?, weights)?)
 }
 
-/// Checks that settings are those of a graph that was built with `built`, except for its inputs.
+/// The limits of a graph that decodes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SearchLimits {
+    /// The number of the decoder's positions, if it is limited.
+    pub positions: Option<usize>,
+    /// Constant sizes.
+    pub sizes: Option<FixedSizes>,
+}
+
+impl From<Option<usize>> for SearchLimits {
+    fn from(positions: Option<usize>) -> Self {
+        Self { positions, sizes: None }
+    }
+}
+
+/// The number of beams or samples of a graph with constant sizes.
+fn fixed_beams(settings: &Settings) -> usize {
+    let samples = if settings.sampling.is_some() { settings.num_return_sequences } else { 1 };
+    settings.num_beams.max(samples).clamp(1, MOST_BEAMS)
+}
+
+/// Checks that settings are those of a graph that was built with `built` and `sizes`, except for its inputs.
 ///
 /// # Errors
 /// If they differ in what the graph has as a constant, or cannot be had with it.
-pub fn check_search(built: &Settings, wanted: &Settings) -> Result<()> {
+pub fn check_search(built: &Settings, wanted: &Settings, sizes: Option<FixedSizes>) -> Result<()> {
     let is_plain = |settings: &Settings| {
         settings.sampling.is_none_or(|sampling| {
             let Sampling { temperature, top_k, top_p, seed, .. } = sampling;
@@ -76,9 +131,17 @@ pub fn check_search(built: &Settings, wanted: &Settings) -> Result<()> {
             ("renormalize_logits", renormalize.to_string()),
             ("sampling with beams, or by other filters than top_k and top_p", if is_plain(settings) { "off" } else { "on" }.into()),
             ("timestamps, patience or an observed probability", if is_of_speech(settings) { "on" } else { "off" }.into()),
+            ("num_beams", sizes.map_or_else(String::new, |_| fixed_beams(settings).to_string())),
+            ("num_return_sequences", sizes.map_or_else(String::new, |_| settings.num_return_sequences.max(1).to_string())),
             ("alignments", if settings.alignment_layer.is_some() { "on" } else { "off" }.into()),
         ]
     };
+    let most_rows = wanted.num_beams.max(wanted.num_return_sequences);
+    if most_rows > MOST_BEAMS {
+        let message =
+            format!("num_beams: expected at most {MOST_BEAMS} in generate.onnx, found {most_rows}; export without --layout generate");
+        return Err(Cause::Contradiction(message).into());
+    }
     for ((name, built), (_, wanted)) in constants(built).into_iter().zip(constants(wanted)) {
         if built != wanted {
             let message =
@@ -95,6 +158,10 @@ const SMALLEST_TEMPERATURE: f32 = 1e-6;
 /// The size that grows from step to step.
 const PAST: &str = "past";
 
+/// Inputs that are constants with constant sizes.
+const NUM_BEAMS: &str = "num_beams";
+const NUM_RETURN_SEQUENCES: &str = "num_return_sequences";
+
 /// The outputs.
 pub(crate) const SEQUENCES: &str = "sequences";
 pub(crate) const SCORES: &str = "scores";
@@ -104,7 +171,11 @@ struct Inputs<'g> {
     max_length: Tensor<'g>,
     min_length: Tensor<'g>,
     num_beams: Tensor<'g>,
-    num_return_sequences: Tensor<'g>,
+    /// The numbers of the beams, `[beams]`, and the places of a sequence, `[length]`.
+    beam_ids: Tensor<'g>,
+    places: Tensor<'g>,
+    /// How many hypotheses are returned.
+    returned: Dim,
     length_penalty: Tensor<'g>,
     early_stopping: Tensor<'g>,
     forced_bos_token: Tensor<'g>,
@@ -118,11 +189,14 @@ struct Inputs<'g> {
     seed: Tensor<'g>,
 }
 
+/// The most tokens of a target: a start token, and at least one more.
+pub(crate) fn max_length(settings: &Settings) -> usize {
+    settings.max_length.min(settings.max_new_tokens.saturating_add(1)).max(2)
+}
+
 /// The names and values of the scalar inputs for settings.
 pub(crate) fn scalars(settings: &Settings) -> Vec<(&'static str, Scalar)> {
     let count = |count: usize| Scalar::I64(i64::try_from(count).unwrap_or(i64::MAX));
-    // A start token, and at least one more.
-    let max_length = settings.max_length.min(settings.max_new_tokens.saturating_add(1)).max(2);
     let min_new = if settings.min_new_tokens == 0 { 0 } else { settings.min_new_tokens.saturating_add(1) };
     let sampling = settings.sampling.unwrap_or_default();
     let early_stopping = match settings.early_stopping {
@@ -131,10 +205,10 @@ pub(crate) fn scalars(settings: &Settings) -> Vec<(&'static str, Scalar)> {
         EarlyStopping::Never => 2,
     };
     vec![
-        ("max_length", count(max_length)),
+        ("max_length", count(max_length(settings))),
         ("min_length", count(settings.min_length.max(min_new))),
-        ("num_beams", count(settings.num_beams.max(1))),
-        ("num_return_sequences", count(settings.num_return_sequences.max(1))),
+        (NUM_BEAMS, count(settings.num_beams.max(1))),
+        (NUM_RETURN_SEQUENCES, count(settings.num_return_sequences.max(1))),
         ("length_penalty", Scalar::F32(settings.length_penalty)),
         ("early_stopping", Scalar::I64(early_stopping)),
         ("forced_bos_token_id", Scalar::I64(settings.forced_bos_token.unwrap_or(-1))),
@@ -149,26 +223,45 @@ pub(crate) fn scalars(settings: &Settings) -> Vec<(&'static str, Scalar)> {
 }
 
 impl<'g> Inputs<'g> {
-    fn declare(builder: &'g Builder, settings: &Settings, most: usize) -> Self {
+    fn declare(builder: &'g Builder, settings: &Settings, most: usize, sizes: Option<FixedSizes>) -> Self {
+        let count = |count: usize| builder.integer(count as i64);
+        let n_beams = fixed_beams(settings);
         let scalars = scalars(settings);
-        let mut inputs = scalars.into_iter().map(|(name, default)| builder.input_or(name, default));
+        let mut inputs = scalars.into_iter().map(|(name, default)| match (sizes, name) {
+            (Some(_), NUM_BEAMS) => count(n_beams),
+            (Some(_), NUM_RETURN_SEQUENCES) => count(settings.num_return_sequences),
+            _ => builder.input_or(name, default),
+        });
         let [max_length, min_length, num_beams, num_return_sequences, length_penalty, early_stopping, forced_bos_token] =
             std::array::from_fn(|_| inputs.next().expect("an input for each"));
         let [repetition_penalty, no_repeat_ngram_size, do_sample, temperature, top_k, top_p, seed] =
             std::array::from_fn(|_| inputs.next().expect("an input for each"));
         let _scope = builder.root().at("settings").enter();
-        let number = |value: usize| builder.integer(value as i64);
-        let is_sampling = less(number(0), do_sample);
-        // Samples are rows that do not meet.
-        let num_beams = larger(is_sampling.select(num_return_sequences, num_beams), number(1));
+        let is_sampling = less(count(0), do_sample);
+        let largest_length = sizes.map_or(most + 1, |sizes| sizes.length);
+        let max_length = smaller(larger(max_length, count(2)), count(largest_length));
+        let (num_beams, beam_ids, places, returned) = match sizes {
+            Some(FixedSizes { length, .. }) => {
+                let returned = settings.num_return_sequences.clamp(1, n_beams);
+                (num_beams, builder.range(0, n_beams), builder.range(0, length), returned.into())
+            }
+            None => {
+                // Samples are rows that do not meet.
+                let num_beams = larger(is_sampling.select(num_return_sequences, num_beams), count(1));
+                let num_beams = smaller(num_beams, count(MOST_BEAMS));
+                let returned = smaller(larger(num_return_sequences, count(1)), num_beams).indices("returned").dim(0);
+                (num_beams, num_beams.indices("beams"), max_length.indices("length"), returned)
+            }
+        };
         Self {
-            max_length: smaller(larger(max_length, number(2)), number(most + 1)),
+            max_length,
             min_length,
             num_beams,
-            num_return_sequences: smaller(larger(num_return_sequences, number(1)), num_beams),
+            beam_ids,
+            places,
+            returned,
             length_penalty,
-            // With one beam the first end is the end, as in greedy search.
-            early_stopping: num_beams.equal(number(1)).select(number(1), early_stopping),
+            early_stopping,
             forced_bos_token,
             repetition_penalty,
             no_repeat_ngram_size,

@@ -3,8 +3,8 @@
 use crate::batch::SentenceBatch;
 use crate::decoder::{missing, padded};
 use crate::error::Cause;
-use crate::search::{SCORES, SEQUENCES, scalars};
-use crate::{Decoder, Hypothesis, Logits, Result, Settings, Sources};
+use crate::search::{SCORES, SEQUENCES, max_length, scalars};
+use crate::{Decoder, FixedSizes, Hypothesis, Logits, Result, Settings, Sources};
 use cognate_graph::Scalar;
 use cognate_model::interface::{ATTENTION_MASK, INPUT_IDS};
 use cognate_runtime::{Session, Value, Values};
@@ -14,6 +14,7 @@ use ndarray::{Array2, Array4, ArrayD, Ix2, Ix3, IxDyn};
 pub struct SearchDecoder {
     session: Box<dyn Session>,
     pad_token: i64,
+    sizes: Option<FixedSizes>,
 }
 
 /// Scores at most this are those of impossible hypotheses.
@@ -31,7 +32,13 @@ impl SearchDecoder {
                 return Err(Cause::Layout { graph: "generate", expected, found: found.join(", ") }.into());
             }
         }
-        Ok(Self { session, pad_token })
+        Ok(Self { session, pad_token, sizes: None })
+    }
+
+    /// The same for a graph of constant sizes: larger batches are divided, smaller ones filled.
+    #[must_use]
+    pub fn with_sizes(self, sizes: Option<FixedSizes>) -> Self {
+        Self { sizes, ..self }
     }
 
     fn refuse<T>(&self, what: &str) -> Result<T> {
@@ -75,10 +82,20 @@ impl SearchDecoder {
             return self.refuse("alignments");
         }
         let Sources::Tokens(sources) = batch.sources else { return self.refuse("other sources than tokens") };
-        let (ids, mask) = padded(sources, self.pad_token)?;
+        let Some(sizes) = self.sizes else { return self.run(padded(sources, self.pad_token)?, settings) };
+        let mut found = Vec::new();
+        for sources in sources.chunks(sizes.batch) {
+            found.extend(self.run(filled(sources, self.pad_token, sizes)?, settings)?.into_iter().take(sources.len()));
+        }
+        Ok(found)
+    }
+
+    fn run(&mut self, (ids, mask): (Array2<i64>, Array2<i64>), settings: &Settings) -> Result<Vec<Vec<Hypothesis>>> {
         let mut inputs: Values = [(INPUT_IDS, ids.into_dyn()), (ATTENTION_MASK, mask.into_dyn())].into_iter().collect();
         for (name, value) in scalars(settings) {
-            inputs.insert(name, scalar(value));
+            if self.session.inputs().iter().any(|input| input == name) {
+                inputs.insert(name, scalar(value));
+            }
         }
         let mut outputs = self.session.run(&inputs)?;
         let mut take = |name| outputs.remove(name).ok_or_else(|| missing("generate", name));
@@ -87,7 +104,10 @@ impl SearchDecoder {
         let Value::I64(sequences) = sequences else { return Err(wrong().into()) };
         let sequences = sequences.into_dimensionality::<Ix3>().map_err(|_| wrong())?;
         let scores = scores.into_dimensionality::<Ix2>().map_err(|_| wrong())?;
+        // Beyond the limit there is padding.
+        let limit = max_length(settings);
         let hypothesis = |(row, &score): (ndarray::ArrayView1<'_, i64>, &f32)| {
+            let row: Vec<i64> = row.iter().copied().take(limit).collect();
             let tokens: Vec<i64> = row.iter().skip(1).copied().take_while(|token| !settings.eos_tokens.contains(token)).collect();
             let complete = tokens.len() + 1 < row.len();
             let margins = vec![f32::INFINITY; tokens.len() + usize::from(complete)];
@@ -101,6 +121,21 @@ impl SearchDecoder {
             })
             .collect())
     }
+}
+
+/// Sources as a batch of constant sizes: its first row again where there is no sentence.
+fn filled(sources: &[Vec<i64>], pad_token: i64, FixedSizes { batch, length }: FixedSizes) -> Result<(Array2<i64>, Array2<i64>)> {
+    let (ids, mask) = padded(sources, pad_token)?;
+    let (rows, longest) = ids.dim();
+    if longest > length {
+        let message = format!("max_length: expected at most {length} tokens of a source, a constant of generate.onnx, found {longest}");
+        return Err(Cause::Contradiction(message).into());
+    }
+    let fill = |of: &Array2<i64>, other: i64| {
+        let value = |(row, place): (usize, usize)| of.get((if row < rows { row } else { 0 }, place)).copied().unwrap_or(other);
+        Array2::from_shape_fn((batch, length), value)
+    };
+    Ok((fill(&ids, pad_token), fill(&mask, 0)))
 }
 
 fn scalar(value: Scalar) -> Value {

@@ -98,6 +98,18 @@ impl Dim {
         })
     }
 
+    /// The size with the values of the symbols that `bindings` has in their place.
+    #[must_use]
+    pub fn bound(&self, bindings: &Bindings) -> Self {
+        let mut bound = Self::default();
+        for (product, &coefficient) in &self.terms {
+            let size = |symbol: &Symbol| bindings.sizes.get(symbol).map(|&size| i64::try_from(size).unwrap_or(i64::MAX));
+            let (known, left): (Vec<_>, Vec<_>) = product.iter().cloned().partition(|symbol| size(symbol).is_some());
+            bound.insert(left, known.iter().filter_map(size).fold(coefficient, i64::saturating_mul));
+        }
+        bound
+    }
+
     /// `⌊self / by⌋` of a positive number, if that is a polynomial: all coefficients but the constant are multiples.
     pub fn divided(&self, by: i64) -> Option<Self> {
         let quotient = |(product, coefficient): (&Vec<Symbol>, &i64)| {

@@ -5,8 +5,8 @@ use crate::language::{Languages, TargetNaming, decode_into};
 use crate::notice::{Notice, listed};
 use crate::options::LoadOptions;
 use crate::tokenizer::open_tokenizer;
-use cognate_folder::{Configuration, ExportedGraphs, Manifest, ModelSource, f32_programs, find_graphs};
-use cognate_generate::{Decoder, Settings, check_search, decoder};
+use cognate_folder::{Configuration, ExportedGraphs, Manifest, ModelSource, f32_programs, find_graphs, search_graph};
+use cognate_generate::{Decoder, FixedSizes, SearchDecoder, Settings, check_search, decoder};
 use cognate_model::{Attentions, Config, Front, Layout, Model, Parts};
 use cognate_runtime::{Device, Engine, Loaded, Options, Runtime, Session};
 use cognate_text::Tokenizer;
@@ -25,6 +25,8 @@ pub struct LoadedModel {
     tokenizer: Tokenizer,
     target_naming: TargetNaming,
     layout: Layout,
+    /// Of a graph whose shapes are constants.
+    sizes: Option<FixedSizes>,
     /// The encoder first.
     graphs: Vec<Arc<dyn Loaded>>,
     engine: String,
@@ -110,6 +112,10 @@ impl LoadedModel {
                 notices.extend(saturation(folder, runtime.engine())?);
                 exported_graphs(folder, runtime.as_ref(), &load)?
             }
+            ModelSource::File(file) if source.search_graph().is_some() => {
+                let ExportedGraphs { layout, files } = search_graph(file, runtime.engine())?;
+                (layout, files.iter().map(|file| runtime.read_file(file, &load)).collect::<Result<_, _>>()?)
+            }
             ModelSource::Checkpoint(_) | ModelSource::Preset(_) | ModelSource::File(_) => {
                 let (model, unused) = source.open(0, options.ignore_unused)?;
                 if !unused.is_empty() {
@@ -119,11 +125,15 @@ impl LoadedModel {
             }
         };
         let Files { config, given, settings, tokenizer, target_naming } = files;
+        let sizes = match (&source, layout) {
+            (ModelSource::Exported(folder), Layout::Generate) => fixed_sizes(folder)?,
+            _ => None,
+        };
         if layout == Layout::Generate {
-            check_search(&given, &settings)?;
+            check_search(&given, &settings, sizes)?;
         }
-        let mut model =
-            Self { source, config, given, settings, tokenizer, target_naming, layout, graphs, engine: String::new(), workers, notices };
+        let engine = String::new();
+        let mut model = Self { source, config, given, settings, tokenizer, target_naming, layout, sizes, graphs, engine, workers, notices };
         model.engine = model.decoder()?.engine().into();
         Ok(model)
     }
@@ -143,6 +153,7 @@ impl LoadedModel {
             tokenizer,
             target_naming: TargetNaming::Settled,
             layout,
+            sizes: None,
             graphs,
             engine: String::new(),
             workers: options.workers.unwrap_or(NonZeroUsize::MIN),
@@ -249,7 +260,12 @@ impl LoadedModel {
     /// # Errors
     /// If the graphs are not those of the layout.
     pub fn decoder(&self) -> Result<Box<dyn Decoder>> {
-        Ok(decoder(self.layout, self.sessions(), &self.config, self.settings.pad_token)?)
+        match (self.sizes, self.sessions()) {
+            (Some(_), mut sessions) if sessions.len() == 1 => {
+                Ok(Box::new(SearchDecoder::new(sessions.remove(0), self.settings.pad_token)?.with_sizes(self.sizes)))
+            }
+            (_, sessions) => Ok(decoder(self.layout, sessions, &self.config, self.settings.pad_token)?),
+        }
     }
 
     /// The tokens of a sentence, with its end token.
@@ -349,6 +365,12 @@ impl TargetNaming {
 }
 
 /// The graphs of an export.
+/// The sizes of an export whose shapes are constants.
+fn fixed_sizes(folder: &Path) -> Result<Option<FixedSizes>> {
+    let manifest = Manifest::read(folder)?;
+    Ok(manifest.and_then(|manifest| Some(FixedSizes { batch: manifest.max_batch?, length: manifest.max_length? })))
+}
+
 pub(crate) fn exported_graphs(folder: &Path, runtime: &dyn Runtime, options: &Options) -> Result<Graphs> {
     if runtime.engine() == Engine::Reference {
         let message = format!(

@@ -4,7 +4,7 @@ use crate::cases::{Inputs, cases};
 use crate::search::verify_search;
 use crate::{CLOSE, Error, Measured, Result, Tolerance, compare};
 use cognate_folder::{DecodingReport, OutputReport, RuntimeReport, StepsReport, Verification};
-use cognate_generate::{Decoder, Hypothesis, Settings, Sources, decoder, generate, greedy_choices};
+use cognate_generate::{Decoder, FixedSizes, Hypothesis, Settings, Sources, decoder, generate, greedy_choices};
 use cognate_model::interface::{ATTENTION_MASK, LOGITS, LOGITS_SCALE};
 use cognate_model::{Attentions, Layout, Model, without_layer};
 use cognate_runtime::{Options, Reference, Runtime, Session, Source, Value, Values};
@@ -24,6 +24,8 @@ pub struct Subject<'a> {
     pub settings: Settings,
     /// Sources to decode, each with its end token; random ones if there are none, or the model reads audio.
     pub sentences: Vec<Vec<i64>>,
+    /// The sizes of a graph whose shapes are constants.
+    pub sizes: Option<FixedSizes>,
     /// The seed of the random batches.
     pub seed: u64,
     /// The bound on errors: [`CLOSE`], or a wider one for other precisions. Within [`CLOSE`], sentences must be equal; beyond it,
@@ -116,14 +118,19 @@ pub fn verify(subject: &Subject<'_>, runtimes: &[(Box<dyn Runtime>, Options)], m
 }
 
 /// Greedy search and beam search.
-pub(crate) fn methods(subject: &Subject<'_>) -> [Settings; 2] {
-    [1, BEAMS].map(|num_beams| Settings {
+pub(crate) fn methods(subject: &Subject<'_>) -> Vec<Settings> {
+    let method = |num_beams| Settings {
         num_beams,
         num_return_sequences: 1,
         sampling: None,
         max_new_tokens: subject.settings.max_new_tokens.min(NEW_TOKENS),
         ..subject.settings.clone()
-    })
+    };
+    match subject.sizes {
+        None => [1, BEAMS].map(method).into(),
+        // The number of beams is a constant, too.
+        Some(_) => vec![method(subject.settings.num_beams.max(1))],
+    }
 }
 
 /// The names of the graphs in reports.

@@ -3,7 +3,7 @@
 use crate::agreement::{agreement, decode, equal_steps, join, load_reference, methods, row};
 use crate::{CLOSE, Error, Result, Subject, compare};
 use cognate_folder::{RuntimeReport, Verification};
-use cognate_generate::{Hypothesis, SearchDecoder, Settings, Sources, search_program};
+use cognate_generate::{Hypothesis, SearchDecoder, SearchLimits, Settings, Sources, search_program};
 use cognate_model::{Attentions, Layout};
 use cognate_runtime::{Options, Reference, Runtime, Session, Source};
 use ndarray::Array1;
@@ -17,7 +17,8 @@ pub(crate) fn verify_search(
 ) -> Result<Verification> {
     let failed = |error: &dyn std::fmt::Display| Error::runtime("reference", error);
     let [encoder, step] = subject.model.graphs(Layout::Generate, Attentions::Omit)?;
-    let program = search_program([&encoder, &step], &subject.settings, subject.model.config().max_positions);
+    let limits = SearchLimits { positions: subject.model.config().max_positions, sizes: subject.sizes };
+    let program = search_program([&encoder, &step], &subject.settings, limits);
     let program = program.map_err(|error| failed(&error))?;
     let reference = Reference::F64.load(&Source::Graph(program), &Options::default()).map_err(|error| failed(&error))?;
     let mut report = Verification::new(reference.engine(), subject.tolerance.relative_l2, subject.seed);
@@ -71,5 +72,6 @@ fn margins(subject: &Subject<'_>, sources: Sources<'_>, settings: &Settings) -> 
 
 fn decoder(session: Box<dyn Session>, subject: &Subject<'_>) -> Result<SearchDecoder> {
     let engine = session.engine().to_owned();
-    SearchDecoder::new(session, subject.settings.pad_token).map_err(|error| Error::runtime(&engine, error))
+    let decoder = SearchDecoder::new(session, subject.settings.pad_token).map_err(|error| Error::runtime(&engine, error))?;
+    Ok(decoder.with_sizes(subject.sizes))
 }

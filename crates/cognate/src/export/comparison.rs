@@ -251,7 +251,7 @@ impl Export {
     fn write_in_f32(&self, out: &Path, layout: Layout, tokenizer: &ChosenTokenizer) -> Result<()> {
         let generation = self.generation_text(tokenizer)?;
         let programs = f32_programs(&self.model, layout, Attentions::Omit)?;
-        let programs = joined(&self.model, layout, programs, generation.as_deref())?;
+        let programs = joined(self, layout, programs, generation.as_deref())?;
         let mut folder = Folder::create(out, Existing::Refuse)?;
         write_programs(&programs, layout, self.model.config(), &self.source.name(), &mut folder)?;
         self.write_configuration(layout, tokenizer, generation, &mut folder)?;

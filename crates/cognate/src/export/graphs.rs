@@ -3,10 +3,10 @@
 use super::{Export, ExportEvent};
 use crate::sentences::{self, Encoded};
 use cognate_folder::{Calibration, GENERATION_CONFIG, KeptInF32, ModelSource, Precision, f32_programs, read_if_there};
-use cognate_generate::{Settings, search_program};
+use cognate_generate::{SearchLimits, Settings, search_program};
 use cognate_graph::{Bits, Blocks, Program, Steps};
+use cognate_model::Layout;
 use cognate_model::interface::{LOGITS, LOGITS_SCALE};
-use cognate_model::{Layout, Model};
 use cognate_passes::fuse::fuse;
 use cognate_passes::quantize::{self, quantize};
 use cognate_pipeline::{Error, ErrorKind, Notice, Result};
@@ -33,15 +33,17 @@ impl From<Vec<Program>> for Graphs {
 /// The graphs of an export, whose `generation_config.json` is `generation`.
 pub(super) fn graphs(export: &Export, layout: Layout, generation: Option<&str>, events: &mut dyn FnMut(ExportEvent<'_>)) -> Result<Graphs> {
     let mut graphs = parts(export, layout, events)?;
-    graphs.programs = joined(&export.model, layout, graphs.programs, generation)?;
+    graphs.programs = joined(export, layout, graphs.programs, generation)?;
     Ok(graphs)
 }
 
 /// The programs of a layout, those of [`Layout::Generate`] joined to one.
-pub(super) fn joined(model: &Model, layout: Layout, programs: Vec<Program>, generation: Option<&str>) -> Result<Vec<Program>> {
+pub(super) fn joined(export: &Export, layout: Layout, programs: Vec<Program>, generation: Option<&str>) -> Result<Vec<Program>> {
+    let (model, sizes) = (&export.model, export.sizes(layout)?);
     let (Layout::Generate, [encoder, step]) = (layout, programs.as_slice()) else { return Ok(programs) };
     let settings = Settings::from_json(model.config_json(), generation, model.config())?;
-    Ok(vec![search_program([encoder, step], &settings, model.config().max_positions)?])
+    let limits = SearchLimits { positions: model.config().max_positions, sizes };
+    Ok(vec![search_program([encoder, step], &settings, limits)?])
 }
 
 fn parts(export: &Export, layout: Layout, events: &mut dyn FnMut(ExportEvent<'_>)) -> Result<Graphs> {

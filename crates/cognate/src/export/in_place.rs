@@ -40,6 +40,9 @@ impl Export {
             return wrong(format!("{} has no weights file for graphs to point into; leave it out and name a folder to write", self.source));
         };
         let layout = self.written_layout()?;
+        if self.sizes(layout)?.is_some() {
+            return wrong("has no constant sizes; write a folder instead".into());
+        }
         if !matches!(layout, Layout::Cognate | Layout::Generate) {
             return wrong(
                 "writes the layouts cognate and generate only, because graphs and weights have to lie in one folder; write another layout or target to a folder of its own".into(),
@@ -59,7 +62,7 @@ impl Export {
             let check = is_quick.then(|| scope.spawn(|| ChosenTokenizer::of(&self.source, &self.model, &self.languages)));
             let programs = self.model.programs(layout, self.attention_outputs())?;
             let generation = self.generation_text(&ChosenTokenizer::default())?;
-            let programs = joined(&self.model, layout, programs, generation.as_deref())?;
+            let programs = joined(self, layout, programs, generation.as_deref())?;
             write_graphs_in_place(&programs, layout, self.model.config(), &name, &mut folder)?;
             match check.map(thread::ScopedJoinHandle::join) {
                 Some(Ok(checked)) => checked.map(|(_, notice)| notice),

@@ -3,7 +3,7 @@
 use super::PAST;
 use crate::Result;
 use crate::error::Cause;
-use cognate_graph::{Builder, Class, Graph, NodeId, Op, Symbol, Tensor, Type};
+use cognate_graph::{Builder, Class, DType, Graph, NodeId, Op, Repeat, Shape, Symbol, Tensor, Type};
 use std::collections::HashMap;
 
 /// Values of the graph around the loop that the body reads, `'o` outside and `'i` inside.
@@ -12,6 +12,46 @@ pub(super) struct Captured<'o, 'i> {
     name: &'static str,
     pub(super) outside: Vec<Tensor<'o>>,
     inside: HashMap<NodeId, Tensor<'i>>,
+}
+
+/// The values after `inside`, which gets `carried` as the body reads it, if `condition` holds, and otherwise `carried`: a loop of at most
+/// one iteration.
+pub(super) fn when<'o>(
+    name: &'static str,
+    condition: Tensor<'o>,
+    carried: &[Tensor<'o>],
+    inside: impl for<'i> FnOnce(&mut Captured<'o, 'i>, &[Tensor<'i>]) -> Result<Vec<Tensor<'i>>>,
+) -> Result<Vec<Tensor<'o>>> {
+    let inner = Builder::new(name);
+    inner.input(&format!("{name}.iteration"), DType::I64, Shape::default());
+    let carry = |(index, value): (usize, &Tensor<'o>)| {
+        let Type { dtype, shape } = value.ty();
+        inner.input(&format!("{name}.{index}"), dtype, shape)
+    };
+    let values: Vec<_> = carried.iter().enumerate().map(carry).collect();
+    let mut captured = Captured::new(&inner, name);
+    {
+        let _scope = inner.root().at(name).enter();
+        let next = inside(&mut captured, &values)?;
+        inner.output(&format!("{name}.next.condition"), inner.integer(0).cast(DType::Bool));
+        next.into_iter().enumerate().for_each(|(index, value)| inner.output(&format!("{name}.next.{index}"), value));
+    }
+    let outside = captured.outside;
+    drop(values);
+    let body = inner.finish()?;
+    Ok(condition.builder().repeat(Repeat { body, most: 1, condition, carried, captured: &outside }))
+}
+
+/// Rows of sentences: `values: [batch, n, ...]`, `rows: i64 [batch, m]` among `batch · n` -> `[batch, m, ...]`.
+fn rows<'i>(values: Tensor<'i>, rows: Tensor<'i>) -> Tensor<'i> {
+    let shape = values.ty().shape;
+    let [batch, n, rest @ ..] = shape.dims() else { return values };
+    values.reshape([&(batch * n)].into_iter().chain(rest).collect::<Shape>()).gather(rows)
+}
+
+/// The values of each beam's parent.
+pub(super) fn moved<'i>(values: Tensor<'i>, parents: Tensor<'i>, first_row: Tensor<'i>) -> Tensor<'i> {
+    rows(values, parents + first_row)
 }
 
 impl<'o, 'i> Captured<'o, 'i> {

@@ -3,11 +3,12 @@
 //! Of the filtered logits `v` the position of the largest `v_i - ln(-ln u_i)` is a draw from their distribution (Gumbel 1954); the
 //! uniform `u_i` are hashes of counters, in integers below 2³¹ whose squares fit into 64 bits.
 
-use super::body::Captured;
-use super::scores::Constraints;
+use super::beams::column;
+use super::body::{Captured, when};
+use super::scores::{Constraints, of_token};
 use super::{and, less, not};
 use crate::Result;
-use cognate_graph::{Builder, DType, Repeat, Shape, Tensor, Unary};
+use cognate_graph::{DType, Tensor, Unary};
 
 /// The inputs of sampling.
 #[derive(Clone, Copy)]
@@ -15,6 +16,7 @@ pub(super) struct Sampling<'g> {
     /// Whether tokens are drawn; bool `[]`.
     pub(super) is_on: Tensor<'g>,
     pub(super) temperature: Tensor<'g>,
+    pub(super) top_k: Tensor<'g>,
     pub(super) top_p: Tensor<'g>,
     /// A number of each row: i64 `[batch, beams]`.
     pub(super) keys: Tensor<'g>,
@@ -24,9 +26,10 @@ pub(super) struct Sampling<'g> {
 
 impl<'g> Sampling<'g> {
     pub(super) fn read<'i>(self, captured: &mut Captured<'g, 'i>) -> Sampling<'i> {
-        let Self { is_on, temperature, top_p, keys, ranks } = self;
-        let [is_on, temperature, top_p, keys, ranks] = [is_on, temperature, top_p, keys, ranks].map(|value| captured.read(value));
-        Sampling { is_on, temperature, top_p, keys, ranks }
+        let Self { is_on, temperature, top_k, top_p, keys, ranks } = self;
+        let all = [is_on, temperature, top_k, top_p, keys, ranks];
+        let [is_on, temperature, top_k, top_p, keys, ranks] = all.map(|value| captured.read(value));
+        Sampling { is_on, temperature, top_k, top_p, keys, ranks }
     }
 }
 
@@ -44,46 +47,37 @@ pub(super) fn hash<'g>(key: Tensor<'g>, index: Tensor<'g>) -> Tensor<'g> {
 }
 
 impl<'i> Constraints<'_, 'i> {
-    /// A token of each row, `[batch, beams]`, and its log-probability under the constraints; zeros without sampling.
-    pub(super) fn draw(&self, logits: Tensor<'i>, is_last: Tensor<'i>) -> Result<[Tensor<'i>; 2]> {
-        let builder = logits.builder();
-        let row: Shape = [logits.dim(0), logits.dim(1)].into();
-        let none = [builder.integer(0).expand(row.clone()), builder.scalar(0.0).expand(row.clone())];
-        let inner = Builder::new("draw");
-        let _iteration = inner.input("draw.iteration", DType::I64, Shape::default());
-        for (name, value) in ["draw.token", "draw.score"].into_iter().zip(none) {
-            inner.input(name, value.ty().dtype, value.ty().shape);
-        }
-        let mut captured = Captured::new(&inner, "draw");
-        {
-            let _scope = inner.root().at("draw").enter();
-            let fixed = self.fixed.read(&mut captured);
-            let [logits, iteration, running, is_last] = [logits, self.iteration, self.running, is_last].map(|value| captured.read(value));
-            let inside = Constraints { settings: self.settings, iteration, running, fixed: &fixed, most: self.most };
-            let sampling = fixed.sampling;
-            let (choice, log) = inside.constrained(logits, logits)?;
-            let [values, tokens] = (choice / sampling.temperature).top_k("kept");
+    /// The log-probabilities under the constraints and the drawn tokens, both `[batch, beams]`; without sampling `chosen`.
+    pub(super) fn draw(&self, logits: Tensor<'i>, is_last: Tensor<'i>, chosen: [Tensor<'i>; 2]) -> Result<[Tensor<'i>; 2]> {
+        let next = when("draw", self.fixed.sampling.is_on, &chosen, |captured, _| {
+            let running = captured.read(self.running);
+            let inside = self.read(captured, running);
+            let [logits, is_last] = [logits, is_last].map(|value| captured.read(value));
+            let (builder, sampling) = (logits.builder(), inside.fixed.sampling);
+            let [choice, log] = inside.under_constraints(logits)?;
+            let [values, tokens] = (choice / sampling.temperature).top_k(sampling.ranks.dim(0));
+            // With constant sizes all tokens are ranked.
+            let is_beyond = and(less(builder.integer(0), sampling.top_k), sampling.top_k.less_or_equal(sampling.ranks));
+            let values = is_beyond.select(builder.scalar(f32::NEG_INFINITY), values);
             let shares = values.softmax();
             let before = shares.cumulative_sum() - shares;
-            let is_first = sampling.ranks.equal(inner.integer(0));
-            let is_cut = and(sampling.top_p.less_or_equal(before), and(not(is_first), less(sampling.top_p, inner.scalar(1.0))));
-            let values = is_cut.select(inner.scalar(f32::NEG_INFINITY), values);
-            let keys = hash(sampling.keys, iteration + inner.integer(1)).reshape([&logits.dim(0), &logits.dim(1), &1.into()]);
-            let numbers = hash(keys, sampling.ranks + inner.integer(1));
+            let is_first = sampling.ranks.equal(builder.integer(0));
+            let is_cut = and(sampling.top_p.less_or_equal(before), and(not(is_first), less(sampling.top_p, builder.scalar(1.0))));
+            let values = is_cut.select(builder.scalar(f32::NEG_INFINITY), values);
+            let keys = hash(column(sampling.keys), inside.cur());
+            let numbers = hash(keys, sampling.ranks + builder.integer(1));
             // 23 bits and a half: exact in single precision, never 0 or 1.
-            let uniform = ((numbers / inner.integer(256)).cast(DType::F32) + 0.5) / (1 << 23) as f32;
+            let uniform = ((numbers / builder.integer(256)).cast(DType::F32) + 0.5) / (1 << 23) as f32;
             let gumbel = (uniform.map(Unary::Log) * -1.0).map(Unary::Log) * -1.0;
             let [_, place] = (values + gumbel).top_k(1);
             let token = tokens.gather_elements(place);
-            let [score, token] = inside.forced(log.gather_elements(token), token, is_last);
-            inner.output("draw.next.condition", inner.integer(0).cast(DType::Bool));
-            inner.output("draw.next.token", token.reshape(row.clone()));
-            inner.output("draw.next.score", score.reshape(row));
-        }
-        let outside = captured.outside;
-        let body = inner.finish()?;
-        let condition = self.fixed.sampling.is_on;
-        let last = builder.repeat(Repeat { body, most: 1, condition, carried: &none, captured: &outside });
-        Ok([last[0], last[1]])
+            Ok(inside.forced(of_token(log, token), token, is_last).map(each_row).into())
+        })?;
+        Ok([next[0], next[1]])
     }
+}
+
+/// `[batch, beams, 1]` -> `[batch, beams]`
+pub(super) fn each_row(values: Tensor<'_>) -> Tensor<'_> {
+    values.reshape([values.dim(0), values.dim(1)])
 }

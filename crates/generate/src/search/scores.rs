@@ -3,12 +3,13 @@
 //! Forbidden tokens are few, so their scores are changed where they are. Penalties of repetition read the tokens so far and write the
 //! scores of the whole vocabulary: they are in a loop of at most one iteration, which a search without them does not enter.
 
-use super::beams::{Fixed, reads_source};
-use super::body::Captured;
+use super::body::{Captured, when};
 use super::repetition::Target;
+use super::sampling::each_row;
+use super::state::Fixed;
 use super::{and, larger, less, not, or};
 use crate::{Result, Settings};
-use cognate_graph::{Builder, DType, Dim, Repeat, Shape, Tensor, concat};
+use cognate_graph::{DType, Dim, Shape, Tensor, concat};
 
 /// The constraints of a step.
 pub(super) struct Constraints<'s, 'i> {
@@ -17,89 +18,117 @@ pub(super) struct Constraints<'s, 'i> {
     pub(super) iteration: Tensor<'i>,
     /// The tokens so far: `[batch, beams, length]`.
     pub(super) running: Tensor<'i>,
-    pub(super) fixed: &'s Fixed<'i>,
+    pub(super) fixed: Fixed<'i>,
     /// The largest number of tokens.
     pub(super) most: usize,
 }
 
-impl<'i> Constraints<'_, 'i> {
-    /// The scores and the tokens of the best continuations, `[batch, beams, F K]`, from `logits: [batch, beams, vocab]`.
+/// Whether constraints depend on the source's tokens.
+pub(super) fn reads_source(settings: &Settings) -> bool {
+    settings.encoder_repetition_penalty != 1.0 || settings.encoder_no_repeat_ngram_size > 0
+}
+
+impl<'s, 'i> Constraints<'s, 'i> {
+    /// The same in a body, where the tokens so far are `running`.
+    pub(super) fn read<'j>(&self, captured: &mut Captured<'i, 'j>, running: Tensor<'j>) -> Constraints<'s, 'j> {
+        let (iteration, fixed) = (captured.read(self.iteration), self.fixed.read(captured));
+        Constraints { settings: self.settings, iteration, running, fixed, most: self.most }
+    }
+
+    /// The number of tokens so far.
+    pub(super) fn cur(&self) -> Tensor<'i> {
+        self.iteration + self.iteration.builder().integer(1)
+    }
+
+    /// Whether hypotheses stop with their next tokens.
+    pub(super) fn stops(&self, tokens: Tensor<'i>, is_last: Tensor<'i>) -> Tensor<'i> {
+        let is_token = |token: i64| tokens.equal(tokens.builder().integer(token));
+        let ends = self.settings.eos_tokens.iter().map(|&end| is_token(end)).reduce(or);
+        or(ends.unwrap_or_else(|| is_token(-1)), is_last)
+    }
+
+    /// The scores and the tokens of the best continuations of each beam, `[batch, beams, width]`, from `logits: [batch, beams, vocab]`.
     pub(super) fn best(&self, logits: Tensor<'i>, is_last: Tensor<'i>) -> Result<[Tensor<'i>; 2]> {
-        let scores = self.forbid(logits.log_softmax());
-        let scores = if self.settings.renormalize { scores.log_softmax() } else { scores };
-        let [scores, tokens] = self.penalise(logits, scores.top_k("width"))?;
+        let scores = self.normalised(self.forbid(logits.log_softmax()));
+        let [scores, tokens] = self.penalise(logits, scores.top_k(self.fixed.ranks.dim(0)), |inside, logits| {
+            let log = inside.constrained(&[logits.log_softmax()])?[0];
+            Ok(inside.normalised(log).top_k(inside.fixed.ranks.dim(0)))
+        })?;
         Ok(self.forced(scores, tokens, is_last))
+    }
+
+    /// The log-probability and the token of the largest logit of each row, `[batch, beams]`, from `logits: [batch, beams, vocab]`.
+    pub(super) fn largest(&self, logits: Tensor<'i>, is_last: Tensor<'i>) -> Result<[Tensor<'i>; 2]> {
+        // The order of the logits decides, not that of their log-probabilities.
+        let [_, token] = self.forbid(logits).top_k(1);
+        let log = logits.log_softmax();
+        // What is forbidden is not chosen, but its share counts.
+        let log = if self.settings.renormalize { self.normalised(self.forbid(log)) } else { log };
+        let [score, token] = self.penalise(logits, [of_token(log, token), token], |inside, logits| {
+            let [choice, log] = inside.under_constraints(logits)?;
+            let [_, token] = choice.top_k(1);
+            Ok([of_token(log, token), token])
+        })?;
+        Ok(self.forced(score, token, is_last).map(each_row))
     }
 
     /// The best continuations, or drawn ones, where a token is forced.
     pub(super) fn forced(&self, mut scores: Tensor<'i>, mut tokens: Tensor<'i>, is_last: Tensor<'i>) -> [Tensor<'i>; 2] {
         let builder = scores.builder();
-        let is_single = scores.dim(2).as_constant() == Some(1);
-        let is_first = if is_single { builder.integer(1).cast(DType::Bool) } else { self.is_best(builder) };
         let (zero, never) = (builder.integer(0), builder.scalar(f32::NEG_INFINITY));
         let forced_bos = self.fixed.forced_bos_token;
         let forced = [
             Some((forced_bos, and(self.iteration.equal(zero), zero.less_or_equal(forced_bos)))),
             self.settings.forced_eos_token.map(|token| (builder.integer(token), is_last)),
         ];
+        // Of several continuations the first is the forced one.
+        let is_single = scores.dim(2).as_constant() == Some(1);
+        let is_first = (!is_single).then(|| self.fixed.ranks.equal(zero).reshape([Dim::from(1), 1.into(), scores.dim(2)]));
         for (token, is_forced) in forced.into_iter().flatten() {
-            tokens = and(is_forced, is_first).select(token, tokens);
-            scores = is_forced.select(is_first.select(builder.scalar(0.0), never), scores);
+            tokens = is_first.map_or(is_forced, |is_first| and(is_forced, is_first)).select(token, tokens);
+            let certain = builder.scalar(0.0);
+            scores = is_forced.select(is_first.map_or(certain, |is_first| is_first.select(certain, never)), scores);
         }
         [scores, tokens]
     }
 
-    /// The number of tokens so far.
-    fn cur(&self) -> Tensor<'i> {
-        self.iteration + self.iteration.builder().integer(1)
-    }
-
-    /// The best continuations with the penalties of repetition, if there are any.
-    fn penalise(&self, logits: Tensor<'i>, best: [Tensor<'i>; 2]) -> Result<[Tensor<'i>; 2]> {
-        let (builder, fixed) = (logits.builder(), self.fixed);
+    /// The best continuations, by `penalised` if there are penalties of repetition.
+    fn penalise(
+        &self,
+        logits: Tensor<'i>,
+        best: [Tensor<'i>; 2],
+        penalised: impl for<'j> FnOnce(&Constraints<'s, 'j>, Tensor<'j>) -> Result<[Tensor<'j>; 2]>,
+    ) -> Result<[Tensor<'i>; 2]> {
+        let (builder, fixed) = (logits.builder(), &self.fixed);
         let is_penalised = not(fixed.repetition_penalty.equal(builder.scalar(1.0)));
         let condition = match reads_source(self.settings) {
             true => builder.integer(1).cast(DType::Bool),
             false => or(is_penalised, less(builder.integer(0), fixed.no_repeat_ngram_size)),
         };
-        let inner = Builder::new("penalties");
-        inner.input("penalties.iteration", DType::I64, Shape::default());
-        for (name, value) in ["penalties.scores", "penalties.tokens"].into_iter().zip(best) {
-            inner.input(name, value.ty().dtype, value.ty().shape);
-        }
-        let mut captured = Captured::new(&inner, "penalties");
-        {
-            let _scope = inner.root().at("penalties").enter();
-            let fixed = fixed.read(&mut captured);
-            let [logits, iteration, running] = [logits, self.iteration, self.running].map(|value| captured.read(value));
-            let inside = Constraints { settings: self.settings, iteration, running, fixed: &fixed, most: self.most };
-            let [scores, tokens] = inside.penalised(logits)?;
-            inner.output("penalties.next.condition", inner.integer(0).cast(DType::Bool));
-            inner.output("penalties.next.scores", scores);
-            inner.output("penalties.next.tokens", tokens);
-        }
-        let outside = captured.outside;
-        let body = inner.finish()?;
-        let last = builder.repeat(Repeat { body, most: 1, condition, carried: &best, captured: &outside });
-        Ok([last[0], last[1]])
+        let next = when("penalties", condition, &best, |captured, _| {
+            let running = captured.read(self.running);
+            let inside = self.read(captured, running);
+            Ok(penalised(&inside, captured.read(logits))?.into())
+        })?;
+        Ok([next[0], next[1]])
     }
 
-    /// The best continuations with penalties. With one beam they are chosen by logits, as in greedy search.
-    fn penalised(&self, logits: Tensor<'i>) -> Result<[Tensor<'i>; 2]> {
-        let builder = logits.builder();
-        let is_greedy = self.fixed.beams.equal(builder.integer(1));
-        let (choice, log) = self.constrained(is_greedy.select(logits, logits.log_softmax()), logits)?;
-        let [_, tokens] = choice.top_k("width");
-        // The order of the logits decides, not that of their log-probabilities.
-        let is_second = and(is_greedy, not(self.is_best(builder)));
-        Ok([is_second.select(builder.scalar(f32::NEG_INFINITY), log.gather_elements(tokens)), tokens])
+    /// Log-probabilities whose sum is 1 again, if the configuration asks for it.
+    fn normalised(&self, log: Tensor<'i>) -> Tensor<'i> {
+        if self.settings.renormalize { log.log_softmax() } else { log }
     }
 
-    /// `base: [batch, beams, vocab]` and the log-probabilities of `logits` under all constraints but forced tokens.
-    pub(super) fn constrained(&self, base: Tensor<'i>, logits: Tensor<'i>) -> Result<(Tensor<'i>, Tensor<'i>)> {
-        let (builder, fixed, settings) = (logits.builder(), self.fixed, self.settings);
-        let log = logits.log_softmax();
-        let zeros = builder.scalar(0.0).expand(log.ty().shape);
+    /// Logits and log-probabilities under all constraints but forced tokens.
+    pub(super) fn under_constraints(&self, logits: Tensor<'i>) -> Result<[Tensor<'i>; 2]> {
+        let values = self.constrained(&[logits, logits.log_softmax()])?;
+        Ok([values[0], self.normalised(values[1])])
+    }
+
+    /// Logits or log-probabilities `[batch, beams, vocab]` under all constraints but forced tokens.
+    fn constrained(&self, values: &[Tensor<'i>]) -> Result<Vec<Tensor<'i>>> {
+        let (builder, fixed, settings) = (self.running.builder(), &self.fixed, self.settings);
+        let shape = values[0].ty().shape;
+        let zeros = builder.scalar(0.0).expand(shape.clone());
         // Positions without a token count as the first one, which is there in any case.
         let own = less(fixed.places, self.cur()).select(self.running, builder.integer(settings.start_token));
         let mut penalties = Vec::new();
@@ -113,7 +142,7 @@ impl<'i> Constraints<'_, 'i> {
         };
         let ones = |ids: Tensor<'i>| builder.scalar(1.0).expand(ids.ty().shape);
         if let Some([ids, mask]) = fixed.source {
-            let [batch, beams, src] = [log.dim(0), log.dim(1), ids.dim(1)];
+            let [batch, beams, src] = [shape.dims()[0].clone(), shape.dims()[1].clone(), ids.dim(1)];
             let each = |value: Tensor<'i>| value.reshape([&batch, &1.into(), &src]).expand([&batch, &beams, &src]);
             let is_token = less(builder.integer(0), mask);
             if settings.encoder_repetition_penalty != 1.0 {
@@ -129,27 +158,21 @@ impl<'i> Constraints<'_, 'i> {
         let is_token = less(fixed.places, self.cur()).cast(DType::I64).expand(self.running.ty().shape);
         forbid(self.running, is_token, fixed.no_repeat_ngram_size)?;
 
-        let constrained = |x: Tensor<'i>| {
-            let penalised = penalties.iter().fold(x, |x, &(counts, penalty)| {
+        let constrained = |x: &Tensor<'i>| {
+            let penalised = penalties.iter().fold(*x, |x, &(counts, penalty)| {
                 let less_likely = less(x, builder.scalar(0.0)).select(x * penalty, x / penalty);
                 less(builder.scalar(0.0), counts).select(less_likely, x)
             });
             penalised + forbidden
         };
-        let log = constrained(log);
-        Ok((constrained(base), if settings.renormalize { log.log_softmax() } else { log }))
-    }
-
-    /// Whether a continuation is the best of its beam: `[1, 1, F K]`.
-    fn is_best(&self, builder: &'i Builder) -> Tensor<'i> {
-        self.fixed.ranks.equal(builder.integer(0)).reshape([Dim::from(1), 1.into(), "width".into()])
+        Ok(values.iter().map(constrained).collect())
     }
 
     /// Scores with those of forbidden tokens minus infinity.
     fn forbid(&self, scores: Tensor<'i>) -> Tensor<'i> {
         let builder = scores.builder();
         let Settings { bad_words, eos_tokens, suppressed_tokens, suppressed_first_tokens, .. } = self.settings;
-        let shape = |n: usize| -> Shape { [Dim::from("batch"), "beams".into(), n.into()].into() };
+        let shape = |n: usize| -> Shape { [scores.dim(0), scores.dim(1), n.into()].into() };
         let never = builder.scalar(f32::NEG_INFINITY);
         let when = |condition: Tensor<'i>| condition.select(never, builder.scalar(0.0));
         let cur = self.cur();
@@ -185,4 +208,13 @@ impl<'i> Constraints<'_, 'i> {
         let n = tokens.len();
         scores.scatter_elements(builder.integers(tokens).expand(shape(n)), concat(2, &updates))
     }
+}
+
+/// The elements `tokens: i64 [batch, beams, 1]` of `values: [batch, beams, vocab]`. ONNX's reference evaluator has no GatherElements along
+/// more than 64 elements.
+pub(super) fn of_token<'i>(values: Tensor<'i>, tokens: Tensor<'i>) -> Tensor<'i> {
+    let [rows, vocab] = [values.dim(0) * values.dim(1), values.dim(2)];
+    let size = values.builder().integer(vocab.as_constant().unwrap_or(1));
+    let first = values.builder().range(0, &rows).reshape(tokens.ty().shape) * size;
+    values.reshape([rows * vocab]).gather(tokens + first)
 }

@@ -3,7 +3,7 @@
 //! Passes and counts read an operation's [`Class`], so that a new operation is one row here.
 
 use super::{Op, Ranked, Statistic, Unary};
-use crate::{Binary, Dim, Shape};
+use crate::{Binary, Dim, Shape, Type};
 use std::fmt;
 
 /// What passes need to know of an operation.
@@ -161,6 +161,56 @@ impl Op {
             Op::CachedAttention(_) => ("CachedAttention", Class::Cache, "softmax(q Kᵀ · scale) V"),
             Op::Loop(_) => ("Loop", Class::Loop, ""),
             Op::LoopResult { .. } => ("LoopResult", Class::Loop, ""),
+        }
+    }
+
+    /// The operation with other sizes; `size` gives those in place of its own. The body of a loop stays.
+    #[must_use]
+    pub fn resized(&self, size: impl Fn(&Dim) -> Dim) -> Self {
+        let shape = |shape: &Shape| -> Shape { shape.dims().iter().map(&size).collect() };
+        match self {
+            Op::Range { start, end } => Op::Range { start: size(start), end: size(end) },
+            Op::TopK { count, result } => Op::TopK { count: size(count), result: *result },
+            Op::Reshape(to) => Op::Reshape(shape(to)),
+            Op::Expand(to) => Op::Expand(shape(to)),
+            Op::Slice { axis, start, end } => Op::Slice { axis: *axis, start: size(start), end: size(end) },
+            Op::CacheWrite { at } => Op::CacheWrite { at: size(at) },
+            Op::LoopResult { index, ty } => Op::LoopResult { index: *index, ty: Box::new(Type::new(ty.dtype, shape(&ty.shape))) },
+            Op::Input
+            | Op::Parameter
+            | Op::Scalar(_)
+            | Op::Integers(_)
+            | Op::Indices(_)
+            | Op::Unary(_)
+            | Op::Binary(_)
+            | Op::LessOrEqual
+            | Op::Equal
+            | Op::Select
+            | Op::Cast(_)
+            | Op::Gather
+            | Op::GatherElements
+            | Op::ScatterElements
+            | Op::MatMul
+            | Op::Linear
+            | Op::Transpose(_)
+            | Op::Concat { .. }
+            | Op::CumSum
+            | Op::Sum(_)
+            | Op::ScatterAdd
+            | Op::Gemm { .. }
+            | Op::Conv(_)
+            | Op::Softmax
+            | Op::LogSoftmax
+            | Op::LogSumExp
+            | Op::ShiftedExp
+            | Op::LayerNorm { .. }
+            | Op::LayerNormStatistic { .. }
+            | Op::RmsNorm { .. }
+            | Op::QuantizedLinear(_)
+            | Op::BlockLinear(_)
+            | Op::LargestMagnitude
+            | Op::CachedAttention(_)
+            | Op::Loop(_) => self.clone(),
         }
     }
 

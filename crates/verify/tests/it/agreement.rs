@@ -28,7 +28,8 @@ pub(crate) fn report(folder: &Path, model: &Model) -> Verification {
 
 fn report_on(device: Device, folder: &Path, model: &Model) -> Verification {
     let settings = Settings::from_json(model.config_json(), None, model.config()).unwrap();
-    let subject = Subject { folder, layout: Layout::Cognate, model, settings, sentences: Vec::new(), seed: 1, tolerance: CLOSE };
+    let subject =
+        Subject { folder, layout: Layout::Cognate, model, settings, sentences: Vec::new(), sizes: None, seed: 1, tolerance: CLOSE };
     let runtimes: Vec<_> =
         available(device).unwrap().into_iter().map(|runtime| (runtime, Options { device, ..Options::default() })).collect();
     verify(&subject, &runtimes, |_| {}).unwrap()

@@ -53,7 +53,7 @@ fn report(model: &Model, layout: Layout, graphs: &InHalf, sample: &Sample) -> Ve
     let folder = tempfile::tempdir().unwrap();
     write(layout, graphs, folder.path());
     let Sample { held_out: sentences, settings, seed, .. } = sample.clone();
-    let subject = Subject { folder: folder.path(), layout, model, settings, sentences, seed, tolerance: HALF };
+    let subject = Subject { folder: folder.path(), layout, model, settings, sentences, sizes: None, seed, tolerance: HALF };
     let runtimes: Vec<_> = available(Device::Cpu).unwrap().into_iter().map(|runtime| (runtime, Options::default())).collect();
     verify(&subject, &runtimes, |_| {}).unwrap()
 }

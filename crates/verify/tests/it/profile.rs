@@ -32,7 +32,7 @@ pub(crate) fn report(model: &Model, integers: Option<Quantize<'_>>, tolerance: T
     let export = Export { target: Target::Ort, ..Export::new(&graphs, "weights.onnx_data", &metadata) };
     write_folder(folder.path(), &export, &[], Existing::Replace).unwrap();
     let settings = Settings::from_json(model.config_json(), None, model.config()).unwrap();
-    let subject = Subject { folder: folder.path(), layout, model, settings, sentences: Vec::new(), seed: 1, tolerance };
+    let subject = Subject { folder: folder.path(), layout, model, settings, sentences: Vec::new(), sizes: None, seed: 1, tolerance };
     let plain = Options { plain: true, ..Options::default() };
     Some(verify(&subject, &[(Box::new(ort.clone()), Options::default()), (Box::new(ort), plain)], |_| {}).unwrap())
 }

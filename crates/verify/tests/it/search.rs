@@ -2,11 +2,12 @@
 
 use crate::engines::on_ort;
 use cognate_generate::{
-    EarlyStopping, Hypothesis, Sampling, SearchDecoder, SentenceBatch, SessionDecoder, Settings, decode, search_program,
+    EarlyStopping, FixedSizes, Hypothesis, MOST_BEAMS, Sampling, SearchDecoder, SearchLimits, SentenceBatch, SessionDecoder, Settings,
+    check_search, decode, search_program,
 };
 use cognate_graph::{Builder, DType, Dim, Generator, Program, Recipe, Weights, concat};
 use cognate_model::{Attentions, Layout, Model};
-use cognate_runtime::{Options, Reference, Runtime, Source};
+use cognate_runtime::{Options, Reference, Runtime, Source, Values};
 use cognate_testing::{Golden, golden, golden_models};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -298,6 +299,45 @@ fn random_logits_and_options_are_searched_alike() {
     assert!(wrong.is_empty(), "{}\n{}", wrong.len(), wrong.join("\n"));
 }
 
+/// Scalars beyond their ranges count as the nearest possible ones; the loop ends, and memory is bounded.
+#[test]
+fn scalars_out_of_range_are_clamped() {
+    const POSITIONS: usize = 6;
+    let mut settings = open(&golden("marian")).1;
+    (settings.start_token, settings.pad_token, settings.eos_tokens) = (1, 1, vec![0]);
+    let [encoder, step] = noise(3, 1.into());
+    let program = search_program([&encoder, &step], &settings, Some(POSITIONS)).unwrap();
+    let counts = ["max_length", "num_beams", "num_return_sequences"];
+    for mut session in on_ort(&program) {
+        let engine = session.engine().to_owned();
+        let mut shape = |value: i64, others: &[(&str, i64)]| {
+            let row = |values: [i64; 3]| ndarray::arr2(&[values]).into_dyn();
+            let mut inputs: Values = [("input_ids", row([4, 5, 6])), ("attention_mask", row([1, 1, 1]))].into_iter().collect();
+            let scalars = counts.iter().map(|name| (*name, value)).chain(others.iter().copied());
+            scalars.for_each(|(name, value)| inputs.insert(name, ndarray::arr0(value).into_dyn()));
+            // The runtime wants all.
+            for name in ["length_penalty", "repetition_penalty", "temperature", "top_p"] {
+                inputs.insert(name, ndarray::arr0(1.0f32).into_dyn());
+            }
+            let defaults = [("min_length", 0), ("early_stopping", 0), ("forced_bos_token_id", -1), ("no_repeat_ngram_size", 0)];
+            for (name, value) in defaults.into_iter().chain([("do_sample", 0), ("top_k", 50), ("seed", 0)]) {
+                if inputs.get(name).is_none() {
+                    inputs.insert(name, ndarray::arr0(value).into_dyn());
+                }
+            }
+            session.run(&inputs).unwrap().get("sequences").unwrap().shape().to_vec()
+        };
+        // A start token and one more.
+        assert_eq!(shape(i64::MIN, &[("min_length", i64::MIN), ("no_repeat_ngram_size", i64::MIN)]), [1, 1, 2], "{engine}");
+        assert_eq!(shape(0, &[("top_k", i64::MIN), ("seed", i64::MIN), ("do_sample", 1)]), [1, 1, 2], "{engine}");
+        let many = shape(i64::MAX, &[("min_length", i64::MAX), ("early_stopping", i64::MAX), ("no_repeat_ngram_size", 0)]);
+        assert_eq!(many, [1, MOST_BEAMS, POSITIONS + 1], "{engine}");
+    }
+    let wanted = Settings { num_beams: MOST_BEAMS + 1, ..settings.clone() };
+    let refused = check_search(&settings, &wanted, None).unwrap_err().to_string();
+    assert!(refused.contains("num_beams: expected at most 1024 in generate.onnx, found 1025"), "{refused}");
+}
+
 fn golden_sources(name: &str) -> Vec<Vec<i64>> {
     let expected = Golden::open(name);
     let (ids, mask) = (expected.ids("input_ids"), expected.ids("attention_mask"));
@@ -312,6 +352,59 @@ fn every_family_searches_alike() {
         let rows = if name.contains('/') { &ROWS[..4] } else { &ROWS[..] };
         agree(&golden(&name), &name, &golden_sources(&name), |_| {}, rows);
     }
+}
+
+/// Graphs of constant sizes, whose caches have a fixed capacity. A batch is divided, and its last part filled.
+#[test]
+fn constant_sizes_search_alike() {
+    let sizes = FixedSizes { batch: 2, length: 25 };
+    for name in golden_models().into_iter().filter(|name| !name.contains('/')) {
+        let mut sources = golden_sources(&name);
+        sources.iter_mut().for_each(|source| source.drain(..source.len().saturating_sub(sizes.length)).for_each(drop));
+        let (model, mut settings) = open(&golden(&name));
+        settings.scores = true;
+        settings.max_new_tokens = settings.max_new_tokens.min(sizes.length - 1);
+        let [encoder, step] = model.graphs(Layout::Generate, Attentions::Omit).unwrap();
+        let limits = SearchLimits { positions: model.config().max_positions, sizes: Some(sizes) };
+        let mut wrong = Vec::new();
+        for (beams, rows) in [(1, ["greedy", "repetition, greedy"]), (3, ["one of three beams", "two-grams"])] {
+            settings.num_beams = beams;
+            let program = search_program([&encoder, &step], &settings, limits).unwrap();
+            let symbols = program.graph().nodes().iter().filter(|node| node.ty.shape.as_constant().is_none());
+            assert_eq!(symbols.map(|node| node.name.as_str()).collect::<Vec<_>>(), [""; 0], "{name}");
+            let mut searches = Searches::new(&program, encoder.clone(), model.step(Attentions::Omit).unwrap(), &settings);
+            searches.inside = searches.inside.into_iter().map(|decoder| decoder.with_sizes(Some(sizes))).collect();
+            for (row, change) in ROWS.iter().filter(|(row, _)| rows.contains(row)) {
+                let mut settings = settings.clone();
+                change(&mut settings);
+                let lines = searches.differences(&sources, &settings).unwrap();
+                wrong.extend(lines.into_iter().map(|line| format!("{name}, {row}, {line}")));
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+}
+
+#[test]
+fn impossible_sizes_are_refused() {
+    let (model, settings) = open(&golden("bart"));
+    let [encoder, step] = model.graphs(Layout::Generate, Attentions::Omit).unwrap();
+    let program = |sizes| search_program([&encoder, &step], &settings, SearchLimits { positions: Some(12), sizes: Some(sizes) });
+    for (batch, length) in [(0, 8), (1, 2), (1, 13)] {
+        let refused = program(FixedSizes { batch, length }).unwrap_err().to_string();
+        let expected = format!("max_batch {batch}, max_length {length}: expected at least one sentence, and from 3 to 12 positions");
+        assert!(refused.contains(&expected), "{refused}");
+    }
+    let program = program(FixedSizes { batch: 2, length: 8 }).unwrap();
+    let mut decoder = SearchDecoder::new(on_ort(&program).remove(0), settings.pad_token).unwrap();
+    decoder = decoder.with_sizes(Some(FixedSizes { batch: 2, length: 8 }));
+    let sources = [vec![5; 9]];
+    let refused = decode(&mut decoder, &SentenceBatch::new(&sources), &settings, &mut |_| ControlFlow::Continue(())).unwrap_err();
+    assert!(refused.to_string().contains("expected at most 8 tokens of a source, a constant of generate.onnx, found 9"), "{refused}");
+    let wanted = Settings { num_beams: settings.num_beams + 1, ..settings.clone() };
+    let refused = check_search(&settings, &wanted, Some(FixedSizes { batch: 2, length: 8 })).unwrap_err().to_string();
+    assert!(refused.contains("a constant of generate.onnx"), "{refused}");
+    check_search(&settings, &wanted, None).unwrap();
 }
 
 /// What a configuration can set beside the inputs.

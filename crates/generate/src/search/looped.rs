@@ -1,0 +1,204 @@
+//! The loop around the decoder's step.
+
+use super::beams::{NEVER, column, factor};
+use super::body::Captured;
+use super::sampling::{PRIME, Sampling, hash};
+use super::scores::{Constraints, reads_source};
+use super::sizes::{FixedSizes, KEY_POSITIONS, QUERY_POSITION};
+use super::state::{Fixed, NAMES, Scored, State};
+use super::{Inputs, PAST, larger, less, or, smaller};
+use crate::{Result, Settings};
+use cognate_graph::{Builder, DType, Dim, Graph, Node, Repeat, Shape, Tensor, Type, concat};
+use cognate_model::interface::{INPUT_IDS, LOGITS, is_past, present_of};
+use std::collections::HashMap;
+
+pub(super) struct Search<'s, 'g> {
+    pub(super) settings: &'s Settings,
+    pub(super) inputs: Inputs<'g>,
+    /// The largest number of iterations.
+    pub(super) most: usize,
+    pub(super) sizes: Option<FixedSizes>,
+    pub(super) step: &'s Graph,
+    /// The source's tokens and mask.
+    pub(super) source: [Tensor<'g>; 2],
+    /// The decoder's inputs from the encoder.
+    pub(super) given: HashMap<&'s str, Tensor<'g>>,
+}
+
+/// What a search found, `[batch, returned, generated]` and `[batch, returned]`.
+pub(super) struct Found<'g> {
+    pub(super) sequences: Tensor<'g>,
+    pub(super) scores: Tensor<'g>,
+}
+
+/// A value that the loop carries.
+struct Carried<'g> {
+    name: String,
+    first: Tensor<'g>,
+    /// Its type inside: a cache grows.
+    inside: Type,
+}
+
+impl<'g> Search<'_, 'g> {
+    pub(super) fn run(self, builder: &'g Builder) -> Result<Found<'g>> {
+        let _scope = builder.root().at("search").enter();
+        let fixed = self.fixed(builder);
+        let carried = self.first(builder);
+        let inner = Builder::new("search");
+        let outside = self.fill(&inner, &fixed, &carried)?;
+        let body = inner.finish()?;
+        let condition = builder.integer(1).cast(DType::Bool);
+        let first: Vec<_> = carried.iter().map(|value| value.first).collect();
+        let last = builder.repeat(Repeat { body, most: self.most, condition, carried: &first, captured: &outside });
+        Ok(self.found(&fixed, State::of(&last)))
+    }
+
+    /// What every iteration reads.
+    fn fixed(&self, builder: &'g Builder) -> Fixed<'g> {
+        let (inputs, settings) = (&self.inputs, self.settings);
+        let number = |value: i64| builder.integer(value);
+        let beams = inputs.num_beams;
+        let vocab = self.step.output(LOGITS).and_then(|logits| logits.ty.shape.dims().last()?.as_constant()).unwrap_or(1);
+        let fewest = factor(settings) as i64;
+        let (width, ranks, kept) = match (self.sizes, inputs.beam_ids.dim(0).as_constant()) {
+            (Some(_), Some(beams)) => {
+                let width = (beams * fewest).min(vocab);
+                (number(width), builder.range(0, width), builder.range(0, vocab))
+            }
+            _ => {
+                // Samples need no continuations of beams.
+                let width = inputs.is_sampling.select(number(fewest), smaller(beams * number(fewest), number(vocab)));
+                let kept = smaller(less(number(0), inputs.top_k).select(inputs.top_k, number(vocab)), number(vocab));
+                (width, width.indices("width"), kept.indices("kept"))
+            }
+        };
+        let batch = self.source[0].dim(0);
+        let first_row = builder.range(0, &batch).reshape([batch, 1.into()]) * beams;
+        let rows = first_row + inputs.beam_ids.reshape([1.into(), inputs.beam_ids.dim(0)]);
+        Fixed {
+            beams,
+            is_independent: or(inputs.is_sampling, beams.equal(number(1))),
+            width,
+            ranks,
+            first_row,
+            places: inputs.places.reshape([1.into(), 1.into(), inputs.places.dim(0)]),
+            max_length: inputs.max_length,
+            min_length: inputs.min_length,
+            length_penalty: inputs.length_penalty,
+            early_stopping: inputs.early_stopping,
+            forced_bos_token: inputs.forced_bos_token,
+            repetition_penalty: inputs.repetition_penalty,
+            no_repeat_ngram_size: inputs.no_repeat_ngram_size,
+            source: reads_source(settings).then_some(self.source),
+            sampling: Sampling {
+                is_on: inputs.is_sampling,
+                temperature: inputs.temperature,
+                top_k: inputs.top_k,
+                top_p: inputs.top_p,
+                keys: hash(hash(inputs.seed % number(PRIME), number(1)), rows + number(1)),
+                ranks: kept,
+            },
+        }
+    }
+
+    /// The values before the first step.
+    fn first(&self, builder: &'g Builder) -> Vec<Carried<'g>> {
+        let Settings { start_token, pad_token, .. } = *self.settings;
+        let Inputs { beam_ids, places, .. } = self.inputs;
+        let [batch, beams, length] = [self.source[0].dim(0), beam_ids.dim(0), places.dim(0)];
+        let [beam_ids, places] = [beam_ids.reshape([1.into(), beams.clone()]), places.reshape([1.into(), 1.into(), length.clone()])];
+        let integers = |value: i64, shape: &[&Dim]| builder.integer(value).expand(shape.iter().copied().collect::<Shape>());
+        let (each, whole) = ([&batch, &beams], [&batch, &beams, &length]);
+        let zero = builder.integer(0);
+        let running_scores = or(beam_ids.equal(zero), self.inputs.is_sampling).select(builder.scalar(0.0), builder.scalar(NEVER));
+        let state = State {
+            sequences: integers(pad_token, &whole),
+            scores: builder.scalar(NEVER).expand(each),
+            lengths: integers(0, &each),
+            finished: integers(0, &each),
+            running: places.equal(zero).select(builder.integer(start_token), integers(pad_token, &whole)),
+            running_scores: running_scores.expand(each),
+            tokens: integers(start_token, &each),
+            improvable: integers(1, &[&batch, &1.into()]).cast(DType::Bool),
+        };
+        let values = NAMES.iter().zip(state.values());
+        let values = values.map(|(name, first)| Carried { name: (*name).into(), first, inside: first.ty() });
+        let cache = |(_, node): (_, &Node)| {
+            let Type { dtype, shape } = node.ty.clone();
+            let dims = shape.dims().iter().map(|dim| if *dim == Dim::from(PAST) { 0.into() } else { dim.clone() });
+            let first = builder.scalar(0.0).cast(dtype).expand(dims.collect::<Vec<Dim>>());
+            Carried { name: node.name.clone(), first, inside: node.ty.clone() }
+        };
+        values.chain(self.step.inputs().filter(|(_, node)| is_past(&node.name)).map(cache)).collect()
+    }
+
+    /// Builds the body of the loop. Returns what it reads of the graph around it.
+    fn fill<'i>(&self, inner: &'i Builder, fixed: &Fixed<'g>, carried: &[Carried<'g>]) -> Result<Vec<Tensor<'g>>> {
+        let iteration = inner.input("loop.iteration", DType::I64, Shape::default());
+        let declare =
+            |Carried { name, inside: Type { dtype, shape }, .. }: &Carried<'g>| inner.input(&format!("loop.{name}"), *dtype, shape.clone());
+        let values: Vec<_> = carried.iter().map(declare).collect();
+        let mut captured = Captured::new(inner, "loop");
+        let fixed = fixed.read(&mut captured);
+        let state = State::of(&values);
+        let caches = || carried.iter().zip(&values).skip(NAMES.len());
+        let mut given: HashMap<String, Tensor<'i>> = caches().map(|(cache, past)| (cache.name.clone(), *past)).collect();
+        given.insert(INPUT_IDS.into(), column(state.tokens));
+        given.extend(self.positions(iteration));
+        let outputs = captured.inline(self.step, self.inputs.num_beams.builder(), &given, &self.given)?;
+        let output = |name: &str| outputs.get(name).copied().ok_or_else(|| crate::decoder::missing("decoder", name));
+        let logits = output(LOGITS)?;
+
+        let _scope = inner.root().at("search").enter();
+        let logits = logits.cast(DType::F32).reshape([logits.dim(0), logits.dim(1), logits.dim(3)]);
+        let constraints = Constraints { settings: self.settings, iteration, running: state.running, fixed, most: self.most };
+        let is_last = constraints.fixed.max_length.less_or_equal(constraints.cur() + inner.integer(1));
+        let ends = inner.integer(0).cast(DType::Bool);
+        let scored = Scored { logits, is_last };
+        let presents = caches().map(|(cache, past)| {
+            let present = output(&present_of(&cache.name).unwrap_or_default())?;
+            Ok::<_, crate::Error>(self.kept(present, *past, iteration))
+        });
+        let presents = presents.collect::<Result<Vec<_>, _>>()?;
+        let (goes_on, state) = state.continue_rows(scored, ends, &constraints)?;
+        let (goes_on, state, presents) = state.continue_beams(scored, goes_on, presents, &constraints)?;
+        inner.output("loop.next.condition", goes_on);
+        for (value, next) in carried.iter().zip(state.values().into_iter().chain(presents)) {
+            inner.output(&format!("loop.next.{}", value.name), next);
+        }
+        Ok(captured.outside)
+    }
+
+    /// The positions of the new token and of all keys, if caches have a fixed capacity.
+    fn positions<'i>(&self, iteration: Tensor<'i>) -> Vec<(String, Tensor<'i>)> {
+        let Some(sizes) = self.sizes else { return Vec::new() };
+        let builder = iteration.builder();
+        let query = iteration.reshape([1]);
+        let places = builder.range(0, sizes.capacity());
+        let written = places + iteration.less_or_equal(places).cast(DType::I64);
+        vec![(QUERY_POSITION.into(), query), (KEY_POSITIONS.into(), concat(0, &[written, query]))]
+    }
+
+    /// The cache of the next step, from what a step made of `past`: with the new key at its place, if the capacity is fixed.
+    fn kept<'i>(&self, present: Tensor<'i>, past: Tensor<'i>, iteration: Tensor<'i>) -> Tensor<'i> {
+        let Some(capacity) = self.sizes.map(FixedSizes::capacity) else { return present };
+        let places = iteration.builder().range(0, capacity).reshape([Dim::from(1), 1.into(), 1.into(), capacity.into(), 1.into()]);
+        places.equal(iteration).select(present.slice(3, capacity, capacity + 1), past)
+    }
+
+    /// The best hypotheses after the loop.
+    fn found(&self, fixed: &Fixed<'g>, last: State<'g>) -> Found<'g> {
+        let returned = &self.inputs.returned;
+        let chosen = |value: Tensor<'g>| value.slice(1, 0, returned);
+        let sequences = chosen(fixed.is_independent.select(last.running, last.sequences));
+        let scores = chosen(last.scores);
+        if self.sizes.is_some() {
+            return Found { sequences, scores };
+        }
+        let lengths = chosen(last.lengths);
+        let [longest, _] = lengths.reshape([lengths.dim(0) * returned]).top_k(1);
+        let one = fixed.beams.builder().integer(1);
+        let generated = larger(longest.reshape(Shape::default()), one).indices("generated").dim(0);
+        Found { sequences: sequences.slice(2, 0, generated), scores }
+    }
+}

@@ -1,0 +1,42 @@
+//! Rows that do not meet: greedy search, as in `independent.rs`, and samples.
+
+use super::beams::column;
+use super::body::when;
+use super::scores::Constraints;
+use super::state::{Scored, State};
+use super::{and, count, larger, less};
+use crate::Result;
+use cognate_graph::{DType, Tensor};
+
+impl<'i> State<'i> {
+    /// The next state where each row continues itself, and whether one is left, or `goes_on` and this state.
+    pub(super) fn continue_rows(
+        self,
+        scored: Scored<'i>,
+        goes_on: Tensor<'i>,
+        constraints: &Constraints<'_, 'i>,
+    ) -> Result<(Tensor<'i>, Self)> {
+        let carried = [self.scores, self.lengths, self.finished, self.running, self.running_scores, self.tokens, goes_on];
+        let next = when("rows", constraints.fixed.is_independent, &carried, |captured, carried| {
+            let [scores, lengths, finished, running, running_scores] = std::array::from_fn(|index| carried[index]);
+            let constraints = constraints.read(captured, running);
+            let Scored { logits, is_last } = scored.read(captured);
+            let (builder, fixed) = (logits.builder(), &constraints.fixed);
+            let [gain, tokens] = constraints.draw(logits, is_last, constraints.largest(logits, is_last)?)?;
+            let (one, cur) = (builder.integer(1), constraints.cur());
+            let is_running = less(finished, one);
+            let stops = constraints.stops(tokens, is_last);
+            let is_new = and(stops, is_running);
+            let written = is_running.select(tokens, builder.integer(constraints.settings.pad_token));
+            let running = fixed.places.equal(cur).select(column(written), running);
+            let running_scores = running_scores + gain;
+            let scores = is_new.select(constraints.of_length(running_scores, cur), scores);
+            let lengths = is_new.select(cur + one, lengths);
+            let finished = larger(finished, stops.cast(DType::I64));
+            let goes_on = one.less_or_equal(count(less(finished, one)));
+            Ok(vec![scores, lengths, finished, running, running_scores, tokens, goes_on])
+        })?;
+        let [scores, lengths, finished, running, running_scores, tokens, goes_on] = std::array::from_fn(|index| next[index]);
+        Ok((goes_on, Self { scores, lengths, finished, running, running_scores, tokens, ..self }))
+    }
+}

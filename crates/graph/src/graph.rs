@@ -116,7 +116,7 @@ impl Graph {
     }
 
     /// Where each symbol can be read at run time: the first input axis whose size is that symbol alone, or else
-    /// [linear](Dim::as_linear) in it, or the node that gives it.
+    /// [linear](crate::Dim::as_linear) in it, or the node that gives it.
     pub fn symbol_sources(&self) -> BTreeMap<Symbol, (NodeId, usize)> {
         let axes =
             || self.inputs().flat_map(|(id, node)| node.ty.shape.dims().iter().enumerate().map(move |(axis, dim)| (dim, (id, axis))));

@@ -15,7 +15,7 @@ pub struct Arguments {
     /// Languages of a model whose tokenizer does not name them, for LibreTranslate's API: opus=en-de
     #[arg(long, value_name = "NAME=SOURCE-TARGET", value_parser = named::<Pair>)]
     pub languages: Vec<(String, Pair)>,
-    /// Address to listen at; [::]:8000 is open to the network
+    /// Address to listen at; 0.0.0.0:8000 is open to the network
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8000")]
     pub listen: SocketAddr,
     /// Inference engine: auto, tract or ort

@@ -41,7 +41,7 @@ pub fn check(workspace: &Workspace) -> Result<Option<String>> {
         fs::remove_dir_all(&wheels)?;
     }
     let mut maturin = Command::new(packages.join(format!("bin/maturin{EXE_SUFFIX}")));
-    maturin.current_dir(workspace.root()).args(["build", "--manifest-path", "crates/python/Cargo.toml", "--interpreter"]);
+    maturin.current_dir(workspace.root()).args(["build", "--release", "--manifest-path", "crates/python/Cargo.toml", "--interpreter"]);
     call(maturin.arg(&program).arg("--out").arg(&wheels))?;
     let wheel = the_wheel(&wheels)?;
     call(Python::find()?.pip(["install", "--quiet", "--no-deps", "--upgrade", "--target"]).arg(packages).arg(&wheel))?;

@@ -86,6 +86,7 @@ impl Signature {
     }
 
     /// Whether the input is boolean.
+    #[cfg(feature = "ort")]
     pub(crate) fn takes_bool(&self, name: &str) -> bool {
         self.inputs.iter().any(|input| input.name == name && input.element == "bool")
     }

@@ -97,24 +97,24 @@ impl<'a> SentenceBatch<'a> {
     }
 
     /// The prompt of a sentence for a decoder that [continues its source](crate::Decoder::continues_sources) or not.
-    pub(crate) fn prompt(&self, sentence: usize, settings: &Settings, continues_source: bool) -> Result<Prompt<'a>> {
+    pub(crate) fn prompt(&self, sentence: usize, settings: &Settings, continues_source: bool) -> Result<Prompt> {
         let prefix = self.prefixes.get(sentence).map_or(&[][..], Vec::as_slice);
         let source = self.sources.tokens().get(sentence).map_or(&[][..], Vec::as_slice);
         let start = if continues_source { source.to_vec() } else { vec![settings.start_token] };
         let limit = settings.limit(sentence, [start.len(), prefix.len()])?;
         let n_start = start.len();
         let tokens = start.into_iter().chain(prefix.iter().copied()).collect();
-        Ok(Prompt { number: self.number(sentence), source, tokens, n_start, limit })
+        Ok(Prompt { number: self.number(sentence), source: source.to_vec(), tokens, n_start, limit })
     }
 }
 
 /// The start of a sentence's hypotheses.
 #[derive(Clone, Debug)]
-pub(crate) struct Prompt<'a> {
+pub(crate) struct Prompt {
     /// The sentence's number.
     pub(crate) number: u64,
     /// The source's tokens; none of features.
-    pub(crate) source: &'a [i64],
+    pub(crate) source: Vec<i64>,
     /// The start token, or the source that is continued, and the prefix.
     pub(crate) tokens: Vec<i64>,
     /// The number of `tokens` before the prefix, which the decoder reads at first.
@@ -123,7 +123,7 @@ pub(crate) struct Prompt<'a> {
     pub(crate) limit: usize,
 }
 
-impl Prompt<'_> {
+impl Prompt {
     /// The tokens before the prefix.
     pub(crate) fn start(&self) -> Vec<i64> {
         self.tokens[..self.n_start].to_vec()
@@ -147,7 +147,7 @@ impl Prompt<'_> {
     }
 }
 
-/// An event of decoding. `sentence` is its index in the batch.
+/// An event of decoding. `sentence` is its index in the batch, counted on for those that enter later.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event<'h> {
     /// A hypothesis has one more final token; also for prefixes, but not for end tokens and not in beam search.

@@ -7,13 +7,14 @@
 //! With sampling (transformers' `do_sample`) the continuations are sampled without replacement by the probabilities of their
 //! hypotheses; the best of those that do not end continue.
 
-use crate::batch::{Event, Prompt, SentenceBatch};
+use crate::batch::{Event, Prompt};
 use crate::constraints::Context;
+use crate::running::{Observer, Search};
 use crate::sampling::Generator;
 use crate::scores::{Candidates, Continuation, Row, Unusable, best_continuations, check, log_softmax};
-use crate::{Decoder, EarlyStopping, Hypothesis, Result, Sampling, Settings, alignment};
-use ndarray::{Array2, ArrayView3, Axis};
-use std::ops::ControlFlow;
+use crate::{EarlyStopping, Hypothesis, Result, Sampling, Settings, alignment};
+use ndarray::{ArrayView3, Axis};
+use std::mem;
 
 /// The log-probability of impossible hypotheses, as in transformers.
 const NEVER: f32 = -1e9;
@@ -28,11 +29,14 @@ struct Running {
     alignment: Vec<usize>,
 }
 
-/// A sentence of the batch.
-struct Sentence<'a> {
-    index: usize,
-    prompt: Prompt<'a>,
+/// The beams of a sentence.
+pub(crate) struct Beams {
+    prompt: Prompt,
     running: Vec<Running>,
+    /// The beam that each of them continues.
+    parents: Vec<usize>,
+    /// Of the last logits.
+    continuations: Vec<Continuation>,
     /// Best first; at most `num_beams`.
     finished: Vec<Hypothesis>,
     is_cancelled: bool,
@@ -48,62 +52,16 @@ struct Draws {
     generator: Generator,
 }
 
-/// Decodes a batch; finished sentences leave it.
-pub(crate) fn beam_search(
-    decoder: &mut dyn Decoder,
-    batch: &SentenceBatch<'_>,
-    settings: &Settings,
-    observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
-) -> Result<Vec<Vec<Hypothesis>>> {
-    let beams = settings.num_beams;
-    let prompt = |index| batch.prompt(index, settings, decoder.continues_sources());
-    let sentences = (0..batch.sources.len()).map(|index| Ok(Sentence::new(index, prompt(index)?, settings)));
-    let mut rows = sentences.collect::<Result<Vec<_>>>()?;
-    decoder.start(batch.sources, beams)?;
-    let mut hypotheses = vec![Vec::new(); rows.len()];
-    let mut parents: Option<Array2<usize>> = None;
-    loop {
-        let tokens = Array2::from_shape_fn((rows.len(), beams), |(row, beam)| rows[row].running[beam].last());
-        let mut logits = decoder.advance(parents.as_ref(), &tokens)?;
-        let found = rows.iter_mut().enumerate().map(|(row, sentence)| sentence.continuations(logits.rows(row), settings));
-        let found = found.collect::<Result<Vec<_>>>()?;
-        let attention = settings.alignment_layer.map(|layer_index| decoder.cross_attention(layer_index)).transpose()?;
-        let mut chosen = Vec::new();
-        let mut kept = Vec::new();
-        for (row, (sentence, continuations)) in rows.iter_mut().zip(found).enumerate() {
-            let attention = attention.as_ref().map(|attention| attention.index_axis(Axis(0), row));
-            let parents = sentence.advance(&continuations, attention, settings);
-            sentence.is_cancelled = observer(Event::Step { sentence: sentence.index }).is_break();
-            if !sentence.is_done(settings) {
-                kept.push(row);
-                chosen.push(parents);
-            }
-        }
-        let some_left = kept.len() < rows.len();
-        for sentence in rows.extract_if(.., |sentence| sentence.is_done(settings)) {
-            let index = sentence.index;
-            hypotheses[index] = sentence.into_hypotheses(settings);
-            let _ = observer(Event::Finished { sentence: index, hypotheses: &hypotheses[index] });
-        }
-        if rows.is_empty() {
-            return Ok(hypotheses);
-        }
-        if some_left {
-            decoder.retain(&kept)?;
-        }
-        parents = Some(Array2::from_shape_fn((rows.len(), beams), |(row, beam)| chosen[row][beam]));
-    }
-}
-
-impl<'a> Sentence<'a> {
-    fn new(index: usize, prompt: Prompt<'a>, settings: &Settings) -> Self {
+impl Beams {
+    pub(crate) fn new(prompt: Prompt, settings: &Settings) -> Self {
         // All beams start equal: only the first can be continued.
         let log_probability = |beam| if beam == 0 { 0.0 } else { NEVER };
         let running = |beam| Running { tokens: prompt.start(), log_probability: log_probability(beam), alignment: Vec::new() };
         let running = (0..settings.num_beams).map(running).collect();
+        let (parents, continuations) = ((0..settings.num_beams).collect(), Vec::new());
         let draws = settings.sampling.map(|sampling| Draws { sampling, generator: sampling.generator(prompt.number, 0) });
         let (finished, margin) = (Vec::new(), f32::INFINITY);
-        Self { index, prompt, running, finished, is_cancelled: false, draws, margin, observed: None }
+        Self { prompt, running, parents, continuations, finished, is_cancelled: false, draws, margin, observed: None }
     }
 
     /// The best continuations by the logits of each beam, best first, or sampled ones; within a prefix, its next token. One more than
@@ -111,7 +69,7 @@ impl<'a> Sentence<'a> {
     ///
     /// # Errors
     /// If a score is NaN or infinite, or every token is forbidden and no hypothesis has finished.
-    fn continuations<'l>(&mut self, logits: impl Iterator<Item = Row<'l>>, settings: &Settings) -> Result<Vec<Continuation>> {
+    fn continuations(&mut self, logits: &mut dyn Iterator<Item = Row<'_>>, settings: &Settings) -> Result<Vec<Continuation>> {
         let tokens = self.running.first().map_or_else(Vec::new, |running| running.tokens.clone());
         let found = self.best(logits, settings).and_then(|found| {
             let is_over = !self.finished.is_empty();
@@ -121,7 +79,7 @@ impl<'a> Sentence<'a> {
         found.map_err(|why| self.prompt.refuse(&tokens, why))
     }
 
-    fn best<'l>(&mut self, logits: impl Iterator<Item = Row<'l>>, settings: &Settings) -> Result<Vec<Continuation>, Unusable> {
+    fn best(&mut self, logits: &mut dyn Iterator<Item = Row<'_>>, settings: &Settings) -> Result<Vec<Continuation>, Unusable> {
         let mut logits = logits.peekable();
         if let (None, Some(row), Some(running)) = (self.observed, logits.peek(), self.running.first()) {
             self.observed = self.prompt.observe(settings.observe, &running.tokens, row);
@@ -169,12 +127,12 @@ impl<'a> Sentence<'a> {
     }
 
     /// Advances by one token; returns the parent of each beam. `attention: [beams, heads, src]` is that of this step.
-    fn advance(&mut self, continuations: &[Continuation], attention: Option<ArrayView3<'_, f32>>, settings: &Settings) -> Vec<usize> {
+    fn continue_by(&mut self, continuations: &[Continuation], attention: Option<ArrayView3<'_, f32>>, settings: &Settings) -> Vec<usize> {
         let beams = settings.num_beams;
         let extended = |parent: usize, token: Option<i64>| {
             let Running { tokens, alignment: so_far, .. } = &self.running[parent];
             let place = attention.filter(|_| token.is_some());
-            let place = place.map(|attention| alignment(attention.index_axis(Axis(0), parent), self.prompt.source));
+            let place = place.map(|attention| alignment(attention.index_axis(Axis(0), parent), &self.prompt.source));
             let tokens: Vec<_> = tokens.iter().copied().chain(token).collect();
             (tokens, so_far.iter().copied().chain(place).collect::<Vec<_>>())
         };
@@ -260,6 +218,31 @@ impl<'a> Sentence<'a> {
         let possible = running.log_probability / (length as f32).powf(settings.length_penalty);
         self.finished.last().map_or(f32::INFINITY, |worst| possible - worst.score)
     }
+}
+
+impl Search for Beams {
+    fn tokens(&self, hypothesis: usize) -> &[i64] {
+        &self.running[hypothesis].tokens
+    }
+
+    fn read(&mut self, _: usize, logits: &mut dyn Iterator<Item = Row<'_>>, settings: &Settings, _: Observer<'_>) -> Result<()> {
+        self.continuations = self.continuations(logits, settings)?;
+        Ok(())
+    }
+
+    fn advance(&mut self, sentence: usize, attention: Option<ArrayView3<'_, f32>>, settings: &Settings, observer: Observer<'_>) {
+        let continuations = mem::take(&mut self.continuations);
+        self.parents = self.continue_by(&continuations, attention, settings);
+        self.is_cancelled = observer(Event::Step { sentence }).is_break();
+    }
+
+    fn parents(&self) -> Option<&[usize]> {
+        Some(&self.parents)
+    }
+
+    fn prompt(&self) -> &Prompt {
+        &self.prompt
+    }
 
     fn is_done(&self, settings: &Settings) -> bool {
         let full = settings.early_stopping == EarlyStopping::Full && self.finished.len() == settings.num_beams;
@@ -269,7 +252,7 @@ impl<'a> Sentence<'a> {
     }
 
     /// The finished hypotheses, or the best running one of a cancelled sentence.
-    fn into_hypotheses(self, settings: &Settings) -> Vec<Hypothesis> {
+    fn into_hypotheses(self: Box<Self>, settings: &Settings) -> Vec<Hypothesis> {
         let mut hypotheses = self.finished;
         if hypotheses.is_empty() {
             hypotheses.extend(self.running.into_iter().take(1).map(|running| Hypothesis {
@@ -289,12 +272,6 @@ impl<'a> Sentence<'a> {
         let n_real = hypotheses.iter().filter(|hypothesis| hypothesis.score > f32::NEG_INFINITY).count();
         hypotheses.truncate(settings.num_return_sequences.min(n_real).max(1));
         hypotheses
-    }
-}
-
-impl Running {
-    fn last(&self) -> i64 {
-        self.tokens.last().copied().expect("a hypothesis begins with the start token")
     }
 }
 

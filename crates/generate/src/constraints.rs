@@ -10,7 +10,7 @@ use crate::scores::log_softmax;
 /// A hypothesis before its next token.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context<'a> {
-    pub(crate) prompt: &'a Prompt<'a>,
+    pub(crate) prompt: &'a Prompt,
     /// The start token, the prefix and the generated tokens.
     pub(crate) tokens: &'a [i64],
 }
@@ -25,7 +25,7 @@ impl Context<'_> {
 impl Settings {
     /// Applies the constraints to the scores `[vocab]` of the next token.
     pub(crate) fn constrain(&self, context: &Context<'_>, scores: &mut [f32]) {
-        let (tokens, source, n_new) = (context.tokens, context.prompt.source, context.n_new());
+        let (tokens, source, n_new) = (context.tokens, context.prompt.source.as_slice(), context.n_new());
         if self.encoder_repetition_penalty != 1.0 {
             // For all beams. transformers 4.57 penalises only as many beams as there are sentences.
             penalize(scores, source, 1.0 / self.encoder_repetition_penalty);

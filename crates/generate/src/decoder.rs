@@ -25,6 +25,19 @@ pub trait Decoder {
     /// If a source is empty or the engine fails.
     fn start(&mut self, sources: Sources<'_>, beams: usize) -> Result<()>;
 
+    /// Whether sentences can [join](Decoder::join) others between two steps.
+    fn joins(&self) -> bool {
+        false
+    }
+
+    /// Encodes more sources, which follow those of the batch with as many empty hypotheses each.
+    ///
+    /// # Errors
+    /// As [`Decoder::start`], after which the batch is as before; or if this decoder does not [join](Decoder::joins).
+    fn join(&mut self, _: Sources<'_>) -> Result<()> {
+        Err(no_join(self.engine()))
+    }
+
     /// Appends `tokens: [batch, beams]` to hypotheses and returns the logits `[batch, beams, vocab]` of the next tokens, which the
     /// caller can overwrite until the next call. The first tokens are the start tokens, or the last ones of prompts. Beam `b` of sentence `s` continues that sentence's beam `parents[s, b]`; `None`
     /// continues each beam.
@@ -317,6 +330,10 @@ pub(crate) fn select(value: Value, rows: &[usize]) -> Result<Value> {
         Value::I64(array) => array.select(Axis(0), rows).into(),
         held @ Value::Engine(_) => held,
     })
+}
+
+pub(crate) fn no_join(engine: &str) -> Error {
+    Cause::Contradiction(format!("{engine}: sentences cannot join a batch of this decoder; expected them before its first step")).into()
 }
 
 pub(crate) fn missing(graph: &'static str, output: &str) -> Error {

@@ -87,7 +87,7 @@ pub fn greedy_choices<'a>(
         return Ok(found?.into_iter().zip(&whole).map(steps).collect());
     }
     let continues = decoder.continues_sources();
-    let prompts = (0..sources.len()).map(|sentence| batch.prompt(sentence, settings, continues)).collect::<Result<Vec<Prompt<'_>>>>()?;
+    let prompts = (0..sources.len()).map(|sentence| batch.prompt(sentence, settings, continues)).collect::<Result<Vec<Prompt>>>()?;
     let mut choices = vec![Vec::new(); sources.len()];
     follow(decoder, sources, &whole, settings, |sentence, step, logits| {
         let tokens: Vec<_> = prompts[sentence].tokens.iter().chain(&whole[sentence][..step]).copied().collect();

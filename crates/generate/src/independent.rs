@@ -1,17 +1,16 @@
 //! Independent hypotheses: greedy search and sampling.
 
-use crate::batch::{Event, Prompt, SentenceBatch};
+use crate::batch::{Event, Prompt};
 use crate::constraints::Context;
+use crate::running::{Observer, Search};
 use crate::sampling::Generator;
 use crate::scores::{Row, Unusable, largest, log_softmax};
-use crate::{Decoder, Hypothesis, Result, Settings, alignment};
-use ndarray::Array2;
-use std::ops::ControlFlow;
+use crate::{Hypothesis, Result, Settings, alignment};
+use ndarray::ArrayView3;
 
-/// A sentence of the batch.
-struct Sentence<'a> {
-    index: usize,
-    prompt: Prompt<'a>,
+/// The samples of a sentence, or its greedy hypothesis.
+pub(crate) struct Samples {
+    prompt: Prompt,
     sequences: Vec<Sequence>,
 }
 
@@ -35,54 +34,8 @@ enum State {
     Cut,
 }
 
-/// Decodes a batch; finished sentences leave it.
-pub(crate) fn decode_independently(
-    decoder: &mut dyn Decoder,
-    batch: &SentenceBatch<'_>,
-    settings: &Settings,
-    observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
-) -> Result<Vec<Vec<Hypothesis>>> {
-    let n_sequences = if settings.sampling.is_some() { settings.num_return_sequences.max(1) } else { 1 };
-    let prompt = |index| batch.prompt(index, settings, decoder.continues_sources());
-    let sentences = (0..batch.sources.len()).map(|index| Ok(Sentence::new(index, prompt(index)?, n_sequences, settings)));
-    let mut rows = sentences.collect::<Result<Vec<_>>>()?;
-    decoder.start(batch.sources, n_sequences)?;
-    let mut hypotheses = vec![Vec::new(); rows.len()];
-    loop {
-        let tokens = Array2::from_shape_fn((rows.len(), n_sequences), |(row, sequence)| rows[row].sequences[sequence].last());
-        let mut logits = decoder.advance(None, &tokens)?;
-        for (row, sentence) in rows.iter_mut().enumerate() {
-            sentence.advance(logits.rows(row), settings, observer)?;
-        }
-        if let Some(layer_index) = settings.alignment_layer {
-            let attention = decoder.cross_attention(layer_index)?;
-            for (sentence, attention) in rows.iter_mut().zip(attention.outer_iter()) {
-                for (sequence, attention) in sentence.sequences.iter_mut().zip(attention.outer_iter()) {
-                    // The start token has no alignment; a finished sequence has no new token.
-                    if sequence.alignment.len() + sentence.prompt.n_start < sequence.tokens.len() {
-                        sequence.alignment.push(alignment(attention, sentence.prompt.source));
-                    }
-                }
-            }
-        }
-        let running: Vec<usize> = (0..rows.len()).filter(|&row| rows[row].is_running()).collect();
-        let some_left = running.len() < rows.len();
-        for sentence in rows.extract_if(.., |sentence| !sentence.is_running()) {
-            let index = sentence.index;
-            hypotheses[index] = sentence.into_hypotheses(settings);
-            let _ = observer(Event::Finished { sentence: index, hypotheses: &hypotheses[index] });
-        }
-        if rows.is_empty() {
-            return Ok(hypotheses);
-        }
-        if some_left {
-            decoder.retain(&running)?;
-        }
-    }
-}
-
-impl<'a> Sentence<'a> {
-    fn new(index: usize, prompt: Prompt<'a>, n_sequences: usize, settings: &Settings) -> Self {
+impl Samples {
+    pub(crate) fn new(prompt: Prompt, n_sequences: usize, settings: &Settings) -> Self {
         let sequences = (0..n_sequences).map(|sequence| Sequence {
             tokens: prompt.start(),
             state: State::Running,
@@ -92,19 +45,21 @@ impl<'a> Sentence<'a> {
             generator: settings.sampling.map(|sampling| sampling.generator(prompt.number, sequence)),
             observed: None,
         });
-        Self { index, sequences: sequences.collect(), prompt }
+        Self { sequences: sequences.collect(), prompt }
+    }
+}
+
+impl Search for Samples {
+    fn tokens(&self, hypothesis: usize) -> &[i64] {
+        &self.sequences[hypothesis].tokens
     }
 
-    fn is_running(&self) -> bool {
-        self.sequences.iter().any(|sequence| sequence.state == State::Running)
-    }
-
-    /// Takes the logits of the next token of each sequence.
-    fn advance<'l>(
+    fn read(
         &mut self,
-        logits: impl Iterator<Item = Row<'l>>,
+        sentence: usize,
+        logits: &mut dyn Iterator<Item = Row<'_>>,
         settings: &Settings,
-        observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+        observer: Observer<'_>,
     ) -> Result<()> {
         for (index, (sequence, logits)) in self.sequences.iter_mut().zip(logits).enumerate() {
             if sequence.state != State::Running {
@@ -117,7 +72,7 @@ impl<'a> Sentence<'a> {
             };
             sequence.tokens.push(token);
             let is_at_limit = sequence.tokens.len() == self.prompt.tokens.len() + self.prompt.limit;
-            let answer = observer(Event::Token { sentence: self.index, sequence: index, token });
+            let answer = observer(Event::Token { sentence, sequence: index, token });
             if is_at_limit || answer.is_break() {
                 sequence.state = State::Cut;
             }
@@ -125,7 +80,29 @@ impl<'a> Sentence<'a> {
         Ok(())
     }
 
-    fn into_hypotheses(self, settings: &Settings) -> Vec<Hypothesis> {
+    fn advance(&mut self, _: usize, attention: Option<ArrayView3<'_, f32>>, _: &Settings, _: Observer<'_>) {
+        let Some(attention) = attention else { return };
+        for (sequence, attention) in self.sequences.iter_mut().zip(attention.outer_iter()) {
+            // The start token has no alignment; a finished sequence has no new token.
+            if sequence.alignment.len() + self.prompt.n_start < sequence.tokens.len() {
+                sequence.alignment.push(alignment(attention, &self.prompt.source));
+            }
+        }
+    }
+
+    fn is_done(&self, _: &Settings) -> bool {
+        self.sequences.iter().all(|sequence| sequence.state != State::Running)
+    }
+
+    fn parents(&self) -> Option<&[usize]> {
+        None
+    }
+
+    fn prompt(&self) -> &Prompt {
+        &self.prompt
+    }
+
+    fn into_hypotheses(self: Box<Self>, settings: &Settings) -> Vec<Hypothesis> {
         let (n_start, n_prompt) = (self.prompt.n_start, self.prompt.tokens.len());
         let hypothesis = |sequence: Sequence| {
             let complete = sequence.state == State::Ended;
@@ -144,12 +121,8 @@ impl<'a> Sentence<'a> {
 }
 
 impl Sequence {
-    fn last(&self) -> i64 {
-        self.tokens.last().copied().expect("a sequence begins with the start token")
-    }
-
     /// The next token; `None` at the end.
-    fn next(&mut self, prompt: &Prompt<'_>, logits: Row<'_>, settings: &Settings) -> Result<Option<i64>, Unusable> {
+    fn next(&mut self, prompt: &Prompt, logits: Row<'_>, settings: &Settings) -> Result<Option<i64>, Unusable> {
         self.observed = self.observed.or_else(|| prompt.observe(settings.observe, &self.tokens, &logits));
         if let Some(given) = prompt.next(&self.tokens) {
             self.margins.push(f32::INFINITY);

@@ -1,7 +1,7 @@
 //! Autoregressive decoding: from source ids to target ids, with any pair of sessions. Independent of text and files.
 //!
 //! A [`Decoder`] computes logits of the next tokens of a batch. [`decode`] runs greedy search, beam search or sampling by the
-//! [`Settings`] of `generation_config.json`. [`score`] computes the log-probabilities of given targets, [`attend`] attention weights.
+//! [`Settings`] of `generation_config.json`; a [`RunningBatch`] also takes sentences between its steps. [`score`] computes the log-probabilities of given targets, [`attend`] attention weights.
 //! [`SessionDecoder`] is the decoder of the Cognate layout, [`HuggingFaceDecoder`] that of the Hugging Face layout,
 //! [`SharedCacheDecoder`] that of caches which beams share, [`CausalDecoder`] that of a decoder-only model.
 
@@ -24,6 +24,7 @@ mod generation_config;
 mod hugging_face;
 mod independent;
 mod logits;
+mod running;
 mod sampling;
 mod scores;
 mod search;
@@ -42,6 +43,7 @@ pub use follow::{ReadAlong, first_scores, read_along};
 pub use forced::{Scored, greedy_choices, score};
 pub use hugging_face::HuggingFaceDecoder;
 pub use logits::Logits;
+pub use running::RunningBatch;
 pub use search::{FixedSizes, MOST_BEAMS, SearchLimits, check_search, search_program};
 pub use settings::{EarlyStopping, Observe, Sampling, Settings, alignment_layer};
 pub use shared_cache::SharedCacheDecoder;
@@ -116,7 +118,7 @@ pub fn generate<'a>(decoder: &mut dyn Decoder, sources: impl Into<Sources<'a>>, 
     Ok(hypotheses.into_iter().filter_map(|found| found.into_iter().next()).collect())
 }
 
-/// Decodes a batch: for each sentence its hypotheses, the best first, or samples in the order of their numbers. One beam is greedy
+/// Decodes a batch, in which all sentences enter at the start: for each its hypotheses, the best first, or samples in the order of their numbers. One beam is greedy
 /// search or sampling, several are beam search.
 ///
 /// The observer is called at every step. If it returns [`ControlFlow::Break`], the event's hypothesis (in beam search: the sentence)
@@ -152,18 +154,17 @@ pub fn decode(
     settings: &Settings,
     observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
 ) -> Result<Vec<Vec<Hypothesis>>> {
-    settings.check()?;
-    batch.check()?;
-    if batch.sources.is_empty() {
-        return Ok(Vec::new());
+    let (mut running, mut hypotheses) = (RunningBatch::new(settings)?, vec![Vec::new(); batch.sources.len()]);
+    running.admit(decoder, batch)?;
+    while !running.is_empty() {
+        running.step(decoder, &mut |event| {
+            if let Event::Finished { sentence, hypotheses: found } = event {
+                hypotheses[sentence] = found.to_vec();
+            }
+            observer(event)
+        })?;
     }
-    if let Some(found) = decoder.search(batch, settings) {
-        return found;
-    }
-    match settings.num_beams {
-        0 | 1 => independent::decode_independently(decoder, batch, settings, observer),
-        _ => beam::beam_search(decoder, batch, settings, observer),
-    }
+    Ok(hypotheses)
 }
 
 /// The position with the largest mean attention of the heads `[heads, src]`, among those of the source's tokens.

@@ -1,18 +1,22 @@
 //! The decoder of the shared-cache layout: sessions and the state of a batch.
 //!
 //! A step writes into the caches in place. A beam that continues another gets its history as a list of positions, and nothing is
-//! copied. When a sentence is finished, later ones move to its place.
+//! copied. When a sentence is finished, another moves to its place. Others join behind them, if the session takes sentences whose
+//! pasts have different lengths.
 
-use crate::decoder::{Attentions, Decoder, cross_sizes, encoded, missing, pasts, select};
+use crate::decoder::{Attentions, Decoder, cross_sizes, encoded, missing, no_join, pasts, select};
 use crate::logits::{LastLogits, Logits};
 use crate::{Result, Sources};
-use cognate_model::interface::{CACHE_BEAMS, INPUT_IDS, LOGITS, LOGITS_SCALE, is_past};
+use cognate_model::interface::{ATTENTION_MASK, CACHE_BEAMS, INPUT_IDS, LOGITS, LOGITS_SCALE, is_cross, is_past};
 use cognate_runtime::{Session, Value, Values};
 use ndarray::{Array2, Array3, Array4, ArrayD, Axis, s};
 use std::mem;
 
 /// The initial capacity of caches, which doubles when needed.
 const CAPACITY: usize = 32;
+
+/// The holder of positions behind a sentence's past.
+const NONE: i64 = -1;
 
 /// The decoder of a folder in the shared-cache layout.
 pub struct SharedCacheDecoder {
@@ -23,9 +27,10 @@ pub struct SharedCacheDecoder {
     caches: Vec<(String, String)>,
     /// The inputs of the next step without tokens and holders.
     state: Values,
-    /// `[batch, beams, capacity]`: the beam of the sentence that holds each position up to `past`.
+    /// `[batch, beams, capacity]`: the beam of the sentence that holds each position of its past, [`NONE`] behind it.
     holders: Array3<i64>,
-    past: usize,
+    /// The number of positions in each sentence's past, and in its source.
+    lengths: Vec<[usize; 2]>,
     /// The logits of the last step.
     logits: LastLogits,
     attentions: Attentions,
@@ -39,30 +44,28 @@ impl SharedCacheDecoder {
     pub fn new(encoder: Box<dyn Session>, decoder: Box<dyn Session>, pad_token: i64) -> Result<Self> {
         let caches = pasts(encoder.as_ref(), decoder.as_ref(), &[CACHE_BEAMS])?;
         let (holders, logits, attentions) = (Array3::default((0, 0, 0)), LastLogits::default(), Attentions::default());
-        Ok(Self { encoder, decoder, pad_token, caches, state: Values::new(), holders, past: 0, logits, attentions })
+        Ok(Self { encoder, decoder, pad_token, caches, state: Values::new(), holders, lengths: Vec::new(), logits, attentions })
     }
 
-    /// Makes room for one more position.
-    fn reserve(&mut self) -> Result<()> {
-        let (batch, beams, capacity) = self.holders.dim();
-        if self.past < capacity {
-            return Ok(());
-        }
-        let mut holders = Array3::zeros((batch, beams, 2 * capacity));
-        holders.slice_mut(s![.., .., ..capacity]).assign(&self.holders);
-        self.holders = holders;
+    /// The longest past, or the longest source.
+    fn longest(&self, what: usize) -> usize {
+        self.lengths.iter().map(|lengths| lengths[what]).max().unwrap_or(0)
+    }
+
+    /// Gives caches this number of places.
+    fn fit(&mut self, capacity: usize) -> Result<()> {
+        let holders = resized(mem::take(&mut self.holders).into_dyn(), 2, capacity, NONE);
+        self.holders = holders.into_dimensionality().expect("three axes");
         for (name, _) in &self.caches {
             let Some(cache) = self.state.remove(name) else { continue };
-            let cache = cache.to_f32()?;
-            let mut shape = cache.shape().to_vec();
-            shape[2] = 2 * capacity;
-            let mut larger = ArrayD::zeros(shape);
-            larger.slice_axis_mut(Axis(2), (..capacity).into()).assign(&cache);
-            self.state.insert(name, larger);
+            self.state.insert(name, resized(floats(cache)?, 2, capacity, 0.0));
         }
         Ok(())
     }
 }
+
+const PAST: usize = 0;
+const SOURCE: usize = 1;
 
 impl Decoder for SharedCacheDecoder {
     fn engine(&self) -> &str {
@@ -77,13 +80,56 @@ impl Decoder for SharedCacheDecoder {
             let [batch, heads, d_k] = cross_sizes(&self.state, name)?;
             self.state.insert(name, empty(vec![batch * beams, heads, CAPACITY, d_k], before));
         }
-        self.holders = Array3::zeros((sources.len(), beams, CAPACITY));
-        self.past = 0;
+        self.holders = Array3::from_elem((sources.len(), beams, CAPACITY), NONE);
+        self.lengths = source_lengths(sources, &self.state);
+        Ok(())
+    }
+
+    fn joins(&self) -> bool {
+        self.decoder.has_own_lengths()
+    }
+
+    fn join(&mut self, sources: Sources<'_>) -> Result<()> {
+        if !self.joins() {
+            return Err(no_join(self.engine()));
+        }
+        let mut new = encoded([self.encoder.as_mut(), self.decoder.as_mut()], sources, self.pad_token, Values::new())?;
+        let beams = self.holders.len_of(Axis(1));
+        self.lengths.extend(source_lengths(sources, &new));
+        let (longest, width) =
+            (self.longest(SOURCE), self.state.iter().find(|(name, _)| is_cross(name)).map_or(0, |(_, value)| value.shape()[2]));
+        // The width follows the sources without a copy of all for each.
+        let width = if (longest..=2 * longest).contains(&width) { width } else { longest.next_multiple_of(16) };
+        let names: Vec<_> = self.state.iter().map(|(name, _)| name.to_string()).collect();
+        for name in names.iter().filter(|name| *name == ATTENTION_MASK || is_cross(name)) {
+            let (Some(old), Some(new)) = (self.state.remove(name), new.remove(name)) else { return Err(missing("encoder", name)) };
+            let value: Value = match (old.into_host()?, new.into_host()?) {
+                (Value::F32(old), Value::F32(new)) => stacked(old, new, 2, width).into(),
+                (Value::I64(old), Value::I64(new)) => stacked(old, new, 1, width).into(),
+                _ => return Err(missing("encoder", name)),
+            };
+            self.state.insert(name, value);
+        }
+        let capacity = self.holders.len_of(Axis(2));
+        let needed = (self.longest(PAST) + 1).next_power_of_two().max(CAPACITY);
+        if 4 * needed <= capacity {
+            self.fit(needed)?;
+        }
+        let capacity = self.holders.len_of(Axis(2));
+        let entered = Array3::from_elem((sources.len(), beams, capacity), NONE);
+        self.holders.append(Axis(0), entered.view()).expect("rows of one size");
+        for (name, _) in &self.caches {
+            let Some(cache) = self.state.remove(name) else { continue };
+            self.state.insert(name, with_rows(floats(cache)?, sources.len() * beams));
+        }
         Ok(())
     }
 
     fn advance(&mut self, parents: Option<&Array2<usize>>, tokens: &Array2<i64>) -> Result<Logits<'_>> {
-        self.reserve()?;
+        let (past, capacity) = (self.longest(PAST), self.holders.len_of(Axis(2)));
+        if past == capacity {
+            self.fit(2 * capacity)?;
+        }
         if let Some(parents) = parents {
             for (mut sentence, parents) in self.holders.outer_iter_mut().zip(parents.outer_iter()) {
                 if parents.iter().enumerate().any(|(beam, &parent)| beam != parent) {
@@ -94,12 +140,12 @@ impl Decoder for SharedCacheDecoder {
             }
         }
         self.state.insert(INPUT_IDS, tokens.clone().into_dyn());
-        self.state.insert(CACHE_BEAMS, self.holders.slice(s![.., .., ..self.past]).to_owned().into_dyn());
+        self.state.insert(CACHE_BEAMS, self.holders.slice(s![.., .., ..past]).to_owned().into_dyn());
         let mut outputs = self.decoder.run_in_place(&mut self.state, &self.caches)?;
-        for ((_, beam, _), holder) in self.holders.slice_mut(s![.., .., self.past..=self.past]).indexed_iter_mut() {
-            *holder = beam as i64;
+        for (mut sentence, [past, _]) in self.holders.outer_iter_mut().zip(&mut self.lengths) {
+            sentence.column_mut(*past).iter_mut().enumerate().for_each(|(beam, holder)| *holder = beam as i64);
+            *past += 1;
         }
-        self.past += 1;
         let logits = outputs.remove(LOGITS).ok_or_else(|| missing("decoder", LOGITS))?;
         let scales = outputs.remove(LOGITS_SCALE);
         self.attentions = Attentions { outputs, rows: tokens.dim() };
@@ -111,12 +157,13 @@ impl Decoder for SharedCacheDecoder {
     }
 
     fn retain(&mut self, sentences: &[usize]) -> Result<()> {
-        let beams = self.holders.len_of(Axis(1));
+        let (beams, past) = (self.holders.len_of(Axis(1)), self.longest(PAST));
         self.holders = self.holders.select(Axis(0), sentences);
+        self.lengths = sentences.iter().map(|&sentence| self.lengths[sentence]).collect();
         let names: Vec<_> = self.state.iter().map(|(name, _)| name.to_string()).collect();
         for name in names.into_iter().filter(|name| name != INPUT_IDS && name != CACHE_BEAMS) {
             let Some(value) = self.state.remove(&name) else { continue };
-            let (rows, used) = if is_past(&name) { (beams, self.past) } else { (1, usize::MAX) };
+            let (rows, used) = if is_past(&name) { (beams, past) } else { (1, usize::MAX) };
             let value = match value.into_host()? {
                 Value::F32(array) => Value::F32(kept(array, sentences, rows, used)),
                 Value::F64(array) => Value::F64(kept(array, sentences, rows, used)),
@@ -126,6 +173,51 @@ impl Decoder for SharedCacheDecoder {
         }
         Ok(())
     }
+}
+
+fn floats(value: Value) -> Result<ArrayD<f32>> {
+    Ok(match value {
+        Value::F32(array) => array,
+        other => other.to_f32()?,
+    })
+}
+
+/// For each source no past, and the number of its positions in `encoded`.
+fn source_lengths(sources: Sources<'_>, encoded: &Values) -> Vec<[usize; 2]> {
+    let width = encoded.iter().find(|(name, _)| is_cross(name)).map_or(0, |(_, value)| value.shape()[2]);
+    match sources {
+        Sources::Tokens(tokens) => tokens.iter().map(|source| [0, source.len()]).collect(),
+        Sources::Features(_) | Sources::Again(_) => vec![[0, width]; sources.len()],
+    }
+}
+
+/// The array with `size` places along an axis, of which new ones are `fill`.
+fn resized<T: Copy>(array: ArrayD<T>, axis: usize, size: usize, fill: T) -> ArrayD<T> {
+    let (axis, mut shape) = (Axis(axis), array.shape().to_vec());
+    let kept = array.len_of(axis).min(size);
+    shape[axis.index()] = size;
+    let mut resized = ArrayD::from_elem(shape, fill);
+    resized.slice_axis_mut(axis, (..kept).into()).assign(&array.slice_axis(axis, (..kept).into()));
+    resized
+}
+
+/// Both arrays along the first axis, with `size` places along another; zero is padding.
+fn stacked<T: Copy + Default>(old: ArrayD<T>, new: ArrayD<T>, axis: usize, size: usize) -> ArrayD<T> {
+    let fit = |array: ArrayD<T>| if array.len_of(Axis(axis)) == size { array } else { resized(array, axis, size, T::default()) };
+    let mut old = fit(old);
+    old.append(Axis(0), fit(new).view()).expect("rows of one size");
+    old
+}
+
+/// A cache with more rows, whose positions are written before they are read.
+fn with_rows(cache: ArrayD<f32>, count: usize) -> ArrayD<f32> {
+    let mut shape = cache.shape().to_vec();
+    shape[0] += count;
+    let cache = if cache.is_standard_layout() { cache } else { cache.as_standard_layout().into_owned() };
+    let (mut memory, first) = cache.into_raw_vec_and_offset();
+    memory.drain(..first.unwrap_or(0));
+    memory.resize(shape.iter().product(), 0.0);
+    ArrayD::from_shape_vec(shape, memory).expect("as many elements as the shape holds")
 }
 
 /// A cache, in the memory of an earlier one if it is large enough: positions are written before they are read.
@@ -147,7 +239,8 @@ fn empty(shape: Vec<usize>, before: Option<Value>) -> ArrayD<f32> {
 /// The given sentences of `[sentences · beams, heads, positions, d_k]` with their first `used` positions, in the same memory.
 fn kept<T: Copy>(array: ArrayD<T>, sentences: &[usize], beams: usize, used: usize) -> ArrayD<T> {
     let mut shape = array.shape().to_vec();
-    let is_plain = array.is_standard_layout() && sentences.is_sorted_by(|a, b| a < b);
+    // No row is overwritten before it has moved.
+    let is_plain = array.is_standard_layout() && sentences.iter().enumerate().all(|(to, &from)| from >= to);
     let (&[_, heads, places, d_k], true) = (shape.as_slice(), is_plain) else {
         let rows: Vec<_> = sentences.iter().flat_map(|sentence| sentence * beams..(sentence + 1) * beams).collect();
         return array.select(Axis(0), &rows);
@@ -174,7 +267,7 @@ mod tests {
     #[test]
     fn sentences_leave_as_by_a_copy() {
         let array = ArrayD::from_shape_fn(vec![6, 2, 4, 3], |index| (index[0] * 1000 + index[1] * 100 + index[2] * 10 + index[3]) as f32);
-        for sentences in [vec![0, 2], vec![1], vec![1, 2], vec![], vec![2, 0]] {
+        for sentences in [vec![0, 2], vec![1], vec![1, 2], vec![], vec![2, 1], vec![2, 0]] {
             let rows: Vec<_> = sentences.iter().flat_map(|sentence| [2 * sentence, 2 * sentence + 1]).collect();
             let expected = array.select(Axis(0), &rows);
             let found = kept(array.clone(), &sentences, 2, 3);

@@ -72,9 +72,12 @@ pub struct Step<'s> {
     pub stride: usize,
     /// At which place of the caches key and value are put.
     pub past: usize,
-    /// The beam that holds each place before that: `[beams, past]`.
+    /// The largest `past` of the batch.
+    pub longest: usize,
+    /// The beam that holds each place: `[beams, longest]`, of which the first `past` are read.
     pub holders: &'s [i64],
-    /// The additive mask of the scores: `[heads, past + 1]`, or none.
+    /// The additive mask of the scores by their distance from the new position: `[heads, longest + 1]`, of which the last `past + 1`
+    /// are read; or none.
     pub bias: Option<&'s [f32]>,
 }
 
@@ -119,14 +122,14 @@ impl Attention {
     /// If a length does not match its dimensions, or a hypothesis or position does not exist.
     pub fn step(&self, step: &Step<'_>, caches: Caches<'_>, out: &mut [f32]) {
         let Caches { keys, values, capacity } = caches;
-        assert!(step.past < capacity, "place {} of {capacity}", step.past);
+        assert!(step.past < capacity && step.past <= step.longest, "place {} of {capacity}, at most {}", step.past, step.longest);
         let beams = out.len() / self.width().max(1);
         let least = beams.saturating_sub(1) * step.stride + if beams > 0 { self.width() } else { 0 };
         assert_eq!(out.len(), beams * self.width(), "[beams, heads · d_k]");
         assert!([step.query, step.key, step.value].iter().all(|rows| rows.len() >= least), "query, key and value of each hypothesis");
         assert_eq!([keys.len(), values.len()], [out.len() * capacity; 2], "[beams, heads, capacity, d_k]");
-        assert_eq!(step.holders.len(), beams * step.past, "[beams, past]");
-        assert!(step.bias.is_none_or(|bias| bias.len() == self.heads * (step.past + 1)), "[heads, past + 1]");
+        assert_eq!(step.holders.len(), beams * step.longest, "[beams, longest]");
+        assert!(step.bias.is_none_or(|bias| bias.len() == self.heads * (step.longest + 1)), "[heads, longest + 1]");
         for (cache, new) in [(&mut *keys, step.key), (&mut *values, step.value)] {
             for (index, places) in cache.chunks_exact_mut((capacity * self.d_k).max(1)).enumerate() {
                 let start = index / self.heads * step.stride + index % self.heads * self.d_k;
@@ -248,12 +251,12 @@ impl WithSimd for StepOfBeams<'_, '_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { attention: &Attention { heads, d_k, scale }, step, keys, values, capacity, out } = self;
-        let (width, past) = (heads * d_k, step.past);
+        let (width, past, longest) = (heads * d_k, step.past, step.longest);
         let mut scores = vec![0.0; (past + 1).next_multiple_of(S::F32_LANES)];
         for head in 0..heads {
             for (beam, out) in out.chunks_exact_mut(width).enumerate() {
                 let (query, out) = (&step.query[beam * step.stride + head * d_k..][..d_k], &mut out[head * d_k..][..d_k]);
-                let holders = &step.holders[beam * past..][..past];
+                let holders = &step.holders[beam * longest..][..past];
                 let start = |head: usize, place: usize| {
                     let holder = if place < past { holders[place] as usize } else { beam };
                     ((holder * heads + head) * capacity + place) * d_k
@@ -269,7 +272,8 @@ impl WithSimd for StepOfBeams<'_, '_> {
                     *score = dot(simd, query, &keys[start(head, place)..][..d_k]) * scale;
                 }
                 if let Some(bias) = step.bias {
-                    real.iter_mut().zip(&bias[head * (past + 1)..]).for_each(|(score, bias)| *score += bias);
+                    let bias = &bias[head * (longest + 1) + longest - past..];
+                    real.iter_mut().zip(bias).for_each(|(score, bias)| *score += bias);
                 }
                 filled.fill(f32::NEG_INFINITY);
                 let sum = exponentials(simd, &mut scores);

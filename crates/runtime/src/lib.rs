@@ -159,6 +159,13 @@ pub trait Session {
     /// The names of the outputs, in the graph's order.
     fn outputs(&self) -> &[String];
 
+    /// Whether sentences may have pasts of their own lengths in caches that beams share: in
+    /// [`CachedAttention`](cognate_graph::CachedAttention)'s `beams`, positions behind the past of a shorter sentence are -1. Each
+    /// sentence then gets what it gets alone, and its new position follows its own past.
+    fn has_own_lengths(&self) -> bool {
+        false
+    }
+
     /// Computes all outputs from values for all inputs.
     ///
     /// # Errors

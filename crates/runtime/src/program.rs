@@ -16,13 +16,14 @@ mod sizes;
 
 pub(crate) use compile::{Compiled, compile};
 pub(crate) use constants::Constants;
-pub(crate) use operation::{MaskOf, Operation, TableOf};
+pub(crate) use operation::{Counted, MaskOf, Operation, PositionsOf, TableOf};
 pub(crate) use places::{Places, other};
 
 use attention::{CachedAttention, Heads, MemoryAttention, SelfAttention};
 use cognate_kernels::{IntegerWeights, Parallel, Weights};
 use embedding::Embedding;
 use rows::{BetweenProducts, Largest};
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::sync::{Mutex, PoisonError};
 
@@ -238,6 +239,12 @@ fn room<E: Clone + Default>(memory: &mut Vec<Vec<E>>, number: usize, len: usize)
 }
 
 impl Program {
+    /// The inputs that attention to caches reads as the beam of each position, and as biases.
+    pub(crate) fn inputs_of_caches(&self) -> (BTreeSet<usize>, BTreeSet<usize>) {
+        let cached = || self.steps.iter().filter_map(|step| if let Step::Cached(cached) = step { Some(cached) } else { None });
+        (cached().map(|cached| cached.beams).collect(), cached().filter_map(|cached| cached.bias).collect())
+    }
+
     /// Computes the outputs.
     pub(crate) fn run<'c>(&self, tensors: &impl Tensors<'c>) -> Result<()> {
         let scratch = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();

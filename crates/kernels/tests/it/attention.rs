@@ -57,7 +57,7 @@ fn memories_are_read_as_in_f64() {
 /// Hypotheses whose histories lie in each other's rows.
 #[test]
 fn a_step_sees_what_its_beams_wrote() {
-    for (d_k, past, bias) in [(64, 17, false), (6, 0, true), (20, 9, true)] {
+    for (d_k, past, longest, bias) in [(64, 17, 17, false), (6, 0, 0, true), (20, 9, 9, true), (20, 9, 30, true), (6, 0, 3, true)] {
         let (heads, beams, capacity, scale) = (2, 3, 20, 0.5);
         let attention = Attention { heads, d_k, scale };
         let (width, size) = (attention.width(), beams * attention.width() * capacity);
@@ -65,9 +65,11 @@ fn a_step_sees_what_its_beams_wrote() {
         // As they come from a layer that gives all three, side by side.
         let (stride, rows) = (3 * width, numbers(beams * 3 * width, 5));
         let [query, key, value] = [0, 1, 2].map(|third| &rows[third * width..]);
-        let holders: Vec<i64> = (0..beams * past).map(|index| (index * 5 % beams) as i64).collect();
-        let biases = numbers(heads * (past + 1), 8);
-        let step = Step { query, key, value, stride, past, holders: &holders, bias: bias.then_some(&*biases) };
+        // Behind the past there is no holder.
+        let holder = |index: usize| if index % longest < past { (index * 5 % beams) as i64 } else { -1 };
+        let holders: Vec<i64> = (0..beams * longest).map(holder).collect();
+        let biases = numbers(heads * (longest + 1), 8);
+        let step = Step { query, key, value, stride, past, longest, holders: &holders, bias: bias.then_some(&*biases) };
         let mut out = vec![f32::NAN; beams * width];
         attention.step(&step, Caches { keys: &mut keys, values: &mut values, capacity }, &mut out);
         for beam in 0..beams {
@@ -75,11 +77,11 @@ fn a_step_sees_what_its_beams_wrote() {
                 let (at, to) = (beam * stride + head * d_k, beam * width + head * d_k);
                 let own = ((beam * heads + head) * capacity + past) * d_k;
                 assert_eq!([&keys[own..][..d_k], &values[own..][..d_k]], [&key[at..][..d_k], &value[at..][..d_k]]);
-                let holder = |place: usize| if place == past { beam } else { holders[beam * past + place] as usize };
+                let holder = |place: usize| if place == past { beam } else { holders[beam * longest + place] as usize };
                 let start = |place: usize| ((holder(place) * heads + head) * capacity + place) * d_k;
                 let [seen_keys, seen_values] =
                     [&keys, &values].map(|cache| (0..=past).map(|place| &cache[start(place)..][..d_k]).collect::<Vec<_>>());
-                let bias = |place: usize| if bias { biases[head * (past + 1) + place] } else { 0.0 };
+                let bias = |place: usize| if bias { biases[head * (longest + 1) + longest - past + place] } else { 0.0 };
                 let expected = expected(&query[at..][..d_k], &seen_keys, &seen_values, scale, bias);
                 assert_near(&out[to..][..d_k], &expected, &format!("{d_k} numbers, {past} places, beam {beam}, head {head}"));
             }

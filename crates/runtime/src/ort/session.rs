@@ -41,6 +41,7 @@ pub(super) struct Shared {
     /// The names of inputs and outputs as C strings.
     names: [Vec<CString>; 2],
     engine: String,
+    own_lengths: bool,
     device: Device,
     huge_pages: HugePages,
 }
@@ -68,7 +69,9 @@ impl Shared {
         if options.device == Device::Cuda {
             builder = with_cuda(ort, builder)?;
         }
-        let (session, engine) = match substituted(path, options)? {
+        let own = substituted(path, options)?;
+        let own_lengths = own.as_ref().is_some_and(|own| own.own_lengths);
+        let (session, engine) = match own {
             Some(own) => (with_kernels(builder, path, own).map_err(wrong)?, format!("{engine} with Cognate's operators")),
             None => (builder.commit_from_file(path).map_err(wrong)?, engine.clone()),
         };
@@ -82,7 +85,7 @@ impl Shared {
         let names =
             names.map_err(|error| Error::new(ErrorKind::Load, signature.place(), format!("expected a name without NUL: {error}")))?;
         let (inner, session) = (session.inner(), Mutex::new(session));
-        Ok(Self { inner, session, signature, names, engine, device: options.device, huge_pages: before.loaded() })
+        Ok(Self { inner, session, signature, names, engine, own_lengths, device: options.device, huge_pages: before.loaded() })
     }
 
     /// Ends the profile that [`Shared::load`] began, and returns the file's path.
@@ -192,7 +195,7 @@ fn with_kernels(builder: SessionBuilder, path: &Path, own: Substituted) -> ::ort
     let folder = folder_of(path).display().to_string();
     let mut builder = builder.with_config_entry("session.model_external_initializers_file_folder_path", folder)?;
     kernels::register(&mut builder)?;
-    let Substituted { model, programs } = own;
+    let Substituted { model, programs, .. } = own;
     let session = builder.commit_from_memory(&model.encode_to_vec());
     // Now its kernels have the programs.
     drop(programs);
@@ -257,6 +260,10 @@ impl Session for OrtSession {
             Device::Cuda => self.shared.run_on_gpu(arranged),
         };
         outputs.map_err(|error| Error::new(ErrorKind::Run, signature.place(), format!("{engine} failed: {}", one_line(&error))))
+    }
+
+    fn has_own_lengths(&self) -> bool {
+        self.shared.own_lengths
     }
 
     fn run_in_place(&mut self, state: &mut Values, pairs: &[(String, String)]) -> Result<Values> {

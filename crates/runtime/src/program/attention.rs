@@ -12,9 +12,9 @@ pub(super) struct CachedAttention {
     pub(super) news: [View; 3],
     /// Keys and values: input and output.
     pub(super) caches: [[usize; 2]; 2],
-    /// The beam of each position, `i64 [batch, beams, past]`.
+    /// The beam of each position, `i64 [batch, beams, past]`; below 0 behind the past of a shorter sentence.
     pub(super) beams: usize,
-    /// `[1, heads, 1, positions]`
+    /// `[1, heads, 1, past + 1]`, of which a shorter sentence takes the last: it depends on distances.
     pub(super) bias: Option<usize>,
     pub(super) scale: f32,
     pub(super) out: usize,
@@ -80,7 +80,7 @@ impl CachedAttention {
             }
         }
         let (shape, holders) = tensors.integers(self.beams)?;
-        let &[_, beams, past] = shape.as_slice() else { return Err(expected("beams of positions", "3 axes", format!("{shape:?}"))) };
+        let &[_, beams, longest] = shape.as_slice() else { return Err(expected("beams of positions", "3 axes", format!("{shape:?}"))) };
         let bias = self.bias.map(|bias| tensors.floats(bias)).transpose()?.map(|(_, bias)| bias);
         let [keys, values] = self.caches.map(|[input, output]| tensors.written(input, output));
         let ((shape, keys), (_, values)) = (keys?, values?);
@@ -89,15 +89,20 @@ impl CachedAttention {
         if n_caches != rows || keys.len() != values.len() || self.news.iter().any(|view| view.width != attention.width()) {
             return Err(expected("caches", format!("[{rows}, heads, capacity, d_k] of {}", self.news[0].width), format!("{shape:?}")));
         }
-        if past >= capacity || holders.len() != rows * past || beams == 0 || rows % beams != 0 {
-            let found = format!("position {past} of {capacity}, beams of {} positions, {beams} beams", holders.len());
+        if longest >= capacity || holders.len() != rows * longest || beams == 0 || rows % beams != 0 {
+            let found = format!("position {longest} of {capacity}, beams of {} positions, {beams} beams", holders.len());
             return Err(expected("positions", format!("less than {capacity}, with a beam for each position of {rows} rows"), found));
         }
-        if bias.is_some_and(|bias| bias.len() != heads * (past + 1)) {
-            return Err(expected("bias", format!("[1, {heads}, 1, {}]", past + 1), "another"));
+        if bias.is_some_and(|bias| bias.len() != heads * (longest + 1)) {
+            return Err(expected("bias", format!("[1, {heads}, 1, {}]", longest + 1), "another"));
         }
-        if let Some(beam) = holders.iter().find(|&&beam| !usize::try_from(beam).is_ok_and(|beam| beam < beams)) {
+        if let Some(beam) = holders.iter().max().filter(|&&beam| usize::try_from(beam).is_ok_and(|beam| beam >= beams)) {
             return Err(expected("beams of positions", format!("less than {beams}"), beam));
+        }
+        let of_sentence = |sentence: usize| &holders[sentence * beams * longest..][..beams * longest];
+        let differ = |holders: &[i64]| holders.chunks(longest.max(1)).any(|row| past_of(row) != past_of(&holders[..longest]));
+        if let Some(sentence) = (0..rows / beams).find(|&sentence| differ(of_sentence(sentence))) {
+            return Err(expected("beams of positions", "as many positions in all beams of a sentence", format!("others in {sentence}")));
         }
         let mut out = call.take_floats(self.out, rows)?;
         let stride = call.program.buffers[self.news[0].buffer].width;
@@ -105,13 +110,19 @@ impl CachedAttention {
         let (width, block) = (beams * attention.width(), beams * attention.width() * capacity);
         let sentences = out.floats_mut().chunks_mut(width.max(1)).zip(keys.chunks_mut(block.max(1)).zip(values.chunks_mut(block.max(1))));
         by_parts(tensors, sentences, |sentence, (out, (keys, values))| {
-            let holders = &holders[sentence * beams * past..][..beams * past];
+            let holders = of_sentence(sentence);
+            let past = past_of(&holders[..longest]);
             let [query, key, value] = [query, key, value].map(|rows| &rows[sentence * beams * stride..]);
-            attention.step(&Step { query, key, value, stride, past, holders, bias }, Caches { keys, values, capacity }, out);
+            attention.step(&Step { query, key, value, stride, past, longest, holders, bias }, Caches { keys, values, capacity }, out);
         });
         call.put(self.out, out);
         Ok(())
     }
+}
+
+/// The number of positions before the first that no beam holds.
+pub(super) fn past_of(holders: &[i64]) -> usize {
+    holders.iter().position(|&beam| beam < 0).unwrap_or(holders.len())
 }
 
 impl MemoryAttention {

@@ -5,8 +5,8 @@
 
 use super::attention::{CachedAttention, Heads, MaskSource, MemoryAttention, SelfAttention};
 use super::constants::{Constants, numbers};
-use super::embedding::{Embedding, Table};
-use super::operation::{MaskOf, Operation, TableOf};
+use super::embedding::{Embedding, Positions, Table};
+use super::operation::{MaskOf, Operation, PositionsOf, TableOf};
 use super::places::Places;
 use super::rows::{BetweenProducts, Largest, RowNorm};
 use super::sizes::Size;
@@ -57,6 +57,11 @@ pub(crate) fn compile(
         needed = needed_of(&places, &operations);
     }
     let levels = levels(&places, &operations);
+    let beams = operations.iter().flatten().filter_map(|operation| match operation {
+        Operation::Cached { beams, .. } => Some(*beams),
+        _ => None,
+    });
+    let beams: BTreeSet<_> = beams.collect();
     let mut made = GraphProto { node: Vec::new(), ..graph.clone() };
     let mut programs = Vec::new();
     for level in 0..=levels.iter().copied().max().unwrap_or(0) {
@@ -71,7 +76,7 @@ pub(crate) fn compile(
                 || needed.readers.get(tensor).is_some_and(|readers| readers.iter().any(|&at| levels[at] != level))
         };
         let steps: Vec<_> = inside.iter().filter_map(|&index| operations[index].as_ref()).collect();
-        match Builder::build(&places, constants, &steps, &others) {
+        match Builder::build((&places, &beams), constants, &steps, &others) {
             Some((program, inputs, outputs)) => {
                 made.node.push(node(programs.len(), inputs, outputs));
                 programs.push(Arc::new(program));
@@ -194,6 +199,8 @@ fn needed_of<'g>(places: &Places<'g>, operations: &[Option<Operation<'g>>]) -> N
 /// Builds a program.
 struct Builder<'b, 'g> {
     places: &'b Places<'g>,
+    /// The tensors that name the beam of each position.
+    beams: &'b BTreeSet<&'g str>,
     constants: &'b mut Constants,
     /// Buffers by tensor.
     known: HashMap<&'g str, usize>,
@@ -206,7 +213,7 @@ struct Builder<'b, 'g> {
 
 impl<'b, 'g> Builder<'b, 'g> {
     fn build(
-        places: &'b Places<'g>,
+        (places, beams): (&'b Places<'g>, &'b BTreeSet<&'g str>),
         constants: &'b mut Constants,
         operations: &[&Operation<'g>],
         is_output: &dyn Fn(&str) -> bool,
@@ -217,7 +224,7 @@ impl<'b, 'g> Builder<'b, 'g> {
             last.extend(rows.into_iter().filter_map(|rows| Some((places.base(rows)?.tensor, at))));
         }
         let (known, buffers, inputs, outputs) = (HashMap::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut builder = Builder { places, constants, known, buffers, inputs, outputs, last };
+        let mut builder = Builder { places, beams, constants, known, buffers, inputs, outputs, last };
         // Every buffer has memory of its own until its last reader is known.
         for operation in operations {
             let (rows, tensors) = operation.outputs();
@@ -323,13 +330,15 @@ impl<'b, 'g> Builder<'b, 'g> {
             Operation::Embedding { ids, tokens, factor, positions, out } => {
                 let (ids, table) = (self.input(ids), self.table(tokens)?);
                 let positions = match positions {
-                    Some((table, sizes)) => {
+                    Some(PositionsOf { table, sizes, counted }) => {
+                        let beams = sizes.iter().flat_map(Size::inputs).find(|tensor| self.beams.contains(**tensor));
+                        let beams = beams.map(|beams| self.input(beams));
                         let table = self.table(TableOf { table, steps: None })?;
-                        Some((table, sizes.map(|size| self.size(size))))
+                        Some(Positions { table, sizes: sizes.map(|size| self.size(size)), counted, beams })
                     }
                     None => None,
                 };
-                let is_same = positions.as_ref().is_none_or(|(other, _)| other.width == table.width);
+                let is_same = positions.as_ref().is_none_or(|positions| positions.table.width == table.width);
                 is_same.then_some(Step::Embedding(Embedding { ids, table, factor, positions, out: self.made(out)? }))?
             }
         })

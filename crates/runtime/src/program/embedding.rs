@@ -1,6 +1,8 @@
 //! Rows of tables: tokens and their positions.
 
+use super::attention::past_of;
 use super::constants::{Bytes, numbers};
+use super::operation::Counted;
 use super::sizes::{Size, values};
 use super::{Call, Result, Tensors, expected};
 
@@ -10,9 +12,17 @@ pub(super) struct Embedding {
     pub(super) ids: usize,
     pub(super) table: Table,
     pub(super) factor: f32,
-    /// A table of positions, and the first that is read and the end; ids are in rows of as many.
-    pub(super) positions: Option<(Table, [Size; 2])>,
+    pub(super) positions: Option<Positions>,
     pub(super) out: usize,
+}
+
+pub(super) struct Positions {
+    pub(super) table: Table,
+    /// The first row that is read and the end; ids are in rows of as many.
+    pub(super) sizes: [Size; 2],
+    pub(super) counted: Option<Counted>,
+    /// The beam of each earlier position, `i64 [.., past]`, if sizes depend on their number: of a row with fewer all is as much less.
+    pub(super) beams: Option<usize>,
 }
 
 /// `[rows, width]`
@@ -44,30 +54,60 @@ impl Table {
 
 impl Embedding {
     pub(super) fn run<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>) -> Result<()> {
-        let tensors = call.tensors;
-        let (_, ids) = tensors.integers(self.ids)?;
-        let span = match &self.positions {
-            Some((table, sizes)) => {
-                let sizes = values(sizes, tensors)?;
-                let [first, end] = sizes[..] else { unreachable!("compiled: two sizes") };
-                if end > table.rows() || first > end || (first == end && !ids.is_empty()) {
-                    return Err(expected("positions", format!("below {}", table.rows()), format!("{first} to {end}")));
-                }
-                Some((table, first, end - first))
-            }
-            None => None,
-        };
+        let (shape, ids) = call.tensors.integers(self.ids)?;
+        let places = self.positions.as_ref().map(|positions| Ok::<_, String>((positions, positions.rows(&shape, ids, call.tensors)?)));
+        let places = places.transpose()?;
         let mut out = call.take_floats(self.out, ids.len())?;
         for (index, (&id, row)) in ids.iter().zip(out.floats_mut().chunks_exact_mut(self.table.width.max(1))).enumerate() {
             let rows = self.table.rows();
             let token = usize::try_from(id).ok().filter(|&id| id < rows);
             let token = token.ok_or_else(|| expected("token id", format!("below {rows}"), id))?;
             self.table.read(token, row, |to, number| *to = number * self.factor);
-            if let Some((table, first, count)) = span {
-                table.read(first + index % count, row, |to, number| *to += number);
+            if let Some((positions, rows)) = &places {
+                positions.table.read(rows[index], row, |to, number| *to += number);
             }
         }
         call.put(self.out, out);
         Ok(())
+    }
+}
+
+impl Positions {
+    /// The row of each id.
+    fn rows<'c>(&self, shape: &[usize], ids: &[i64], tensors: &impl Tensors<'c>) -> Result<Vec<usize>> {
+        let sizes = values(&self.sizes, tensors)?;
+        let [first, end] = sizes[..] else { unreachable!("compiled: two sizes") };
+        let wrong = |found: String| expected("positions", format!("below {}", self.table.rows()), found);
+        if first > end || (first == end && !ids.is_empty()) {
+            return Err(wrong(format!("{first} to {end}")));
+        }
+        let (_, holders) = self.beams.map(|beams| tensors.integers(beams)).transpose()?.unwrap_or_default();
+        let n_rows = ids.len() / (end - first).max(1);
+        let longest = holders.len() / n_rows.max(1);
+        let width = match self.counted {
+            Some(Counted { is_single: false, .. }) => shape.last().copied().unwrap_or(0),
+            Some(Counted { is_single: true, .. }) => 1,
+            None => end - first,
+        };
+        let lacks = |index: usize| match longest {
+            0 => Some(0),
+            _ => Some(longest - past_of(holders.get(index / (end - first) * longest..)?.get(..longest)?)),
+        };
+        let (mut rows, mut count) = (Vec::with_capacity(ids.len()), 0);
+        for (index, &id) in ids.iter().enumerate() {
+            let place = index % width.max(1);
+            count = if place == 0 { 0 } else { count };
+            let (start, before) = match self.counted {
+                Some(Counted { pad, .. }) if id == pad => (pad, Some(0)),
+                Some(Counted { pad, .. }) => {
+                    count += 1;
+                    (pad, lacks(index).and_then(|lacks| (first + count).checked_sub(lacks)))
+                }
+                None => (0, lacks(index).and_then(|lacks| (first + place).checked_sub(lacks))),
+            };
+            let row = usize::try_from(start).ok().zip(before).map(|(start, before)| start + before);
+            rows.push(row.filter(|&row| row < self.table.rows()).ok_or_else(|| wrong(format!("{row:?}")))?);
+        }
+        Ok(rows)
     }
 }

@@ -14,7 +14,7 @@ pub(crate) enum Operation<'g> {
     Memory { inputs: [&'g str; 3], mask: Option<MaskOf<'g>>, scale: f32, out: &'g str },
     SelfAttention { rows: &'g str, mask: MaskOf<'g>, heads: usize, scale: f32, out: &'g str },
     Heads { x: &'g str, sizes: Vec<Size<&'g str>>, out: &'g str },
-    Embedding { ids: &'g str, tokens: TableOf<'g>, factor: f32, positions: Option<(&'g TensorProto, [Size<&'g str>; 2])>, out: &'g str },
+    Embedding { ids: &'g str, tokens: TableOf<'g>, factor: f32, positions: Option<PositionsOf<'g>>, out: &'g str },
     Largest { x: &'g str, least: f32, sizes: Vec<Size<&'g str>>, out: &'g str },
 }
 
@@ -23,6 +23,22 @@ pub(crate) enum Operation<'g> {
 pub(crate) struct TableOf<'g> {
     pub(crate) table: &'g TensorProto,
     pub(crate) steps: Option<&'g TensorProto>,
+}
+
+/// A table of positions, of which ids read the rows from the first size to the second.
+#[derive(Clone)]
+pub(crate) struct PositionsOf<'g> {
+    pub(crate) table: &'g TensorProto,
+    pub(crate) sizes: [Size<&'g str>; 2],
+    pub(crate) counted: Option<Counted>,
+}
+
+/// Positions that count tokens but padding: those of the `n`th token are in the row `pad + n`, those of padding in the row `pad`.
+#[derive(Clone, Copy)]
+pub(crate) struct Counted {
+    pub(crate) pad: i64,
+    /// Whether each id is counted by itself, not the rows of ids.
+    pub(crate) is_single: bool,
 }
 
 /// A mask, or the input `i64 [batch, src]` that it hides the zeros of, and the number that it adds there.
@@ -45,7 +61,7 @@ impl<'g> Operation<'g> {
             Self::SelfAttention { rows, mask, .. } => (vec![*rows], vec![mask.tensor]),
             Self::Heads { x, sizes, .. } | Self::Largest { x, sizes, .. } => (vec![*x], of_sizes(sizes)),
             Self::Embedding { ids, positions, .. } => {
-                (vec![], [*ids].into_iter().chain(positions.iter().flat_map(|(_, sizes)| of_sizes(sizes))).collect())
+                (vec![], [*ids].into_iter().chain(positions.iter().flat_map(|positions| of_sizes(&positions.sizes))).collect())
             }
         };
         (rows.into_iter().filter(|rows| !rows.is_empty()).collect(), tensors)

@@ -1,10 +1,11 @@
 //! The same program on every engine that is here.
 
-use cognate_export::{Existing, Export, Metadata, Target, write_folder};
+use cognate_export::{Existing, Export, LAYOUT_KEY, Metadata, Target, write_folder};
 use cognate_graph::Program;
 use cognate_model::Layout;
 use cognate_runtime::{Device, Engine, Options, Reference, Runtime, Session, Source, Values, available};
 use ndarray::ArrayD;
+use tempfile::TempDir;
 
 /// The layouts whose decoder is a graph of one step.
 pub(crate) const STEPPED: [Layout; 3] = [Layout::Cognate, Layout::HuggingFace, Layout::SharedCache];
@@ -35,6 +36,16 @@ fn loaded(program: &Program, target: Target) -> Vec<Box<dyn Session>> {
         sessions.push(engine.load(&Source::Onnx(path.clone()), &Options::default()).unwrap());
     }
     sessions
+}
+
+/// The encoder and the decoder of [`Layout::SharedCache`] in a folder, as `--target ort` exports them.
+pub(crate) fn for_our_operators(programs: &[Program]) -> TempDir {
+    let (folder, layout) = (tempfile::tempdir().unwrap(), Layout::SharedCache);
+    let metadata = Metadata { properties: [(LAYOUT_KEY.into(), layout.name().into())].into(), ..Metadata::default() };
+    let graphs: Vec<_> = layout.files().iter().copied().zip(programs).collect();
+    let export = Export { target: Target::Ort, ..Export::new(&graphs, "weights.onnx_data", &metadata) };
+    write_folder(folder.path(), &export, &[], Existing::Replace).unwrap();
+    folder
 }
 
 const FILE: &str = "program.onnx";

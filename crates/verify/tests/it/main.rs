@@ -16,6 +16,7 @@ mod golden_tokens;
 mod half;
 mod lecture;
 mod loops;
+mod mixes;
 mod ops;
 mod own_operators;
 mod profile;

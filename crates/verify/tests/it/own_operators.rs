@@ -7,11 +7,11 @@
 //! the middle as [`CLOSE`] allows. The file as it is, uncut, is compared as far as the first product that reads another byte; where
 //! products round within themselves nobody sees that, and the cut file says it all.
 
-use crate::engines::output;
+use crate::engines::{for_our_operators, output};
 use crate::golden::array;
 use cognate_export::proto::{AttributeProto, AttributeType, DataType, DimensionProto, GraphProto, ModelProto, NodeProto};
 use cognate_export::proto::{TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto};
-use cognate_export::{Existing, Export, LAYOUT_KEY, Metadata, Target, read_model, write_folder};
+use cognate_export::read_model;
 use cognate_graph::{Bits, Blocks, Program, Steps};
 use cognate_model::interface::LOGITS_SCALE;
 use cognate_model::{Attentions, Layout, Model, Names};
@@ -276,12 +276,7 @@ fn compare_model(ort: &Ort, name: &str, integers: Quantize<'_>, tally: &mut Tall
     let (model, layout) = (Model::open(&golden(name)).unwrap(), Layout::SharedCache);
     let programs: Vec<Program> = model.graphs(layout, Attentions::Omit).unwrap().iter().map(|program| fuse(program).unwrap()).collect();
     let programs = quantize(&[&programs[0], &programs[1]], integers).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let metadata = Metadata { properties: [(LAYOUT_KEY.into(), layout.name().into())].into(), ..Metadata::default() };
-    let files = layout.files();
-    let graphs: Vec<_> = files.iter().copied().zip(&programs).collect();
-    let export = Export { target: Target::Ort, ..Export::new(&graphs, "weights.onnx_data", &metadata) };
-    write_folder(folder.path(), &export, &[], Existing::Replace).unwrap();
+    let (folder, files) = (for_our_operators(&programs), layout.files());
 
     let expected = Golden::open(name);
     let mask = array(expected.ids("attention_mask"));

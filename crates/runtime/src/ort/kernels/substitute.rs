@@ -5,7 +5,7 @@ mod read;
 mod rows;
 
 use super::{DOMAIN, Registered, operator};
-use crate::program::{Compiled, Constants, Places, compile};
+use crate::program::{Compiled, Constants, Places, Program, compile};
 use cognate_export::LAYOUT_KEY;
 use cognate_export::proto::{
     AttributeProto, AttributeType, DataType, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorTypeProto, TypeProto,
@@ -13,6 +13,7 @@ use cognate_export::proto::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
 /// The layout that `cognate export --target ort` writes, for ONNX Runtime only. Other files
 /// are not changed.
@@ -35,6 +36,8 @@ const BETWEEN: &str = "BetweenProducts";
 pub(in crate::ort) struct Substituted {
     pub(in crate::ort) model: ModelProto,
     pub(in crate::ort) programs: Vec<Registered>,
+    /// As [`Session::has_own_lengths`](crate::Session::has_own_lengths).
+    pub(in crate::ort) own_lengths: bool,
 }
 
 /// The graph with custom operators; `None` if none applies. Its weights lie in `folder`.
@@ -46,11 +49,11 @@ pub(in crate::ort) fn substitute(mut model: ModelProto, folder: &Path, threads: 
     if with_own(graph) == 0 {
         return None;
     }
-    let mut programs = Vec::new();
     let node = |index: usize, inputs, outputs| own(operator::NAME, inputs, outputs, &format!("program.{index}"), Vec::new());
     let Compiled { graph: mut compiled, programs: found } = compile(graph, &mut Constants::new(folder), read::operation, node);
-    for (node, program) in compiled.node.iter_mut().filter(|node| node.domain == DOMAIN).zip(found) {
-        let registered = Registered::new(program, threads);
+    let mut programs = Vec::new();
+    for (node, program) in compiled.node.iter_mut().filter(|node| node.domain == DOMAIN).zip(&found) {
+        let registered = Registered::new(program.clone(), threads);
         node.attribute.push(integer("program", registered.number()));
         programs.push(registered);
     }
@@ -58,9 +61,35 @@ pub(in crate::ort) fn substitute(mut model: ModelProto, folder: &Path, threads: 
     if compiled.node.iter().any(|node| node.domain == DOMAIN && node.op_type != operator::NAME) {
         return None;
     }
+    let own_lengths = has_own_lengths(&compiled, &found);
     *graph = compiled;
     model.opset_import.push(OperatorSetIdProto { domain: DOMAIN.into(), version: 1 });
-    Some(Substituted { model, programs })
+    Some(Substituted { model, programs, own_lengths })
+}
+
+/// Whether sentences may have pasts of their own lengths. Programs know each one's; what other operations make of the length of the
+/// past may only be the bias of attention, of which a shorter sentence takes the end.
+fn has_own_lengths(graph: &GraphProto, programs: &[Arc<Program>]) -> bool {
+    let is_program = |node: &&NodeProto| node.domain == DOMAIN;
+    let read = |inputs: BTreeSet<usize>, node: &NodeProto| inputs.into_iter().map(|input| node.input[input].clone()).collect::<Vec<_>>();
+    let of_caches = graph.node.iter().filter(is_program).zip(programs).map(|(node, program)| {
+        let (beams, biases) = program.inputs_of_caches();
+        (read(beams, node), read(biases, node))
+    });
+    let (beams, biases): (Vec<_>, Vec<_>) = of_caches.unzip();
+    let [beams, biases] = [beams, biases].map(|names| names.into_iter().flatten().collect::<BTreeSet<_>>());
+    let mut of_past = beams.clone();
+    for node in &graph.node {
+        let reads = |input: &&String| of_past.contains(*input);
+        if is_program(&node) {
+            if node.input.iter().filter(reads).any(|input| !beams.contains(input) && !biases.contains(input)) {
+                return false;
+            }
+        } else if node.input.iter().any(|input| reads(&input)) {
+            of_past.extend(node.output.iter().cloned());
+        }
+    }
+    !beams.is_empty() && !graph.output.iter().any(|output| of_past.contains(&output.name))
 }
 
 /// Replaces subgraphs by operations of ours; returns how many.
@@ -211,6 +240,26 @@ mod tests {
                 assert!(!is_one || (n_programs == 1 && operators.len() <= 5), "{file}: {operators:?}");
             }
         }
+    }
+
+    /// Otherwise they could not join running batches.
+    #[test]
+    fn pasts_have_lengths_of_their_own_in_every_family() {
+        let mut without = BTreeSet::new();
+        for name in golden_models() {
+            let model = Model::open(&golden(&name)).unwrap();
+            for integers in [false, true] {
+                let folder = exported(&model, integers);
+                let file = folder.path().join(Layout::SharedCache.files()[1]);
+                let own = substitute(read_model(&file).unwrap(), folder.path(), 1);
+                if own.is_none_or(|own| !own.own_lengths) {
+                    without.insert(name.clone());
+                }
+            }
+        }
+        // Embeddings that are normalised before positions are added; and models that no program computes.
+        let expected = ["blenderbot-small", "blenderbot-small-untied", "t5-gated-tied", "t5-gated-untied"];
+        assert_eq!(without, expected.map(|name| format!("strange/{name}")).into());
     }
 
     /// Each thread has its own sentences and gets the same bits as alone, with all threads in the

@@ -2,7 +2,7 @@
 
 use super::{BETWEEN, CACHED, MEMORY, SELF, attribute};
 use crate::ort::kernels::DOMAIN;
-use crate::program::{MaskOf, Operation, Places, TableOf};
+use crate::program::{Counted, MaskOf, Operation, Places, PositionsOf, TableOf};
 use cognate_export::proto::{DataType, NodeProto};
 use cognate_kernels::{Activation, multiplies_integers};
 
@@ -68,6 +68,14 @@ pub(super) fn operation<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<
             Operation::Heads { x, sizes, out }
         }
         ("", "Reshape") => largest(places, &inputs, out)?,
+        // Of embeddings, whose rows are in more axes.
+        ("", "LayerNormalization") => {
+            let &[x, weight, bias] = inputs.as_slice() else { return None };
+            let is_row = |name| constant(name, DataType::Float).is_some_and(|row| row.dims.len() == 1);
+            let fits = is_row(weight) && is_row(bias) && node.output.len() == 1 && integer("axis") == Some(-1);
+            let (inputs, outputs) = ([x, "", "", "", weight, bias], [out, "", ""]);
+            fits.then_some(Operation::Rows { inputs, epsilon: float("epsilon")?, activation: Activation::Identity, outputs })?
+        }
         ("", "Mul" | "Gather") => {
             let (ids, tokens, factor) = tokens(places, out)?;
             Operation::Embedding { ids, tokens, factor, positions: None, out }
@@ -76,11 +84,14 @@ pub(super) fn operation<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<
             let &[one, other] = inputs.as_slice() else { return None };
             let (ids, tokens, factor) = tokens(places, one)?;
             let (_, gather) = places.giver(other, "Gather")?;
-            let (_, range) = places.giver(&gather.input[1], "Range")?;
+            let (range, counted) = match places.giver(&gather.input[1], "Range") {
+                Some((_, range)) => (range, None),
+                None => counted(places, ids, &gather.input[1]).map(|(range, counted)| (range, Some(counted)))?,
+            };
             let [start, end, step] = range.input.as_slice() else { return None };
             let [start, end] = [start, end].map(|size| places.sizes(size)?.pop());
             let table = constant(&gather.input[0], DataType::Float).filter(|_| places.integer(step) == Some(1))?;
-            Operation::Embedding { ids, tokens, factor, positions: Some((table, [start?, end?])), out }
+            Operation::Embedding { ids, tokens, factor, positions: Some(PositionsOf { table, sizes: [start?, end?], counted }), out }
         }
         _ => return None,
     })
@@ -102,6 +113,24 @@ fn tokens<'g>(places: &Places<'g>, tensor: &'g str) -> Option<(&'g str, TableOf<
     let [(_, integers), (_, steps)] = [places.giver(&cast.input[0], "Gather")?, places.giver(other, "Gather")?];
     let found = TableOf { table: table(&integers.input[0], DataType::Int8)?, steps: Some(table(&steps.input[0], DataType::Float)?) };
     (integers.input[1] == steps.input[1]).then_some((ids(places, &integers.input[1])?, found, 1.0))
+}
+
+/// Positions that count the tokens of `tokens` but padding: `(count + first) · is_token + pad`, and the range of `first`.
+fn counted<'g>(places: &Places<'g>, tokens: &str, positions: &str) -> Option<(&'g NodeProto, Counted)> {
+    let (_, sum) = places.giver(positions, "Add")?;
+    let (_, product) = places.giver(&sum.input[0], "Mul")?;
+    let (_, count) = places.giver(&product.input[0], "Add")?;
+    let (_, cumulative) = places.giver(&count.input[0], "CumSum")?;
+    let (_, range) = places.giver(&count.input[1], "Range")?;
+    let (_, is_token) = places.giver(&product.input[1], "Where")?;
+    let (_, equal) = places.giver(&is_token.input[0], "Equal")?;
+    let pad = places.integer(&sum.input[1])?;
+    let is_counted = cumulative.input[0] == product.input[1] && places.integer(&equal.input[1]) == Some(pad);
+    let is_token = [&is_token.input[1], &is_token.input[2]].map(|constant| places.integer(constant)) == [Some(0), Some(1)];
+    let given = &equal.input[0];
+    let is_single = places.shape(given)?.last()?.dim_value == Some(1);
+    let is_whole = is_single || given == tokens;
+    (is_counted && is_token && is_whole && ids(places, given)? == tokens).then_some((range, Counted { pad, is_single }))
 }
 
 /// Token ids that are an input of the graph, before reshapes.

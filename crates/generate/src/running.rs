@@ -1,0 +1,174 @@
+//! The running batch: sentences at different places of their translations.
+
+use crate::batch::{Event, Prompt, SentenceBatch};
+use crate::beam::Beams;
+use crate::independent::Samples;
+use crate::scores::Row;
+use crate::{Decoder, Hypothesis, Result, Settings};
+use ndarray::{Array2, ArrayView3, Axis};
+use std::ops::{ControlFlow, Range};
+
+/// Sentences that one decoder decodes together. Others enter between steps if the decoder lets them [join](Decoder::joins), and each
+/// leaves at its end. Its hypotheses do not depend on the others.
+pub struct RunningBatch<'s> {
+    settings: &'s Settings,
+    sentences: Vec<Sentence>,
+    /// Of a decoder that searches by itself.
+    found: Vec<(usize, Vec<Hypothesis>)>,
+    n_admitted: usize,
+}
+
+/// The observer's answer ends a hypothesis, or a sentence of beam search.
+pub(crate) type Observer<'o> = &'o mut dyn FnMut(Event<'_>) -> ControlFlow<()>;
+
+/// The hypotheses of a sentence.
+pub(crate) trait Search {
+    /// The start token, the prefix and the generated tokens of a hypothesis.
+    fn tokens(&self, hypothesis: usize) -> &[i64];
+
+    /// The hypothesis that each continued by its last token, if it was not itself.
+    fn parents(&self) -> Option<&[usize]>;
+
+    /// Chooses among the logits of each hypothesis's next token.
+    fn read(
+        &mut self,
+        sentence: usize,
+        logits: &mut dyn Iterator<Item = Row<'_>>,
+        settings: &Settings,
+        observer: Observer<'_>,
+    ) -> Result<()>;
+
+    /// Advances by what was chosen. `attention: [hypotheses, heads, src]` is that of this step.
+    fn advance(&mut self, sentence: usize, attention: Option<ArrayView3<'_, f32>>, settings: &Settings, observer: Observer<'_>);
+
+    fn is_done(&self, settings: &Settings) -> bool;
+
+    fn prompt(&self) -> &Prompt;
+
+    fn into_hypotheses(self: Box<Self>, settings: &Settings) -> Vec<Hypothesis>;
+}
+
+struct Sentence {
+    index: usize,
+    search: Box<dyn Search>,
+}
+
+impl<'s> RunningBatch<'s> {
+    /// No sentences.
+    ///
+    /// # Errors
+    /// If the settings contradict each other.
+    pub fn new(settings: &'s Settings) -> Result<Self> {
+        settings.check()?;
+        Ok(Self { settings, sentences: Vec::new(), found: Vec::new(), n_admitted: 0 })
+    }
+
+    /// The number of sentences.
+    pub fn len(&self) -> usize {
+        self.sentences.len() + self.found.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The number of tokens in the longest source or target.
+    pub fn longest(&self) -> usize {
+        let longest = |search: &dyn Search| search.prompt().source.len().max(search.tokens(0).len());
+        self.sentences.iter().map(|sentence| longest(sentence.search.as_ref())).max().unwrap_or(0)
+    }
+
+    /// Lets sentences enter. Returns the numbers that events give them, counted on from those that entered before.
+    ///
+    /// # Errors
+    /// If a source is empty, a prefix is too long, the engine fails, or others are running and the decoder lets none
+    /// [join](Decoder::joins). The others remain as they were.
+    pub fn admit(&mut self, decoder: &mut dyn Decoder, batch: &SentenceBatch<'_>) -> Result<Range<usize>> {
+        batch.check()?;
+        let (first, count, settings) = (self.n_admitted, batch.sources.len(), self.settings);
+        let numbers = first..first + count;
+        if count == 0 {
+            return Ok(numbers);
+        }
+        if self.is_empty()
+            && let Some(found) = decoder.search(batch, settings)
+        {
+            self.found = numbers.clone().zip(found?).collect();
+            self.n_admitted += count;
+            return Ok(numbers);
+        }
+        let continues = decoder.continues_sources();
+        let sentence = |sentence: usize| {
+            let prompt = batch.prompt(sentence, settings, continues)?;
+            let search: Box<dyn Search> = match settings.num_beams {
+                0 | 1 => Box::new(Samples::new(prompt, self.n_hypotheses(), settings)),
+                _ => Box::new(Beams::new(prompt, settings)),
+            };
+            Ok(Sentence { index: first + sentence, search })
+        };
+        let entering = (0..count).map(sentence).collect::<Result<Vec<_>>>()?;
+        match self.sentences.is_empty() {
+            true => decoder.start(batch.sources, self.n_hypotheses())?,
+            false => decoder.join(batch.sources)?,
+        }
+        self.sentences.extend(entering);
+        self.n_admitted += count;
+        Ok(numbers)
+    }
+
+    /// Advances all sentences by one token; those that end leave. The observer is called as by [`decode`](crate::decode).
+    ///
+    /// # Errors
+    /// If the engine fails, a logit is NaN or infinite, or every token is forbidden. The batch is of no use then.
+    pub fn step(&mut self, decoder: &mut dyn Decoder, observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Result<()> {
+        for (sentence, hypotheses) in self.found.drain(..) {
+            let _ = observer(Event::Finished { sentence, hypotheses: &hypotheses });
+        }
+        if self.sentences.is_empty() {
+            return Ok(());
+        }
+        let settings = self.settings;
+        let shape = (self.sentences.len(), self.n_hypotheses());
+        let last = |(row, hypothesis): (usize, usize)| {
+            let tokens = self.sentences[row].search.tokens(hypothesis);
+            tokens.last().copied().expect("a hypothesis begins with the start token")
+        };
+        let parent =
+            |(row, hypothesis): (usize, usize)| self.sentences[row].search.parents().map_or(hypothesis, |parents| parents[hypothesis]);
+        let parents = Array2::from_shape_fn(shape, parent);
+        let is_moved = parents.indexed_iter().any(|((_, hypothesis), parent)| hypothesis != *parent);
+        let mut logits = decoder.advance(is_moved.then_some(&parents), &Array2::from_shape_fn(shape, last))?;
+        for (row, Sentence { index, search }) in self.sentences.iter_mut().enumerate() {
+            search.read(*index, &mut logits.rows(row), settings, observer)?;
+        }
+        let attention = settings.alignment_layer.map(|layer_index| decoder.cross_attention(layer_index)).transpose()?;
+        for (row, Sentence { index, search }) in self.sentences.iter_mut().enumerate() {
+            search.advance(*index, attention.as_ref().map(|attention| attention.index_axis(Axis(0), row)), settings, observer);
+        }
+        let (mut kept, mut done): (Vec<usize>, Vec<Sentence>) = ((0..shape.0).collect(), Vec::new());
+        for row in (0..shape.0).rev().filter(|&row| self.sentences[row].search.is_done(settings)).collect::<Vec<_>>() {
+            // The last takes the place of the one that leaves.
+            done.push(self.sentences.swap_remove(row));
+            kept.swap_remove(row);
+        }
+        done.sort_by_key(|sentence| sentence.index);
+        for Sentence { index, search } in done {
+            let hypotheses = search.into_hypotheses(settings);
+            let _ = observer(Event::Finished { sentence: index, hypotheses: &hypotheses });
+        }
+        if !kept.is_empty() && kept.len() < shape.0 {
+            decoder.retain(&kept)?;
+        }
+        Ok(())
+    }
+
+    /// The number of hypotheses of each sentence.
+    fn n_hypotheses(&self) -> usize {
+        match self.settings.num_beams {
+            0 | 1 if self.settings.sampling.is_some() => self.settings.num_return_sequences.max(1),
+            0 | 1 => 1,
+            beams => beams,
+        }
+    }
+}

@@ -1,12 +1,13 @@
 //! Sentences of many callers, translated together.
 //!
-//! Workers take waiting sentences: one of each caller in turn, the earliest caller first, as many as fit into a batch and have the same
-//! settings. A translation is delivered when its sentence ends, and is the one that the sentence gets alone. The sentences of a caller
-//! that has left are dropped, running ones within a decoding step.
+//! Each worker has a batch. It takes waiting sentences with the settings of the first caller: one of each caller in turn, the earliest
+//! first, as many as fit. If the decoder lets sentences join, they enter between its steps, as long as nobody with other settings is
+//! first; otherwise when the batch has ended. A translation is delivered when its sentence ends, and is the one that the sentence gets
+//! alone. The sentences of a caller that has left are dropped, running ones within a decoding step.
 
 mod batch;
 
-use self::batch::Batch;
+use self::batch::{Batch, Running};
 use crate::error::{Cause, Error, Result};
 use crate::translation::{Line, Translation};
 use crate::translator::Translator;
@@ -17,6 +18,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+
+/// Sentences join a batch if they are at least one for so many others,
+const FEWEST: usize = 8;
+/// or if so many steps have passed since others joined: all wait while an encoder reads them.
+const STEPS: usize = 4;
 
 /// Options of a queue.
 pub struct QueueOptions {
@@ -30,18 +36,21 @@ pub struct QueueOptions {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum QueueEvent {
-    /// A sentence of a batch begins.
+    /// A sentence enters a batch.
     Began {
         /// How long it waited.
         waited: Duration,
     },
-    /// A batch was translated.
-    Finished {
+    /// A batch advanced by one token.
+    Advanced {
         /// Number of its sentences.
         sentences: usize,
+    },
+    /// A sentence was translated.
+    Finished {
         /// Number of generated tokens, end tokens included.
         tokens: usize,
-        /// How long it took.
+        /// How long it took since it entered.
         took: Duration,
     },
 }
@@ -82,6 +91,7 @@ struct Sentence {
     prefix: Vec<i64>,
     /// With the warnings about the source.
     prepared: Translation,
+    translator: Translator,
     caller: Arc<Caller>,
     arrived: Instant,
 }
@@ -141,8 +151,8 @@ impl TranslationQueue {
                 continue;
             };
             let prefix = translator.prefix(line).map_err(at)?;
-            let (text, caller, arrived) = (line.text.clone(), caller.clone(), Instant::now());
-            sentences.push_back(Sentence { place, text, ids, prefix, prepared, caller, arrived });
+            let (text, translator, caller, arrived) = (line.text.clone(), translator.clone(), caller.clone(), Instant::now());
+            sentences.push_back(Sentence { place, text, ids, prefix, prepared, translator, caller, arrived });
         }
         if !sentences.is_empty() {
             let mut waiting = self.shared.lock();
@@ -198,37 +208,39 @@ impl Shared {
     /// Translates until the queue is closed and empty.
     fn work(&self, translator: &Translator) {
         let mut decoder: Option<Box<dyn Decoder>> = None;
-        while let Some(batch) = self.next() {
-            batch.sentences.iter().for_each(|sentence| (self.options.observer)(QueueEvent::Began { waited: sentence.arrived.elapsed() }));
-            let began = Instant::now();
+        while let Some((first, sentences)) = self.next() {
+            let mut batch = Batch::new(&first, sentences, &*self.options.observer);
             let run = panic::catch_unwind(AssertUnwindSafe(|| {
                 let decoder = match &mut decoder {
                     Some(decoder) => decoder,
                     none => none.insert(translator.model().decoder()?),
                 };
-                Ok(batch.translate(decoder.as_mut()))
+                batch.translate(decoder.as_mut(), &|running| self.joining(&first, running));
+                Ok(())
             }));
-            let tokens = match run {
-                Ok(Ok(tokens)) => tokens,
+            match run {
+                Ok(Ok(())) => {}
                 Ok(Err(error)) => batch.fail(&error),
                 Err(_) => {
                     // Its state can be inconsistent.
                     decoder = None;
-                    batch.fail(&Error::new(crate::ErrorKind::Engine, "the engine panicked"))
+                    batch.fail(&Error::new(crate::ErrorKind::Engine, "the engine panicked"));
                 }
-            };
-            let sentences = batch.sentences.len();
-            (self.options.observer)(QueueEvent::Finished { sentences, tokens, took: began.elapsed() });
+            }
         }
     }
 
-    /// Waits for sentences; `None` after the last.
-    fn next(&self) -> Option<Batch> {
+    /// Waits for the sentences of a batch, and the translator of the first; `None` after the last.
+    fn next(&self) -> Option<(Translator, Vec<Sentence>)> {
         let mut waiting = self.lock();
         loop {
             waiting.drop_cancelled();
-            if !waiting.calls.is_empty() {
-                return Some(waiting.take());
+            if let Some(first) = waiting.calls.front() {
+                let first = first.translator.clone();
+                let sentences = waiting.take(&first, Running::default());
+                drop(waiting);
+                self.begin(&sentences);
+                return Some((first, sentences));
             }
             if waiting.is_closed {
                 return None;
@@ -237,6 +249,25 @@ impl Shared {
             waiting = self.has_more.wait(waiting).unwrap_or_else(PoisonError::into_inner);
             waiting.n_idle -= 1;
         }
+    }
+
+    /// The sentences that join a batch.
+    fn joining(&self, translator: &Translator, running: Running) -> Vec<Sentence> {
+        let mut waiting = self.lock();
+        waiting.drop_cancelled();
+        let is_first = waiting.calls.front().is_some_and(|call| call.translator.settings() == translator.settings());
+        let is_worth = running.steps >= STEPS || waiting.len() * FEWEST >= running.sentences;
+        if !is_first || !is_worth {
+            return Vec::new();
+        }
+        let sentences = waiting.take(translator, running);
+        drop(waiting);
+        self.begin(&sentences);
+        sentences
+    }
+
+    fn begin(&self, sentences: &[Sentence]) {
+        sentences.iter().for_each(|sentence| (self.options.observer)(QueueEvent::Began { waited: sentence.arrived.elapsed() }));
     }
 }
 
@@ -249,21 +280,22 @@ impl Waiting {
         self.calls.retain(|call| !call.caller.has_left());
     }
 
-    /// A batch of those that have the settings of the first call. Idle workers get as much each.
-    fn take(&mut self) -> Batch {
+    /// Sentences that have the settings of `translator`, for a batch with these others; at least one for an empty batch. Idle workers
+    /// get as much each.
+    fn take(&mut self, translator: &Translator, running: Running) -> Vec<Sentence> {
         let share = self.len().div_ceil(self.n_idle + 1);
-        let translator = self.calls[0].translator.clone();
         let limit = translator.batch_limit();
         let fits: Vec<_> =
             (0..self.calls.len()).filter(|&index| self.calls[index].translator.settings() == translator.settings()).collect();
-        let (mut sentences, mut longest) = (Vec::new(), 0);
+        let (mut sentences, mut longest) = (Vec::new(), running.longest);
         loop {
             let before = sentences.len();
             for &index in &fits {
                 let Some(next) = self.calls[index].sentences.front() else { continue };
-                let padded = (sentences.len() + 1) * longest.max(next.ids.len());
-                let has_room = sentences.len() < share.min(limit.sentences) && padded <= limit.tokens;
-                if sentences.is_empty() || has_room {
+                let together = running.sentences + sentences.len() + 1;
+                let padded = together * longest.max(next.ids.len());
+                let has_room = sentences.len() < share && together <= limit.sentences && padded <= limit.tokens;
+                if together == 1 || has_room {
                     longest = longest.max(next.ids.len());
                     sentences.extend(self.calls[index].sentences.pop_front());
                 }
@@ -277,6 +309,6 @@ impl Waiting {
         let (served, mut calls): (VecDeque<_>, VecDeque<_>) = self.calls.drain(..).partition(is_served);
         calls.extend(served.into_iter().filter(|call| !call.sentences.is_empty()));
         self.calls = calls;
-        Batch { translator, sentences }
+        sentences
     }
 }

@@ -54,9 +54,9 @@ impl Metrics {
         let (latency, fill): (Histograms<_>, Histograms<_>) = (Family::new_with_constructor(seconds), Family::new_with_constructor(sizes));
         let (requests, tokens, sentences, waiting) = (Family::default(), Family::default(), Family::default(), Family::default());
         registry.register("requests", "Answered requests", requests.clone());
-        let help = "Latency: a sentence's waiting (queue), a batch's decoding (decode), a whole request (request)";
+        let help = "Latency: a sentence's waiting (queue) and decoding (decode), a whole request (request)";
         registry.register_with_unit("latency", help, Unit::Seconds, latency.clone());
-        registry.register("batch_sentences", "Sentences of a batch", fill.clone());
+        registry.register("batch_sentences", "Sentences of a batch in a decoding step", fill.clone());
         registry.register("generated_tokens", "Generated tokens, end tokens included", tokens.clone());
         registry.register("sentences", "Translated sentences", sentences.clone());
         registry.register("waiting_sentences", "Sentences that have not begun", waiting.clone());
@@ -76,11 +76,11 @@ impl Metrics {
         let of = OfModel { model: model.into() };
         match event {
             QueueEvent::Began { waited } => self.latency(model, "queue", waited),
-            QueueEvent::Finished { sentences, tokens, took } => {
+            QueueEvent::Advanced { sentences } => self.fill.get_or_create(&of).observe(sentences as f64),
+            QueueEvent::Finished { tokens, took } => {
                 self.latency(model, "decode", took);
-                self.fill.get_or_create(&of).observe(sentences as f64);
                 self.tokens.get_or_create(&of).inc_by(tokens as u64);
-                self.sentences.get_or_create(&of).inc_by(sentences as u64);
+                self.sentences.get_or_create(&of).inc();
             }
             _ => {}
         }

@@ -6,6 +6,7 @@ use cognate_testing::bundled_checkpoint;
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -21,9 +22,9 @@ const PATIENCE: &str = "600";
 
 /// Starts a server with these options, which runs until the tests end.
 pub(crate) fn start(options: &[&str], before: &[&str]) -> Result<SocketAddr, Error> {
-    let defaults = [["--listen", "127.0.0.1:0"], ["--timeout", PATIENCE]];
+    let defaults = [["--engine", "tract"], ["--listen", "127.0.0.1:0"], ["--timeout", PATIENCE]];
     let defaults = defaults.iter().filter(|[name, _]| !options.contains(name)).flatten();
-    let words = ["serve", "--engine", "tract"].iter().chain(before).chain(defaults).chain(options);
+    let words = ["serve"].iter().chain(before).chain(defaults).chain(options);
     let Command { arguments } = Command::parse_from(words);
     let (sender, started) = mpsc::channel();
     let serving = thread::spawn(move || cognate_serve::run(&arguments, |address| sender.send(address).unwrap()));
@@ -32,7 +33,12 @@ pub(crate) fn start(options: &[&str], before: &[&str]) -> Result<SocketAddr, Err
 
 /// A client of a server of the bundled model.
 pub(crate) fn server(options: &[&str]) -> Client {
-    let model = format!("multi30k={}", bundled_checkpoint().display());
+    server_of(&bundled_checkpoint(), options)
+}
+
+/// A client of a server of the bundled model in this folder.
+pub(crate) fn server_of(folder: &Path, options: &[&str]) -> Client {
+    let model = format!("multi30k={}", folder.display());
     Client { address: start(options, &["--model", &model, "--languages", "multi30k=en-de"]).unwrap() }
 }
 

@@ -200,7 +200,7 @@ fn requests_have_ids_and_are_counted() {
     let (_, head, _) = client.send("GET", "/health", "X-Request-Id: mine", b"");
     assert!(head.contains("x-request-id: mine"), "{head}");
     client.json("/translate", &json!({ "q": DOGS[0], "source": "en", "target": "de" }));
-    // A batch is counted when it ends, after its answers have left.
+    // A sentence is counted after its answer has left.
     let metrics = || client.send("GET", "/metrics", "X-A: b", b"");
     let is_counted = |text: &[u8]| String::from_utf8_lossy(text).contains("\ncognate_sentences_total");
     let (status, head, text) = (0..1000).map(|_| metrics()).find(|(.., text)| is_counted(text)).unwrap();

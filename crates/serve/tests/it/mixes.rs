@@ -1,8 +1,8 @@
 //! Requests that share batches: each is answered as alone, and those that leave make room.
 
-use crate::client::{Client, server};
+use crate::client::{Client, server, server_of};
 use crate::damaged::Random;
-use cognate::{DecodingOptions, Engine, Languages, LoadOptions, Translator, TranslatorOptions};
+use cognate::{DecodingOptions, Engine, Export, Languages, LoadOptions, Target, Translator, TranslatorOptions};
 use cognate_testing::{bundled_checkpoint, testdata};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -32,7 +32,26 @@ fn translate(client: &Client, texts: &[&String], beams: usize) -> Vec<String> {
 
 #[test]
 fn each_request_is_answered_as_alone() {
-    let (client, sentences) = (server(&["--workers", "2"]), sentences());
+    answers_as_alone(server(&["--workers", "2"]));
+}
+
+/// In an export for ONNX Runtime sentences enter batches that run.
+#[test]
+fn each_request_that_joins_a_batch_is_answered_as_alone() {
+    let load = LoadOptions { engine: Engine::Ort, ..LoadOptions::default() };
+    if Translator::open_with(bundled_checkpoint(), &TranslatorOptions { load, ..TranslatorOptions::default() }).is_err() {
+        return cognate_testing::skip("no library of ONNX Runtime; `cargo xtask onnxruntime` installs it");
+    }
+    let folder = std::env::temp_dir().join(format!("cognate-joined-{}", std::process::id()));
+    Export::open(bundled_checkpoint()).unwrap().target(Target::Ort).write(&folder).unwrap();
+    // All is in memory once it answers.
+    let client = server_of(&folder, &["--engine", "ort", "--workers", "1"]);
+    std::fs::remove_dir_all(&folder).unwrap();
+    answers_as_alone(client);
+}
+
+fn answers_as_alone(client: Client) {
+    let sentences = sentences();
     let expected = [1, 3].map(|beams| alone(&sentences, beams));
     let mut random = Random(1);
     let draw = |_| {

@@ -23,7 +23,7 @@ from safetensors.torch import load_file, save_file
 sys.dont_write_bytecode = True  # nothing but data beside the data
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "golden"))
-from answers import StayDouble
+from answers import StayDouble, in_double
 
 LENGTHS = (9, 5, 1)
 NEW_TOKENS = 12
@@ -58,6 +58,13 @@ LLAMA = dict(
 
 # A case is a class of transformers and its configuration.
 CASES = {
+    "gemma": ("GemmaForCausalLM", LLAMA | dict(head_dim=6, num_key_value_heads=1, attention_bias=True, eos_token_id=1, pad_token_id=0)),
+    "gemma2": (
+        "Gemma2ForCausalLM",
+        LLAMA
+        | dict(head_dim=6, query_pre_attn_scalar=9, sliding_window=3, attn_logit_softcapping=4.0, final_logit_softcapping=7.0)
+        | dict(tie_word_embeddings=False, pad_token_id=0),
+    ),
     "gpt2": ("GPT2LMHeadModel", GPT2),
     "gpt2-untied": ("GPT2LMHeadModel", GPT2 | dict(n_inner=24, scale_attn_weights=False, tie_word_embeddings=False, n_head=4)),
     "llama": ("LlamaForCausalLM", LLAMA),
@@ -65,21 +72,33 @@ CASES = {
         "LlamaForCausalLM",
         LLAMA | dict(attention_bias=True, tie_word_embeddings=True, num_key_value_heads=1, head_dim=6, rope_theta=500.0, rms_norm_eps=1e-3),
     ),
+    "llama-linear": ("LlamaForCausalLM", LLAMA | dict(rope_scaling=dict(type="linear", factor=2.5))),
+    "llama-llama3": (
+        "LlamaForCausalLM",
+        LLAMA
+        | dict(
+            head_dim=8,
+            rope_scaling=dict(
+                rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=3.0, original_max_position_embeddings=16
+            ),
+        ),
+    ),
     "mistral": ("MistralForCausalLM", LLAMA | dict(sliding_window=4, num_key_value_heads=4, hidden_act="gelu")),
     "opt": ("OPTForCausalLM", OPT),
+    "opt-narrow": ("OPTForCausalLM", OPT | dict(word_embed_proj_dim=12, do_layer_norm_before=False)),
     "opt-post": ("OPTForCausalLM", OPT | dict(do_layer_norm_before=False, enable_bias=False, activation_function="gelu")),
     "qwen2": ("Qwen2ForCausalLM", LLAMA),
+    "qwen2-yarn": (
+        "Qwen2ForCausalLM",
+        LLAMA
+        | dict(
+            head_dim=8,
+            num_attention_heads=2,
+            rope_scaling=dict(rope_type="yarn", factor=2.0, original_max_position_embeddings=16, beta_fast=4.0, beta_slow=0.05),
+        ),
+    ),
     "qwen2-windows": ("Qwen2ForCausalLM", LLAMA | dict(use_sliding_window=True, sliding_window=3, max_window_layers=1, rope_theta=1e6)),
 }
-
-
-class Doubles(StayDouble):
-    """Also computes products of float64 and float32, those of frequencies and positions, in float64."""
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        if func in (torch.Tensor.matmul, torch.Tensor.__matmul__) and args[0].dtype != args[1].dtype:
-            args = tuple(factor.to(torch.float64) for factor in args)
-        return super().__torch_function__(func, types, args, kwargs)
 
 
 def draw_model(case, seed):
@@ -110,7 +129,7 @@ def draw_inputs(model, seed):
 
 
 # A folder with a tokenizer, and texts.
-PROMPTS = ["A man is", "Two dogs are playing in the", "Caf\u00e9 \u732b,", "a"]
+PROMPTS = ["A man is", "Two dogs are playing in the", "Caf\u00e9 \u732b,", "a", "", "A man"]
 CORPUS = [
     "A man is riding a bicycle.",
     "Two dogs are playing in the snow.",
@@ -142,24 +161,20 @@ def ask_for_texts(folder):
     model = transformers.GPT2LMHeadModel.from_pretrained(folder, attn_implementation="eager").eval()
     answers = []
     for prompt in PROMPTS:
-        ids = tokenizer(prompt, return_tensors="pt")
+        # A text without a prompt begins with the start token.
+        tokens = tokenizer(prompt).input_ids or [tokenizer.bos_token_id]
+        ids = dict(input_ids=torch.tensor([tokens]), attention_mask=torch.ones(1, len(tokens), dtype=torch.long))
         options = dict(max_new_tokens=10, do_sample=False, pad_token_id=0)
         rows = [model.generate(**ids, **options)[0], *model.generate(**ids, **options, num_beams=3, num_return_sequences=3)]
-        start = len(tokenizer.decode(ids.input_ids[0], skip_special_tokens=True))
+        start = len(tokenizer.decode(tokens, skip_special_tokens=True))
         texts = [tokenizer.decode(row, skip_special_tokens=True)[start:] for row in rows]
-        answers.append(dict(prompt=prompt, ids=ids.input_ids[0].tolist(), greedy=texts[0], beams=texts[1:]))
+        answers.append(dict(prompt=prompt, ids=tokens, greedy=texts[0], beams=texts[1:]))
     return answers
 
 
 def load_model(case):
     kind = getattr(transformers, CASES[case][0])
-    model = kind.from_pretrained(HERE / case, attn_implementation="eager", dtype=torch.float32).eval().double()
-    for module in model.modules():
-        if hasattr(module, "inv_freq"):
-            width = 2 * len(module.inv_freq)
-            exponents = torch.arange(0, width, 2, dtype=torch.float64) / width
-            module.inv_freq = 1.0 / model.config.rope_theta**exponents
-    return model
+    return in_double(kind.from_pretrained(HERE / case, attn_implementation="eager", dtype=torch.float32).eval())
 
 
 @torch.no_grad()
@@ -168,7 +183,7 @@ def ask(model, inputs):
     positions = (inputs["attention_mask"].cumsum(-1) - 1).clamp(min=0)
     pad = model.config.eos_token_id if model.config.pad_token_id is None else model.config.pad_token_id
     options = dict(max_new_tokens=NEW_TOKENS, do_sample=False, pad_token_id=pad)
-    with Doubles():
+    with StayDouble():
         found = model(**inputs, position_ids=positions, output_attentions=True)
         greedy = model.generate(**inputs, **options, num_beams=1)
         beams = dict(num_beams=BEAMS, num_return_sequences=BEAMS, return_dict_in_generate=True, output_scores=True)

@@ -19,9 +19,12 @@ class StayDouble(TorchFunctionMode):
     """Keeps float64 values in float64 if transformers converts them to float32.
 
     T5's norms, its softmax and that of ViT compute in float32 whatever the model's type; with this they round as the rest does.
+    Products of float64 and float32, those of frequencies and positions, are computed in float64.
     """
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func in (torch.Tensor.matmul, torch.Tensor.__matmul__) and args[0].dtype != args[1].dtype:
+            args = tuple(factor.to(torch.float64) for factor in args)
         if func is torch.Tensor.float or (func is torch.Tensor.to and torch.float32 in args):
             if args[0].dtype == torch.float64:
                 return args[0]
@@ -31,12 +34,32 @@ class StayDouble(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
+def in_double(model):
+    """The model in float64, frequencies of rotary positions computed in it."""
+    model = copy.deepcopy(model).double()
+    for module in model.modules():
+        if hasattr(module, "inv_freq"):
+            module.inv_freq = frequencies_in_double(module)
+    return model
+
+
+def frequencies_in_double(module):
+    """transformers' functions name the type; here its names mean float64."""
+    kept = torch.float, torch.float32
+    torch.float = torch.float32 = torch.float64
+    try:
+        return module.rope_init_fn(module.config, None)[0]
+    finally:
+        torch.float, torch.float32 = kept
+
+
 def draw_inputs(model, seed, source_lengths=SOURCE_LENGTHS, target_length=TARGET_LENGTH):
     """Sources of random tokens, each ending in eos and padded right, and a target prefix for teacher forcing."""
     generator = torch.Generator().manual_seed(seed)
     pad, eos = model.config.pad_token_id, model.config.eos_token_id
     source_vocabulary = model.get_encoder().embed_tokens.num_embeddings
-    target_vocabulary = min(model.get_decoder().embed_tokens.num_embeddings, model.lm_head.out_features)
+    target_vocabulary = min(model.get_decoder().embed_tokens.num_embeddings, model.get_output_embeddings().out_features)
+    start = model.config.decoder_start_token_id
 
     def tokens(count, vocabulary):
         ordinary = torch.tensor([i for i in range(vocabulary) if i not in (pad, eos)])
@@ -44,7 +67,7 @@ def draw_inputs(model, seed, source_lengths=SOURCE_LENGTHS, target_length=TARGET
 
     input_ids = torch.full((len(source_lengths), max(source_lengths)), pad)
     attention_mask = torch.zeros_like(input_ids)
-    decoder_input_ids = torch.full((len(source_lengths), target_length), model.config.decoder_start_token_id)
+    decoder_input_ids = torch.full((len(source_lengths), target_length), model.config.bos_token_id if start is None else start)
     for row, length in enumerate(source_lengths):
         input_ids[row, : length - 1] = tokens(length - 1, source_vocabulary)
         input_ids[row, length - 1] = eos
@@ -93,7 +116,7 @@ def forced_numbers(model, inputs):
 def ask_in_double(model, inputs):
     """The numbers of `ask` computed in float64 from the same f32 weights and tables."""
     with StayDouble():
-        answers = forced_numbers(copy.deepcopy(model).double(), inputs)
+        answers = forced_numbers(in_double(model), inputs)
     return {name: tensor.contiguous() for name, tensor in answers.items()}
 
 
@@ -101,7 +124,7 @@ def ask_in_double(model, inputs):
 def tokens_in_double(model, answers):
     """Whether float64 decodes the same tokens."""
     with StayDouble():
-        doubles = decode(copy.deepcopy(model).double(), answers)
+        doubles = decode(in_double(model), answers)
     return all(torch.equal(doubles[name], answers[name]) for name in ("greedy", "beam4"))
 
 

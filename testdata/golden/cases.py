@@ -24,6 +24,20 @@ BART = dict(
 )
 T5 = dict(vocab_size=40, d_model=16, d_kv=8, d_ff=24, num_layers=2, num_heads=2, decoder_start_token_id=0)
 MARIAN = dict(pad_token_id=39, decoder_start_token_id=39)
+GEMMA = dict(
+    hidden_size=16,
+    intermediate_size=24,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=6,
+    max_position_embeddings=31,
+    query_pre_attn_scalar=10,
+    sliding_window=3,
+    attn_logit_softcapping=3.0,
+    final_logit_softcapping=6.0,
+    initializer_range=0.2,
+)
 
 # Fields of config.json by older programs, which transformers does not read; their values contradict the others.
 UNREAD = dict(
@@ -34,6 +48,12 @@ UNREAD = dict(
     normalize_embedding=False,
     static_position_embeddings=False,
 )
+
+
+def gemma(encoder, decoder, tied=True):
+    """A T5Gemma of halves that differ from GEMMA."""
+    halves = (hf.T5GemmaModuleConfig(**GEMMA | half) for half in (encoder, decoder))
+    return hf.T5GemmaConfig(*halves, vocab_size=40, tie_word_embeddings=tied)
 
 
 def widths(layers, heads, ffn):
@@ -328,6 +348,21 @@ CASES = {
         hf.T5Config(**T5 | dict(num_layers=1)),
         rewrite=renamed("shared.weight", "encoder.embed_tokens.weight"),
     ),
+    "byt5": Case(
+        "ByT5: its vocabulary, a deeper encoder, gated, untied; text is bytes, with the file of its tokenizer's class",
+        hf.T5Config(
+            **T5
+            | dict(
+                vocab_size=384,
+                d_kv=6,
+                num_layers=3,
+                num_decoder_layers=1,
+                feed_forward_proj="gated-gelu",
+                tie_word_embeddings=False,
+                tokenizer_class="ByT5Tokenizer",
+            )
+        ),
+    ),
     "mt5-tied": Case(
         "mT5 tied (untied is its default); `gated-gelu_new`; other depths",
         hf.MT5Config(
@@ -365,5 +400,49 @@ CASES = {
                 relative_attention_max_distance=11,
             )
         ),
+    ),
+    # T5Gemma
+    "t5gemma": Case(
+        "a deeper and wider encoder with other heads, window, caps, scale, epsilon, activation and rotary base; windows of 3 and 4; tied",
+        gemma(
+            dict(
+                hidden_size=20,
+                intermediate_size=28,
+                num_hidden_layers=3,
+                num_attention_heads=3,
+                num_key_value_heads=1,
+                head_dim=8,
+                query_pre_attn_scalar=7,
+                sliding_window=4,
+                attn_logit_softcapping=2.5,
+                rms_norm_eps=1e-3,
+                rope_theta=500.0,
+                hidden_activation="silu",
+            ),
+            {},
+        ),
+    ),
+    "t5gemma-untied": Case(
+        "no caps; biases in attention; 3 heads each with its keys; the second layer slides; an own output table",
+        gemma(
+            *[
+                dict(
+                    num_attention_heads=3,
+                    num_key_value_heads=3,
+                    attention_bias=True,
+                    attn_logit_softcapping=None,
+                    final_logit_softcapping=None,
+                    layer_types=["full_attention", "sliding_attention"],
+                    tie_word_embeddings=False,
+                )
+            ]
+            * 2,
+            tied=False,
+        ),
+    ),
+    "t5gemma-source-output": Case(
+        "`tie_word_embeddings: false` of the whole only: the output is the encoder's table; 5 heads on 1; stored in bf16",
+        gemma(*[dict(num_attention_heads=5, num_key_value_heads=1)] * 2, tied=False),
+        dtype=torch.bfloat16,
     ),
 }

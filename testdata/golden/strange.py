@@ -114,13 +114,15 @@ def draw(case, seed):
     if not case.config.tie_word_embeddings and family in SEPARATE:
         for side in (model.get_encoder(), model.get_decoder()):
             side.embed_tokens.weight = torch.nn.Parameter(torch.empty_like(side.embed_tokens.weight))
-    table = 0.8 if "t5" in family else 0.45 if case.config.scale_embedding else 0.9
+    is_gemma = family == "t5gemma"
+    table = 0.3 if is_gemma else 0.8 if "t5" in family else 0.45 if case.config.scale_embedding else 0.9
     for name, parameter in model.named_parameters():
         if "embed_positions" in name and family in ("marian", "pegasus"):  # sinusoids are not learned
             continue
         if parameter.dim() == 1:
             # A norm that keeps the signs lets a tied output repeat the token that came in.
-            parameter.add_(torch.randn_like(parameter) * 0.2).mul_(torch.randn_like(parameter).sign())
+            neutral = 1.0 if is_gemma and "norm" in name else 0.0
+            parameter.add_(torch.randn_like(parameter) * 0.2 + neutral).mul_(torch.randn_like(parameter).sign()).sub_(neutral)
         elif "embed_tokens" in name or "shared" in name:
             parameter.normal_(std=table)
         elif "relative_attention_bias" in name:
@@ -163,9 +165,14 @@ def read(case, folder):
 
 def able_to_generate(model):
     """`generate` sizes its beams by the first vocabulary and T5's cache by the encoder's depth; both are the decoder's."""
-    model.config.vocab_size = model.lm_head.out_features
-    if "t5" in model.config.model_type:
+    model.config.vocab_size = model.get_output_embeddings().out_features
+    if model.config.model_type in ("t5", "mt5", "umt5"):
         model.config.num_layers = model.config.num_decoder_layers
+    if model.config.model_type == "t5gemma":
+        # Its cache crops the keys of the source to the window of sliding layers. Without one it hides padding tokens that it decoded.
+        model.config.decoder.use_cache = model.generation_config.use_cache = False
+        kind = hf.models.t5gemma.modeling_t5gemma
+        kind.make_default_2d_attention_mask = lambda ids, states, pad: torch.ones(states.shape[:2], dtype=torch.long)
     return model.eval()
 
 

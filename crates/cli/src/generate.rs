@@ -16,8 +16,8 @@ use std::process::ExitCode;
 /// Continue texts
 ///
 /// The model is a decoder alone, such as GPT-2 or OPT. Prompts are the arguments, the lines of a file, or the lines of standard input.
-/// The text after each prompt is one line in the same order, or several with --n-best; line breaks in it become spaces. An empty line
-/// becomes an empty line. Options override the model's generation_config.json.
+/// The text after each prompt is one line in the same order, or several with --n-best; line breaks in it become spaces. An empty
+/// prompt begins a text. Options override the model's generation_config.json.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, mut_args = about_prompts)]
 pub(crate) struct Options {

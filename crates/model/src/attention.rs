@@ -8,7 +8,7 @@
 //! returns `[..., heads, tgt, d_k]`
 
 use crate::dropout::Dropout;
-use crate::layers::linear;
+use crate::layers::{capped, linear};
 use crate::positions::Order;
 use crate::{AttentionScore, Config, Stack};
 use cognate_graph::{CachedAttention, DType, Dim, Scope, Tensor, Unary};
@@ -109,7 +109,7 @@ fn cached_self_attention<'g>(
         KeyValue { key: keys.cache_write(turned(project("k_proj")), &past), value: values.cache_write(flat(project("v_proj")), &past) };
     let bias = order.mask.map(|bias| bias.reshape([Dim::from(1), stack.heads.into(), 1.into(), past + 1]));
     let scale = match config.score {
-        AttentionScore::ScaledDot => scale(stack),
+        AttentionScore::ScaledDot => scale_width(config, stack).powf(-0.5),
         AttentionScore::Dot => 1.0,
         AttentionScore::Additive => {
             scope.builder().fail("an additive score has no form over caches that beams share");
@@ -146,13 +146,11 @@ pub(crate) fn cross_attention<'g>(
     let mut query = linear(&scope.at("q_proj"), config, x, &width);
     // One query per beam: ONNX Runtime reads keys a fifth faster if the product does not scale.
     let is_single = tgt.as_constant() == Some(1);
-    let score = match Score::new(scope, config, stack) {
-        Score::ScaledDot if is_single => {
-            query = query * scale(stack);
-            Score::Dot
-        }
-        score => score,
-    };
+    let mut score = Score::new(scope, config, stack);
+    if let (Product::Scaled { width }, true) = (score.product, is_single) {
+        query = query * width.powf(-0.5);
+        score.product = Product::Plain;
+    }
     let query = query.reshape([batch, &(beams * tgt), &width]);
     let (context, weights) = attend(score, split_heads(query, stack.heads), source, mask, dropout);
     let context = merge_heads(context).reshape([batch, beams, tgt, &width]);
@@ -164,16 +162,27 @@ fn project_query<'g>(scope: &Scope<'g>, config: &Config, stack: Stack, x: Tensor
     split_heads(linear(&scope.at("q_proj"), config, x, stack.heads * stack.d_k), stack.heads)
 }
 
-/// The factor of scaled scores.
-fn scale(stack: Stack) -> f32 {
-    (stack.d_k as f32).powf(-0.5)
+/// The number whose inverse root scales scores.
+fn scale_width(config: &Config, stack: Stack) -> f32 {
+    config.score_width.unwrap_or(stack.d_k as f32)
 }
 
-/// The [`AttentionScore`] of one layer.
+/// The score of one layer.
 #[derive(Clone, Copy)]
-enum Score<'g> {
-    ScaledDot,
-    Dot,
+struct Score<'g> {
+    product: Product<'g>,
+    /// See [`Caps`](crate::Caps).
+    cap: Option<f32>,
+}
+
+/// The [`AttentionScore`].
+#[derive(Clone, Copy)]
+enum Product<'g> {
+    Scaled {
+        /// The number whose inverse root is the scale.
+        width: f32,
+    },
+    Plain,
     Additive {
         /// `[heads, d_k]`
         direction: Tensor<'g>,
@@ -182,24 +191,25 @@ enum Score<'g> {
 
 impl<'g> Score<'g> {
     fn new(scope: &Scope<'g>, config: &Config, stack: Stack) -> Self {
-        match config.score {
-            AttentionScore::ScaledDot => Score::ScaledDot,
-            AttentionScore::Dot => Score::Dot,
-            AttentionScore::Additive => Score::Additive { direction: scope.at("score").parameter("weight", [stack.heads, stack.d_k]) },
-        }
+        let product = match config.score {
+            AttentionScore::ScaledDot => Product::Scaled { width: scale_width(config, stack) },
+            AttentionScore::Dot => Product::Plain,
+            AttentionScore::Additive => Product::Additive { direction: scope.at("score").parameter("weight", [stack.heads, stack.d_k]) },
+        };
+        Self { product, cap: config.caps.scores }
     }
 
     /// `q: [..., heads, tgt, d_k]`, `k: [..., heads, src, d_k]` -> `[..., heads, tgt, src]`
     fn of(self, q: Tensor<'g>, k: Tensor<'g>) -> Tensor<'g> {
-        match self {
+        let scores = match self.product {
             // Half of the scale on each side, as in PyTorch: products stay in the range of f16.
             // ONNX Runtime fuses both into the product.
-            Score::ScaledDot => {
-                let half = q.builder().scalar((last(q).as_constant().unwrap_or(1) as f32).powf(-0.25));
+            Product::Scaled { width } => {
+                let half = q.builder().scalar(width.powf(-0.25));
                 (q * half).matmul(k.t() * half)
             }
-            Score::Dot => q.matmul(k.t()),
-            Score::Additive { direction } => {
+            Product::Plain => q.matmul(k.t()),
+            Product::Additive { direction } => {
                 let sums = with_axis(q, 1) + with_axis(k, 2);
                 let [heads, d_k] = [direction.dim(0), direction.dim(1)];
                 let scores = sums.map(Unary::Tanh).matmul(direction.reshape([heads, 1.into(), d_k, 1.into()]));
@@ -207,7 +217,8 @@ impl<'g> Score<'g> {
                 dims.pop();
                 scores.reshape(dims)
             }
-        }
+        };
+        capped(scores, self.cap)
     }
 }
 
@@ -291,6 +302,16 @@ pub(crate) fn padding_mask(attention_mask: Tensor<'_>) -> Tensor<'_> {
     (builder.scalar(1.0) - visible) * HIDDEN
 }
 
+/// The mask of a padded source with each position visible to itself, `[batch, 1, src, src]`. Where a window hides all tokens from a
+/// padded position, its state would follow from how far scores are rounded beside [`HIDDEN`].
+pub(crate) fn with_itself(mask: Tensor<'_>) -> Tensor<'_> {
+    let builder = mask.builder();
+    let _scope = builder.root().at("padding_mask").enter();
+    let keys = builder.range(0, mask.dim(3));
+    let is_itself = (keys - keys.reshape([mask.dim(3), 1.into()])).equal(builder.integer(0));
+    is_itself.select(builder.scalar(0.0), mask)
+}
+
 /// The mask of a causal decoder, `[tgt, past + tgt]`: position `past + i` attends to positions
 /// `0..=past + i`. With an `attention_mask: i64 [batch, past + tgt]` of its own tokens, 1 for tokens and 0 for padding, it is
 /// `[batch, 1, tgt, past + tgt]`.
@@ -308,8 +329,4 @@ pub(crate) fn causal_mask<'g>(root: &Scope<'g>, past: &Dim, tgt: &Dim, attention
         let is_padding = tokens.equal(builder.integer(0)).reshape([tokens.dim(0), 1.into(), 1.into(), past + tgt]);
         is_padding.select(hidden, mask)
     })
-}
-
-fn last(x: Tensor<'_>) -> Dim {
-    x.ty().shape.dims().last().cloned().unwrap_or_default()
 }

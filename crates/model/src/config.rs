@@ -37,15 +37,23 @@ pub struct Config {
     pub biases: Biases,
     /// The attention score.
     pub score: AttentionScore,
+    /// The number whose inverse root scales the products of [`AttentionScore::ScaledDot`], if it is not the width of a head.
+    pub score_width: Option<f32>,
+    /// Bounds of scores and logits.
+    pub caps: Caps,
     /// The encoding of positions.
     pub positions: Positions,
     /// The base of rotary angles; 10,000 in Su et al. 2021.
     pub rotary_base: f32,
+    /// The change of rotary angles for texts longer than those of the first training.
+    pub rotary_scaling: RotaryScaling,
     /// For each layer the number of positions up to the query's own, and in the encoder also from it on, that it attends to (Beltagy et
     /// al. 2020, section 3.1); layers without one attend to all.
     pub windows: Vec<Option<usize>>,
     /// The kind of normalisation.
     pub norm: Norm,
+    /// Whether the scale of a normalisation is 1 more than its weight (Gemma Team 2024).
+    pub norm_from_one: bool,
     /// Where layers are normalised.
     pub placement: NormPlacement,
     /// Whether embeddings are normalised.
@@ -54,6 +62,9 @@ pub struct Config {
     pub epsilon: f32,
     /// The embedding tables.
     pub embeddings: Embeddings,
+    /// The width of the decoder's table, if it is not `d_model`: linear layers are between them, before the first layer and after the
+    /// last (Zhang et al. 2022).
+    pub table_width: Option<usize>,
     /// Segment embeddings, added to those of the encoder's tokens.
     pub token_types: TokenTypes,
     /// Whether embeddings are multiplied by `√d_model` (Vaswani et al. 2017, section 3.4).
@@ -71,6 +82,15 @@ pub struct Config {
     pub eos_token: usize,
     /// The padding token.
     pub pad_token: usize,
+}
+
+/// Bounds that numbers approach, `cap · tanh(x / cap)` (Gemma Team 2024, section 2).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Caps {
+    /// Of attention scores, before masks are added.
+    pub scores: Option<f32>,
+    /// Of logits.
+    pub logits: Option<f32>,
 }
 
 /// The encoder of a model whose halves are two models.
@@ -289,6 +309,44 @@ pub enum Positions {
     Alibi,
 }
 
+/// Changes of rotary angles.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RotaryScaling {
+    /// None.
+    None,
+    /// Angles are divided by `factor` (Chen et al. 2023).
+    Linear {
+        /// The divisor.
+        factor: f64,
+    },
+    /// Long waves are divided by `factor`, short ones kept, those between mixed (Llama Team 2024).
+    Llama3 {
+        /// The divisor.
+        factor: f64,
+        /// Waves longer than `positions / low` are long.
+        low: f64,
+        /// Waves shorter than `positions / high` are short.
+        high: f64,
+        /// The number of positions of the first training.
+        positions: f64,
+    },
+    /// The same, by how often a wave turns within the positions; cosines and sines are multiplied by `magnitude` (Peng et al. 2024).
+    Yarn {
+        /// The divisor.
+        factor: f64,
+        /// The factor of cosines and sines.
+        magnitude: f64,
+        /// Waves with more turns are short.
+        fast: f64,
+        /// Waves with fewer turns are long.
+        slow: f64,
+        /// The number of positions of the first training.
+        positions: f64,
+        /// Whether the limits are rounded to whole pairs of columns.
+        rounded: bool,
+    },
+}
+
 /// The names of [`Positions`] in configuration files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -354,6 +412,8 @@ pub enum NormPlacement {
     Post,
     /// `x + Sublayer(Norm(x))`, with a final normalisation after the stack (Xiong et al. 2020).
     Pre,
+    /// `x + Norm(Sublayer(Norm(x)))`, with a final normalisation after the stack (Ding et al. 2021, section 3.2).
+    Around,
 }
 
 /// Whether and where embeddings are normalised.
@@ -381,6 +441,8 @@ pub enum Embeddings {
 pub enum OutputProjection {
     /// The decoder's embedding table (Press & Wolf 2017).
     Tied,
+    /// The encoder's embedding table.
+    Source,
     /// `lm_head.weight`.
     Own,
 }
@@ -440,6 +502,8 @@ impl Config {
     pub fn require_shared_caches(&self) -> Result<(), Error> {
         let reason = if self.score == AttentionScore::Additive {
             "attention_score \"additive\""
+        } else if self.caps != Caps::default() {
+            "a bound on scores or logits"
         } else if self.decoder.key_heads != self.decoder.heads {
             "attention with fewer heads of keys than of queries"
         } else if self.windows.iter().any(Option::is_some) {

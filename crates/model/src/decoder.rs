@@ -6,8 +6,8 @@
 
 use crate::attention::{KeyValue, Memory, causal_mask, cross_attention, padding_mask, self_attention};
 use crate::dropout::Dropout;
-use crate::embedding::{InputTokens, Side, embed, table};
-use crate::layers::{after_stack, feed_forward, linear, residual};
+use crate::embedding::{InputTokens, Side, between_widths, embed, table};
+use crate::layers::{after_stack, capped, feed_forward, linear, residual};
 use crate::positions::{Span, orders};
 use crate::{Config, OutputProjection, Parts};
 use cognate_graph::{Dim, Scope, Tensor};
@@ -117,31 +117,31 @@ pub(crate) fn decoder<'g>(root: &Scope<'g>, config: &Config, inputs: &DecoderInp
             Past::Joined(past) => Memory::Joined(past[layer_index]),
             Past::Cached { caches, beams } => Memory::Cached { cache: caches[layer_index], beams: *beams },
         };
-        let (attended, to_itself) = residual(&layer.at("self_attn_layer_norm"), config, x, dropout, |x| {
+        let (attended, to_itself) = residual((&layer, "self_attn"), config, x, dropout, |x| {
             self_attention(&layer.at("self_attn"), config, config.decoder, x, past, order, dropout)
         });
         let (attended, weights) = match inputs.cross.get(layer_index) {
             Some(&cross) => {
-                let (attended, weights) = residual(&layer.at("encoder_attn_layer_norm"), config, attended, dropout, |x| {
+                let (attended, weights) = residual((&layer, "encoder_attn"), config, attended, dropout, |x| {
                     cross_attention(&layer.at("encoder_attn"), config, config.decoder, x, cross, padding, dropout)
                 });
                 (attended, Some(weights))
             }
             None => (attended, None),
         };
-        let (transformed, ()) = residual(&layer.at("final_layer_norm"), config, attended, dropout, |x| {
-            (feed_forward(&layer, config, config.decoder.d_ff, x, dropout), ())
-        });
+        let (transformed, ()) =
+            residual((&layer, "final"), config, attended, dropout, |x| (feed_forward(&layer, config, config.decoder.d_ff, x, dropout), ()));
         x = transformed;
         present.push(to_itself.seen);
         self_attentions.extend(to_itself.weights);
         cross_attentions.extend(weights);
     }
     let hidden = after_stack(&stack, config, x);
+    let hidden = between_widths(&stack, config, "project_out", hidden, config.table_width.unwrap_or(config.d_model));
     let projection = Projection::of(root, config);
     let _scope = root.at("lm_head").enter();
     let hidden = if config.scale_output { hidden * (config.d_model as f32).powf(-0.5) } else { hidden };
-    let logits = hidden.linear(projection.weight, projection.bias);
+    let logits = capped(hidden.linear(projection.weight, projection.bias), config.caps.logits);
     DecoderOutputs { hidden, logits, present, cross_attentions, self_attentions }
 }
 
@@ -158,7 +158,8 @@ impl<'g> Projection<'g> {
     pub(crate) fn of(root: &Scope<'g>, config: &Config) -> Self {
         let weight = match config.output {
             OutputProjection::Tied => table(root, config, Side::Decoder),
-            OutputProjection::Own => root.at("lm_head").parameter("weight", [config.vocab, config.d_model]),
+            OutputProjection::Source => table(root, config.of_encoder(), Side::Encoder),
+            OutputProjection::Own => root.at("lm_head").parameter("weight", [config.vocab, config.table_width.unwrap_or(config.d_model)]),
         };
         let bias = match config.parts {
             Parts::Both | Parts::Decoder => config.output_bias.then(|| root.parameter("final_logits_bias", [config.vocab])),

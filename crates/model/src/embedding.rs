@@ -44,7 +44,18 @@ pub(crate) fn table<'g>(root: &Scope<'g>, config: &Config, side: Side) -> Tensor
         Embeddings::Shared => root.at("shared"),
         Embeddings::Separate => side.at(root).at("embed_tokens"),
     };
-    scope.parameter("weight", [vocab, config.d_model])
+    scope.parameter("weight", [vocab, config.table_width.unwrap_or(config.d_model)])
+}
+
+/// Rows of the decoder's table in the width of the model, `[..., width]` -> `[..., d_model]`, or states in that of the table.
+pub(crate) fn between_widths<'g>(stack: &Scope<'g>, config: &Config, name: &str, x: Tensor<'g>, out: usize) -> Tensor<'g> {
+    if config.table_width.is_none() {
+        return x;
+    }
+    let scope = stack.at(name);
+    let _scope = scope.enter();
+    let width = x.ty().shape.dims().last().cloned().unwrap_or_default();
+    x.linear(scope.parameter("weight", [&out.into(), &width]), None)
 }
 
 /// The input of a stack and its summands.
@@ -80,7 +91,7 @@ impl<'g> InputTokens<'g> {
 pub(crate) fn embed<'g>(root: &Scope<'g>, config: &Config, side: Side, input: InputTokens<'g>, first: &Dim) -> Embedded<'g> {
     let stack = side.at(root);
     let _scope = stack.at("embed_tokens").enter();
-    let tokens = table(root, config, side).gather(input.ids);
+    let tokens = between_widths(&stack, config, "project_in", table(root, config, side).gather(input.ids), config.d_model);
     let types = if side == Side::Encoder { embed_types(root, config, input.types) } else { None };
     let tokens = types.map_or(tokens, |types| tokens + types);
     let scaled = || if config.scale_embedding { tokens * (config.d_model as f32).sqrt() } else { tokens };

@@ -1,7 +1,7 @@
 //! The encoder: its [`Source`] -> `[batch, src, d_model]` hidden states.
 
 use crate::Config;
-use crate::attention::{Memory, padding_mask, self_attention};
+use crate::attention::{Memory, padding_mask, self_attention, with_itself};
 use crate::dropout::Dropout;
 use crate::embedding::Side;
 use crate::front::Source;
@@ -21,6 +21,7 @@ pub(crate) struct EncoderOutputs<'g> {
 pub(crate) fn encoder<'g>(root: &Scope<'g>, config: &Config, source: Source<'g>, dropout: &Dropout<'g>) -> EncoderOutputs<'g> {
     let (config, stack) = (config.of_encoder(), Side::Encoder.at(root));
     let mask = source.attention_mask().map(padding_mask);
+    let mask = if config.windows.is_empty() { mask } else { mask.map(with_itself) };
     let (first, src) = (Dim::from(0), source.len(config));
     let orders = orders(root, config, Side::Encoder, mask, Span { past: &first, tgt: &src, positions: None });
     let mut x = dropout.embedding(source.embed(root, config).sum);
@@ -41,10 +42,9 @@ fn layer<'g>(
     order: Order<'g>,
     dropout: &Dropout<'g>,
 ) -> (Tensor<'g>, Option<Tensor<'g>>) {
-    let (x, attended) = residual(&scope.at("self_attn_layer_norm"), config, x, dropout, |x| {
+    let (x, attended) = residual((scope, "self_attn"), config, x, dropout, |x| {
         self_attention(&scope.at("self_attn"), config, config.encoder, x, Memory::None, order, dropout)
     });
-    let (x, ()) =
-        residual(&scope.at("final_layer_norm"), config, x, dropout, |x| (feed_forward(scope, config, config.encoder.d_ff, x, dropout), ()));
+    let (x, ()) = residual((scope, "final"), config, x, dropout, |x| (feed_forward(scope, config, config.encoder.d_ff, x, dropout), ()));
     (x, attended.weights)
 }

@@ -8,6 +8,7 @@ mod bart;
 mod bert;
 mod cognate;
 mod fields;
+mod gemma;
 mod gpt;
 mod names;
 mod pair;
@@ -58,6 +59,8 @@ pub(crate) enum Family {
     Pair(&'static Family, &'static Family),
     /// Families derived from T5 (Raffel et al. 2020).
     T5(T5),
+    /// T5Gemma (Zhang et al. 2025).
+    T5Gemma,
     /// Vision Transformers.
     Vit(Vit),
     /// Whisper (Radford et al. 2022).
@@ -104,6 +107,10 @@ pub(crate) enum Bert {
 /// Decoder-only families.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gpt {
+    /// Gemma (Gemma Team 2024).
+    Gemma,
+    /// Gemma 2 (Gemma Team 2024).
+    Gemma2,
     /// GPT-2 (Radford et al. 2019).
     Gpt2,
     /// Llama (Touvron et al. 2023).
@@ -137,7 +144,7 @@ pub(crate) enum Vit {
 }
 
 /// Families by `model_type`, in alphabetical order, with the prefix of transformers' classes.
-static FAMILIES: [(&str, &str, Family); 27] = [
+static FAMILIES: [(&str, &str, Family); 30] = [
     ("bart", "Bart", Family::Bart(Bart::Original)),
     ("bert", "Bert", Family::Bert(Bert::Original)),
     ("blenderbot", "Blenderbot", Family::Bart(Bart::Blenderbot)),
@@ -146,6 +153,8 @@ static FAMILIES: [(&str, &str, Family); 27] = [
     ("cognate", "Cognate", Family::Cognate),
     ("deit", "DeiT", Family::Vit(Vit::Deit)),
     ("distilbert", "DistilBert", Family::Bert(Bert::Distil)),
+    ("gemma", "Gemma", Family::Gpt(Gpt::Gemma)),
+    ("gemma2", "Gemma2", Family::Gpt(Gpt::Gemma2)),
     ("gpt2", "GPT2", Family::Gpt(Gpt::Gpt2)),
     ("llama", "Llama", Family::Gpt(Gpt::Llama)),
     ("m2m_100", "M2M100", Family::Bart(Bart::M2m100)),
@@ -160,6 +169,7 @@ static FAMILIES: [(&str, &str, Family); 27] = [
     ("qwen2", "Qwen2", Family::Gpt(Gpt::Qwen2)),
     ("roberta", "Roberta", Family::Bert(Bert::Roberta)),
     ("t5", "T5", Family::T5(T5::Original)),
+    ("t5gemma", "T5Gemma", Family::T5Gemma),
     ("trocr", "TrOCR", Family::Bart(Bart::Trocr)),
     ("umt5", "UMT5", Family::T5(T5::Umt5)),
     ("vit", "ViT", Family::Vit(Vit::Original)),
@@ -180,6 +190,11 @@ pub(crate) fn parse(text: &str) -> Result<(Family, Config), Error> {
     if family == Family::Bart(Bart::Trocr) {
         return Err(wrong(format!("model_type {name:?} is only supported as the decoder of {:?}", pair::MODEL_TYPE)));
     }
+    if family == Family::T5Gemma {
+        let (encoder, decoder) = (gemma::half(&object, "encoder"), gemma::half(&object, "decoder"));
+        let [encoder, decoder] = [parse_half(encoder, "encoder")?, parse_half(decoder, "decoder")?].map(|(_, config)| config);
+        return Ok((family, gemma::join(Fields::new(object), class, encoder, decoder).map_err(wrong)?));
+    }
     let fields = Fields::new(object);
     fields.refuse_other("tie_encoder_decoder", false);
     let is_alone = fields.is_encoder_alone();
@@ -199,6 +214,7 @@ fn config(family: Family, class: &str, fields: &Fields) -> Config {
         Family::Gpt(gpt) => gpt::config(gpt, class, fields),
         // No half of a pair is one.
         Family::Pair(_, decoder) => config(*decoder, class, fields),
+        Family::T5Gemma => config(Family::Gpt(Gpt::Gemma2), class, fields),
         Family::T5(t5) => t5::config(t5, fields),
         Family::Vit(vit) => vit::config(vit, class, fields),
         Family::Whisper => whisper::config(fields),
@@ -211,21 +227,24 @@ fn is_pair(object: &Map<String, Value>) -> bool {
 
 /// Reads the `config.json` of a model whose halves are two models.
 fn parse_pair(object: &Map<String, Value>) -> Result<(Family, Config), Error> {
-    let read = |name: &str| -> Result<(&'static Family, Config), Error> {
-        let within = |problem: String| wrong(format!("{name}: {problem}"));
-        let half = pair::half(object, name).map_err(wrong)?;
-        let (_, class, family) = family(&half).map_err(within)?;
-        let fields = Fields::new(half);
-        let config = config(*family, class, &fields);
-        fields.finish().map_err(within)?;
-        Ok((family, config))
-    };
+    let read = |name| parse_half(pair::half(object, name), name);
     let ((encoder, encoder_config), (decoder, decoder_config)) = (read("encoder")?, read("decoder")?);
     if !matches!(decoder, Family::Bart(bart) if *bart != Bart::M2m100) {
         return Err(wrong("decoder: expected one of trocr, bart, blenderbot, blenderbot-small, marian, mbart, pegasus, plbart".into()));
     }
     let config = pair::join(object, encoder_config, decoder_config, *decoder == Family::Bart(Bart::Trocr)).map_err(wrong)?;
     Ok((Family::Pair(encoder, decoder), config))
+}
+
+/// Reads the `config.json` of one half.
+fn parse_half(half: Result<Map<String, Value>, String>, name: &str) -> Result<(&'static Family, Config), Error> {
+    let within = |problem: String| wrong(format!("{name}: {problem}"));
+    let half = half.map_err(wrong)?;
+    let (_, class, family) = family(&half).map_err(within)?;
+    let fields = Fields::new(half);
+    let config = config(*family, class, &fields);
+    fields.finish().map_err(within)?;
+    Ok((family, config))
 }
 
 /// Writes the `config.json` of a model's encoder, without decoder and head.
@@ -242,7 +261,7 @@ pub(crate) fn encoder_alone(text: &str) -> Result<String, Error> {
         Family::Bart(_) | Family::Cognate | Family::Pair(..) | Family::Whisper => format!("{class}Encoder"),
         Family::Bert(_) | Family::Vit(_) => format!("{class}Model"),
         Family::Gpt(_) => return Err(Error::decoder_alone()),
-        Family::T5(_) => format!("{class}EncoderModel"),
+        Family::T5(_) | Family::T5Gemma => format!("{class}EncoderModel"),
     };
     object.insert("architectures".into(), vec![class].into());
     object.insert("is_encoder_decoder".into(), false.into());

@@ -2,7 +2,7 @@
 
 use crate::dropout::Dropout;
 use crate::{Biases, Config, Norm, NormPlacement};
-use cognate_graph::{Dim, Scope, Tensor};
+use cognate_graph::{Dim, Scope, Tensor, Unary};
 
 /// `x Wᵀ (+ b)`: `[..., in]` -> `[..., out]`
 pub(crate) fn linear<'g>(scope: &Scope<'g>, config: &Config, x: Tensor<'g>, out: impl Into<Dim>) -> Tensor<'g> {
@@ -30,32 +30,43 @@ fn is_input(scope: &Scope<'_>) -> bool {
 pub(crate) fn normalise<'g>(scope: &Scope<'g>, config: &Config, x: Tensor<'g>) -> Tensor<'g> {
     let _scope = scope.enter();
     let scale = scope.parameter("weight", [config.d_model]);
+    let scale = if config.norm_from_one { scale + 1.0 } else { scale };
     match config.norm {
         Norm::Layer => x.layer_norm(scale, scope.parameter("bias", [config.d_model]), config.epsilon),
         Norm::Rms => x.rms_norm(scale, config.epsilon),
     }
 }
 
+/// `cap · tanh(x / cap)`, or `x` without a cap.
+pub(crate) fn capped(x: Tensor<'_>, cap: Option<f32>) -> Tensor<'_> {
+    cap.map_or(x, |cap| (x / cap).map(Unary::Tanh) * cap)
+}
+
 /// A sublayer with its residual connection (Vaswani et al. 2017, section 3.1), and the
-/// normalisation `norm` where the model places it. Also returns the sublayer's other output.
+/// normalisation of `layer` named after the sublayer where the model places it. Also returns the sublayer's other output.
 pub(crate) fn residual<'g, T>(
-    norm: &Scope<'g>,
+    (layer, name): (&Scope<'g>, &str),
     config: &Config,
     x: Tensor<'g>,
     dropout: &Dropout<'g>,
     sublayer: impl FnOnce(Tensor<'g>) -> (Tensor<'g>, T),
 ) -> (Tensor<'g>, T) {
+    let norm = &layer.at(format!("{name}_layer_norm"));
     let input = match config.placement {
         NormPlacement::Post => x,
-        NormPlacement::Pre => normalise(norm, config, x),
+        NormPlacement::Pre | NormPlacement::Around => normalise(norm, config, x),
     };
     let (changed, rest) = sublayer(input);
+    let changed = match config.placement {
+        NormPlacement::Post | NormPlacement::Pre => changed,
+        NormPlacement::Around => normalise(&layer.at(format!("{name}_post_layer_norm")), config, changed),
+    };
     // The sum is named after the normalisation that reads it.
     let _scope = norm.enter();
     let sum = x + dropout.sublayer(changed);
     match config.placement {
         NormPlacement::Post => (normalise(norm, config, sum), rest),
-        NormPlacement::Pre => (sum, rest),
+        NormPlacement::Pre | NormPlacement::Around => (sum, rest),
     }
 }
 
@@ -63,7 +74,7 @@ pub(crate) fn residual<'g, T>(
 pub(crate) fn after_stack<'g>(stack: &Scope<'g>, config: &Config, x: Tensor<'g>) -> Tensor<'g> {
     match config.placement {
         NormPlacement::Post => x,
-        NormPlacement::Pre => normalise(&stack.at("layer_norm"), config, x),
+        NormPlacement::Pre | NormPlacement::Around => normalise(&stack.at("layer_norm"), config, x),
     }
 }
 

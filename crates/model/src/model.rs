@@ -7,8 +7,8 @@ use crate::initialise::{Initialisation, initial};
 use crate::positions::computed;
 use crate::reading::read_text;
 use crate::{
-    Activation, AttentionScore, Biases, Config, EmbeddingNorm, Embeddings, Error, ErrorKind, Front, Layout, Norm, NormPlacement,
-    OutputProjection, Parts, Positions, Sinusoids, Stack, TokenTypes,
+    Activation, AttentionScore, Biases, Caps, Config, EmbeddingNorm, Embeddings, Error, ErrorKind, Front, Layout, Norm, NormPlacement,
+    OutputProjection, Parts, Positions, RotaryScaling, Sinusoids, Stack, TokenTypes,
 };
 use cognate_graph::{Graph, Program, Recipe, Weights};
 use std::path::Path;
@@ -80,10 +80,15 @@ impl Preset {
             gated: false,
             biases: Biases::All,
             score: AttentionScore::ScaledDot,
+            score_width: None,
+            caps: Caps::default(),
             positions: Positions::Sinusoidal(Sinusoids::Interleaved),
             rotary_base: crate::config::ROTARY_BASE,
+            rotary_scaling: RotaryScaling::None,
+            table_width: None,
             windows: Vec::new(),
             norm: Norm::Layer,
+            norm_from_one: false,
             placement: NormPlacement::Post,
             embedding_norm: EmbeddingNorm::None,
             epsilon: 1e-5,

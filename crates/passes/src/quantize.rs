@@ -196,10 +196,10 @@ fn is_plain(graph: &Graph, weight: NodeId) -> bool {
     weight.op == Op::Parameter && weight.ty.dtype == DType::F32
 }
 
-/// The layer whose elements are those of an output.
+/// The layer whose elements are those of an output, or become them by functions and factors.
 fn output_layer(graph: &Graph, output: &str) -> Option<NodeId> {
     let mut id = graph.outputs().iter().find(|known| known.name == output)?.node;
-    while let Op::Reshape(_) = graph.node(id).op {
+    while let Op::Reshape(_) | Op::Unary(_) | Op::Binary(Binary::Mul | Binary::Div) = graph.node(id).op {
         id = graph.node(id).inputs[0];
     }
     (graph.node(id).op == Op::Linear && is_plain(graph, graph.node(id).inputs[1])).then_some(id)

@@ -56,7 +56,7 @@ impl Generator {
     }
 
     /// Continues prompts in batches of similar length on several workers; for each the best text first, without the prompt. An empty
-    /// prompt has no texts. The texts do not depend on the number of workers.
+    /// prompt is the beginning of a text. The texts do not depend on the number of workers.
     ///
     /// # Errors
     /// If a prompt cannot be encoded or is too long, or the engine fails; the error names the first such prompt, counted from 1.

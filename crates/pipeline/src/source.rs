@@ -16,6 +16,8 @@ pub struct SourceEncoder {
     /// The tokens of an empty text: those around every text.
     around: Vec<i64>,
     ends: Vec<i64>,
+    /// The token before a text that a decoder alone begins.
+    start: Option<i64>,
     vocab: usize,
     limit: usize,
 }
@@ -38,8 +40,11 @@ impl SourceEncoder {
     /// An encoder for a tokenizer and its model.
     pub fn new(tokenizer: &Tokenizer, config: &Config, settings: &Settings) -> Self {
         // A prompt of a decoder alone can be an end token.
-        let ends = if config.parts == Parts::Decoder { Vec::new() } else { settings.eos_tokens.clone() };
-        Self { ends, ..Self::of_encoder(tokenizer, config) }
+        let (ends, start) = match config.parts {
+            Parts::Decoder => (Vec::new(), Some(settings.start_token)),
+            Parts::Both | Parts::Encoder(_) => (settings.eos_tokens.clone(), None),
+        };
+        Self { ends, start, ..Self::of_encoder(tokenizer, config) }
     }
 
     /// For an encoder alone.
@@ -49,6 +54,7 @@ impl SourceEncoder {
             around: tokenizer.encode("").unwrap_or_default(),
             tokenizer: tokenizer.clone(),
             ends: Vec::new(),
+            start: None,
             vocab: config.source_vocab,
             limit: config.max_positions.unwrap_or(LONGEST_SOURCE),
         }
@@ -69,14 +75,21 @@ impl SourceEncoder {
         self.limit
     }
 
-    /// The tokens of a text. A text that is too long is truncated before the tokens that end every text.
+    /// The tokens of a text; of a decoder alone that has none, the start token. A text that is too long is truncated before the tokens that end every text.
     ///
     /// # Errors
     /// If the tokenizer rejects the text, or returns an id without an embedding.
     pub fn encode(&self, text: &str) -> Result<EncodedSource> {
-        let ids = if is_blank(text) { Vec::new() } else { self.tokenizer.encode(text)? };
-        if ids == self.around || ids.iter().all(|id| self.ends.contains(id)) {
-            return Ok(EncodedSource::Empty);
+        let mut ids = match self.start {
+            Some(_) if text.is_empty() => self.around.clone(),
+            None if is_blank(text) => Vec::new(),
+            _ => self.tokenizer.encode(text)?,
+        };
+        match self.start {
+            Some(start) if ids.is_empty() => ids.push(start),
+            Some(_) => {}
+            None if ids == self.around || ids.iter().all(|id| self.ends.contains(id)) => return Ok(EncodedSource::Empty),
+            None => {}
         }
         let vocab = self.vocab;
         if let Some(&id) = ids.iter().find(|&&id| usize::try_from(id).is_ok_and(|id| id >= vocab)) {

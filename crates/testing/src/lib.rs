@@ -116,6 +116,18 @@ pub fn shared_images() -> Option<PathBuf> {
     None
 }
 
+/// A folder of a golden model that is not part of the repository, or `None` if it is not available: `COGNATE_GOLDEN`, or
+/// `shared/golden` beside the checkout.
+pub fn shared_golden(case: &str) -> Option<PathBuf> {
+    let folder = env::var_os("COGNATE_GOLDEN").map(PathBuf::from).or_else(|| Some(root().parent()?.join("shared/golden")))?;
+    let folder = folder.join(case);
+    if folder.join("golden.float64.safetensors").is_file() {
+        return Some(folder);
+    }
+    skip(&format!("the golden model {case} is not at hand; set COGNATE_GOLDEN to a folder with {case}/golden.float64.safetensors"));
+    None
+}
+
 /// A Python that can import `onnx`, `onnxruntime`, `numpy` and `transformers`, or `None`.
 /// `cargo xtask test` installs one and sets `COGNATE_PYTHON` to its path.
 ///

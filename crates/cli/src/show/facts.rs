@@ -43,7 +43,7 @@ pub(super) fn facts(model: &Model) -> Result<Vec<(&'static str, String)>> {
         facts.retain(|(name, _)| *name != "encoder");
     }
     if let Some(attention) = attention(config) {
-        facts.insert(5, ("attention", attention.into()));
+        facts.insert(5, ("attention", attention));
     }
     let windows: Vec<_> = config.windows.iter().enumerate().filter_map(|(layer, window)| Some((layer, (*window)?))).collect();
     if let Some((_, window)) = windows.first() {
@@ -79,15 +79,20 @@ fn vocabulary(config: &Config) -> String {
         }
         _ if config.parts == Parts::Decoder => match config.output {
             OutputProjection::Tied => format!("{tokens} tokens, one table for input and output"),
-            OutputProjection::Own => format!("{tokens} tokens, a table each for input and output"),
+            OutputProjection::Own | OutputProjection::Source => format!("{tokens} tokens, a table each for input and output"),
         },
         _ if config.parts != Parts::Both => format!("{tokens} tokens"),
-        (Embeddings::Shared, OutputProjection::Tied) => format!("{tokens} tokens, one table for source, target and output"),
+        (Embeddings::Shared, OutputProjection::Tied | OutputProjection::Source) => {
+            format!("{tokens} tokens, one table for source, target and output")
+        }
         (Embeddings::Shared, OutputProjection::Own) => format!("{tokens} tokens, one table for source and target, one for the output"),
         (Embeddings::Separate, output) => {
             let source = amounts::thousands(config.source_vocab);
-            let output =
-                if output == OutputProjection::Tied { "target and output share a table" } else { "a table each, and one for the output" };
+            let output = match output {
+                OutputProjection::Tied => "target and output share a table",
+                OutputProjection::Source => "source and output share a table",
+                OutputProjection::Own => "a table each, and one for the output",
+            };
             format!("{source} tokens of the source, {tokens} of the target, {output}")
         }
     };
@@ -118,18 +123,26 @@ fn positions(config: &Config) -> String {
     config.max_positions.map_or(kind.clone(), |limit| format!("{limit}, {kind}"))
 }
 
-/// The attention score, if it is not the paper's.
-fn attention(config: &Config) -> Option<&'static str> {
-    match config.score {
-        AttentionScore::ScaledDot => None,
-        AttentionScore::Dot => Some("products of queries and keys, not scaled"),
-        AttentionScore::Additive => Some("additive: v·tanh(q + k)"),
-    }
+/// The attention score, if it is not the paper's, and the bound of logits.
+fn attention(config: &Config) -> Option<String> {
+    let score = match (config.score, config.score_width) {
+        (AttentionScore::ScaledDot, None) => None,
+        (AttentionScore::ScaledDot, Some(width)) => Some(format!("products of queries and keys by √{width}")),
+        (AttentionScore::Dot, _) => Some("products of queries and keys, not scaled".into()),
+        (AttentionScore::Additive, _) => Some("additive: v·tanh(q + k)".into()),
+    };
+    let bound = |of: &str, cap: Option<f32>| cap.map(|cap| format!("{of} within ±{cap}"));
+    let facts: Vec<_> = [score, bound("scores", config.caps.scores), bound("logits", config.caps.logits)].into_iter().flatten().collect();
+    (!facts.is_empty()).then(|| facts.join(", "))
 }
 
 fn norm(config: &Config) -> String {
     let kind = if config.norm == Norm::Layer { "mean and variance" } else { "root of the mean square" };
-    let place = if config.placement == NormPlacement::Post { "after each sublayer" } else { "before each sublayer and after each stack" };
+    let place = match config.placement {
+        NormPlacement::Post => "after each sublayer",
+        NormPlacement::Pre => "before each sublayer and after each stack",
+        NormPlacement::Around => "before and after each sublayer, and after each stack",
+    };
     let embeddings = if config.embedding_norm == EmbeddingNorm::None { "" } else { ", embeddings too" };
     format!("{kind}, {place}{embeddings}")
 }

@@ -89,13 +89,6 @@ fn samples_depend_on_the_seed_alone() {
 }
 
 #[test]
-fn an_empty_line_stays_empty() {
-    let out = run_with(&generate(&model(), &[]), "a\n\nA man is\n").ok();
-    let lines: Vec<_> = out.lines().collect();
-    assert_eq!((lines.len(), lines[1]), (3, ""), "{out}");
-}
-
-#[test]
 fn what_a_decoder_alone_cannot_do_is_an_error() {
     let (model, folder) = (model(), tempfile::tempdir().unwrap());
     let out = folder.path().join("out");

@@ -12,15 +12,18 @@ pub(super) fn of_module(path: &str, config: &Config) -> String {
     let sublayer = |sublayer: &str| match config.placement {
         NormPlacement::Post => format!("x ← {}", norm(&format!("x + {sublayer}(x)"))),
         NormPlacement::Pre => format!("x ← x + {sublayer}({})", norm("x")),
+        NormPlacement::Around => format!("x ← x + {}", norm(&format!("{sublayer}({})", norm("x")))),
     };
     let attention = || {
         let distances = matches!(config.positions, Positions::Relative { .. } | Positions::Alibi);
         let bias = if distances { " + B" } else { "" };
-        match config.score {
-            AttentionScore::ScaledDot => format!("softmax(Q Kᵀ / √d_k{bias} + mask) V"),
-            AttentionScore::Dot => format!("softmax(Q Kᵀ{bias} + mask) V"),
-            AttentionScore::Additive => format!("softmax(vᵀ tanh(q + k){bias} + mask) V"),
-        }
+        let scores = match (config.score, config.score_width) {
+            (AttentionScore::ScaledDot, None) => "Q Kᵀ / √d_k".to_owned(),
+            (AttentionScore::ScaledDot, Some(width)) => format!("Q Kᵀ / √{width}"),
+            (AttentionScore::Dot, _) => "Q Kᵀ".to_owned(),
+            (AttentionScore::Additive, _) => "vᵀ tanh(q + k)".to_owned(),
+        };
+        format!("softmax({}{bias} + mask) V", capped(scores, config.caps.scores))
     };
     let linear = |product: &str, bias: &str| if config.biases != Biases::None { format!("{product} + {bias}") } else { product.to_owned() };
     match name {
@@ -41,15 +44,17 @@ pub(super) fn of_module(path: &str, config: &Config) -> String {
             Positions::Sinusoidal(_) | Positions::Counted => "x + P, with sines and cosines of pos / 10000^(2i/d_model)".to_owned(),
             _ => "x + P[positions]".to_owned(),
         },
-        "self_attn_layer_norm" | "encoder_attn_layer_norm" | "final_layer_norm" | "layer_norm" | "layernorm_embedding" => match config.norm
-        {
-            Norm::Layer => "(x - μ) / √(σ² + ε) · γ + β".to_owned(),
-            Norm::Rms => "x / √(mean(x²) + ε) · γ".to_owned(),
-        },
+        _ if name.ends_with("layer_norm") || name == "layernorm_embedding" => {
+            let scale = if config.norm_from_one { "(1 + γ)" } else { "γ" };
+            match config.norm {
+                Norm::Layer => format!("(x - μ) / √(σ² + ε) · {scale} + β"),
+                Norm::Rms => format!("x / √(mean(x²) + ε) · {scale}"),
+            }
+        }
         "padding_mask" => "0 for tokens, -10⁹ for padding".to_owned(),
         "causal_mask" => "0 up to the position, -10⁹ after it".to_owned(),
         "lm_head" if config.output_bias => "logits = x Wᵀ + b".to_owned(),
-        "lm_head" => "logits = x Wᵀ".to_owned(),
+        "lm_head" => format!("logits = {}", capped("x Wᵀ".to_owned(), config.caps.logits)),
         "encoder" => "hidden states of the source".to_owned(),
         "decoder" => "logits of the next token from the previous tokens and the source's hidden states".to_owned(),
         _ if name.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -58,6 +63,11 @@ pub(super) fn of_module(path: &str, config: &Config) -> String {
         }
         _ => String::new(),
     }
+}
+
+/// The bound of numbers, if there is one.
+fn capped(numbers: String, cap: Option<f32>) -> String {
+    cap.map_or(numbers.clone(), |cap| format!("{cap} tanh({numbers} / {cap})"))
 }
 
 fn activation(activation: Activation) -> &'static str {

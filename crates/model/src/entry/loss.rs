@@ -17,6 +17,7 @@ use crate::dropout::{Dropout, DropoutRates, SEED};
 use crate::encoder::encoder;
 use crate::front::Source;
 use crate::interface::{ATTENTION_MASK, DECODER_INPUT_IDS, INPUT_IDS, LABELS};
+use crate::layers::capped;
 use cognate_graph::{Builder, DType, Dim, Graph, Shape, Tensor, concat};
 
 /// Options of the training loss.
@@ -89,7 +90,7 @@ pub(crate) fn loss(config: &Config, options: &Loss) -> Result<Graph, Error> {
     let outputs = decoder(&root, config, &DecoderInputs { ids: target, attention_mask, cross, past: Past::None, prompts: None, dropout });
     {
         let _scope = root.at("cross_entropy").enter();
-        let [mut smoothed, mut plain] = cross_entropy(&outputs, &Projection::of(&root, config), labels, smoothing);
+        let [mut smoothed, mut plain] = cross_entropy(config, &outputs, labels, smoothing);
         if alpha > 0.0 {
             smoothed = smoothed * 0.5 + divergence(outputs.logits, labels) * (alpha / 4.0);
             plain = plain * 0.5;
@@ -126,22 +127,28 @@ fn counts(labels: Tensor<'_>) -> Tensor<'_> {
 /// `ln Σ eˣ - (1 - ε) x_label - ε mean(x)`. The label's logit and the mean of all logits are
 /// computed as products with `h`: of the `vocab` logits per label only the sum of exponentials is
 /// read, and the backward pass writes only their softmax.
-fn cross_entropy<'g>(outputs: &DecoderOutputs<'g>, projection: &Projection<'g>, labels: Tensor<'g>, smoothing: f32) -> [Tensor<'g>; 2] {
-    let (hidden, Projection { weight, bias }) = (outputs.hidden, *projection);
+///
+/// With a cap `c` the label's logit is `c(x_label)`, and the mean is that of all logits.
+fn cross_entropy<'g>(config: &Config, outputs: &DecoderOutputs<'g>, labels: Tensor<'g>, smoothing: f32) -> [Tensor<'g>; 2] {
+    let (hidden, cap) = (outputs.hidden, config.caps.logits);
+    let Projection { weight, bias } = Projection::of(&hidden.builder().root(), config);
     let builder = hidden.builder();
     let shape = labels.ty().shape;
     let counted = counts(labels);
     let label = counted.select(labels, builder.integer(0));
     let one_each = |x: Tensor<'g>| x.reshape(shape.clone());
     let of_label = one_each((hidden * weight.gather(label)).sum(&[2]));
-    let of_label = bias.map_or(of_label, |bias| of_label + bias.gather(label));
+    let of_label = capped(bias.map_or(of_label, |bias| of_label + bias.gather(label)), cap);
     let total = one_each(outputs.logits.log_sum_exp());
     let sum = |losses: Tensor<'g>| (losses * counted.cast(DType::F32)).sum(&[0, 1]).reshape(Shape::default());
     let plain = sum(total - of_label);
     if smoothing == 0.0 {
         return [plain, plain];
     }
-    let of_all = one_each(hidden.linear(weight.sum(&[0]), bias.map(|bias| bias.sum(&[0]))));
+    let of_all = one_each(match cap {
+        Some(_) => outputs.logits.sum(&[2]),
+        None => hidden.linear(weight.sum(&[0]), bias.map(|bias| bias.sum(&[0]))),
+    });
     let vocab = weight.dim(0).as_constant().unwrap_or(1) as f32;
     [sum(total - of_label * (1.0 - smoothing) - of_all * (smoothing / vocab)), plain]
 }

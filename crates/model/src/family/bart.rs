@@ -4,8 +4,8 @@ use super::Bart;
 use super::fields::{Fields, Tokens};
 use crate::config::{ROTARY_BASE, SizeNames, StackNames};
 use crate::{
-    Activation, AttentionScore, Biases, Config, EmbeddingNorm, Embeddings, Front, Norm, NormPlacement, OutputProjection, Parts, Positions,
-    Sinusoids, Stack, TokenTypes,
+    Activation, AttentionScore, Biases, Caps, Config, EmbeddingNorm, Embeddings, Front, Norm, NormPlacement, OutputProjection, Parts,
+    Positions, RotaryScaling, Sinusoids, Stack, TokenTypes,
 };
 
 /// Properties of a family that its `config.json` does not contain.
@@ -105,10 +105,15 @@ pub(super) fn config(family: Bart, fields: &Fields) -> Config {
         gated: false,
         biases: Biases::All,
         score: AttentionScore::ScaledDot,
+        score_width: None,
+        caps: Caps::default(),
         positions: implied.positions,
         rotary_base: ROTARY_BASE,
+        rotary_scaling: RotaryScaling::None,
+        table_width: None,
         windows: Vec::new(),
         norm: Norm::Layer,
+        norm_from_one: false,
         placement: implied.placement,
         embedding_norm: implied.embedding_norm,
         epsilon: 1e-5,

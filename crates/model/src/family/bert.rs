@@ -4,8 +4,8 @@ use super::Bert;
 use super::fields::Fields;
 use crate::config::{ROTARY_BASE, SizeNames, StackNames};
 use crate::{
-    Activation, AttentionScore, Biases, Config, EmbeddingNorm, Embeddings, Front, Head, Norm, NormPlacement, OutputProjection, Parts,
-    Positions, Stack, TokenTypes,
+    Activation, AttentionScore, Biases, Caps, Config, EmbeddingNorm, Embeddings, Front, Head, Norm, NormPlacement, OutputProjection, Parts,
+    Positions, RotaryScaling, Stack, TokenTypes,
 };
 
 const ENCODER: StackNames =
@@ -57,10 +57,15 @@ pub(super) fn config(family: Bert, class: &str, fields: &Fields) -> Config {
         gated: false,
         biases: Biases::All,
         score: AttentionScore::ScaledDot,
+        score_width: None,
+        caps: Caps::default(),
         positions,
         rotary_base: ROTARY_BASE,
+        rotary_scaling: RotaryScaling::None,
+        table_width: None,
         windows: Vec::new(),
         norm: Norm::Layer,
+        norm_from_one: false,
         placement: NormPlacement::Post,
         embedding_norm: EmbeddingNorm::Sum,
         epsilon: if is_distil { 1e-12 } else { fields.positive("layer_norm_eps", 1e-12) },

@@ -7,8 +7,8 @@ use super::bart::{NAMES, stack};
 use super::fields::{Fields, Tokens};
 use crate::config::ROTARY_BASE;
 use crate::{
-    Activation, AttentionScore, Biases, Config, EmbeddingNorm, Embeddings, Front, Norm, NormPlacement, OutputProjection, Parts,
-    PositionKind, Positions, RelativeLayers, Sinusoids, TokenTypes,
+    Activation, AttentionScore, Biases, Caps, Config, EmbeddingNorm, Embeddings, Front, Norm, NormPlacement, OutputProjection, Parts,
+    PositionKind, Positions, RelativeLayers, RotaryScaling, Sinusoids, TokenTypes,
 };
 use serde_json::{Map, Value, json};
 
@@ -75,10 +75,15 @@ pub(super) fn config(fields: &Fields) -> Config {
         gated: fields.flag("gated", false),
         biases: fields.flag("biases", true).into(),
         score: fields.named("attention_score", AttentionScore::ScaledDot),
+        score_width: None,
+        caps: Caps::default(),
         positions,
         rotary_base: fields.positive("rope_theta", ROTARY_BASE),
+        rotary_scaling: RotaryScaling::None,
+        table_width: None,
         windows: Vec::new(),
         norm: fields.named("norm", Norm::Layer),
+        norm_from_one: false,
         placement: fields.named("norm_placement", NormPlacement::Post),
         embedding_norm: EmbeddingNorm::None,
         epsilon: fields.positive("layer_norm_epsilon", EPSILON),

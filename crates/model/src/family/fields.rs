@@ -1,7 +1,7 @@
 //! Reads the fields of a `config.json` and collects all problems.
 
-use crate::Activation;
 use crate::config::StackNames;
+use crate::{Activation, RotaryScaling};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::cell::RefCell;
@@ -93,6 +93,16 @@ impl Fields {
         self.object.contains_key(field)
     }
 
+    /// What `read` gives, also for a missing field; `None` if the field is `null`.
+    pub(super) fn unless_null<T>(&self, field: &str, read: impl FnOnce() -> T) -> Option<T> {
+        (!self.has(field) || self.present(field).is_some()).then(read)
+    }
+
+    /// A list of strings.
+    pub(super) fn texts(&self, field: &str) -> Option<Vec<&str>> {
+        self.read(field, "a list of texts", |value| value.as_array()?.iter().map(Value::as_str).collect())
+    }
+
     /// The token of a field, or the first of a list.
     pub(super) fn first_token(&self, field: &str) -> Option<usize> {
         let token = |value: &Value| value.as_u64().and_then(|token| usize::try_from(token).ok());
@@ -102,12 +112,53 @@ impl Fields {
         })
     }
 
-    /// Rejects scaled rotary positions.
-    pub(super) fn refuse_scaling(&self, field: &str) {
-        let Some(found) = self.present(field) else { return };
-        let kind = found.get("rope_type").or_else(|| found.get("type")).and_then(Value::as_str);
-        if kind != Some("default") {
-            self.refuse(format!("{field} {found} is not supported; expected null"));
+    /// The scaling of rotary angles in `rope_scaling`, for texts of at most `max_positions`.
+    pub(super) fn rotary_scaling(&self, max_positions: usize) -> RotaryScaling {
+        const FIELD: &str = "rope_scaling";
+        let Some(found) = self.present(FIELD) else { return RotaryScaling::None };
+        let number = |name: &str, default: Option<f64>| {
+            let number = found.get(name).filter(|value| !value.is_null()).map_or(default, Value::as_f64);
+            number.filter(|number| number.is_finite() && *number > 0.0).unwrap_or_else(|| {
+                let value = found.get(name).unwrap_or(&Value::Null);
+                self.contradict(format!("{FIELD}: {name}: expected a positive number, found {value}"));
+                1.0
+            })
+        };
+        let factor = || number("factor", None);
+        match found.get("rope_type").or_else(|| found.get("type")).and_then(Value::as_str) {
+            // Dynamic scaling begins after the positions that the model may have.
+            Some("default" | "dynamic") => RotaryScaling::None,
+            Some("linear") => RotaryScaling::Linear { factor: factor() },
+            Some("llama3") => {
+                let [low, high] = ["low_freq_factor", "high_freq_factor"].map(|name| number(name, None));
+                if low >= high {
+                    self.contradict(format!("{FIELD}: expected low_freq_factor below high_freq_factor, found {low} and {high}"));
+                }
+                let positions = number("original_max_position_embeddings", None);
+                RotaryScaling::Llama3 { factor: factor(), low, high, positions }
+            }
+            Some("yarn") => {
+                let grown = |scale: f64| if factor() <= 1.0 { 1.0 } else { 0.1 * scale * factor().ln() + 1.0 };
+                let implied =
+                    match ["mscale", "mscale_all_dim"].map(|name| found.get(name).and_then(Value::as_f64).filter(|scale| *scale != 0.0)) {
+                        [Some(scale), Some(all)] => grown(scale) / grown(all),
+                        _ => grown(1.0),
+                    };
+                RotaryScaling::Yarn {
+                    factor: factor(),
+                    magnitude: number("attention_factor", Some(implied)),
+                    fast: number("beta_fast", Some(32.0)),
+                    slow: number("beta_slow", Some(1.0)),
+                    positions: number("original_max_position_embeddings", Some(max_positions as f64)),
+                    rounded: found.get("truncate").is_none_or(|truncate| *truncate != false),
+                }
+            }
+            _ => {
+                self.refuse(format!(
+                    "{FIELD} {found} is not supported; expected null, or a rope_type of default, linear, dynamic, llama3, yarn"
+                ));
+                RotaryScaling::None
+            }
         }
     }
 

@@ -4,8 +4,8 @@ use super::fields::Fields;
 use super::{Family, Gpt};
 use crate::config::{ROTARY_BASE, SizeNames, StackNames};
 use crate::{
-    AttentionScore, Biases, Config, EmbeddingNorm, Embeddings, Front, Norm, NormPlacement, OutputProjection, Parts, Positions, Stack,
-    TokenTypes,
+    AttentionScore, Biases, Caps, Config, EmbeddingNorm, Embeddings, Front, Norm, NormPlacement, OutputProjection, Parts, Positions,
+    RotaryScaling, Stack, TokenTypes,
 };
 
 const fn sizes(d_model: &'static str, positions: &'static str, [n_layers, heads, d_ff]: [&'static str; 3]) -> SizeNames {
@@ -17,7 +17,7 @@ impl Gpt {
     fn sizes(self) -> SizeNames {
         match self {
             Gpt::Gpt2 => sizes("n_embd", "n_positions", ["n_layer", "n_head", "n_inner"]),
-            Gpt::Llama | Gpt::Mistral | Gpt::Qwen2 => {
+            Gpt::Gemma | Gpt::Gemma2 | Gpt::Llama | Gpt::Mistral | Gpt::Qwen2 => {
                 sizes("hidden_size", "max_position_embeddings", ["num_hidden_layers", "num_attention_heads", "intermediate_size"])
             }
             Gpt::Opt => sizes("hidden_size", "max_position_embeddings", ["num_hidden_layers", "num_attention_heads", "ffn_dim"]),
@@ -30,13 +30,19 @@ pub(super) fn config(family: Gpt, class: &str, fields: &Fields) -> Config {
     check_class(class, fields);
     let (d_model, vocab) = (fields.size(names.d_model), fields.size("vocab_size"));
     let is_llama = !matches!(family, Gpt::Gpt2 | Gpt::Opt);
+    let is_gemma = matches!(family, Gpt::Gemma | Gpt::Gemma2);
     let heads = fields.size(names.decoder.heads);
     let decoder = Stack {
         n_layers: fields.size(names.decoder.n_layers),
         heads,
-        key_heads: fields.optional_size("num_key_value_heads").filter(|_| is_llama).unwrap_or(heads),
+        key_heads: fields.optional_size("num_key_value_heads").filter(|_| is_llama).unwrap_or(match family {
+            Gpt::Gemma => 16,
+            Gpt::Gemma2 => 4,
+            _ => heads,
+        }),
         d_k: match fields.optional_size("head_dim").filter(|_| is_llama) {
             Some(width) => width,
+            None if is_gemma => 256,
             None => fields.width_of_heads(d_model, &names.decoder),
         },
         d_ff: match fields.optional_size(names.decoder.d_ff) {
@@ -44,15 +50,18 @@ pub(super) fn config(family: Gpt, class: &str, fields: &Fields) -> Config {
             _ => fields.size(names.decoder.d_ff),
         },
     };
-    let choices = choices(family, decoder.n_layers, d_model, fields);
-    let field = if is_llama { "hidden_act" } else { "activation_function" };
-    let [epsilon, activation] = match family {
-        Gpt::Gpt2 => ["layer_norm_epsilon", "gelu_new"],
-        Gpt::Opt => ["layer_norm_epsilon", "relu"],
-        Gpt::Llama | Gpt::Mistral | Gpt::Qwen2 => ["rms_norm_eps", "silu"],
+    let max_positions = fields.size(names.positions);
+    let choices = choices(family, decoder.n_layers, [d_model, max_positions], fields);
+    let [epsilon, field, activation] = match family {
+        Gpt::Gemma => ["rms_norm_eps", "hidden_act", "gelu_pytorch_tanh"],
+        Gpt::Gemma2 => ["rms_norm_eps", "hidden_activation", "gelu_pytorch_tanh"],
+        Gpt::Gpt2 => ["layer_norm_epsilon", "activation_function", "gelu_new"],
+        Gpt::Opt => ["layer_norm_epsilon", "activation_function", "relu"],
+        Gpt::Llama | Gpt::Mistral | Gpt::Qwen2 => ["rms_norm_eps", "hidden_act", "silu"],
     };
     // The tokens of transformers' classes.
     let (bos, eos, pad) = match family {
+        Gpt::Gemma | Gpt::Gemma2 => (Some(2), Some(1), Some(0)),
         Gpt::Gpt2 => (Some(50_256), Some(50_256), None),
         Gpt::Llama | Gpt::Mistral => (Some(1), Some(2), None),
         Gpt::Opt => (Some(2), Some(2), Some(1)),
@@ -65,7 +74,7 @@ pub(super) fn config(family: Gpt, class: &str, fields: &Fields) -> Config {
         vocab,
         source_vocab: vocab,
         d_model,
-        max_positions: Some(fields.size(names.positions)),
+        max_positions: Some(max_positions),
         parts: Parts::Decoder,
         encoder: Stack { n_layers: 0, ..decoder },
         decoder,
@@ -73,17 +82,22 @@ pub(super) fn config(family: Gpt, class: &str, fields: &Fields) -> Config {
         gated: is_llama,
         biases: choices.biases,
         score: choices.score,
+        score_width: choices.score_width,
+        caps: choices.caps,
         positions: choices.positions,
         rotary_base: fields.positive("rope_theta", ROTARY_BASE),
+        rotary_scaling: choices.rotary_scaling,
+        table_width: choices.table_width,
         windows: choices.windows,
         norm: if is_llama { Norm::Rms } else { Norm::Layer },
+        norm_from_one: is_gemma,
         placement: choices.placement,
         embedding_norm: EmbeddingNorm::None,
         epsilon: fields.positive(epsilon, if is_llama { 1e-6 } else { 1e-5 }),
         embeddings: Embeddings::Separate,
         token_types: TokenTypes::None,
-        scale_embedding: false,
-        output: if fields.flag("tie_word_embeddings", !is_llama) { OutputProjection::Tied } else { OutputProjection::Own },
+        scale_embedding: is_gemma,
+        output: if fields.flag("tie_word_embeddings", !is_llama || is_gemma) { OutputProjection::Tied } else { OutputProjection::Own },
         scale_output: false,
         output_bias: false,
         start_token: fields.optional_size("bos_token_id").or(bos).unwrap_or(eos_token),
@@ -98,15 +112,41 @@ pub(super) fn config(family: Gpt, class: &str, fields: &Fields) -> Config {
 struct Choices {
     placement: NormPlacement,
     score: AttentionScore,
+    score_width: Option<f32>,
+    caps: Caps,
     biases: Biases,
     positions: Positions,
+    rotary_scaling: RotaryScaling,
+    table_width: Option<usize>,
     windows: Vec<Option<usize>>,
 }
 
-fn choices(family: Gpt, n_layers: usize, d_model: usize, fields: &Fields) -> Choices {
+fn choices(family: Gpt, n_layers: usize, [d_model, max_positions]: [usize; 2], fields: &Fields) -> Choices {
     let (placement, score, positions) = (NormPlacement::Pre, AttentionScore::ScaledDot, Positions::Rotary);
-    let mut choices = Choices { placement, score, biases: Biases::None, positions, windows: Vec::new() };
+    let mut choices = Choices {
+        placement,
+        score,
+        score_width: None,
+        caps: Caps::default(),
+        biases: Biases::None,
+        positions,
+        rotary_scaling: RotaryScaling::None,
+        table_width: None,
+        windows: Vec::new(),
+    };
     match family {
+        Gpt::Gemma | Gpt::Gemma2 => {
+            if fields.flag("attention_bias", false) {
+                choices.biases = Biases::OnlyAttention;
+            }
+            if family == Gpt::Gemma2 {
+                choices.placement = NormPlacement::Around;
+                choices.score_width = Some(fields.positive("query_pre_attn_scalar", 256.0));
+                let cap = |field, default| fields.unless_null(field, || fields.positive(field, default));
+                choices.caps = Caps { scores: cap("attn_logit_softcapping", 50.0), logits: cap("final_logit_softcapping", 30.0) };
+                choices.windows = typed_windows(sliding_window(fields), n_layers, fields, |layer_index| layer_index % 2 == 0);
+            }
+        }
         Gpt::Gpt2 => {
             (choices.positions, choices.biases) = (Positions::Learned { offset: 0 }, Biases::All);
             if !fields.flag("scale_attn_weights", true) {
@@ -122,9 +162,7 @@ fn choices(family: Gpt, n_layers: usize, d_model: usize, fields: &Fields) -> Cho
             }
             fields.refuse_other("_remove_final_layer_norm", false);
             fields.refuse_other("layer_norm_elementwise_affine", true);
-            if let Some(width) = fields.optional_size("word_embed_proj_dim").filter(|width| *width != d_model) {
-                fields.refuse(format!("word_embed_proj_dim {width} is not supported; expected hidden_size {d_model}"));
-            }
+            choices.table_width = fields.optional_size("word_embed_proj_dim").filter(|width| *width != d_model);
         }
         Gpt::Llama => {
             choices.biases = match [fields.flag("attention_bias", false), fields.flag("mlp_bias", false)] {
@@ -138,29 +176,44 @@ fn choices(family: Gpt, n_layers: usize, d_model: usize, fields: &Fields) -> Cho
             };
         }
         Gpt::Mistral => {
-            let window = if fields.has("sliding_window") { fields.optional_size("sliding_window") } else { Some(4096) };
-            choices.windows = windows(window, n_layers, 0);
+            choices.windows = windows(sliding_window(fields), n_layers, |_| true);
         }
         Gpt::Qwen2 => {
             choices.biases = Biases::OnlyInputs;
             if fields.flag("use_sliding_window", false) {
-                let window = fields.optional_size("sliding_window").unwrap_or(4096);
-                choices.windows = windows(Some(window), n_layers, fields.optional_size("max_window_layers").unwrap_or(28));
+                let first = fields.optional_size("max_window_layers").unwrap_or(28);
+                choices.windows = typed_windows(sliding_window(fields), n_layers, fields, |layer_index| layer_index >= first);
             }
         }
     }
-    fields.refuse_scaling("rope_scaling");
+    choices.rotary_scaling = fields.rotary_scaling(max_positions);
     if choices.windows.contains(&Some(0)) {
         fields.contradict("sliding_window: expected at least 1, found 0");
     }
     choices
 }
 
-/// The windows of the layers from `first` on; none if no layer has one.
-fn windows(window: Option<usize>, n_layers: usize, first: usize) -> Vec<Option<usize>> {
+fn sliding_window(fields: &Fields) -> Option<usize> {
+    fields.unless_null("sliding_window", || fields.optional_size("sliding_window").unwrap_or(4096))
+}
+
+/// The windows of the layers that `is_windowed` names; none if no layer has one.
+fn windows(window: Option<usize>, n_layers: usize, is_windowed: impl Fn(usize) -> bool) -> Vec<Option<usize>> {
     // A number of layers that is refused elsewhere takes no memory.
-    let n_layers = if window.is_some() && first < n_layers { n_layers.min(crate::config::MOST_LAYERS) } else { 0 };
-    (0..n_layers).map(|layer_index| window.filter(|_| layer_index >= first)).collect()
+    let windows: Vec<_> = (0..n_layers.min(crate::config::MOST_LAYERS)).map(|index| window.filter(|_| is_windowed(index))).collect();
+    if windows.iter().any(Option::is_some) { windows } else { Vec::new() }
+}
+
+/// As [`windows`], unless `layer_types` names the layers.
+fn typed_windows(window: Option<usize>, n_layers: usize, fields: &Fields, is_windowed: impl Fn(usize) -> bool) -> Vec<Option<usize>> {
+    let Some(types) = fields.texts("layer_types") else { return windows(window, n_layers, is_windowed) };
+    if types.len() != n_layers {
+        fields.contradict(format!("layer_types: expected num_hidden_layers {n_layers}, found {}", types.len()));
+    }
+    if let Some(other) = types.iter().find(|kind| !["sliding_attention", "full_attention"].contains(*kind)) {
+        fields.refuse(format!("layer_types {other:?} is not supported; expected sliding_attention or full_attention"));
+    }
+    windows(window, n_layers, |layer_index| types.get(layer_index) == Some(&"sliding_attention"))
 }
 
 /// Rejects classes that do not continue a text.
@@ -171,10 +224,12 @@ fn check_class(class: &str, fields: &Fields) {
     }
 }
 
-/// The tensor names of a decoder, of GPT-2, of OPT, and of Llama and its descendants.
-const PARTS: [(&str, [&str; 3]); 13] = [
+/// The tensor names of a decoder, of GPT-2, of OPT, and of Llama and its descendants; of Gemma 2 those of [`GEMMA2`] differ.
+const PARTS: [(&str, [&str; 3]); 15] = [
     ("decoder.embed_tokens", ["wte", "embed_tokens", "embed_tokens"]),
     ("decoder.embed_positions", ["wpe", "embed_positions", "embed_positions"]),
+    ("decoder.project_in", ["", "project_in", ""]),
+    ("decoder.project_out", ["", "project_out", ""]),
     ("decoder.layer_norm", ["ln_f", "final_layer_norm", "norm"]),
     ("self_attn.q_proj", ["attn.c_attn", "self_attn.q_proj", "self_attn.q_proj"]),
     ("self_attn.k_proj", ["attn.c_attn", "self_attn.k_proj", "self_attn.k_proj"]),
@@ -188,17 +243,25 @@ const PARTS: [(&str, [&str; 3]); 13] = [
     ("lm_head", ["lm_head"; 3]),
 ];
 
+const GEMMA2: [(&str, &str); 3] = [
+    ("self_attn_post_layer_norm", "post_attention_layernorm"),
+    ("final_layer_norm", "pre_feedforward_layernorm"),
+    ("final_post_layer_norm", "post_feedforward_layernorm"),
+];
+
 /// Possible names of the tensor at `path`, the usual one first.
 pub(super) fn names(family: Gpt, path: &str) -> Vec<String> {
     let Some((part, kind)) = path.rsplit_once('.') else { return Vec::new() };
     let (column, prefixes, layers) = match family {
         Gpt::Gpt2 => (0, ["transformer.", ""], "h"),
         Gpt::Opt => (1, ["model.decoder.", "decoder."], "layers"),
-        Gpt::Llama | Gpt::Mistral | Gpt::Qwen2 => (2, ["model.", ""], "layers"),
+        Gpt::Gemma | Gpt::Gemma2 | Gpt::Llama | Gpt::Mistral | Gpt::Qwen2 => (2, ["model.", ""], "layers"),
     };
     let layer = part.strip_prefix("decoder.layers.").and_then(|rest| rest.split_once('.'));
-    let Some((_, theirs)) = PARTS.iter().find(|(ours, _)| *ours == layer.map_or(part, |(_, part)| part)) else { return Vec::new() };
-    let name = theirs[column];
+    let bare = layer.map_or(part, |(_, part)| part);
+    let of_gemma2 = GEMMA2.iter().find(|(ours, _)| family == Gpt::Gemma2 && *ours == bare).map(|(_, theirs)| *theirs);
+    let usual = || PARTS.iter().find(|(ours, _)| *ours == bare).map(|(_, theirs)| theirs[column]);
+    let Some(name) = of_gemma2.or_else(usual) else { return Vec::new() };
     match layer {
         _ if part == "lm_head" => vec![format!("{name}.{kind}")],
         Some((index, _)) => prefixes.map(|prefix| format!("{prefix}{layers}.{index}.{name}.{kind}")).into(),

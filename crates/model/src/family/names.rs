@@ -3,7 +3,7 @@
 //! Parameter paths are BART's tensor names without `model.`:
 //! `decoder.layers.2.encoder_attn.q_proj.weight`.
 
-use super::{Bart, Family, bert, gpt, vit};
+use super::{Bart, Family, Gpt, bert, gemma, gpt, vit};
 use crate::{Config, Embeddings, Head, OutputProjection, Parts};
 use cognate_graph::{Generator, Recipe};
 use std::sync::Arc;
@@ -37,7 +37,12 @@ impl Naming<'_> {
             Embeddings::Shared => "shared.weight",
             Embeddings::Separate => "decoder.embed_tokens.weight",
         };
-        if path == projected && self.config.output == OutputProjection::Tied {
+        let is_output = match self.config.output {
+            OutputProjection::Tied => path == projected,
+            OutputProjection::Source => path == "encoder.embed_tokens.weight",
+            OutputProjection::Own => false,
+        };
+        if is_output {
             paths.push("lm_head.weight");
         }
         paths.into_iter().flat_map(|path| self.names_of(path)).collect()
@@ -74,7 +79,11 @@ impl Naming<'_> {
     /// Whether the checkpoint has a shared table that is not used.
     fn has_idle_shared(&self) -> bool {
         self.config.embeddings == Embeddings::Separate
-            && !matches!(self.family, Family::Bart(Bart::Marian) | Family::Cognate | Family::Gpt(_) | Family::Pair(..) | Family::Whisper)
+            && match self.family {
+                Family::Bart(bart) => bart != Bart::Marian,
+                Family::Bert(_) | Family::T5(_) | Family::Vit(_) => true,
+                Family::Cognate | Family::Gpt(_) | Family::Pair(..) | Family::T5Gemma | Family::Whisper => false,
+            }
     }
 
     /// Whether checkpoints are known to contain this tensor without using it.
@@ -94,6 +103,7 @@ impl Naming<'_> {
             Family::Bert(_) => bert::is_left_over(self.head(), name),
             Family::Cognate | Family::Whisper => false,
             Family::Gpt(gpt) => gpt::is_left_over(gpt, name),
+            Family::T5Gemma => gpt::is_left_over(Gpt::Gemma2, name),
             Family::Pair(..) => {
                 self.half(name).is_some_and(|(half, prefix)| name.strip_prefix(prefix).is_some_and(|rest| half.is_left_over(rest)))
             }
@@ -139,6 +149,7 @@ impl Naming<'_> {
             // Checkpoints without the output projection, as of `BartModel`, lack the prefix.
             Family::Bart(_) | Family::Whisper => vec![format!("model.{path}"), path.into()],
             Family::T5(_) => vec![t5_name(path, self.config.gated)],
+            Family::T5Gemma => gemma::names(path),
             Family::Vit(vit) => vit::names(vit, self.head(), path),
         }
     }

@@ -4,8 +4,8 @@ use super::T5;
 use super::fields::{Fields, Tokens};
 use crate::config::{ROTARY_BASE, SizeNames, StackNames};
 use crate::{
-    Activation, AttentionScore, Biases, Config, EmbeddingNorm, Embeddings, Front, Norm, NormPlacement, OutputProjection, Parts, Positions,
-    RelativeLayers, Stack, TokenTypes,
+    Activation, AttentionScore, Biases, Caps, Config, EmbeddingNorm, Embeddings, Front, Norm, NormPlacement, OutputProjection, Parts,
+    Positions, RelativeLayers, RotaryScaling, Stack, TokenTypes,
 };
 
 const ENCODER: StackNames = StackNames { n_layers: "num_layers", heads: "num_heads", d_k: "d_kv", d_ff: "d_ff" };
@@ -42,14 +42,19 @@ pub(super) fn config(family: T5, fields: &Fields) -> Config {
         gated,
         biases: Biases::None,
         score: AttentionScore::Dot,
+        score_width: None,
+        caps: Caps::default(),
         positions: Positions::Relative {
             buckets: fields.optional_size("relative_attention_num_buckets").unwrap_or(32),
             max_distance: fields.optional_size("relative_attention_max_distance").unwrap_or(128),
             of: if family == T5::Umt5 { RelativeLayers::Each } else { RelativeLayers::First },
         },
         rotary_base: ROTARY_BASE,
+        rotary_scaling: RotaryScaling::None,
+        table_width: None,
         windows: Vec::new(),
         norm: Norm::Rms,
+        norm_from_one: false,
         placement: NormPlacement::Pre,
         embedding_norm: EmbeddingNorm::None,
         epsilon: fields.positive("layer_norm_epsilon", 1e-6),

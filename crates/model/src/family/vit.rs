@@ -5,8 +5,8 @@ use super::bart::stack;
 use super::fields::Fields;
 use crate::config::{ROTARY_BASE, SizeNames, StackNames};
 use crate::{
-    AttentionScore, Biases, Config, EmbeddingNorm, Embeddings, Front, Head, Norm, NormPlacement, OutputProjection, Parts, Patches,
-    Positions, Stack, TokenTypes,
+    AttentionScore, Biases, Caps, Config, EmbeddingNorm, Embeddings, Front, Head, Norm, NormPlacement, OutputProjection, Parts, Patches,
+    Positions, RotaryScaling, Stack, TokenTypes,
 };
 
 const ENCODER: StackNames =
@@ -42,10 +42,15 @@ pub(super) fn config(family: Vit, class: &str, fields: &Fields) -> Config {
         gated: false,
         biases: if fields.flag("qkv_bias", true) { Biases::All } else { Biases::ExceptInputs },
         score: AttentionScore::ScaledDot,
+        score_width: None,
+        caps: Caps::default(),
         positions: Positions::Learned { offset: 0 },
         rotary_base: ROTARY_BASE,
+        rotary_scaling: RotaryScaling::None,
+        table_width: None,
         windows: Vec::new(),
         norm: Norm::Layer,
+        norm_from_one: false,
         placement: NormPlacement::Pre,
         embedding_norm: EmbeddingNorm::None,
         epsilon: fields.positive("layer_norm_eps", 1e-12),

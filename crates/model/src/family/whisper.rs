@@ -4,7 +4,8 @@ use super::bart::{NAMES, stack};
 use super::fields::{Fields, Tokens};
 use crate::config::{ROTARY_BASE, SizeNames};
 use crate::{
-    AttentionScore, Biases, Config, EmbeddingNorm, Embeddings, Front, Norm, NormPlacement, OutputProjection, Parts, Positions, TokenTypes,
+    AttentionScore, Biases, Caps, Config, EmbeddingNorm, Embeddings, Front, Norm, NormPlacement, OutputProjection, Parts, Positions,
+    RotaryScaling, TokenTypes,
 };
 
 /// The largest number of mel filters; published models have 80 or 128.
@@ -43,10 +44,15 @@ pub(super) fn config(fields: &Fields) -> Config {
         gated: false,
         biases: Biases::ExceptKeys,
         score: AttentionScore::ScaledDot,
+        score_width: None,
+        caps: Caps::default(),
         positions: Positions::Learned { offset: 0 },
         rotary_base: ROTARY_BASE,
+        rotary_scaling: RotaryScaling::None,
+        table_width: None,
         windows: Vec::new(),
         norm: Norm::Layer,
+        norm_from_one: false,
         placement: NormPlacement::Pre,
         embedding_norm: EmbeddingNorm::None,
         epsilon: 1e-5,

@@ -35,7 +35,7 @@ fn configurations() {
       d_model 33 is not divisible by encoder_attention_heads 4
       d_model 33 is not divisible by decoder_attention_heads 4
     ");
-    assert_snapshot!(config("model_type", "\"electra\""), @r#"config.json: model_type "electra" is not supported; expected one of bart, bert, blenderbot, blenderbot-small, camembert, cognate, deit, distilbert, gpt2, llama, m2m_100, marian, mbart, mistral, mpnet, mt5, opt, pegasus, plbart, qwen2, roberta, t5, trocr, umt5, vit, whisper, xlm-roberta, vision-encoder-decoder"#);
+    assert_snapshot!(config("model_type", "\"electra\""), @r#"config.json: model_type "electra" is not supported; expected one of bart, bert, blenderbot, blenderbot-small, camembert, cognate, deit, distilbert, gemma, gemma2, gpt2, llama, m2m_100, marian, mbart, mistral, mpnet, mt5, opt, pegasus, plbart, qwen2, roberta, t5, t5gemma, trocr, umt5, vit, whisper, xlm-roberta, vision-encoder-decoder"#);
     assert_snapshot!(config("activation_function", "\"softplus\""), @r#"config.json: activation_function "softplus" is not supported; expected one of gelu, gelu_10, gelu_new, gelu_accurate, gelu_fast, gelu_python, gelu_python_tanh, gelu_pytorch_tanh, laplace, leaky_relu, linear, mish, quick_gelu, relu, relu2, relu6, sigmoid, swish, silu, tanh"#);
     assert_snapshot!(config("decoder_layers", "0"), @"config.json: decoder_layers: expected 1 to 16777216, found 0");
     assert_snapshot!(config("decoder_layers", "100000"), @"config.json: decoder_layers: expected at most 1024, found 100000");
@@ -46,7 +46,7 @@ fn configurations() {
     assert_snapshot!(config("tie_word_embeddings", "1"), @"config.json: tie_word_embeddings: expected true or false, found 1");
     let folder = |text: &'static str| refused(move |folder| fs::write(folder.join("config.json"), text).unwrap());
     assert_snapshot!(folder("{"), @"config.json: not JSON: EOF while parsing an object at line 1 column 1");
-    assert_snapshot!(folder("{}"), @"config.json: model_type is missing; expected one of bart, bert, blenderbot, blenderbot-small, camembert, cognate, deit, distilbert, gpt2, llama, m2m_100, marian, mbart, mistral, mpnet, mt5, opt, pegasus, plbart, qwen2, roberta, t5, trocr, umt5, vit, whisper, xlm-roberta, vision-encoder-decoder");
+    assert_snapshot!(folder("{}"), @"config.json: model_type is missing; expected one of bart, bert, blenderbot, blenderbot-small, camembert, cognate, deit, distilbert, gemma, gemma2, gpt2, llama, m2m_100, marian, mbart, mistral, mpnet, mt5, opt, pegasus, plbart, qwen2, roberta, t5, t5gemma, trocr, umt5, vit, whisper, xlm-roberta, vision-encoder-decoder");
     assert_snapshot!(folder("[]"), @"config.json: expected a JSON object");
 }
 
@@ -132,6 +132,65 @@ fn choices_of_our_own_family() {
       attention_scores "dot" is not used by this model; remove it
       relative_attention_num_buckets 8 is not used by this model; remove it
     "#);
+}
+
+/// The message for a T5Gemma after `change` of the fields of a half, or of the whole.
+fn t5gemma(half: &str, change: &str) -> String {
+    let text = fs::read_to_string(golden("strange/t5gemma").join("config.json")).unwrap();
+    let mut config: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let fields = if half.is_empty() { &mut config } else { &mut config[half] };
+    fields.as_object_mut().unwrap().extend(serde_json::from_str::<serde_json::Map<_, _>>(change).unwrap());
+    cognate_model::Config::from_json(&config.to_string()).unwrap_err().to_string()
+}
+
+#[test]
+fn halves_of_t5gemma() {
+    let mut failures = Vec::new();
+    for (half, change, expected) in [
+        (
+            "encoder",
+            r#"{"rope_scaling": {"rope_type": "longrope"}}"#,
+            "rope_scaling {\"rope_type\":\"longrope\"} is not supported; expected null, or a rope_type of default, linear, dynamic, llama3, yarn",
+        ),
+        ("decoder", r#"{"rope_scaling": {"rope_type": "yarn", "factor": 0}}"#, "rope_scaling: factor: expected a positive number, found 0"),
+        (
+            "decoder",
+            r#"{"rope_scaling": {"type": "llama3", "factor": 2, "low_freq_factor": 4, "high_freq_factor": 1, "original_max_position_embeddings": 9}}"#,
+            "rope_scaling: expected low_freq_factor below high_freq_factor, found 4 and 1",
+        ),
+        ("decoder", r#"{"attn_logit_softcapping": 0}"#, "attn_logit_softcapping: expected a positive number, found 0"),
+        ("decoder", r#"{"layer_types": ["full_attention"]}"#, "layer_types: expected num_hidden_layers 2, found 1"),
+        (
+            "encoder",
+            r#"{"layer_types": ["full_attention", "chunked_attention", "full_attention"]}"#,
+            "layer_types \"chunked_attention\" is not supported; expected sliding_attention or full_attention",
+        ),
+        ("decoder", r#"{"head_dim": 5}"#, "num_attention_heads 4: expected an even head width for rotary positions, found 5"),
+        ("encoder", r#"{"sliding_window": 0}"#, "sliding_window: expected at least 1, found 0"),
+        ("decoder", r#"{"num_key_value_heads": 3}"#, "num_attention_heads 4 is not divisible by num_key_value_heads 3"),
+        ("", r#"{"decoder": null}"#, "decoder is missing; expected an object"),
+        ("", r#"{"eos_token_id": 40}"#, "eos_token_id 40 is outside the vocabulary of 40"),
+        ("", r#"{"tie_encoder_decoder": true}"#, "tie_encoder_decoder true is not supported; expected false"),
+        (
+            "",
+            r#"{"tie_word_embeddings": false}"#,
+            "tie_word_embeddings false ties the output to the encoder's table of width 20, and the decoder has 16; set tie_word_embeddings of the decoder to false",
+        ),
+        (
+            "",
+            r#"{"architectures": ["T5GemmaForSequenceClassification"]}"#,
+            "architectures \"T5GemmaForSequenceClassification\" is not supported; expected T5GemmaForConditionalGeneration, T5GemmaModel, T5GemmaEncoderModel",
+        ),
+    ] {
+        let found = t5gemma(half, change);
+        let place = if found.contains("decoder: eos_token_id") { "decoder" } else { half };
+        let place = if place.is_empty() { String::new() } else { format!("{place}: ") };
+        let expected = format!("config.json: {place}{expected}");
+        if found != expected {
+            failures.push(format!("{half} {change}\n  found    {found}\n  expected {expected}"));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 /// The message for an encoder alone after `change` of its fields.

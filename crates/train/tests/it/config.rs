@@ -83,7 +83,7 @@ fn single_fields_are_set_as_a_file_would() {
     let mut refused = |name: &str, value: &str| config.set(name, value).unwrap_err().to_string();
     assert_snapshot!(refused("dropout.layers", "1"), @"dropout.layers is unknown; expected one of embeddings, sublayers, attention, activation, consistency");
     assert_snapshot!(refused("modell.gated", "true"), @"modell.gated: modell is no section; expected one of data, tokenizer, model, tuning, dropout, optimiser, schedule");
-    assert_snapshot!(refused("model.norm_placement", "middle"), @"model.norm_placement: found `middle`, expected `post` or `pre`");
+    assert_snapshot!(refused("model.norm_placement", "middle"), @"model.norm_placement: found `middle`, expected one of `post`, `pre`, `around`");
     assert_snapshot!(refused("model.heads", "many"), @r#"model.heads: found string "many", expected a whole number, 0 or more"#);
 }
 
@@ -152,7 +152,7 @@ fn all_problems_are_told_with_their_lines() {
     train.toml: line 2: speed is unknown; expected one of seed, threads, and the sections data, tokenizer, model, tuning, dropout, optimiser, schedule
     train.toml: line 4: model.heads is 3, expected a whole width for each head: d_model 128 is no multiple of 3 heads
     train.toml: line 5: model.headz is unknown; expected one of init, preset, d_model, heads, d_ff, encoder_layers, decoder_layers, max_positions, norm, norm_placement, positions, relative_buckets, relative_max_distance, activation, gated, attention_score, initialisation, biases, tie_embeddings, tie_output, scale_embedding
-    train.toml: line 6: model.norm_placement: found `middle`, expected `post` or `pre`
+    train.toml: line 6: model.norm_placement: found `middle`, expected one of `post`, `pre`, `around`
     train.toml: line 7: model.activation is "rulu", expected one of gelu, gelu_10, gelu_new, gelu_accurate, gelu_fast, gelu_python, gelu_python_tanh, gelu_pytorch_tanh, laplace, leaky_relu, linear, mish, quick_gelu, relu, relu2, relu6, sigmoid, swish, silu, tanh
     train.toml: line 8: model.gated: found integer `1`, expected true or false
     train.toml: line 10: optimiser.beta2 is 1.5, expected a share from 0 up to 1

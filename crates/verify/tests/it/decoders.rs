@@ -9,10 +9,11 @@ use cognate_graph::Program;
 use cognate_model::interface::{ATTENTION_MASK, INPUT_IDS, LOGITS, Names};
 use cognate_model::{Attentions, Layout, Model};
 use cognate_runtime::{Session, Values};
-use cognate_testing::{Golden, testdata};
+use cognate_testing::{Golden, shared_golden, testdata};
 use cognate_verify::{CLOSE, compare};
 use ndarray::{ArrayD, Axis, Slice, stack};
 use std::fs;
+use std::path::Path;
 
 /// The largest relative L2 difference of the reference's f64 to PyTorch's float64. Scales such as `d_k^-1/2` are f32 in our graphs, as in
 /// every export, and each of them is good to 6e-8.
@@ -31,18 +32,29 @@ fn cases() -> Vec<String> {
 #[test]
 fn every_decoder_agrees_with_pytorch() {
     let names = cases();
-    let failures: Vec<_> = names.iter().flat_map(|name| differences(name)).collect();
+    let of = |name: &String| differences(name, &testdata("decoders").join(name), &Golden::decoder(name));
+    let failures: Vec<_> = names.iter().flat_map(of).collect();
     assert!(failures.is_empty(), "from PyTorch:\n{}", failures.join("\n"));
-    assert_eq!(names.len(), 9);
+    assert_eq!(names.len(), 15);
+}
+
+/// A GPT-2 that is not part of the repository; its answers contain the prompts.
+#[test]
+fn the_shared_gpt2_agrees_with_pytorch_and_transformers() {
+    let Some(folder) = shared_golden("gpt2") else { return };
+    let expected = Golden::open(folder.to_str().unwrap());
+    let mut failures = differences("shared gpt2", &folder, &expected);
+    let ways = [("greedy", 1), ("beam4", 4)];
+    failures.extend(continued("shared gpt2", &folder, &expected, Continued { ways, skipped: 11, max_new_tokens: 16 }));
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 /// What of a model, read at once, differs by more than its bound.
-fn differences(name: &str) -> Vec<String> {
-    let expected = Golden::decoder(name);
-    let model = Model::open(&testdata("decoders").join(name)).unwrap();
+fn differences(name: &str, folder: &Path, expected: &Golden) -> Vec<String> {
+    let model = Model::open(folder).unwrap();
     let mut failures = Vec::new();
     for mut session in everywhere(&model.teacher_forced().unwrap()) {
-        for (what, worst, bound) in errors(session.as_mut(), &model, &expected) {
+        for (what, worst, bound) in errors(session.as_mut(), &model, expected) {
             eprintln!("{name:20} {:30} {what:18} {worst:.1e} of {bound:.1e}", session.engine());
             if worst.is_nan() || worst > bound {
                 failures.push(format!("{name}, {}: {what}: {worst:e}, at most {bound:e} is allowed", session.engine()));
@@ -83,43 +95,56 @@ type Hypotheses = Vec<Vec<(Vec<i64>, Option<f32>)>>;
 
 #[test]
 fn every_decoder_continues_as_transformers() {
-    let (mut failures, mut n_prompts) = (Vec::new(), 0);
-    for name in cases() {
-        let folder = testdata("decoders").join(&name);
-        let (model, expected) = (Model::open(&folder).unwrap(), Golden::decoder(&name));
-        let prompts = prompts(&expected);
-        let text = fs::read_to_string(folder.join("generation_config.json")).unwrap();
-        let defaults = Settings::from_json(model.config_json(), Some(&text), model.config()).unwrap();
-        for layout in LAYOUTS {
-            let [program] = <[Program; 1]>::try_from(model.programs(layout, Attentions::Omit).unwrap()).unwrap();
-            for session in everywhere(&program) {
-                let mut decoder = CausalDecoder::new(session, model.config(), defaults.pad_token).unwrap();
-                for (way, num_beams) in [("greedy", 1), ("beams", 3)] {
-                    let settings = Settings { num_beams, num_return_sequences: num_beams, max_new_tokens: 12, ..defaults.clone() };
-                    let answers = answers(&expected, way, &settings);
-                    let found = decode(&mut decoder, &SentenceBatch::new(&prompts), &settings, &mut silent).unwrap();
-                    // A prompt alone, which is not padded.
-                    let alone = decode(&mut decoder, &SentenceBatch::new(&prompts[1..2]), &settings, &mut silent).unwrap();
-                    let place = format!("{name}, {layout}, {}, {way}", decoder.engine());
-                    for (found, answers) in found.iter().chain(&alone).zip(answers.iter().chain(&answers[1..2])) {
-                        n_prompts += 1;
-                        failures.extend(difference(found, answers).err().map(|why| format!("{place}: {why}")));
-                    }
-                    if num_beams == 1 {
-                        let best: Vec<_> = found.iter().map(|found| found[0].clone()).collect();
-                        let chosen = greedy_choices(&mut decoder, &prompts, &best, &settings).unwrap();
-                        let own = best.iter().map(|best| {
-                            best.tokens.iter().copied().chain(settings.eos_tokens[0..1].iter().copied().filter(|_| best.complete))
-                        });
-                        if !chosen.iter().zip(own).all(|(chosen, own)| own.eq(chosen.iter().copied())) {
-                            failures.push(format!("{place}: other choices along its own tokens: {chosen:?}"));
-                        }
+    let way = Continued { ways: [("greedy", 1), ("beams", 3)], skipped: 0, max_new_tokens: 12 };
+    let of = |name: String| continued(&name, &testdata("decoders").join(&name), &Golden::decoder(&name), way);
+    let failures: Vec<_> = cases().into_iter().flat_map(of).collect();
+    assert!(failures.is_empty(), "from transformers:\n{}", failures.join("\n"));
+}
+
+/// What transformers answered.
+#[derive(Clone, Copy)]
+struct Continued {
+    /// The name of the answers, and the number of beams.
+    ways: [(&'static str, usize); 2],
+    /// The number of tokens before the new ones.
+    skipped: usize,
+    max_new_tokens: usize,
+}
+
+/// What of the tokens is not transformers', in every layout on every engine.
+fn continued(name: &str, folder: &Path, expected: &Golden, Continued { ways, skipped, max_new_tokens }: Continued) -> Vec<String> {
+    let mut failures = Vec::new();
+    let (model, prompts) = (Model::open(folder).unwrap(), prompts(expected));
+    let text = fs::read_to_string(folder.join("generation_config.json")).unwrap();
+    let defaults = Settings::from_json(model.config_json(), Some(&text), model.config()).unwrap();
+    for layout in LAYOUTS {
+        let [program] = <[Program; 1]>::try_from(model.programs(layout, Attentions::Omit).unwrap()).unwrap();
+        for session in everywhere(&program) {
+            let mut decoder = CausalDecoder::new(session, model.config(), defaults.pad_token).unwrap();
+            for (way, num_beams) in ways {
+                let settings = Settings { num_beams, num_return_sequences: num_beams, max_new_tokens, ..defaults.clone() };
+                let answers = answers(expected, way, skipped, &settings);
+                let found = decode(&mut decoder, &SentenceBatch::new(&prompts), &settings, &mut silent).unwrap();
+                // A prompt alone, which is not padded.
+                let alone = decode(&mut decoder, &SentenceBatch::new(&prompts[1..2]), &settings, &mut silent).unwrap();
+                let place = format!("{name}, {layout}, {}, {way}", decoder.engine());
+                for (found, answers) in found.iter().chain(&alone).zip(answers.iter().chain(&answers[1..2])) {
+                    failures.extend(difference(found, answers).err().map(|why| format!("{place}: {why}")));
+                }
+                if num_beams == 1 {
+                    let best: Vec<_> = found.iter().map(|found| found[0].clone()).collect();
+                    let chosen = greedy_choices(&mut decoder, &prompts, &best, &settings).unwrap();
+                    let own = best
+                        .iter()
+                        .map(|best| best.tokens.iter().copied().chain(settings.eos_tokens[0..1].iter().copied().filter(|_| best.complete)));
+                    if !chosen.iter().zip(own).all(|(chosen, own)| own.eq(chosen.iter().copied())) {
+                        failures.push(format!("{place}: other choices along its own tokens: {chosen:?}"));
                     }
                 }
             }
         }
     }
-    assert!(failures.is_empty(), "{} of {n_prompts} from transformers:\n{}", failures.len(), failures.join("\n"));
+    failures
 }
 
 fn prompts(expected: &Golden) -> Vec<Vec<i64>> {
@@ -128,10 +153,10 @@ fn prompts(expected: &Golden) -> Vec<Vec<i64>> {
     rows.map(|(ids, mask)| ids.iter().zip(mask).filter(|(_, mask)| **mask == 1).map(|(id, _)| *id).collect()).collect()
 }
 
-fn answers(expected: &Golden, way: &str, settings: &Settings) -> Hypotheses {
+fn answers(expected: &Golden, way: &str, skipped: usize, settings: &Settings) -> Hypotheses {
     let rows = expected.ids(way);
-    let score = |index: usize| (settings.num_beams > 1).then(|| expected.doubles("beams_scores").data[index] as f32);
-    let tokens = |row: &[i64]| row.iter().copied().take_while(|token| !settings.eos_tokens.contains(token)).collect();
+    let score = |index: usize| (settings.num_beams > 1).then(|| expected.doubles(&format!("{way}_scores")).data[index] as f32);
+    let tokens = |row: &[i64]| row[skipped..].iter().copied().take_while(|token| !settings.eos_tokens.contains(token)).collect();
     let rows = rows.data.chunks(rows.shape[1]).enumerate().map(|(index, row)| (tokens(row), score(index)));
     rows.collect::<Vec<_>>().chunks(settings.num_beams).map(<[_]>::to_vec).collect()
 }

@@ -2,8 +2,9 @@
 
 use cognate_export::{Existing, Export, LAYOUT_KEY, Metadata, Target, write_folder};
 use cognate_graph::Program;
-use cognate_model::Layout;
+use cognate_model::{Layout, Model};
 use cognate_runtime::{Device, Engine, Options, Reference, Runtime, Session, Source, Values, available};
+use cognate_testing::{golden, golden_models};
 use ndarray::ArrayD;
 use tempfile::TempDir;
 
@@ -60,4 +61,12 @@ pub(crate) fn assert_close(found: &ArrayD<f64>, expected: &ArrayD<f64>, bound: f
     let error =
         cognate_verify::compare(found, expected).unwrap_or_else(|| panic!("{what}: shapes {:?} and {:?}", found.shape(), expected.shape()));
     assert!(error.max_absolute <= bound, "{what}: {:e}", error.max_absolute);
+}
+
+/// The golden models whose attention has a form over caches that beams share.
+pub(crate) fn models_with_shared_caches() -> Vec<String> {
+    let has_form = |name: &String| Model::open(&golden(name)).unwrap().config().require_shared_caches().is_ok();
+    let (with, without): (Vec<_>, Vec<_>) = golden_models().into_iter().partition(has_form);
+    assert!(without.iter().all(|name| name.contains("t5gemma")) && without.len() == 3, "{without:?}");
+    with
 }

@@ -3,7 +3,7 @@
 use crate::engines::{everywhere, output};
 use cognate_model::{Model, Names};
 use cognate_runtime::{Value, Values};
-use cognate_testing::{Array, Golden, IMAGE_MODELS, SPEECH_MODELS, golden, golden_models};
+use cognate_testing::{Array, Golden, IMAGE_MODELS, SPEECH_MODELS, golden, golden_models, shared_golden};
 use cognate_verify::{CLOSE, Tolerance, compare};
 use ndarray::{ArrayD, ArrayViewD, Axis, Slice};
 
@@ -70,7 +70,19 @@ fn every_family_agrees_with_pytorch() {
     assert!(failures.is_empty(), "from PyTorch:\n{}", failures.join("\n"));
 }
 
-/// What of the model differs by more than its bound, a line each.
+/// Other models of the same form, which are not part of the repository.
+pub(crate) fn shared_models() -> Vec<String> {
+    let folders = ["t5gemma", "byt5"].into_iter().filter_map(shared_golden);
+    folders.map(|folder| folder.to_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn shared_models_agree_with_pytorch() {
+    let failures: Vec<_> = shared_models().iter().flat_map(|name| differences(name)).collect();
+    assert!(failures.is_empty(), "from PyTorch:\n{}", failures.join("\n"));
+}
+
+/// What of the model, below `testdata/golden` or at an absolute path, differs by more than its bound, a line each.
 fn differences(name: &str) -> Vec<String> {
     let expected = Golden::open(name);
     let model = Model::open(&golden(name)).unwrap();

@@ -2,6 +2,7 @@
 
 use crate::decoding::{silent, unpadded_sources};
 use crate::engines::everywhere;
+use crate::golden::shared_models;
 use cognate_generate::{Decoder, Hypothesis, SentenceBatch, SessionDecoder, Settings, decode};
 use cognate_model::{Attentions, Model};
 use cognate_testing::{Golden, golden, golden_models};
@@ -54,7 +55,13 @@ fn every_family_decodes_as_transformers() {
         names.len()
     );
     // Three sources, of `t5-long` one, greedily and with beams.
-    assert_eq!((names.len(), sources, ties), (42, 2 * (41 * 3 + 1), 5), "models, sources, ties");
+    assert_eq!((names.len(), sources, ties), (46, 2 * (45 * 3 + 1), 6), "models, sources, ties");
+}
+
+#[test]
+fn shared_models_decode_as_transformers() {
+    let Differences { failures, .. } = differences(&shared_models());
+    assert!(failures.is_empty(), "from transformers:\n{}", failures.join("\n"));
 }
 
 fn differences(names: &[String]) -> Differences {

@@ -7,7 +7,7 @@
 //! the middle as [`CLOSE`] allows. The file as it is, uncut, is compared as far as the first product that reads another byte; where
 //! products round within themselves nobody sees that, and the cut file says it all.
 
-use crate::engines::{for_our_operators, output};
+use crate::engines::{for_our_operators, models_with_shared_caches, output};
 use crate::golden::array;
 use cognate_export::proto::{AttributeProto, AttributeType, DataType, DimensionProto, GraphProto, ModelProto, NodeProto};
 use cognate_export::proto::{TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto};
@@ -18,7 +18,7 @@ use cognate_model::{Attentions, Layout, Model, Names};
 use cognate_passes::fuse::fuse;
 use cognate_passes::quantize::{Options as Quantize, quantize};
 use cognate_runtime::{Options, Ort, Runtime, Session, Source, Value, Values};
-use cognate_testing::{Golden, golden, golden_models};
+use cognate_testing::{Golden, golden};
 use cognate_verify::{CLOSE, compare};
 use ndarray::{ArrayD, IxDyn};
 use prost::Message;
@@ -306,7 +306,7 @@ fn our_operators_give_what_onnx_runtimes_own_give() {
         ("int4", blocks(Bits::Four)),
     ] {
         let mut tally = Tally::default();
-        golden_models().iter().for_each(|name| compare_model(&ort, name, integers, &mut tally));
+        models_with_shared_caches().iter().for_each(|name| compare_model(&ort, name, integers, &mut tally));
         let Tally { failures, bytes, ties, whole, graphs, worst, has_changed } = tally;
         eprintln!(
             "{what}: {ties} of {bytes} bytes are neighbours at a tie; {whole} of {graphs} graphs whole without one; numbers {worst:.1e}"

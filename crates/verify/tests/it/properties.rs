@@ -49,7 +49,7 @@ fn steps_of(name: &str, model: &Model, bound: f64) {
     let target = array![[2, 11, 12, 13, 14], [2, 21, 22, 23, 24]];
     let config = model.config();
     let (source, target) = (source.mapv(|id| id % config.source_vocab as i64), target.mapv(|id| id % config.vocab as i64));
-    let past_shape = IxDyn(&[2, 1, config.decoder.heads, 0, config.decoder.d_k]);
+    let past_shape = IxDyn(&[2, 1, config.decoder.key_heads, 0, config.decoder.d_k]);
     let whole = everywhere(&model.teacher_forced().unwrap());
     let encode = everywhere(&model.encode().unwrap());
     let step = everywhere(&model.step(Attentions::Omit).unwrap());

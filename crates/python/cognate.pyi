@@ -132,6 +132,57 @@ class Translator:
     @property
     def languages(self) -> list[str]: ...
 
+class Transcribing(TypedDict, total=False):
+    """Names and defaults are those of OpenAI's `transcribe`."""
+
+    language: str
+    """Code or English name; by default detected."""
+    task: Literal["transcribe", "translate"]
+    temperature: float | Sequence[float]
+    """Temperatures to try in turn; by default 0, 0.2, ... 1."""
+    beam_size: int
+    """Beams at temperature 0; by default 5."""
+    best_of: int
+    patience: float
+    compression_ratio_threshold: float
+    logprob_threshold: float
+    no_speech_threshold: float
+    condition_on_previous_text: bool
+    initial_prompt: str
+    carry_initial_prompt: bool
+    timestamps: bool
+    word_timestamps: bool
+    """Compute the time and the probability of each word; a checkpoint must be loaded with it."""
+    prepend_punctuations: str
+    append_punctuations: str
+    max_new_tokens: int
+    suppress_tokens: list[int]
+    seed: int
+    batch: int
+    """Windows that are decoded together, cut in pauses; by default 1: windows follow the timestamps."""
+    vad: str
+    """File of the package silero-vad that finds the pauses."""
+    semantics: Literal["openai", "transformers"]
+
+class TranscriberOptions(Loading, Transcribing, total=False): ...
+
+class Transcriber:
+    """A speech model that transcribes audio.
+
+    >>> transcriber = cognate.Transcriber("whisper-tiny.en")
+    >>> transcriber.transcribe("speech.wav")["text"]
+    """
+
+    def __new__(cls, model: _Path, **options: Unpack[TranscriberOptions]) -> Transcriber: ...
+    def transcribe(self, audio: Any, **options: Unpack[Transcribing]) -> dict[str, Any]:
+        """Transcribe a file (WAV, FLAC, MP3, Ogg Vorbis, Opus, M4A, WebM): its path, its bytes, or samples at 16 kHz
+        in a NumPy array of floats. Options given here replace those given at loading.
+
+        Returns `text`, `segments` and `language`, as OpenAI's `transcribe`. Ctrl-C ends it within a decoding step.
+        """
+    @property
+    def engine(self) -> str: ...
+
 class Embedding(Loading, total=False):
     pooling: Literal["mean", "first", "cls", "pooler"]
     """By default as sentence-transformers' files in the folder say, else mean."""

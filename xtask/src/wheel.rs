@@ -22,6 +22,7 @@ const REQUIREMENTS: &[&str] = &[
     "sacrebleu==2.6.0",
     "tritonclient[grpc,http]==2.73.0",
     "libretranslatepy==2.1.4",
+    "openai==3.54.0",
 ];
 
 /// The promised maximum.

@@ -4,7 +4,7 @@ use crate::codec::Codec;
 use crate::resample::Resampler;
 use crate::{Error, ErrorKind, Result, SAMPLE_RATE};
 use std::fs::File;
-use std::io::Read;
+use std::io::{Cursor, Read};
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
@@ -67,6 +67,14 @@ impl AudioReader {
     /// As [`AudioReader::open`].
     pub fn from_stream(place: &str, stream: impl Read + Send + Sync + 'static) -> Result<Self> {
         Self::probe(place.into(), Box::new(ReadOnlySource::new(stream)), None)
+    }
+
+    /// Reads an audio file in memory, that errors call `place`.
+    ///
+    /// # Errors
+    /// As [`AudioReader::open`].
+    pub fn from_bytes(place: &str, bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Result<Self> {
+        Self::probe(place.into(), Box::new(Cursor::new(bytes)), None)
     }
 
     fn probe(place: String, source: Box<dyn MediaSource>, extension: Option<&str>) -> Result<Self> {

@@ -74,19 +74,12 @@ impl LoadedModel {
     }
 
     /// Loads a speech model, whose prompts are chosen later.
-    pub(crate) fn open_speech(
-        source: ModelSource,
-        options: &LoadOptions,
-        attentions: Attentions,
-        adjust: impl FnOnce(&mut Settings, &Config) -> Result<()>,
-    ) -> Result<Self> {
+    pub(crate) fn open_speech(source: ModelSource, options: &LoadOptions, attentions: Attentions) -> Result<Self> {
         Self::load(source, options, attentions, |source, _| {
             let (folder, Configuration { config_json, config, generation_json }) = configuration(source)?;
             let given = settings(folder, &config_json, generation_json.as_deref(), &config)?;
             let tokenizer = open_tokenizer(folder, &config)?;
-            let mut settings = given.clone();
-            adjust(&mut settings, &config)?;
-            Ok(Files { config, given, settings, tokenizer, target_naming: TargetNaming::Settled })
+            Ok(Files { config, settings: given.clone(), given, tokenizer, target_naming: TargetNaming::Settled })
         })
     }
 

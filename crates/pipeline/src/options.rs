@@ -6,6 +6,7 @@ use cognate_generate::{EarlyStopping, Sampling, Settings, alignment_layer};
 use cognate_model::{Attentions, Config, Parts};
 use cognate_runtime::{Device, Engine};
 use cognate_text::Tokenizer;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, de};
 use serde_json::{Map, Value};
 use std::num::NonZeroUsize;
@@ -133,6 +134,23 @@ fn early_stopping<'de, D: Deserializer<'de>>(value: D) -> Result<Option<EarlySto
     }
 }
 
+/// Options of a type by name.
+///
+/// # Errors
+/// If a name is unknown, or a value has another type; the error names it.
+pub(crate) fn read_options<T: DeserializeOwned>(options: &Map<String, Value>) -> Result<T> {
+    let read = |options: Map<String, Value>| serde_json::from_value(options.into());
+    read(options.clone()).map_err(|error| {
+        // The error of one option alone is about that one.
+        let one = |(name, value): (&String, &Value)| {
+            let error = read(Map::from_iter([(name.clone(), value.clone())])).map(|_: T| ()).err()?;
+            let is_named = error.to_string().starts_with("unknown field");
+            Some(if is_named { error.to_string() } else { format!("{name}: {error}") })
+        };
+        Error::new(ErrorKind::Options, options.iter().find_map(one).unwrap_or_else(|| error.to_string()))
+    })
+}
+
 impl DecodingOptions {
     /// Reads options by name: the fields' names, or transformers' (`num_beams`, `num_return_sequences`, `do_sample`).
     ///
@@ -147,16 +165,7 @@ impl DecodingOptions {
     /// # Errors
     /// If a name is unknown, or a value has another type; the error names it.
     pub fn from_json(options: &Map<String, Value>) -> Result<Self> {
-        let read = |options: Map<String, Value>| serde_json::from_value::<Self>(options.into());
-        read(options.clone()).map_err(|error| {
-            // The error of one option alone is about that one.
-            let one = |(name, value): (&String, &Value)| {
-                let error = read(Map::from_iter([(name.clone(), value.clone())])).err()?;
-                let is_named = error.to_string().starts_with("unknown field");
-                Some(if is_named { error.to_string() } else { format!("{name}: {error}") })
-            };
-            Error::new(ErrorKind::Options, options.iter().find_map(one).unwrap_or_else(|| error.to_string()))
-        })
+        read_options(options)
     }
 
     /// Overrides the model's settings.

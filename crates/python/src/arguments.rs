@@ -56,6 +56,11 @@ impl Keywords {
         cognate::DecodingOptions::from_json(&self.0).map_err(raised)
     }
 
+    /// The other arguments.
+    pub(crate) fn rest(self) -> Map<String, Value> {
+        self.0
+    }
+
     /// Fails if an argument is left.
     pub(crate) fn end(self) -> PyResult<()> {
         match self.0.keys().next() {

@@ -12,6 +12,7 @@ mod quality;
 mod streaming;
 mod texts;
 mod tokenizer;
+mod transcriber;
 mod translator;
 
 use pyo3::prelude::*;
@@ -32,6 +33,8 @@ mod module {
     use crate::quality::evaluate;
     #[pymodule_export]
     use crate::tokenizer::Tokenizer;
+    #[pymodule_export]
+    use crate::transcriber::Transcriber;
     #[pymodule_export]
     use crate::translator::{Hypothesis, Translator};
 

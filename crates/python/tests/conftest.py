@@ -4,6 +4,7 @@
 """
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -18,6 +19,23 @@ MODEL = ROOT / "testdata" / "multi30k-en-de"
 @pytest.fixture(scope="session")
 def model() -> str:
     return str(MODEL)
+
+
+@pytest.fixture(scope="session")
+def speech_model(tmp_path_factory) -> str:
+    """A small seeded model with windows of one second."""
+    folder = tmp_path_factory.mktemp("speech")
+    golden = ROOT / "testdata" / "golden" / "speech"
+    for name in ["config.json", "generation_config.json", "model.safetensors"]:
+        shutil.copy(golden / "whisper" / name, folder)
+    for name in ["tokenizer.json", "tokenizer_config.json", "preprocessor_config.json"]:
+        shutil.copy(golden / "tokens" / name, folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="session")
+def clip() -> Path:
+    return ROOT / "testdata" / "audio" / "clip-float.wav"
 
 
 @pytest.fixture(scope="session")

@@ -15,17 +15,20 @@ import urllib.request
 import numpy
 import pytest
 
+import cognate
+
 BICYCLE = "Ein Mann fährt Fahrrad."
 DOGS = "Zwei Hunde spielen im Schnee."
 TEXTS = ["A man is riding a bicycle.", "Two dogs are playing in the snow."]
 
 
 @pytest.fixture(scope="module")
-def server(model):
+def server(model, speech_model):
     program = os.environ.get("COGNATE_COMMAND")
     if not program:
         pytest.skip("COGNATE_COMMAND does not name the command")
-    arguments = ["serve", "--model", f"multi30k={model}", "--languages", "multi30k=en-de", "--listen", "127.0.0.1:0", "--json-log"]
+    models = ["--model", f"multi30k={model}", "--model", f"whisper-1={speech_model}"]
+    arguments = ["serve", *models, "--languages", "multi30k=en-de", "--listen", "127.0.0.1:0", "--json-log"]
     process = subprocess.Popen([program, *arguments], stderr=subprocess.PIPE, encoding="utf-8")
     log = []
     for line in process.stderr:
@@ -121,6 +124,28 @@ def test_libretranslatepy(server):
     assert client.translate(TEXTS[1], "auto", "de") == DOGS
     assert client.languages() == [{"code": "en", "name": "English", "targets": ["de"]}]
     assert client.detect("Two dogs are playing.")[0]["language"] == "en"
+
+
+def test_openai(server, speech_model, clip):
+    openai = pytest.importorskip("openai")
+    client = openai.OpenAI(base_url=f"http://{server}/v1", api_key="none")
+    expected = cognate.Transcriber(speech_model, word_timestamps=True).transcribe(clip)
+    text, words = expected["text"].strip(), [word for segment in expected["segments"] for word in segment.get("words", [])]
+    create = client.audio.transcriptions.create
+    assert [model.id for model in client.models.list()] == ["multi30k", "whisper-1"]
+    with clip.open("rb") as file:
+        assert create(model="whisper-1", file=file).text == text
+    found = create(model="whisper-1", file=clip, response_format="verbose_json", timestamp_granularities=["word", "segment"])
+    assert found.text == text and [word.start for word in found.words] == [word["start"] for word in words]
+    assert [segment.text for segment in found.segments] == [segment["text"] for segment in expected["segments"]]
+    assert create(model="whisper-1", file=clip, response_format="srt").startswith("1\n00:00:")
+    events = list(create(model="whisper-1", file=clip, stream=True))
+    assert "".join(event.delta for event in events[:-1]).strip() == events[-1].text == text
+    assert client.audio.translations.create(model="whisper-1", file=clip).text is not None
+    with pytest.raises(openai.NotFoundError, match="there is no speech model"):
+        create(model="multi30k", file=clip)
+    with pytest.raises(openai.BadRequestError, match="expected audio"):
+        create(model="whisper-1", file=b"nonsense")
 
 
 def test_texts_of_the_server_are_those_of_the_library(server, translator, sentences):

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Options of the server.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
-    /// Model to serve, an export or a checkpoint, by a name; can be given several times
+    /// Model to serve, of text or of speech, an export or a checkpoint, by a name; can be given several times
     #[arg(short, long = "model", value_name = "NAME=DIR", required = true, value_parser = named::<PathBuf>)]
     pub models: Vec<(String, PathBuf)>,
     /// Languages of a model whose tokenizer does not name them, for LibreTranslate's API: opus=en-de
@@ -39,6 +39,12 @@ pub struct Arguments {
     /// Maximum number of sentences of a request
     #[arg(long, value_name = "N", default_value = "1024")]
     pub max_sentences: usize,
+    /// Maximum number of bytes of a request with an audio file
+    #[arg(long, value_name = "BYTES", default_value = "26214400")]
+    pub max_audio: usize,
+    /// Maximum number of audio files in memory; further requests are answered by 429
+    #[arg(long, value_name = "N", default_value = "32", value_parser = parsed::<NonZeroUsize>)]
+    pub max_audio_requests: NonZeroUsize,
     /// Maximum number of tokens of a translation; requests can ask for fewer
     #[arg(long, value_name = "N", default_value = "512")]
     pub max_new_tokens: NonZeroUsize,
@@ -54,6 +60,9 @@ pub struct Arguments {
     /// Seconds after which a request is answered by 504
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub timeout: Duration,
+    /// Seconds after which a transcription is answered by 504
+    #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = seconds)]
+    pub audio_timeout: Duration,
     /// File with API keys, one per line; requests must have one of them, as `Authorization: Bearer KEY`, `X-API-Key` or, in
     /// LibreTranslate's API, `api_key`
     #[arg(long, value_name = "FILE")]

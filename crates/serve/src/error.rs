@@ -38,7 +38,7 @@ impl Error {
     }
 }
 
-/// A request that is not answered as asked. All protocols have the form `{"error": "..."}`.
+/// A request that is not answered as asked: `{"error": "..."}`, but in OpenAI's API.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) status: StatusCode,
@@ -48,6 +48,13 @@ pub(crate) struct Failure {
 impl Failure {
     pub(crate) fn new(status: StatusCode, message: impl fmt::Display) -> Self {
         Self { status, message: message.to_string() }
+    }
+
+    /// Adds when to come back to a response.
+    pub(crate) fn advise(&self, response: &mut Response) {
+        if self.status == StatusCode::TOO_MANY_REQUESTS {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
     }
 
     pub(crate) fn bad(message: impl fmt::Display) -> Self {
@@ -71,9 +78,7 @@ impl From<cognate::Error> for Failure {
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let mut response = json(self.status, &serde_json::json!({ "error": self.message }));
-        if self.status == StatusCode::TOO_MANY_REQUESTS {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-        }
+        self.advise(&mut response);
         response
     }
 }

@@ -1,7 +1,8 @@
-//! A server that translates: NVIDIA's and KServe's Open Inference Protocol, LibreTranslate's API, metrics for Prometheus.
+//! A server that translates and transcribes: NVIDIA's and KServe's Open Inference Protocol, LibreTranslate's API, OpenAI's API of
+//! speech, metrics for Prometheus.
 //!
 //! Sentences of all requests wait in one queue for each model and share batches (`cognate_pipeline::TranslationQueue`); a request
-//! whose client has left is cancelled within a decoding step. Every error has the form `{"error": "..."}`.
+//! whose client has left is cancelled within a decoding step. Audio files wait for a worker of their model.
 
 mod arguments;
 mod detection;
@@ -11,25 +12,43 @@ mod listening;
 mod metrics;
 mod models;
 mod oip;
+mod openai;
 mod passages;
 mod requests;
 mod routes;
+mod speech;
 
 pub use arguments::{Arguments, Pair};
 pub use error::{Error, ErrorKind, Result};
 
 use crate::metrics::Metrics;
 use crate::models::Model;
+use crate::speech::SpeechModel;
+use cognate::{ModelSource, Transcriber};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
 
 /// What all requests share.
 struct Server {
     /// In the order of the command line.
     models: Vec<Arc<Model>>,
+    speech: Vec<Arc<SpeechModel>>,
     keys: Vec<String>,
     max_body: usize,
+    /// One permit for each audio file in memory.
+    audio_room: Arc<Semaphore>,
+    audio_timeout: Duration,
     metrics: Arc<Metrics>,
+}
+
+impl Server {
+    /// The names of all models.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let (texts, speech) = (self.models.iter().map(|model| &model.name), self.speech.iter().map(|model| &model.name));
+        texts.chain(speech).map(String::as_str)
+    }
 }
 
 /// Loads the models and serves until the process is asked to end by SIGINT or SIGTERM; requests that have begun are answered first.
@@ -43,21 +62,40 @@ pub fn run(arguments: &Arguments, started: impl FnOnce(SocketAddr)) -> Result<()
     let _ = if arguments.json_log { log.json().try_init() } else { log.try_init() };
     let keys = arguments.keys()?;
     let metrics = Arc::new(Metrics::new());
-    let mut models: Vec<Arc<Model>> = Vec::new();
-    for (name, folder) in &arguments.models {
-        if models.iter().any(|model| model.name == *name) {
+    let (mut models, mut speech) = (Vec::new(), Vec::new());
+    for (index, (name, folder)) in arguments.models.iter().enumerate() {
+        if arguments.models[..index].iter().any(|(other, _)| other == name) {
             return Err(Error::new(ErrorKind::Options, format_args!("--model: the name {name} is given twice")));
         }
-        let model = Model::load(name, folder, arguments, &metrics)?;
-        tracing::info!(model = %name, folder = %folder.display(), engine = model.translator.engine(), "loaded");
-        model.translator.notices().iter().for_each(|notice| tracing::warn!(model = %name, "{notice}"));
-        models.push(Arc::new(model));
+        let wrong = |error: cognate::Error| Error::new(ErrorKind::Model, format_args!("{name}: {error}"));
+        let source = ModelSource::find(folder).map_err(|error| wrong(error.into()))?;
+        let (engine, notices) = if Transcriber::can_load(&source).map_err(wrong)? {
+            let model = SpeechModel::load(name, source, arguments, &metrics)?;
+            let about = (model.transcriber.engine().to_owned(), model.transcriber.notices().to_vec());
+            speech.push(Arc::new(model));
+            about
+        } else {
+            let model = Model::load(name, source, arguments, &metrics)?;
+            let about = (model.translator.engine().to_owned(), model.translator.notices().to_vec());
+            models.push(Arc::new(model));
+            about
+        };
+        tracing::info!(model = %name, folder = %folder.display(), engine, "loaded");
+        notices.iter().for_each(|notice| tracing::warn!(model = %name, "{notice}"));
     }
     for (name, _) in &arguments.languages {
         if !models.iter().any(|model| model.name == *name) {
             return Err(Error::new(ErrorKind::Options, format_args!("--languages: expected the name of a --model, found {name}")));
         }
     }
-    let server = Arc::new(Server { models, keys, max_body: arguments.max_body, metrics });
+    let server = Arc::new(Server {
+        models,
+        speech,
+        keys,
+        max_body: arguments.max_body,
+        audio_room: Arc::new(Semaphore::new(arguments.max_audio_requests.get())),
+        audio_timeout: arguments.audio_timeout,
+        metrics,
+    });
     listening::serve(arguments, routes::routes(&server, arguments)?, started)
 }

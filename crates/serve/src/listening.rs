@@ -75,7 +75,8 @@ async fn accept(listener: TcpListener, (routes, arguments): (Router, &Arguments)
     drop(listener);
     tracing::info!("stopping");
     // No request takes longer than its time limit.
-    let _ = tokio::time::timeout(arguments.timeout, graceful.shutdown()).await;
+    let longest = arguments.timeout.max(arguments.audio_timeout);
+    let _ = tokio::time::timeout(longest, graceful.shutdown()).await;
 }
 
 /// Ends when the process is asked to end.

@@ -8,6 +8,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -36,6 +37,7 @@ pub(crate) struct Metrics {
     fill: Histograms<OfModel>,
     tokens: Family<OfModel, Counter>,
     sentences: Family<OfModel, Counter>,
+    audio: Family<OfModel, Counter<f64, AtomicU64>>,
     waiting: Family<OfModel, Gauge>,
 }
 
@@ -53,14 +55,16 @@ impl Metrics {
         let mut registry = Registry::with_prefix("cognate");
         let (latency, fill): (Histograms<_>, Histograms<_>) = (Family::new_with_constructor(seconds), Family::new_with_constructor(sizes));
         let (requests, tokens, sentences, waiting) = (Family::default(), Family::default(), Family::default(), Family::default());
+        let audio = Family::default();
         registry.register("requests", "Answered requests", requests.clone());
         let help = "Latency: a sentence's waiting (queue) and decoding (decode), a whole request (request)";
         registry.register_with_unit("latency", help, Unit::Seconds, latency.clone());
         registry.register("batch_sentences", "Sentences of a batch in a decoding step", fill.clone());
         registry.register("generated_tokens", "Generated tokens, end tokens included", tokens.clone());
         registry.register("sentences", "Translated sentences", sentences.clone());
+        registry.register_with_unit("transcribed_audio", "Transcribed audio", Unit::Seconds, Family::clone(&audio));
         registry.register("waiting_sentences", "Sentences that have not begun", waiting.clone());
-        Self { registry, requests, latency, fill, tokens, sentences, waiting }
+        Self { registry, requests, latency, fill, tokens, sentences, audio, waiting }
     }
 
     /// `path` is a route, so that there are as many series as routes.
@@ -70,6 +74,10 @@ impl Metrics {
 
     pub(crate) fn latency(&self, model: &str, phase: &'static str, took: Duration) {
         self.latency.get_or_create(&OfPhase { model: model.into(), phase }).observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn audio(&self, model: &str, seconds: f64) {
+        self.audio.get_or_create(&OfModel { model: model.into() }).inc_by(seconds);
     }
 
     pub(crate) fn queue(&self, model: &str, event: QueueEvent) {

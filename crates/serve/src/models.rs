@@ -4,7 +4,7 @@ use crate::arguments::{Arguments, Pair};
 use crate::error::{Error, ErrorKind, Failure};
 use crate::metrics::Metrics;
 use axum::http::StatusCode;
-use cognate::{DecodingOptions, Languages, Line, LoadOptions, Translation, Translator, TranslatorOptions};
+use cognate::{DecodingOptions, Languages, Line, LoadOptions, ModelSource, Translation, Translator, TranslatorOptions};
 use cognate_pipeline::{Answer, QueueOptions, Ticket, TranslationQueue};
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -46,7 +46,7 @@ pub(crate) struct Running {
 }
 
 impl Model {
-    pub(crate) fn load(name: &str, folder: &std::path::Path, arguments: &Arguments, metrics: &Arc<Metrics>) -> Result<Self, Error> {
+    pub(crate) fn load(name: &str, source: ModelSource, arguments: &Arguments, metrics: &Arc<Metrics>) -> Result<Self, Error> {
         let load = LoadOptions {
             engine: arguments.engine,
             device: arguments.device,
@@ -58,7 +58,7 @@ impl Model {
         };
         let options = TranslatorOptions { load, batch_tokens: Some(arguments.batch_tokens), ..TranslatorOptions::default() };
         let wrong = |error: cognate::Error| Error::new(ErrorKind::Model, format_args!("{name}: {error}"));
-        let translator = Translator::open_with(folder, &options).map_err(wrong)?;
+        let translator = Translator::load(source, &options).map_err(wrong)?;
         let (observed, model) = (metrics.clone(), name.to_owned());
         let observer = Box::new(move |event| observed.queue(&model, event));
         let queue = TranslationQueue::new(&translator, QueueOptions { waiting: arguments.max_waiting, observer }).map_err(wrong)?;

@@ -2,9 +2,9 @@
 
 use crate::arguments::Arguments;
 use crate::error::{Error, ErrorKind, Failure, Result, json};
-use crate::{Server, libretranslate, oip, requests};
+use crate::{Server, libretranslate, oip, openai, requests};
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
@@ -23,6 +23,10 @@ pub(crate) fn routes(server: &Arc<Server>, arguments: &Arguments) -> Result<Rout
         .route("/translate", post(libretranslate::translate))
         .route("/languages", get(libretranslate::languages))
         .route("/detect", post(libretranslate::detect))
+        .route("/v1/models", get(openai::models))
+        .route("/v1/models/{model}", get(openai::model))
+        .route("/v1/audio/transcriptions", post(openai::transcriptions).layer(DefaultBodyLimit::max(arguments.max_audio)))
+        .route("/v1/audio/translations", post(openai::translations).layer(DefaultBodyLimit::max(arguments.max_audio)))
         .route("/v2", get(oip::server))
         .route("/v2/health/live", get(|| async { StatusCode::OK }))
         .route("/v2/health/ready", get(|| async { StatusCode::OK }))

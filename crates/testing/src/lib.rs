@@ -69,6 +69,41 @@ pub const IMAGE_MODELS: [&str; 3] = ["images/mbart", "images/trocr", "images/tro
 /// The names of the golden models of speech, as [`golden_models`].
 pub const SPEECH_MODELS: [&str; 2] = ["speech/whisper", "speech/whisper-v3"];
 
+/// Makes `folder` a small seeded speech model: the golden one with a tokenizer of made-up words, and windows of one second.
+///
+/// # Panics
+/// If the folder cannot be written.
+pub fn make_speech_model(folder: &Path) {
+    let model = ["config.json", "generation_config.json", "model.safetensors"].map(|file| golden(SPEECH_MODELS[0]).join(file));
+    let texts = ["tokenizer.json", "tokenizer_config.json", "preprocessor_config.json"].map(|file| golden("speech/tokens").join(file));
+    for file in model.iter().chain(&texts) {
+        fs::copy(file, folder.join(file.file_name().expect("the path of a file"))).expect("the folder can be written");
+    }
+}
+
+/// A WAV file of 2.5 s: a tone that rises, with a pause.
+pub fn tone() -> Vec<u8> {
+    let sample = |index: usize| {
+        let time = index as f32 / 16_000.0;
+        if (1.1..1.4).contains(&time) { 0.0 } else { 0.3 * (time * time * 900.0 + time * 1500.0).sin() }
+    };
+    wav(&(0..40_000).map(sample).collect::<Vec<_>>())
+}
+
+/// A WAV file of mono samples at 16 kHz.
+pub fn wav(samples: &[f32]) -> Vec<u8> {
+    let data: Vec<u8> = samples.iter().flat_map(|sample| sample.to_le_bytes()).collect();
+    let mut bytes = b"RIFF".to_vec();
+    bytes.extend((36 + data.len() as u32).to_le_bytes());
+    bytes.extend(b"WAVEfmt \x10\0\0\0\x03\0\x01\0");
+    bytes.extend(16_000u32.to_le_bytes());
+    bytes.extend(64_000u32.to_le_bytes());
+    bytes.extend(b"\x04\0\x20\0data");
+    bytes.extend((data.len() as u32).to_le_bytes());
+    bytes.extend(data);
+    bytes
+}
+
 /// The folder with the Multi30k text (`test_2016_flickr.en` and so on); `None` if it is missing.
 ///
 /// The text is for research use only and not part of the repository. It is searched in the folder

@@ -39,12 +39,12 @@ pub(super) enum Padding {
 }
 
 impl Frames {
-    /// Reads all audio; `detector` listens, and `progress` receives the seconds read.
+    /// Reads all audio; `detector` listens, and `progress` receives the seconds read and can end it.
     pub(super) fn read(
         mut audio: AudioReader,
         extractor: &FeatureExtractor,
         padding: Padding,
-        (mut detector, progress): (Option<&mut dyn VoiceDetector>, &mut dyn FnMut(f64)),
+        (mut detector, progress): (Option<&mut dyn VoiceDetector>, &mut dyn FnMut(f64) -> Result<()>),
     ) -> Result<Self> {
         let (n_mels, chunk, hop) = (extractor.n_mels(), extractor.chunk(), extractor.hop());
         let (mut energies, mut maximum, mut n_frames) = (SpooledTempFile::new(IN_MEMORY), f32::NEG_INFINITY, 0);
@@ -81,7 +81,7 @@ impl Frames {
                 detector.samples(&samples)?;
             }
             n_samples += samples.len();
-            progress(n_samples as f64 / f64::from(SAMPLE_RATE));
+            progress(n_samples as f64 / f64::from(SAMPLE_RATE))?;
         }
         let (n_frames, padding) = match padding {
             Padding::Window => (n_frames - (chunk / hop).min(n_frames), 0),

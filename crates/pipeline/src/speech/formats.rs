@@ -64,39 +64,39 @@ impl TranscriptFormat {
     /// A whole transcript.
     pub fn document(self, transcript: &Transcription) -> String {
         if self == TranscriptFormat::Json {
-            return format!("{}\n", object(transcript));
+            return format!("{}\n", Self::object(transcript));
         }
         let segments = transcript.segments.iter().filter(|segment| !segment.text.is_empty());
         let segments = segments.zip(1..).map(|(segment, number)| self.segment(segment, number));
         self.header().to_owned() + &segments.collect::<String>()
     }
-}
 
-/// The fields of OpenAI's `transcribe`.
-fn object(transcript: &Transcription) -> Value {
-    let segment = |segment: &Segment| {
-        let mut object = json!({
-            "id": segment.id,
-            "seek": segment.seek,
-            "start": segment.start,
-            "end": segment.end,
-            "text": segment.text,
-            "tokens": segment.tokens,
-            "temperature": segment.temperature,
-            "avg_logprob": segment.mean_log_probability,
-            "compression_ratio": segment.compression_ratio,
-            "no_speech_prob": segment.no_speech_probability,
-        });
-        if !segment.words.is_empty() {
-            let words = segment.words.iter();
-            let words =
-                words.map(|word| json!({ "word": word.word, "start": word.start, "end": word.end, "probability": word.probability }));
-            object["words"] = words.collect();
-        }
-        object
-    };
-    let segments: Vec<_> = transcript.segments.iter().map(segment).collect();
-    json!({ "text": transcript.text, "segments": segments, "language": transcript.language })
+    /// The fields of OpenAI's `transcribe`.
+    pub fn object(transcript: &Transcription) -> Value {
+        let segment = |segment: &Segment| {
+            let mut object = json!({
+                "id": segment.id,
+                "seek": segment.seek,
+                "start": segment.start,
+                "end": segment.end,
+                "text": segment.text,
+                "tokens": segment.tokens,
+                "temperature": segment.temperature,
+                "avg_logprob": segment.mean_log_probability,
+                "compression_ratio": segment.compression_ratio,
+                "no_speech_prob": segment.no_speech_probability,
+            });
+            if !segment.words.is_empty() {
+                let words = segment.words.iter();
+                let words =
+                    words.map(|word| json!({ "word": word.word, "start": word.start, "end": word.end, "probability": word.probability }));
+                object["words"] = words.collect();
+            }
+            object
+        };
+        let segments: Vec<_> = transcript.segments.iter().map(segment).collect();
+        json!({ "text": transcript.text, "segments": segments, "language": transcript.language })
+    }
 }
 
 /// A time as `hours:minutes:seconds` with milliseconds; hours can be left out while they are 0.

@@ -3,10 +3,14 @@
 use super::tokens::Task;
 use crate::LoadOptions;
 use crate::error::{Error, Result};
+use crate::options::read_options;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
 use std::path::PathBuf;
 
 /// Where OpenAI's `whisper` and transformers differ.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Semantics {
     /// OpenAI's: a window's features end with the speech, and beams are ranked by masked probabilities.
     #[default]
@@ -17,7 +21,8 @@ pub enum Semantics {
 }
 
 /// Options of transcription.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct TranscriptionOptions {
     /// The language spoken, as code or English name; detected if absent.
     pub language: Option<String>,
@@ -26,16 +31,20 @@ pub struct TranscriptionOptions {
     /// Where implementations differ.
     pub semantics: Semantics,
     /// The temperatures to try in turn, from 0: search at 0, sampling above.
+    #[serde(alias = "temperature", deserialize_with = "temperatures")]
     pub temperatures: Vec<f32>,
     /// The number of beams at temperature 0; 1 for greedy search.
+    #[serde(alias = "beams", alias = "num_beams")]
     pub beam_size: usize,
     /// The number of samples at temperatures above 0.
     pub best_of: usize,
     /// The factor of beams that have to finish.
     pub patience: f32,
     /// The compression ratio above which a text is too repetitive, if any; by default 2.4, with transformers' semantics 1.35.
+    #[serde(deserialize_with = "threshold")]
     pub compression_ratio_threshold: Option<Option<f32>>,
     /// The mean log-probability below which a text is rejected, if any.
+    #[serde(alias = "logprob_threshold")]
     pub log_probability_threshold: Option<f32>,
     /// The probability of no speech above which a window with a rejected text is silence, if any.
     pub no_speech_threshold: Option<f32>,
@@ -62,7 +71,27 @@ pub struct TranscriptionOptions {
     /// The number of windows that are decoded together, cut in pauses; 1 for windows that follow timestamps.
     pub batch: usize,
     /// The file of the package silero-vad that finds pauses; by default one in the model's folder, else the energy of the audio tells them.
+    #[serde(alias = "vad")]
     pub voice_detector: Option<PathBuf>,
+}
+
+/// A temperature, or several.
+fn temperatures<'de, D: Deserializer<'de>>(value: D) -> Result<Vec<f32>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected a temperature or a list of temperatures")]
+    enum Temperatures {
+        One(f32),
+        Many(Vec<f32>),
+    }
+    Ok(match Temperatures::deserialize(value)? {
+        Temperatures::One(temperature) => vec![temperature],
+        Temperatures::Many(temperatures) => temperatures,
+    })
+}
+
+/// A threshold, or none.
+fn threshold<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<f32>>, D::Error> {
+    Option::deserialize(value).map(Some)
 }
 
 impl Default for TranscriptionOptions {
@@ -95,6 +124,15 @@ impl Default for TranscriptionOptions {
 }
 
 impl TranscriptionOptions {
+    /// Reads options by name: the fields' names, or those of OpenAI's command (`temperature`, `logprob_threshold`). Others have their
+    /// defaults.
+    ///
+    /// # Errors
+    /// If a name is unknown, or a value has another type; the error names it.
+    pub fn from_json(options: &Map<String, Value>) -> Result<Self> {
+        read_options(options)
+    }
+
     pub(super) fn check(&self) -> Result<()> {
         if self.temperatures.is_empty() || self.temperatures.iter().any(|temperature| !(0.0..=10.0).contains(temperature)) {
             return Err(Error::wrong_option("temperature", format!("expected numbers from 0 to 10, found {:?}", self.temperatures)));

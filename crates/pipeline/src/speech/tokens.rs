@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 const MULTILINGUAL_VOCAB: usize = 51_865;
 
 /// What a speech model is asked to write.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Task {
     /// The words in the language spoken.
     #[default]

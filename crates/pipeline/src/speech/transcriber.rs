@@ -4,11 +4,12 @@
 //! pauses and decoded in batches.
 
 use super::features::{Frames, Padding};
+use super::languages::LANGUAGES;
 use super::options::{Semantics, TranscriberOptions, TranscriptionOptions};
 use super::segments::{Cut, Cuts, Segment, cut};
 use super::tokens::SpeechTokens;
 use super::voice::{Energy, SileroModel, Speech, VoiceDetector};
-use super::window::{WindowDecoder, WindowText};
+use super::window::{WindowDecoder, WindowText, check_wanted};
 use super::words::Aligner;
 use crate::error::{Cause, Error, Result};
 use crate::loaded::LoadedModel;
@@ -33,15 +34,15 @@ pub const SILERO_FILES: [&str; 2] = ["silero_vad_16k_sequence.onnx", "silero_vad
 #[derive(Clone)]
 pub struct Transcriber {
     shared: Arc<Shared>,
+    options: TranscriptionOptions,
+    initial_prompt: Vec<i64>,
 }
 
 struct Shared {
     model: LoadedModel,
     tokens: SpeechTokens,
     extractor: FeatureExtractor,
-    options: TranscriptionOptions,
     positions: usize,
-    initial_prompt: Vec<i64>,
     /// The network that finds pauses, and its file.
     silero: Option<(SileroModel, PathBuf)>,
 }
@@ -84,7 +85,23 @@ pub enum TranscriptionEvent<'a> {
     },
 }
 
+impl Transcription {
+    /// The English name of the language, such as `german`.
+    pub fn language_name(&self) -> &str {
+        let found = LANGUAGES.iter().find(|(code, _)| *code == self.language);
+        found.and_then(|(_, names)| names.split('|').next()).unwrap_or(&self.language)
+    }
+}
+
 impl Transcriber {
+    /// Whether a model is one of speech.
+    ///
+    /// # Errors
+    /// If its configuration cannot be read.
+    pub fn can_load(source: &ModelSource) -> Result<bool> {
+        Ok(matches!(Configuration::read(source.folder()?)?.config.front, Front::Frames { .. }))
+    }
+
     /// Loads the model in `folder`, a checkpoint or an export, with OpenAI's options.
     ///
     /// # Errors
@@ -108,18 +125,36 @@ impl Transcriber {
         };
         let extractor = extractor(&folder, n_mels, windows)?;
         let attentions = if options.word_timestamps { Attentions::Cross } else { Attentions::Omit };
-        let model = LoadedModel::open_speech(source, load, attentions, |settings, config| {
-            if let Some(id) = options.suppress_tokens.iter().find(|id| usize::try_from(**id).map_or(true, |id| id >= config.vocab)) {
-                let message = format!("expected ids from 0 to {}, those of the model, found {id}", config.vocab - 1);
-                return Err(Error::wrong_option("suppress_tokens", message));
-            }
-            settings.suppressed_tokens.extend(&options.suppress_tokens);
-            Ok(())
-        })?;
-        if options.word_timestamps {
-            check_attentions(&model)?;
-        }
+        let model = LoadedModel::open_speech(source, load, attentions)?;
         let tokens = SpeechTokens::read(generation_json.as_deref(), model.tokenizer(), &config, model.settings())?;
+        let positions = config.max_positions.unwrap_or(0);
+        let silero = match (options.batch, options.voice_detector.clone().or_else(|| silero_in(&folder))) {
+            (2.., Some(path)) => Some((SileroModel::load(&path, load)?, path)),
+            _ => None,
+        };
+        Self::new(Arc::new(Shared { model, tokens, extractor, positions, silero }), options.clone())
+    }
+
+    /// The same model with other options. The detector of pauses remains, and words have times only if the model was loaded with
+    /// [`TranscriptionOptions::word_timestamps`] or exported with attention weights.
+    ///
+    /// # Errors
+    /// If an option contradicts the model.
+    pub fn with(&self, options: TranscriptionOptions) -> Result<Self> {
+        Self::new(self.shared.clone(), options)
+    }
+
+    fn new(shared: Arc<Shared>, options: TranscriptionOptions) -> Result<Self> {
+        options.check()?;
+        let Shared { model, tokens, .. } = &*shared;
+        let vocab = model.config().vocab;
+        if let Some(id) = options.suppress_tokens.iter().find(|id| usize::try_from(**id).map_or(true, |id| id >= vocab)) {
+            let message = format!("expected ids from 0 to {}, those of the model, found {id}", vocab - 1);
+            return Err(Error::wrong_option("suppress_tokens", message));
+        }
+        if options.word_timestamps {
+            check_attentions(model)?;
+        }
         if let Some(language) = &options.language {
             tokens.prompt(&tokens.language(language)?, options.task, options.timestamps)?;
         } else if !tokens.is_multilingual() {
@@ -127,12 +162,7 @@ impl Transcriber {
         }
         let initial = options.initial_prompt.as_deref().map(|text| model.tokenizer().encode_target(&format!(" {}", text.trim())));
         let initial_prompt = initial.transpose()?.unwrap_or_default();
-        let positions = config.max_positions.unwrap_or(0);
-        let silero = match (options.batch, options.voice_detector.clone().or_else(|| silero_in(&folder))) {
-            (2.., Some(path)) => Some((SileroModel::load(&path, load)?, path)),
-            _ => None,
-        };
-        Ok(Self { shared: Arc::new(Shared { model, tokens, extractor, options: options.clone(), positions, initial_prompt, silero }) })
+        Ok(Self { shared, options, initial_prompt })
     }
 
     /// The loaded model.
@@ -147,9 +177,12 @@ impl Transcriber {
 
     /// What finds the pauses in which windows are cut, if they are decoded in batches.
     pub fn voice_detector(&self) -> Option<String> {
-        let Shared { silero, options, .. } = &*self.shared;
-        let name = silero.as_ref().map_or("the energy of the audio".into(), |(_, path)| format!("Silero's detector {}", path.display()));
-        (options.batch > 1).then_some(name)
+        let name = self
+            .shared
+            .silero
+            .as_ref()
+            .map_or("the energy of the audio".into(), |(_, path)| format!("Silero's detector {}", path.display()));
+        (self.options.batch > 1).then_some(name)
     }
 
     /// Messages about the loaded model.
@@ -170,7 +203,20 @@ impl Transcriber {
     /// # Errors
     /// As [`Transcriber::transcribe`].
     pub fn transcribe_with(&self, audio: AudioReader, events: &mut dyn FnMut(TranscriptionEvent<'_>)) -> Result<Transcription> {
-        let Shared { model, tokens, extractor, options, positions, .. } = &*self.shared;
+        self.transcribe_while(audio, events, &|| true)
+    }
+
+    /// Transcribes an audio stream until `is_wanted` becomes false, which is asked before each step.
+    ///
+    /// # Errors
+    /// As [`Transcriber::transcribe`], or with [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
+    pub fn transcribe_while(
+        &self,
+        audio: AudioReader,
+        events: &mut dyn FnMut(TranscriptionEvent<'_>),
+        is_wanted: &dyn Fn() -> bool,
+    ) -> Result<Transcription> {
+        let (Shared { model, tokens, extractor, positions, .. }, options) = (&*self.shared, &self.options);
         let padding = if options.semantics == Semantics::OpenAi { Padding::Window } else { Padding::ToWindow };
         let mut detector = (options.batch > 1).then(|| -> Box<dyn VoiceDetector> {
             match &self.shared.silero {
@@ -178,13 +224,17 @@ impl Transcriber {
                 None => Box::new(Energy::default()),
             }
         });
-        let mut progress = |seconds| events(TranscriptionEvent::Read(seconds));
+        let mut progress = |seconds| {
+            events(TranscriptionEvent::Read(seconds));
+            check_wanted(is_wanted)
+        };
         let listener = detector.as_mut().map(|detector| &mut **detector as &mut dyn VoiceDetector);
         let mut frames = Frames::read(audio, extractor, padding, (listener, &mut progress))?;
         if frames.n_heard() == 0 {
             return Err(Error::input("the audio is empty; expected at least one frame of 10 ms"));
         }
-        let decoding = WindowDecoder { tokens, tokenizer: model.tokenizer(), settings: model.settings(), options, positions: *positions };
+        let (tokenizer, settings, positions) = (model.tokenizer(), model.settings(), *positions);
+        let decoding = WindowDecoder { tokens, tokenizer, settings, options, positions, is_wanted };
         let (mut decoder, window) = (model.decoder()?, frames.window());
         let language = match &options.language {
             Some(language) => tokens.language(language)?,
@@ -200,7 +250,7 @@ impl Transcriber {
         let found =
             Transcription { language, duration: frames.seconds(frames.n_heard()), damage: frames.damage, ..Transcription::default() };
         let n_heard = frames.n_heard();
-        let mut run = Run { shared: &self.shared, decoding, frames, prompt, found, events };
+        let mut run = Run { transcriber: self, decoding, frames, prompt, found, events };
         match detector {
             None => run.sequentially(decoder.as_mut())?,
             Some(detector) => run.in_batches(decoder.as_mut(), &Speech::new(detector.finish(n_heard)?))?,
@@ -223,11 +273,13 @@ fn check_attentions(model: &LoadedModel) -> Result<()> {
     if model.sessions().iter().any(|session| session.outputs().contains(&name)) {
         return Ok(());
     }
-    let message = format!(
-        "{}: was exported without attention weights, by which words are aligned; export it again with `cognate export CHECKPOINT OUT \
-         --attentions`, or pass the checkpoint",
-        model.source()
-    );
+    let (how, remedy) = match model.source() {
+        ModelSource::Exported(_) => {
+            ("exported", "export it again with `cognate export CHECKPOINT OUT --attentions`, or pass the checkpoint")
+        }
+        _ => ("loaded", "load it with word_timestamps"),
+    };
+    let message = format!("{}: was {how} without attention weights, by which words are aligned; {remedy}", model.source());
     Err(Error::wrong_option("word_timestamps", message))
 }
 
@@ -259,7 +311,7 @@ fn extractor(folder: &Path, n_mels: usize, positions: usize) -> Result<FeatureEx
 
 /// A transcription in progress.
 struct Run<'a> {
-    shared: &'a Shared,
+    transcriber: &'a Transcriber,
     decoding: WindowDecoder<'a>,
     frames: Frames,
     prompt: Vec<i64>,
@@ -270,7 +322,7 @@ struct Run<'a> {
 impl Run<'_> {
     /// Each window begins where the last complete segment ended.
     fn sequentially(&mut self, decoder: &mut dyn Decoder) -> Result<()> {
-        let Shared { options, initial_prompt, .. } = self.shared;
+        let Transcriber { options, initial_prompt, .. } = self.transcriber;
         let (mut seek, mut number) = (0, 0);
         // All earlier tokens, and where the prompt of the next window begins among them.
         let (mut written, mut since) = (initial_prompt.clone(), 0);
@@ -282,7 +334,7 @@ impl Run<'_> {
             let mut previous = written[since..].to_vec();
             if options.carry_initial_prompt && !initial_prompt.is_empty() {
                 let rest = &written[since.max(initial_prompt.len())..];
-                let room = (self.shared.positions / 2).saturating_sub(1 + initial_prompt.len());
+                let room = (self.decoding.positions / 2).saturating_sub(1 + initial_prompt.len());
                 previous = [initial_prompt, &rest[rest.len().saturating_sub(room)..]].concat();
             }
             let text = self.decoding.text(decoder, Sources::Features(&features), [&previous, &self.prompt], number)?;
@@ -317,7 +369,7 @@ impl Run<'_> {
 
     fn cut(&self, text: &WindowText) -> Cuts {
         // Without timestamps each window is one segment.
-        let time_zero = if self.shared.options.timestamps { self.shared.tokens.first_timestamp() } else { i64::MAX };
+        let time_zero = if self.transcriber.options.timestamps { self.decoding.tokens.first_timestamp() } else { i64::MAX };
         cut(&text.tokens, time_zero)
     }
 
@@ -344,8 +396,8 @@ impl Run<'_> {
         (offset, len): (f64, usize),
         last_speech: f64,
     ) -> Result<()> {
-        let Shared { tokens, options, model, .. } = self.shared;
-        let aligner = Aligner { tokens, tokenizer: model.tokenizer(), options, step: self.frames.seconds(FRAMES_PER_STEP) };
+        let WindowDecoder { tokens, tokenizer, options, .. } = self.decoding;
+        let aligner = Aligner { tokens, tokenizer, options, step: self.frames.seconds(FRAMES_PER_STEP) };
         let words: Vec<i64> = segments.iter().flat_map(|segment| &segment.tokens).copied().filter(|id| *id < tokens.end).collect();
         let prompt = tokens.prompt(&self.found.language, options.task, false)?;
         let alignment = aligner.align((decoder, sources), &prompt, (&words, &self.found.language), len / FRAMES_PER_STEP)?;
@@ -376,7 +428,7 @@ impl Run<'_> {
     /// Windows that are cut in pauses, several at a time; each is decoded without the text of others. What a text leaves of its window is
     /// read again, as the next window of a sequence would.
     fn in_batches(&mut self, decoder: &mut dyn Decoder, speech: &Speech) -> Result<()> {
-        let Shared { options, initial_prompt, .. } = self.shared;
+        let Transcriber { options, initial_prompt, .. } = self.transcriber;
         let mut waiting: VecDeque<(usize, usize)> = speech.windows(self.frames.window()).into();
         // Segments by their window, until no window before it waits.
         let mut done: BTreeMap<usize, (Vec<Segment>, usize)> = BTreeMap::new();

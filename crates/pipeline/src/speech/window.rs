@@ -2,8 +2,10 @@
 
 use super::options::{Semantics, TranscriptionOptions};
 use super::tokens::SpeechTokens;
-use crate::error::Result;
-use cognate_generate::{Decoder, EarlyStopping, Hypothesis, Observe, Sampling, SentenceBatch, Settings, Sources, decode, first_scores};
+use crate::error::{Cause, Result};
+use cognate_generate::{
+    Decoder, EarlyStopping, Event, Hypothesis, Observe, Sampling, SentenceBatch, Settings, Sources, decode, first_scores,
+};
 use cognate_text::Tokenizer;
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
@@ -31,6 +33,13 @@ pub(super) struct WindowDecoder<'a> {
     pub(super) options: &'a TranscriptionOptions,
     /// The number of the decoder's positions.
     pub(super) positions: usize,
+    /// Whether the transcription goes on, asked before each step.
+    pub(super) is_wanted: &'a dyn Fn() -> bool,
+}
+
+/// Fails if a transcription is not wanted any more.
+pub(super) fn check_wanted(is_wanted: &dyn Fn() -> bool) -> Result<()> {
+    if is_wanted() { Ok(()) } else { Err(Cause::Cancelled.into()) }
 }
 
 impl WindowDecoder<'_> {
@@ -112,7 +121,9 @@ impl WindowDecoder<'_> {
         let prefixes = vec![start[1..].to_vec(); numbers.len()];
         let batch = SentenceBatch { sources, prefixes: &prefixes, numbers };
         let settings = self.settings_at(start[0], temperature);
-        let found = decode(decoder, &batch, &settings, &mut |_| ControlFlow::Continue(()))?;
+        let mut observer = |_: Event<'_>| if (self.is_wanted)() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
+        let found = decode(decoder, &batch, &settings, &mut observer)?;
+        check_wanted(self.is_wanted)?;
         found.into_iter().map(|hypotheses| self.best(hypotheses, start.len() - 1, &settings)).collect()
     }
 
@@ -135,6 +146,7 @@ impl WindowDecoder<'_> {
             max_new_tokens: options.max_new_tokens.unwrap_or(if is_openai { self.positions / 2 } else { self.positions }),
             max_length: if is_openai { self.positions + 1 } else { self.positions },
             timestamps: options.timestamps.then(|| self.tokens.rules()),
+            suppressed_tokens: [&self.settings.suppressed_tokens[..], &options.suppress_tokens].concat(),
             observe: Some(Observe { after: self.tokens.start, token: self.tokens.no_speech }),
             ..self.settings.clone()
         }

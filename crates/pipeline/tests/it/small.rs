@@ -2,22 +2,16 @@
 
 use cognate_audio::AudioReader;
 use cognate_folder::ModelSource;
-use cognate_pipeline::{Transcriber, TranscriberOptions, Transcription, TranscriptionEvent, TranscriptionOptions};
-use cognate_testing::{SPEECH_MODELS, bundled_checkpoint, golden, testdata};
+use cognate_pipeline::{ErrorKind, Transcriber, TranscriberOptions, Transcription, TranscriptionEvent, TranscriptionOptions};
+use cognate_testing::{bundled_checkpoint, make_speech_model, testdata, tone, wav};
 use serde_json::json;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// The golden model with a tokenizer of made-up words, and windows of one second.
 fn model() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    for file in ["config.json", "generation_config.json", "model.safetensors"] {
-        fs::copy(golden(SPEECH_MODELS[0]).join(file), folder.path().join(file)).unwrap();
-    }
-    for file in ["tokenizer.json", "tokenizer_config.json", "preprocessor_config.json"] {
-        fs::copy(golden("speech/tokens").join(file), folder.path().join(file)).unwrap();
-    }
+    make_speech_model(folder.path());
     folder
 }
 
@@ -25,25 +19,11 @@ fn write(folder: &Path, name: &str, value: &serde_json::Value) {
     fs::write(folder.join(name), value.to_string()).unwrap();
 }
 
-/// 2.5 s of a tone that rises, with a pause.
-fn clip(folder: &Path) -> std::path::PathBuf {
-    let sample = |index: usize| {
-        let time = index as f32 / 16_000.0;
-        if (1.1..1.4).contains(&time) { 0.0 } else { 0.3 * (time * time * 900.0 + time * 1500.0).sin() }
-    };
-    wav(folder, "clip.wav", &(0..40_000).map(sample).collect::<Vec<_>>())
+fn clip(folder: &Path) -> PathBuf {
+    file(folder, "clip.wav", &tone())
 }
 
-fn wav(folder: &Path, name: &str, samples: &[f32]) -> std::path::PathBuf {
-    let data: Vec<u8> = samples.iter().flat_map(|sample| sample.to_le_bytes()).collect();
-    let mut bytes = b"RIFF".to_vec();
-    bytes.extend((36 + data.len() as u32).to_le_bytes());
-    bytes.extend(b"WAVEfmt \x10\0\0\0\x03\0\x01\0");
-    bytes.extend(16_000u32.to_le_bytes());
-    bytes.extend(64_000u32.to_le_bytes());
-    bytes.extend(b"\x04\0\x20\0data");
-    bytes.extend((data.len() as u32).to_le_bytes());
-    bytes.extend(data);
+fn file(folder: &Path, name: &str, bytes: &[u8]) -> PathBuf {
     let path = folder.join(name);
     fs::write(&path, bytes).unwrap();
     path
@@ -120,6 +100,41 @@ fn rejected_texts_are_tried_at_higher_temperatures() {
 }
 
 #[test]
+fn options_of_a_call_are_those_of_a_model_loaded_with_them() {
+    let folder = model();
+    let audio = || AudioReader::from_bytes("tone", tone()).unwrap();
+    let ways: [(&str, serde_json::Value, fn(&mut TranscriptionOptions)); 3] = [
+        ("greedy", json!({ "beams": 1, "temperature": 0.0 }), |options| (options.beam_size, options.temperatures) = (1, vec![0.0])),
+        ("samples", json!({ "temperature": [0.7, 0.9], "seed": 5 }), |options| {
+            (options.temperatures, options.seed) = (vec![0.7, 0.9], 5);
+        }),
+        ("tokens", json!({ "suppress_tokens": [5, 6, 7], "logprob_threshold": -1e9, "language": "german" }), |options| {
+            (options.suppress_tokens, options.log_probability_threshold) = (vec![5, 6, 7], Some(-1e9));
+            options.language = Some("de".into());
+        }),
+    ];
+    let transcriber = Transcriber::open(folder.path()).unwrap();
+    for (way, mut options, change) in ways {
+        options["max_new_tokens"] = json!(12);
+        let options = TranscriptionOptions::from_json(options.as_object().unwrap()).unwrap();
+        let found = transcriber.with(options).unwrap().transcribe_with(audio(), &mut |_| {}).unwrap();
+        assert_eq!(found, load(folder.path(), change).unwrap().transcribe_with(audio(), &mut |_| {}).unwrap(), "{way}");
+        assert_eq!(found.language_name() == "german", found.language == "de", "{way}");
+    }
+    let refused = |options: serde_json::Value| match TranscriptionOptions::from_json(options.as_object().unwrap()) {
+        Ok(options) => transcriber.with(options).err().map(|error| error.to_string()).unwrap_or_default(),
+        Err(error) => error.to_string(),
+    };
+    assert!(refused(json!({ "colour": 1 })).starts_with("unknown field `colour`"));
+    assert_eq!(refused(json!({ "temperature": "warm" })), "temperature: expected a temperature or a list of temperatures");
+    assert!(refused(json!({ "word_timestamps": true })).ends_with("by which words are aligned; load it with word_timestamps"));
+    let steps = std::cell::Cell::new(0);
+    let is_wanted = || steps.replace(steps.get() + 1) < 20;
+    let cancelled = transcriber.transcribe_while(audio(), &mut |_| {}, &is_wanted).unwrap_err();
+    assert_eq!((cancelled.kind(), cancelled.to_string().as_str()), (ErrorKind::Cancelled, "cancelled"));
+}
+
+#[test]
 fn what_is_no_speech_is_refused() {
     let folder = model();
     let refused =
@@ -148,8 +163,8 @@ fn what_is_no_speech_is_refused() {
     let folder = model();
     let transcriber = Transcriber::open(folder.path()).unwrap();
     let refused = |path: &Path| transcriber.transcribe(path).err().map(|error| error.to_string()).unwrap_or_default();
-    assert_eq!(refused(&wav(folder.path(), "empty.wav", &[])), "the audio is empty; expected at least one frame of 10 ms");
-    let message = refused(&wav(folder.path(), "nan.wav", &[0.0, f32::NAN, 0.0]));
+    assert_eq!(refused(&file(folder.path(), "empty.wav", &wav(&[]))), "the audio is empty; expected at least one frame of 10 ms");
+    let message = refused(&file(folder.path(), "nan.wav", &wav(&[0.0, f32::NAN, 0.0])));
     assert!(message.ends_with("nan.wav: sample 1 is not a finite number"), "{message}");
     assert!(refused(&testdata("multi30k-en-de/config.json")).contains("expected audio"));
 }

@@ -5,6 +5,7 @@
 mod client;
 mod damaged;
 mod mixes;
+mod speech;
 
 use client::{Client, binary, server};
 use cognate_testing::bundled_checkpoint;

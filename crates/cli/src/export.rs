@@ -1,5 +1,6 @@
 //! `cognate export`.
 
+use crate::amounts::at_most;
 use crate::model_options::{LanguageOptions, UnusedOption};
 use crate::translate::progress::Progress;
 use crate::verify::{self, Print};
@@ -50,10 +51,10 @@ pub(crate) struct Options {
     with_generate: bool,
     /// With --layout generate: constant shapes for N sentences, for compilers such as TensorRT; num_beams and num_return_sequences are
     /// those of generation_config.json
-    #[arg(long, value_name = "N", requires = "max_length")]
+    #[arg(long, value_name = "N", requires = "max_length", value_parser = at_most(1 << 16))]
     max_batch: Option<NonZeroUsize>,
     /// With --max-batch: the number of positions of sources and targets
-    #[arg(long, value_name = "N", requires = "max_batch")]
+    #[arg(long, value_name = "N", requires = "max_batch", value_parser = at_most(1 << 24))]
     max_length: Option<NonZeroUsize>,
     /// Engines of the graphs: portable (all), or ort (ONNX Runtime only, and fastest there: joined layers, its own attention,
     /// caches written in place)
@@ -84,7 +85,8 @@ pub(crate) struct Options {
     #[arg(long, num_args = 2, value_names = ["SOURCE", "REFERENCE"])]
     data: Option<Vec<PathBuf>>,
     /// Add the outputs encoder_attentions.{layer}, decoder_attentions.{layer} (not with --target ort) and
-    /// cross_attentions.{layer}, which `cognate attend` draws
+    /// cross_attentions.{layer}, which `cognate attend` draws; with --layout generate token_scores and cross_attentions of the
+    /// sequences
     #[arg(long)]
     attentions: bool,
     /// Random seed of a preset's initial weights [default: 1]

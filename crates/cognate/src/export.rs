@@ -272,7 +272,7 @@ impl Export {
             let message = format!("expected layout hf with it, found {}; leave it out, or choose layout generate", self.layout);
             return Err(Error::wrong_option("with_generate", message));
         }
-        self.check_generates(false)?;
+        self.check_generates()?;
         Ok(graphs::graphs(self, Layout::Generate, generation, events)?.programs.pop())
     }
 
@@ -289,7 +289,7 @@ impl Export {
     }
 
     /// Refuses models and outputs for which there is no graph that decodes.
-    fn check_generates(&self, has_attentions: bool) -> Result<()> {
+    fn check_generates(&self) -> Result<()> {
         let refuse =
             |option: &'static str, message: &str| Err(Error::wrong_option(option, format!("{message}; leave out layout generate")));
         if self.model.config().require_decoder().is_err() {
@@ -298,8 +298,6 @@ impl Export {
             refuse("layout", "a decoder alone reads prompts of several tokens")
         } else if self.model.config().front != Front::Tokens {
             refuse("layout", "a model of speech has a prompt of several tokens")
-        } else if has_attentions {
-            refuse("attentions", "one graph that decodes has no attention outputs")
         } else {
             Ok(())
         }
@@ -332,7 +330,7 @@ impl Export {
     /// How the graphs divide the work, for the engines that the export is for.
     fn written_layout(&self) -> Result<Layout> {
         match (self.target, self.layout) {
-            (Target::Portable, Layout::Generate) => self.check_generates(self.attentions).map(|()| Layout::Generate),
+            (Target::Portable, Layout::Generate) => self.check_generates().map(|()| Layout::Generate),
             (Target::Ort, _) if self.model.config().parts == Parts::Decoder => {
                 Err(Error::wrong_option("target", "a decoder alone has no form over caches that beams share; leave out target ort"))
             }
@@ -346,8 +344,12 @@ impl Export {
         if self.force { Existing::Replace } else { Existing::Refuse }
     }
 
-    fn attention_outputs(&self) -> Attentions {
-        if self.attentions { Attentions::All } else { Attentions::Omit }
+    fn attention_outputs(&self, layout: Layout) -> Attentions {
+        match (self.attentions, layout) {
+            (false, _) => Attentions::Omit,
+            (true, Layout::Generate) => Attentions::Cross,
+            (true, _) => Attentions::All,
+        }
     }
 
     /// Rejects weights that are infinite or NaN.

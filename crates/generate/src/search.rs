@@ -41,7 +41,9 @@ pub const MOST_BEAMS: usize = 1024;
 /// Numbers out of range count as the nearest possible one: at least one beam, at most [`MOST_BEAMS`].
 ///
 /// Outputs: `sequences: i64 [batch, returned, generated]`, which begin with the start token and are padded after an end token, and their
-/// `scores: [batch, returned]`, the best first.
+/// `scores: [batch, returned]`, the best first. If the step outputs cross-attentions, two more, 0 for the start token and after the end:
+/// the tokens' log-probabilities `token_scores: [batch, returned, generated]`, and `cross_attentions: [batch, returned, generated, layers,
+/// heads, src]`, those of the step that chose a token.
 ///
 /// With [`FixedSizes`] all shapes are constants: `num_beams` and `num_return_sequences` are those of `settings` and no inputs, `generated` is
 /// the largest length, and caches have a fixed capacity.
@@ -75,6 +77,9 @@ pub fn search_program([encoder, step]: [&Program; 2], settings: &Settings, limit
     let found = Search { settings, inputs, most, sizes, source: ids, step: &one_step, given }.run(&builder)?;
     builder.output(SEQUENCES, found.sequences);
     builder.output(SCORES, found.scores);
+    for (name, values) in [TOKEN_SCORES, CROSS_ATTENTIONS].into_iter().zip(found.per_token.into_iter().flatten()) {
+        builder.output(name, values);
+    }
     let weights = |program: &Program| program.weights().iter().map(|(path, recipe)| (path.to_owned(), recipe.clone())).collect::<Vec<_>>();
     let weights: Weights = weights(encoder).into_iter().chain(weights(step)).collect();
     Ok(Program::new(builder.finish()?, weights)?)
@@ -133,7 +138,6 @@ pub fn check_search(built: &Settings, wanted: &Settings, sizes: Option<FixedSize
             ("timestamps, patience or an observed probability", if is_of_speech(settings) { "on" } else { "off" }.into()),
             ("num_beams", sizes.map_or_else(String::new, |_| fixed_beams(settings).to_string())),
             ("num_return_sequences", sizes.map_or_else(String::new, |_| settings.num_return_sequences.max(1).to_string())),
-            ("alignments", if settings.alignment_layer.is_some() { "on" } else { "off" }.into()),
         ]
     };
     let most_rows = wanted.num_beams.max(wanted.num_return_sequences);
@@ -165,6 +169,8 @@ const NUM_RETURN_SEQUENCES: &str = "num_return_sequences";
 /// The outputs.
 pub(crate) const SEQUENCES: &str = "sequences";
 pub(crate) const SCORES: &str = "scores";
+pub(crate) const TOKEN_SCORES: &str = "token_scores";
+pub(crate) const CROSS_ATTENTIONS: &str = "cross_attentions";
 
 /// The scalar inputs, within their ranges.
 struct Inputs<'g> {

@@ -3,12 +3,12 @@
 use crate::batch::SentenceBatch;
 use crate::decoder::{missing, padded};
 use crate::error::Cause;
-use crate::search::{SCORES, SEQUENCES, max_length, scalars};
-use crate::{Decoder, FixedSizes, Hypothesis, Logits, Result, Settings, Sources};
+use crate::search::{CROSS_ATTENTIONS, SCORES, SEQUENCES, max_length, scalars};
+use crate::{Decoder, FixedSizes, Hypothesis, Logits, Result, Settings, Sources, alignment};
 use cognate_graph::Scalar;
 use cognate_model::interface::{ATTENTION_MASK, INPUT_IDS};
 use cognate_runtime::{Session, Value, Values};
-use ndarray::{Array2, Array4, ArrayD, Ix2, Ix3, IxDyn};
+use ndarray::{Array2, Array4, ArrayD, ArrayView1, Ix2, Ix3, IxDyn, s};
 
 /// The decoder of `generate.onnx`, or its graph; see [`search_program`](crate::search_program).
 pub struct SearchDecoder {
@@ -78,19 +78,20 @@ impl SearchDecoder {
         if batch.prefixes.iter().any(|prefix| !prefix.is_empty()) {
             return self.refuse("a target prefix");
         }
-        if settings.alignment_layer.is_some() {
-            return self.refuse("alignments");
+        if settings.alignment_layer.is_some() && !self.session.outputs().iter().any(|name| name == CROSS_ATTENTIONS) {
+            return self.refuse("alignments, or one with attentions");
         }
         let Sources::Tokens(sources) = batch.sources else { return self.refuse("other sources than tokens") };
-        let Some(sizes) = self.sizes else { return self.run(padded(sources, self.pad_token)?, settings) };
+        let Some(sizes) = self.sizes else { return self.run(sources, padded(sources, self.pad_token)?, settings) };
         let mut found = Vec::new();
         for sources in sources.chunks(sizes.batch) {
-            found.extend(self.run(filled(sources, self.pad_token, sizes)?, settings)?.into_iter().take(sources.len()));
+            found.extend(self.run(sources, filled(sources, self.pad_token, sizes)?, settings)?);
         }
         Ok(found)
     }
 
-    fn run(&mut self, (ids, mask): (Array2<i64>, Array2<i64>), settings: &Settings) -> Result<Vec<Vec<Hypothesis>>> {
+    /// The hypotheses of the sources, whose ids and mask can have further rows.
+    fn run(&mut self, sources: &[Vec<i64>], (ids, mask): (Array2<i64>, Array2<i64>), settings: &Settings) -> Result<Vec<Vec<Hypothesis>>> {
         let mut inputs: Values = [(INPUT_IDS, ids.into_dyn()), (ATTENTION_MASK, mask.into_dyn())].into_iter().collect();
         for (name, value) in scalars(settings) {
             if self.session.inputs().iter().any(|input| input == name) {
@@ -104,20 +105,33 @@ impl SearchDecoder {
         let Value::I64(sequences) = sequences else { return Err(wrong().into()) };
         let sequences = sequences.into_dimensionality::<Ix3>().map_err(|_| wrong())?;
         let scores = scores.into_dimensionality::<Ix2>().map_err(|_| wrong())?;
+        let attentions = settings.alignment_layer.map(|layer| Ok::<_, crate::Error>((layer, take(CROSS_ATTENTIONS)?.to_f32()?)));
+        let attentions = attentions.transpose()?;
+        let is_missing = attentions.as_ref().is_some_and(|(layer, values)| values.ndim() != 6 || *layer >= values.shape()[3]);
+        if is_missing {
+            return self.refuse("alignments of this layer");
+        }
         // Beyond the limit there is padding.
         let limit = max_length(settings);
-        let hypothesis = |(row, &score): (ndarray::ArrayView1<'_, i64>, &f32)| {
+        let hypothesis = |(sentence, rank): (usize, usize), row: ArrayView1<'_, i64>, score: f32| {
             let row: Vec<i64> = row.iter().copied().take(limit).collect();
             let tokens: Vec<i64> = row.iter().skip(1).copied().take_while(|token| !settings.eos_tokens.contains(token)).collect();
             let complete = tokens.len() + 1 < row.len();
             let margins = vec![f32::INFINITY; tokens.len() + usize::from(complete)];
-            Hypothesis { tokens, complete, score, margins, alignment: Vec::new(), observed: None }
+            let aligned = attentions.as_ref().map_or(0..0, |_| 1..tokens.len() + 1);
+            let of_place = |place: usize| {
+                let (layer, values) = attentions.as_ref().expect("places are aligned by attentions");
+                alignment(values.slice(s![sentence, rank, place, *layer, .., ..]), &sources[sentence])
+            };
+            let alignment = aligned.map(of_place).collect();
+            Hypothesis { tokens, complete, score, margins, alignment, observed: None }
         };
-        let sentences = sequences.outer_iter().zip(scores.outer_iter());
+        let sentences = sequences.outer_iter().zip(scores.outer_iter()).take(sources.len()).enumerate();
         Ok(sentences
-            .map(|(rows, scores)| {
+            .map(|(sentence, (rows, scores))| {
                 let n_real = scores.iter().filter(|score| **score > IMPOSSIBLE).count().max(1);
-                rows.outer_iter().zip(scores).take(n_real).map(hypothesis).collect()
+                let rows = rows.outer_iter().zip(scores).take(n_real).enumerate();
+                rows.map(|(rank, (row, &score))| hypothesis((sentence, rank), row, score)).collect()
             })
             .collect())
     }

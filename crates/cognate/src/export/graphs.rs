@@ -56,7 +56,7 @@ fn parts(export: &Export, layout: Layout, events: &mut dyn FnMut(ExportEvent<'_>
         in_integers(export, layout, quantize::Options::Columns { steps, unscaled })
     };
     match export.precision {
-        Precision::F32 => Ok(f32_programs(&export.model, layout, export.attention_outputs())?.into()),
+        Precision::F32 => Ok(f32_programs(&export.model, layout, export.attention_outputs(layout))?.into()),
         Precision::F16 if layout == Layout::SharedCache => {
             let message = "ONNX Runtime's attention to shared caches computes in f32, found f16; leave out target ort";
             Err(Error::wrong_option("precision", message))
@@ -70,7 +70,7 @@ fn parts(export: &Export, layout: Layout, events: &mut dyn FnMut(ExportEvent<'_>
 }
 
 fn in_integers(export: &Export, layout: Layout, options: quantize::Options<'_>) -> Result<Graphs> {
-    let programs = export.model.programs(layout, export.attention_outputs())?;
+    let programs = export.model.programs(layout, export.attention_outputs(layout))?;
     let fused = programs.iter().map(fuse).collect::<Result<Vec<_>, _>>().map_err(cognate_model::Error::from)?;
     let failed = |error| Error::new(ErrorKind::Engine, error);
     Ok(quantize(&fused.iter().collect::<Vec<_>>(), options).map_err(failed)?.into())
@@ -83,7 +83,7 @@ fn half(export: &Export, layout: Layout, events: &mut dyn FnMut(ExportEvent<'_>)
             ModelSource::Checkpoint(folder) => sentences::encode_alone(folder, model.config())?.tuning,
             ModelSource::Preset(_) | ModelSource::Exported(_) | ModelSource::File(_) => Vec::new(),
         };
-        let form = Form { layout, attentions: export.attention_outputs() };
+        let form = Form { layout, attentions: export.attention_outputs(layout) };
         let (program, kept) = encoder_in_half(model, form, &sentences, sentences::SEED)?;
         return Ok(Graphs { kept_in_f32: KeptInF32::of(&kept), ..vec![program].into() });
     }
@@ -97,7 +97,7 @@ fn half(export: &Export, layout: Layout, events: &mut dyn FnMut(ExportEvent<'_>)
         Some(folder) => sentences::encode(folder, model.config(), &export.languages, &mut settings)?,
         None => Encoded { verification: Vec::new(), tuning: Vec::new(), notices: Vec::new() },
     };
-    let form = Form { layout, attentions: export.attention_outputs() };
+    let form = Form { layout, attentions: export.attention_outputs(layout) };
     let sample = Sample { sentences: encoded.tuning, held_out: encoded.verification, settings, seed: sentences::SEED };
     let made = in_half(model, form, &sample, |stage| events(ExportEvent::Stage(stage)))?;
     let (kept_in_f32, calibration) = (KeptInF32::of(&made.kept), Some(made.calibration));

@@ -60,7 +60,7 @@ impl Export {
         let notice = thread::scope(|scope| {
             let is_quick = tokenizer_bytes(checkpoint) <= QUICKLY_READ;
             let check = is_quick.then(|| scope.spawn(|| ChosenTokenizer::of(&self.source, &self.model, &self.languages)));
-            let programs = self.model.programs(layout, self.attention_outputs())?;
+            let programs = self.model.programs(layout, self.attention_outputs(layout))?;
             let generation = self.generation_text(&ChosenTokenizer::default())?;
             let programs = joined(self, layout, programs, generation.as_deref())?;
             write_graphs_in_place(&programs, layout, self.model.config(), &name, &mut folder)?;

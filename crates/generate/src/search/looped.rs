@@ -3,12 +3,13 @@
 use super::beams::{NEVER, column, factor};
 use super::body::Captured;
 use super::sampling::{PRIME, Sampling, hash};
-use super::scores::{Constraints, reads_source};
+use super::scores::{Constraints, forbidden_rows, reads_source};
 use super::sizes::{FixedSizes, KEY_POSITIONS, QUERY_POSITION};
-use super::state::{Fixed, NAMES, Scored, State};
+use super::state::{Fixed, NAMES, PerToken, Scored, State};
 use super::{Inputs, PAST, larger, less, or, smaller};
 use crate::{Result, Settings};
 use cognate_graph::{Builder, DType, Dim, Graph, Node, Repeat, Shape, Tensor, Type, concat};
+use cognate_model::Names;
 use cognate_model::interface::{INPUT_IDS, LOGITS, is_past, present_of};
 use std::collections::HashMap;
 
@@ -29,6 +30,8 @@ pub(super) struct Search<'s, 'g> {
 pub(super) struct Found<'g> {
     pub(super) sequences: Tensor<'g>,
     pub(super) scores: Tensor<'g>,
+    /// Log-probabilities of tokens and their cross-attentions, if the step outputs these.
+    pub(super) per_token: Option<[Tensor<'g>; 2]>,
 }
 
 /// A value that the loop carries.
@@ -50,7 +53,7 @@ impl<'g> Search<'_, 'g> {
         let condition = builder.integer(1).cast(DType::Bool);
         let first: Vec<_> = carried.iter().map(|value| value.first).collect();
         let last = builder.repeat(Repeat { body, most: self.most, condition, carried: &first, captured: &outside });
-        Ok(self.found(&fixed, State::of(&last)))
+        Ok(self.found(&fixed, State::of(&last, self.sizes_of_attention().is_some())))
     }
 
     /// What every iteration reads.
@@ -89,6 +92,7 @@ impl<'g> Search<'_, 'g> {
             forced_bos_token: inputs.forced_bos_token,
             repetition_penalty: inputs.repetition_penalty,
             no_repeat_ngram_size: inputs.no_repeat_ngram_size,
+            forbidden: forbidden_rows(builder, settings, vocab as usize),
             source: reads_source(settings).then_some(self.source),
             sampling: Sampling {
                 is_on: inputs.is_sampling,
@@ -111,6 +115,10 @@ impl<'g> Search<'_, 'g> {
         let (each, whole) = ([&batch, &beams], [&batch, &beams, &length]);
         let zero = builder.integer(0);
         let running_scores = or(beam_ids.equal(zero), self.inputs.is_sampling).select(builder.scalar(0.0), builder.scalar(NEVER));
+        let per_token = self.sizes_of_attention().map(|sizes| {
+            let zeros = |sizes: Vec<Dim>| builder.scalar(0.0).expand(whole.iter().copied().cloned().chain(sizes).collect::<Shape>());
+            [vec![], sizes].map(zeros).map(|zeros| PerToken { finished: zeros, running: zeros })
+        });
         let state = State {
             sequences: integers(pad_token, &whole),
             scores: builder.scalar(NEVER).expand(each),
@@ -120,6 +128,7 @@ impl<'g> Search<'_, 'g> {
             running_scores: running_scores.expand(each),
             tokens: integers(start_token, &each),
             improvable: integers(1, &[&batch, &1.into()]).cast(DType::Bool),
+            per_token,
         };
         let values = NAMES.iter().zip(state.values());
         let values = values.map(|(name, first)| Carried { name: (*name).into(), first, inside: first.ty() });
@@ -140,8 +149,10 @@ impl<'g> Search<'_, 'g> {
         let values: Vec<_> = carried.iter().map(declare).collect();
         let mut captured = Captured::new(inner, "loop");
         let fixed = fixed.read(&mut captured);
-        let state = State::of(&values);
-        let caches = || carried.iter().zip(&values).skip(NAMES.len());
+        let attention_sizes = self.sizes_of_attention();
+        let state = State::of(&values, attention_sizes.is_some());
+        let n_values = state.values().len();
+        let caches = || carried.iter().zip(&values).skip(n_values);
         let mut given: HashMap<String, Tensor<'i>> = caches().map(|(cache, past)| (cache.name.clone(), *past)).collect();
         given.insert(INPUT_IDS.into(), column(state.tokens));
         given.extend(self.positions(iteration));
@@ -154,7 +165,16 @@ impl<'g> Search<'_, 'g> {
         let constraints = Constraints { settings: self.settings, iteration, running: state.running, fixed, most: self.most };
         let is_last = constraints.fixed.max_length.less_or_equal(constraints.cur() + inner.integer(1));
         let ends = inner.integer(0).cast(DType::Bool);
-        let scored = Scored { logits, is_last };
+        let attention = attention_sizes.map(|sizes| {
+            let of_layer = |(_, value): (String, Tensor<'i>)| {
+                let [batch, beams, heads, src] = [0, 1, 2, 4].map(|axis| value.dim(axis));
+                value.cast(DType::F32).reshape([batch, beams, 1.into(), 1.into(), heads, src])
+            };
+            let layers = (0..sizes[0].as_constant().unwrap_or(0)).map(|index| Names::cross_attentions(index as usize));
+            let layers = layers.filter_map(|name| Some((name.clone(), *outputs.get(name.as_str())?)));
+            concat(3, &layers.map(of_layer).collect::<Vec<_>>())
+        });
+        let scored = Scored { logits, is_last, attention };
         let presents = caches().map(|(cache, past)| {
             let present = output(&present_of(&cache.name).unwrap_or_default())?;
             Ok::<_, crate::Error>(self.kept(present, *past, iteration))
@@ -167,6 +187,13 @@ impl<'g> Search<'_, 'g> {
             inner.output(&format!("loop.next.{}", value.name), next);
         }
         Ok(captured.outside)
+    }
+
+    /// Layers, heads and source of cross-attentions, if the step outputs them.
+    fn sizes_of_attention(&self) -> Option<Vec<Dim>> {
+        let layers: Vec<_> = (0..).map_while(|index| self.step.output(&Names::cross_attentions(index))).collect();
+        let shape = &layers.first()?.ty.shape;
+        Some(vec![layers.len().into(), shape.dims()[2].clone(), self.source[0].dim(1)])
     }
 
     /// The positions of the new token and of all keys, if caches have a fixed capacity.
@@ -192,13 +219,16 @@ impl<'g> Search<'_, 'g> {
         let chosen = |value: Tensor<'g>| value.slice(1, 0, returned);
         let sequences = chosen(fixed.is_independent.select(last.running, last.sequences));
         let scores = chosen(last.scores);
+        let of_tokens = |PerToken { finished, running }: PerToken<'g>| chosen(fixed.is_independent.select(running, finished));
+        let per_token = last.per_token.map(|values| values.map(of_tokens));
         if self.sizes.is_some() {
-            return Found { sequences, scores };
+            return Found { sequences, scores, per_token };
         }
         let lengths = chosen(last.lengths);
         let [longest, _] = lengths.reshape([lengths.dim(0) * returned]).top_k(1);
         let one = fixed.beams.builder().integer(1);
         let generated = larger(longest.reshape(Shape::default()), one).indices("generated").dim(0);
-        Found { sequences: sequences.slice(2, 0, generated), scores }
+        let per_token = per_token.map(|values| values.map(|values| values.slice(2, 0, &generated)));
+        Found { sequences: sequences.slice(2, 0, &generated), scores, per_token }
     }
 }

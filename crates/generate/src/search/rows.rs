@@ -3,7 +3,7 @@
 use super::beams::column;
 use super::body::when;
 use super::scores::Constraints;
-use super::state::{Scored, State};
+use super::state::{PerToken, Scored, State, put};
 use super::{and, count, larger, less};
 use crate::Result;
 use cognate_graph::{DType, Tensor};
@@ -16,11 +16,13 @@ impl<'i> State<'i> {
         goes_on: Tensor<'i>,
         constraints: &Constraints<'_, 'i>,
     ) -> Result<(Tensor<'i>, Self)> {
+        let per_token = self.per_token.into_iter().flatten().map(|values| values.running);
         let carried = [self.scores, self.lengths, self.finished, self.running, self.running_scores, self.tokens, goes_on];
+        let carried: Vec<_> = carried.into_iter().chain(per_token).collect();
         let next = when("rows", constraints.fixed.is_independent, &carried, |captured, carried| {
             let [scores, lengths, finished, running, running_scores] = std::array::from_fn(|index| carried[index]);
             let constraints = constraints.read(captured, running);
-            let Scored { logits, is_last } = scored.read(captured);
+            let Scored { logits, is_last, attention } = scored.read(captured);
             let (builder, fixed) = (logits.builder(), &constraints.fixed);
             let [gain, tokens] = constraints.draw(logits, is_last, constraints.largest(logits, is_last)?)?;
             let (one, cur) = (builder.integer(1), constraints.cur());
@@ -28,15 +30,19 @@ impl<'i> State<'i> {
             let stops = constraints.stops(tokens, is_last);
             let is_new = and(stops, is_running);
             let written = is_running.select(tokens, builder.integer(constraints.settings.pad_token));
-            let running = fixed.places.equal(cur).select(column(written), running);
+            let is_here = fixed.places.equal(cur);
+            let running = is_here.select(column(written), running);
             let running_scores = running_scores + gain;
             let scores = is_new.select(constraints.of_length(running_scores, cur), scores);
             let lengths = is_new.select(cur + one, lengths);
             let finished = larger(finished, stops.cast(DType::I64));
             let goes_on = one.less_or_equal(count(less(finished, one)));
-            Ok(vec![scores, lengths, finished, running, running_scores, tokens, goes_on])
+            let new = [Some(is_running.select(gain, builder.scalar(0.0))).map(column), attention];
+            let per_token = carried[7..].iter().zip(new.into_iter().flatten()).map(|(before, new)| put(is_here, new, *before));
+            Ok([scores, lengths, finished, running, running_scores, tokens, goes_on].into_iter().chain(per_token).collect())
         })?;
         let [scores, lengths, finished, running, running_scores, tokens, goes_on] = std::array::from_fn(|index| next[index]);
-        Ok((goes_on, Self { scores, lengths, finished, running, running_scores, tokens, ..self }))
+        let per_token = self.per_token.map(|before| std::array::from_fn(|index| PerToken { running: next[7 + index], ..before[index] }));
+        Ok((goes_on, Self { scores, lengths, finished, running, running_scores, tokens, per_token, ..self }))
     }
 }

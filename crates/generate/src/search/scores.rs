@@ -9,7 +9,8 @@ use super::sampling::each_row;
 use super::state::Fixed;
 use super::{and, larger, less, not, or};
 use crate::{Result, Settings};
-use cognate_graph::{DType, Dim, Shape, Tensor, concat};
+use cognate_graph::{Builder, DType, Dim, Shape, Tensor, concat};
+use std::collections::BTreeMap;
 
 /// The constraints of a step.
 pub(super) struct Constraints<'s, 'i> {
@@ -170,44 +171,63 @@ impl<'s, 'i> Constraints<'s, 'i> {
 
     /// Scores with those of forbidden tokens minus infinity.
     fn forbid(&self, scores: Tensor<'i>) -> Tensor<'i> {
+        let scores = self.fixed.forbidden.map_or(scores, |rows| scores + rows.gather(self.forbidden_row()));
         let builder = scores.builder();
-        let Settings { bad_words, eos_tokens, suppressed_tokens, suppressed_first_tokens, .. } = self.settings;
         let shape = |n: usize| -> Shape { [scores.dim(0), scores.dim(1), n.into()].into() };
-        let never = builder.scalar(f32::NEG_INFINITY);
-        let when = |condition: Tensor<'i>| condition.select(never, builder.scalar(0.0));
         let cur = self.cur();
-        let first_choice = or(
-            and(self.iteration.equal(builder.integer(0)), less(self.fixed.forced_bos_token, builder.integer(0))),
-            and(self.iteration.equal(builder.integer(1)), builder.integer(0).less_or_equal(self.fixed.forced_bos_token)),
-        );
         let vocab = scores.dim(2).as_constant().unwrap_or(0);
-        let known = |tokens: &[i64]| tokens.iter().copied().filter(|token| (0..vocab).contains(token)).collect::<Vec<_>>();
-        let words: Vec<_> = bad_words.iter().filter(|word| word.len() == 1 && !eos_tokens.contains(&word[0])).map(|word| word[0]).collect();
-        let always = known(&[words, suppressed_tokens.clone()].concat());
         // transformers requires as many tokens as the word has, although one fewer precedes its last.
         let due = |word: &Vec<i64>| {
-            let (last, before) = word.split_last().filter(|(_, before)| !before.is_empty())?;
+            let (last, before) = word.split_last().filter(|(last, before)| !before.is_empty() && (0..vocab).contains(*last))?;
             let is_there = |(index, &token): (usize, &i64)| {
                 let place = larger(cur - builder.integer((before.len() - index) as i64), builder.integer(0));
                 self.running.gather_elements(place.expand(shape(1))).equal(builder.integer(token))
             };
             let is_long = builder.integer(word.len() as i64).less_or_equal(cur);
-            Some((known(&[*last]), when(before.iter().enumerate().map(is_there).fold(is_long, and))))
+            let is_due = before.iter().enumerate().map(is_there).fold(is_long, and).expand(shape(1));
+            Some((*last, is_due.select(builder.scalar(f32::NEG_INFINITY), builder.scalar(0.0))))
         };
-        let parts = [
-            (always, never),
-            (known(eos_tokens), when(less(cur, self.fixed.min_length))),
-            (known(suppressed_first_tokens), when(first_choice)),
-        ];
-        let parts: Vec<_> = parts.into_iter().chain(bad_words.iter().filter_map(due)).filter(|(tokens, _)| !tokens.is_empty()).collect();
-        let tokens: Vec<i64> = parts.iter().flat_map(|(tokens, _)| tokens.clone()).collect();
+        let (tokens, updates): (Vec<_>, Vec<_>) = self.settings.bad_words.iter().filter_map(due).unzip();
         if tokens.is_empty() {
             return scores;
         }
-        let updates: Vec<_> = parts.iter().map(|(tokens, update)| update.expand(shape(tokens.len()))).collect();
         let n = tokens.len();
         scores.scatter_elements(builder.integers(tokens).expand(shape(n)), concat(2, &updates))
     }
+
+    /// The row of [`forbidden_rows`] for this step.
+    fn forbidden_row(&self) -> Tensor<'i> {
+        let (builder, forced_bos) = (self.iteration.builder(), self.fixed.forced_bos_token);
+        let is_short = less(self.cur(), self.fixed.min_length);
+        // The first token that is chosen follows a forced one.
+        let is_forced = builder.integer(0).less_or_equal(forced_bos).cast(DType::I64);
+        let is_first = self.iteration.equal(is_forced);
+        is_short.cast(DType::I64) + is_first.cast(DType::I64) * builder.integer(2)
+    }
+}
+
+/// What is added to scores, `[4, vocab]`: minus infinity where a token is forbidden, for a step in which the end is allowed, is not, and
+/// the same for the first step that chooses. `None` if no token is ever forbidden.
+pub(super) fn forbidden_rows<'g>(builder: &'g Builder, settings: &Settings, vocab: usize) -> Option<Tensor<'g>> {
+    let Settings { bad_words, eos_tokens, suppressed_tokens, suppressed_first_tokens, .. } = settings;
+    let words = bad_words.iter().filter(|word| word.len() == 1 && !eos_tokens.contains(&word[0])).map(|word| word[0]);
+    let always = words.chain(suppressed_tokens.iter().copied()).map(|token| (token, [true; 4]));
+    let ends = eos_tokens.iter().map(|&token| (token, [false, true, false, true]));
+    let first = suppressed_first_tokens.iter().map(|&token| (token, [false, false, true, true]));
+    let mut rows = BTreeMap::<i64, [bool; 4]>::new();
+    for (token, forbidden) in always.chain(ends).chain(first).filter(|(token, _)| usize::try_from(*token).is_ok_and(|id| id < vocab)) {
+        let row = rows.entry(token).or_default();
+        *row = std::array::from_fn(|index| row[index] || forbidden[index]);
+    }
+    if rows.is_empty() {
+        return None;
+    }
+    let shape: Shape = [4, rows.len()].into();
+    let tokens = builder.integers(rows.keys().copied().collect::<Vec<_>>()).expand(shape.clone());
+    let is_forbidden = (0..4).flat_map(|index| rows.values().map(move |row| i64::from(row[index])));
+    let is_forbidden = builder.integers(is_forbidden.collect::<Vec<_>>()).reshape(shape).cast(DType::Bool);
+    let never = is_forbidden.select(builder.scalar(f32::NEG_INFINITY), builder.scalar(0.0));
+    Some(builder.scalar(0.0).expand([4, vocab]).scatter_elements(tokens, never))
 }
 
 /// The elements `tokens: i64 [batch, beams, 1]` of `values: [batch, beams, vocab]`. ONNX's reference evaluator has no GatherElements along

@@ -4,8 +4,21 @@ use super::body::Captured;
 use super::sampling::Sampling;
 use cognate_graph::Tensor;
 
-/// The names of the carried values of [`State`], in order.
-pub(super) const NAMES: [&str; 8] = ["sequences", "scores", "lengths", "finished", "running", "running_scores", "tokens", "improvable"];
+/// The names of the carried values of [`State`], in order; the last ones of [`PerToken`], if it is carried.
+pub(super) const NAMES: [&str; 12] = [
+    "sequences",
+    "scores",
+    "lengths",
+    "finished",
+    "running",
+    "running_scores",
+    "tokens",
+    "improvable",
+    "token_scores",
+    "running_token_scores",
+    "attentions",
+    "running_attentions",
+];
 
 /// What a step of the decoder gives.
 #[derive(Clone, Copy)]
@@ -14,12 +27,23 @@ pub(super) struct Scored<'i> {
     pub(super) logits: Tensor<'i>,
     /// Whether no further token is allowed; bool `[]`.
     pub(super) is_last: Tensor<'i>,
+    /// The cross-attention, if it is an output: `[batch, beams, 1, layers, heads, src]`.
+    pub(super) attention: Option<Tensor<'i>>,
 }
 
 impl<'o> Scored<'o> {
     pub(super) fn read<'i>(self, captured: &mut Captured<'o, 'i>) -> Scored<'i> {
-        Scored { logits: captured.read(self.logits), is_last: captured.read(self.is_last) }
+        let attention = self.attention.map(|attention| captured.read(attention));
+        Scored { logits: captured.read(self.logits), is_last: captured.read(self.is_last), attention }
     }
+}
+
+/// A value of each token, `[batch, beams, length, ...]`: 0 for the start token, and after the end.
+#[derive(Clone, Copy)]
+pub(super) struct PerToken<'i> {
+    /// Of finished hypotheses; those of independent rows are in `running` alone.
+    pub(super) finished: Tensor<'i>,
+    pub(super) running: Tensor<'i>,
 }
 
 /// The state before a step.
@@ -37,21 +61,33 @@ pub(super) struct State<'i> {
     pub(super) tokens: Tensor<'i>,
     /// Whether a sentence's finished hypotheses can still be beaten; bool `[batch, 1]`.
     pub(super) improvable: Tensor<'i>,
+    /// Log-probabilities and cross-attentions (`[batch, beams, length, layers, heads, src]`), if they are outputs.
+    pub(super) per_token: Option<[PerToken<'i>; 2]>,
 }
 
 impl<'i> State<'i> {
     /// From the carried values, of which the first are those of the state.
-    pub(super) fn of(values: &[Tensor<'i>]) -> Self {
+    pub(super) fn of(values: &[Tensor<'i>], has_per_token: bool) -> Self {
         let [sequences, scores, lengths, finished, running, running_scores, tokens, improvable] =
             std::array::from_fn(|index| values[index]);
-        Self { sequences, scores, lengths, finished, running, running_scores, tokens, improvable }
+        let pair = |index| PerToken { finished: values[index], running: values[index + 1] };
+        let per_token = has_per_token.then(|| [pair(8), pair(10)]);
+        Self { sequences, scores, lengths, finished, running, running_scores, tokens, improvable, per_token }
     }
 
     /// In the order of [`NAMES`].
-    pub(super) fn values(self) -> [Tensor<'i>; 8] {
-        let Self { sequences, scores, lengths, finished, running, running_scores, tokens, improvable } = self;
-        [sequences, scores, lengths, finished, running, running_scores, tokens, improvable]
+    pub(super) fn values(self) -> Vec<Tensor<'i>> {
+        let Self { sequences, scores, lengths, finished, running, running_scores, tokens, improvable, per_token } = self;
+        let per_token = per_token.into_iter().flatten().flat_map(|PerToken { finished, running }| [finished, running]);
+        [sequences, scores, lengths, finished, running, running_scores, tokens, improvable].into_iter().chain(per_token).collect()
     }
+}
+
+/// `values: [batch, beams, length, ...]` with `new: [batch, beams, 1, ...]` where `is_here: [batch, beams, length]`.
+pub(super) fn put<'i>(is_here: Tensor<'i>, new: Tensor<'i>, values: Tensor<'i>) -> Tensor<'i> {
+    let mut shape: Vec<_> = is_here.ty().shape.dims().to_vec();
+    shape.resize(values.ty().shape.rank(), 1.into());
+    is_here.reshape(shape).select(new, values)
 }
 
 /// What every iteration reads: computed once.
@@ -74,6 +110,8 @@ pub(super) struct Fixed<'g> {
     pub(super) forced_bos_token: Tensor<'g>,
     pub(super) repetition_penalty: Tensor<'g>,
     pub(super) no_repeat_ngram_size: Tensor<'g>,
+    /// Those of [`forbidden_rows`](super::scores::forbidden_rows).
+    pub(super) forbidden: Option<Tensor<'g>>,
     /// The source's tokens and mask, if constraints read them.
     pub(super) source: Option<[Tensor<'g>; 2]>,
     pub(super) sampling: Sampling<'g>,
@@ -95,6 +133,7 @@ impl<'o> Fixed<'o> {
             forced_bos_token: captured.read(self.forced_bos_token),
             repetition_penalty: captured.read(self.repetition_penalty),
             no_repeat_ngram_size: captured.read(self.no_repeat_ngram_size),
+            forbidden: self.forbidden.map(|rows| captured.read(rows)),
             source: self.source.map(|source| source.map(|value| captured.read(value))),
             sampling: self.sampling.read(captured),
         }

@@ -2,13 +2,14 @@
 
 use crate::engines::on_ort;
 use cognate_generate::{
-    EarlyStopping, FixedSizes, Hypothesis, MOST_BEAMS, Sampling, SearchDecoder, SearchLimits, SentenceBatch, SessionDecoder, Settings,
-    check_search, decode, search_program,
+    AttentionRequest, EarlyStopping, FixedSizes, Hypothesis, MOST_BEAMS, Sampling, SearchDecoder, SearchLimits, SentenceBatch,
+    SessionDecoder, Settings, attend, check_search, decode, score, search_program,
 };
 use cognate_graph::{Builder, DType, Dim, Generator, Program, Recipe, Weights, concat};
 use cognate_model::{Attentions, Layout, Model};
 use cognate_runtime::{Options, Reference, Runtime, Source, Values};
 use cognate_testing::{Golden, golden, golden_models};
+use ndarray::s;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use std::ops::ControlFlow;
@@ -383,6 +384,87 @@ fn constant_sizes_search_alike() {
         }
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
+}
+
+/// All inputs of a graph that decodes.
+fn inputs(names: &[String], sources: &[Vec<i64>], settings: &Settings, sizes: Option<FixedSizes>) -> Values {
+    let length = sizes.map_or(sources.iter().map(Vec::len).max().unwrap(), |sizes| sizes.length);
+    let value = |pad: i64, of: fn(i64) -> i64| {
+        let at = |(row, place): (usize, usize)| sources[row].get(place).map_or(pad, |token| of(*token));
+        ndarray::Array2::from_shape_fn((sources.len(), length), at).into_dyn()
+    };
+    let mut values: Values =
+        [("input_ids", value(settings.pad_token, |token| token)), ("attention_mask", value(0, |_| 1))].into_iter().collect();
+    let integers = [
+        ("max_length", settings.max_new_tokens as i64 + 1),
+        ("num_beams", settings.num_beams as i64),
+        ("num_return_sequences", settings.num_return_sequences as i64),
+        ("forced_bos_token_id", settings.forced_bos_token.unwrap_or(-1)),
+    ];
+    let zeros = ["min_length", "no_repeat_ngram_size", "early_stopping", "do_sample", "top_k", "seed"].map(|name| (name, 0));
+    for (name, value) in integers.into_iter().chain(zeros).filter(|(name, _)| names.iter().any(|known| known == name)) {
+        values.insert(name, ndarray::arr0(value).into_dyn());
+    }
+    for name in ["length_penalty", "repetition_penalty", "temperature", "top_p"] {
+        values.insert(name, ndarray::arr0(1.0f32).into_dyn());
+    }
+    values
+}
+
+/// Log-probabilities along the sequences, and the attention of the steps that chose their tokens.
+#[test]
+fn tokens_have_their_scores_and_attentions() {
+    let (model, mut settings) = open(&golden("bart"));
+    // A forced token is certain.
+    (settings.forced_bos_token, settings.forced_eos_token) = (None, None);
+    (settings.max_new_tokens, settings.length_penalty, settings.early_stopping) = (12, 1.0, EarlyStopping::Heuristic);
+    let sources: Vec<Vec<i64>> = golden_sources("bart").into_iter().cycle().take(3).collect();
+    let load = |program: Program| Reference::F64.load(&Source::Graph(program), &Options::default()).unwrap();
+    let mut along = SessionDecoder::new(
+        load(model.graphs(Layout::Cognate, Attentions::Omit).unwrap()[0].clone()),
+        load(model.step(Attentions::Omit).unwrap()),
+        settings.pad_token,
+    )
+    .unwrap();
+    let [mut encoder, mut decoder] = model.graphs(Layout::Cognate, Attentions::All).unwrap().map(load);
+    let [encode, step] = model.graphs(Layout::Generate, Attentions::Cross).unwrap();
+    let sizes = [None, Some(FixedSizes { batch: 3, length: 40 })];
+    let mut wrong = Vec::new();
+    for ((beams, returned), sizes) in [(1, 1), (4, 3)].into_iter().flat_map(|counts| sizes.map(|sizes| (counts, sizes))) {
+        (settings.num_beams, settings.num_return_sequences) = (beams, returned);
+        let limits = SearchLimits { positions: model.config().max_positions, sizes };
+        let program = search_program([&encode, &step], &settings, limits).unwrap();
+        for (mut session, decoding) in on_ort(&program).into_iter().zip(on_ort(&program)) {
+            let place = format!("{} with {beams} beams, {sizes:?}", session.engine());
+            let mut outputs = session.run(&inputs(session.inputs(), &sources, &settings, sizes)).unwrap();
+            let [scores, attentions] = ["token_scores", "cross_attentions"].map(|name| outputs.remove(name).unwrap().to_f32().unwrap());
+            let mut decoder_inside = SearchDecoder::new(decoding, settings.pad_token).unwrap().with_sizes(sizes);
+            let batch = SentenceBatch::new(&sources);
+            let found = decode(&mut decoder_inside, &batch, &settings, &mut |_| ControlFlow::Continue(())).unwrap();
+            for (sentence, hypotheses) in found.into_iter().enumerate() {
+                for (rank, hypothesis) in hypotheses.iter().enumerate() {
+                    let one = std::slice::from_ref(&sources[sentence]);
+                    let scored = score(&mut along, &SentenceBatch::new(one), std::slice::from_ref(&hypothesis.tokens), &settings).unwrap();
+                    let n_new = hypothesis.tokens.len() + usize::from(hypothesis.complete);
+                    let row = scores.slice(s![sentence, rank, ..]).to_vec();
+                    let expected = [&[0.0], &scored[0].log_probabilities[..n_new]].concat();
+                    let is_near = row.iter().zip(expected.iter().chain(std::iter::repeat(&0.0))).all(|(a, b)| (a - b).abs() < 1e-4);
+                    let target: Vec<i64> = [&[settings.start_token][..], &hypothesis.tokens].concat();
+                    let request = AttentionRequest { source: one.into(), target: &target, likeliest: 1 };
+                    let expected = attend(Layout::Cognate, [encoder.as_mut(), decoder.as_mut()], model.config(), request).unwrap().cross;
+                    // The step that reads a token chooses the next one.
+                    let mut furthest = 0.0_f32;
+                    for ((layer, head, place, src), weight) in expected.indexed_iter().filter(|((_, _, place, _), _)| *place < n_new) {
+                        furthest = furthest.max((attentions[[sentence, rank, place + 1, layer, head, src]] - weight).abs());
+                    }
+                    if !is_near || furthest > 1e-4 || row.len() < n_new + 1 {
+                        wrong.push(format!("{place}, sentence {sentence}, rank {rank}: {row:?}, {scored:?}, attention {furthest}"));
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]

@@ -6,8 +6,9 @@
 use super::emit::{Attribute, value_info};
 use super::{Lowering, lower_nodes};
 use crate::Error;
-use cognate_graph::{DType, Dim, Loop, Node, NodeId, Op, Ranked, Shape, Symbol, Type};
-use std::collections::{HashMap, HashSet};
+use crate::proto::{NodeProto, ValueInfoProto};
+use cognate_graph::{DType, Dim, Graph, Loop, Node, NodeId, Op, Ranked, Shape, Symbol, Type};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// The graph around a loop's body, as the body reads it.
 pub(super) struct Outside {
@@ -25,6 +26,7 @@ impl Lowering<'_> {
         let tensors = inputs.iter().zip(&given).skip(1).map(|((id, _), tensor)| (*id, tensor.clone())).collect();
         let outside = Outside { tensors, symbols: symbols.collect() };
         let most = self.scalar(&Dim::from(repeat.most));
+        self.prepare_sizes(&repeat.body, &outside);
         let mut body = Lowering::new(&repeat.body, self.target)?;
         body.tensor_names = std::mem::take(&mut self.tensor_names).and(std::mem::take(&mut body.tensor_names));
         body.node_names = std::mem::take(&mut self.node_names);
@@ -48,9 +50,12 @@ impl Lowering<'_> {
         lower_nodes(&mut body)?;
         self.tensor_names = std::mem::take(&mut body.tensor_names);
         self.node_names = std::mem::take(&mut body.node_names);
-        let Lowering { before, made, .. } = body;
-        self.made.node.extend(before.node);
-        self.made.value_info.extend(before.value_info);
+        let Lowering { before, made, sizes, scalars, shapes, .. } = body;
+        let is_new = |tensor: &String| before.node.iter().any(|node| node.output.contains(tensor));
+        self.sizes.extend(sizes.into_iter().filter(|(_, tensor)| is_new(tensor)));
+        self.scalars.extend(scalars.into_iter().filter(|(_, tensor)| is_new(tensor)));
+        self.shapes.extend(shapes.into_iter().filter(|(_, tensor)| is_new(tensor)));
+        self.put(before.node, before.value_info);
         if self.outside.is_some() { &mut self.before } else { &mut self.made }.initializer.extend(before.initializer);
 
         let mut results = Vec::new();
@@ -63,6 +68,35 @@ impl Lowering<'_> {
         self.declare(node, results[0].clone());
         self.results.insert(id, results);
         Ok(())
+    }
+
+    /// Computes the symbols of a body's sizes before this graph's own loop if they are known there.
+    fn prepare_sizes(&mut self, body: &Graph, outside: &Outside) {
+        let Some(known) = self.outside.as_ref().map(|outside| outside.symbols.clone()) else { return };
+        let dims = body.iter().flat_map(|(_, node)| node.op.dims().iter().chain(node.ty.shape.dims()).cloned().collect::<Vec<_>>());
+        let symbols: BTreeSet<_> = dims.flat_map(|dim| dim.symbols().cloned().collect::<Vec<_>>()).collect();
+        for symbol in symbols.iter().filter(|symbol| known.contains(*symbol) && outside.symbols.contains(*symbol)) {
+            if self.symbols.contains_key(symbol) {
+                self.size(&Dim::symbol(symbol));
+            }
+        }
+    }
+
+    /// Adds nodes of a body that are computed before its loop: before this graph's own loop if they read nothing of this graph.
+    fn put(&mut self, nodes: Vec<NodeProto>, types: Vec<ValueInfoProto>) {
+        let mut inside: HashSet<String> = self.made.input.iter().map(|input| input.name.clone()).collect();
+        inside.extend(self.made.node.iter().flat_map(|node| node.output.iter().cloned()));
+        let is_inside = |node: &NodeProto| {
+            let is_inside = self.outside.is_none() || node.input.iter().any(|input| inside.contains(input));
+            inside.extend(node.output.iter().filter(|_| is_inside).cloned());
+            is_inside
+        };
+        let (here, before): (Vec<_>, Vec<_>) = nodes.into_iter().partition(is_inside);
+        let (types, types_before): (Vec<_>, Vec<_>) = types.into_iter().partition(|value| inside.contains(&value.name));
+        self.made.node.extend(here);
+        self.made.value_info.extend(types);
+        self.before.node.extend(before);
+        self.before.value_info.extend(types_before);
     }
 
     /// Begins the computation of sizes: before the loop if they are known there. Returns where new nodes went until now.

@@ -7,7 +7,7 @@ use super::scores::Constraints;
 use super::state::{PerToken, Scored, State, put};
 use super::{and, count, larger, less, not, or, smaller};
 use crate::{Result, Settings};
-use cognate_graph::{Binary, DType, Dim, Tensor, concat};
+use cognate_graph::{DType, Dim, Tensor, concat};
 
 /// The score of impossible hypotheses, as in transformers.
 pub(super) const NEVER: f32 = -1e9;
@@ -69,7 +69,7 @@ impl<'i> State<'i> {
         let beams = scored.logits.dim(1);
         let [running_scores, chosen] = found.stops.select(found.scores + NEVER, found.scores).top_k(&beams);
         let (parents, tokens) = (found.parent.gather_elements(chosen), found.token.gather_elements(chosen));
-        let is_here = fixed.places.equal(constraints.cur());
+        let is_here = fixed.places.equal(constraints.cur);
         let of_parents = |values: Tensor<'i>| moved(values, parents, fixed.first_row);
         let running = is_here.select(column(tokens), of_parents(self.running));
 
@@ -89,7 +89,7 @@ impl<'i> State<'i> {
 
         let full = is_full(finished);
         let is_never = and(fixed.early_stopping.equal(builder.integer(2)), less(builder.scalar(0.0), fixed.length_penalty));
-        let best_length = is_never.select(fixed.max_length - one, constraints.cur());
+        let best_length = is_never.select(fixed.max_length - one, constraints.cur);
         let possible = constraints.of_length(running_scores.slice(1, 0, 1), best_length);
         let worst = full.select(scores.slice(1, &beams - 1, &beams), builder.scalar(NEVER));
         let improvable = and(self.improvable, less(worst, possible));
@@ -116,7 +116,7 @@ impl<'i> State<'i> {
     /// The best of the finished hypotheses and those that just end, if the sentence is still open.
     fn finish(self, found: Continuations<'i>, scored: Scored<'i>, is_open: Tensor<'i>, constraints: &Constraints<'_, 'i>) -> Finished<'i> {
         let (builder, fixed) = (found.scores.builder(), &constraints.fixed);
-        let (one, cur) = (builder.integer(1), constraints.cur());
+        let (one, cur) = (builder.integer(1), constraints.cur);
         let last_beam = fixed.beams - one;
         let n_found = found.scores.dim(1);
         // Only the best ones may finish.
@@ -148,7 +148,7 @@ impl<'i> State<'i> {
 impl<'i> Constraints<'_, 'i> {
     /// Scores of hypotheses of `length: i64 []` new tokens.
     pub(super) fn of_length(&self, scores: Tensor<'i>, length: Tensor<'i>) -> Tensor<'i> {
-        scores / length.cast(DType::F32).with(Binary::Pow, self.fixed.length_penalty)
+        scores / self.fixed.divisors.gather(length)
     }
 }
 

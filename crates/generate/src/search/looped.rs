@@ -8,7 +8,7 @@ use super::sizes::{FixedSizes, KEY_POSITIONS, QUERY_POSITION};
 use super::state::{Fixed, NAMES, PerToken, Scored, State};
 use super::{Inputs, PAST, larger, less, or, smaller};
 use crate::{Result, Settings};
-use cognate_graph::{Builder, DType, Dim, Graph, Node, Repeat, Shape, Tensor, Type, concat};
+use cognate_graph::{Binary, Builder, DType, Dim, Graph, Node, Repeat, Shape, Tensor, Type, concat};
 use cognate_model::Names;
 use cognate_model::interface::{INPUT_IDS, LOGITS, is_past, present_of};
 use std::collections::HashMap;
@@ -77,6 +77,11 @@ impl<'g> Search<'_, 'g> {
         };
         let batch = self.source[0].dim(0);
         let first_row = builder.range(0, &batch).reshape([batch, 1.into()]) * beams;
+        let forced_step = number(0).less_or_equal(inputs.forced_bos_token).cast(DType::I64) - number(1);
+        // The first token that is chosen follows a forced one.
+        let is_first = inputs.places.equal(forced_step + number(1)).cast(DType::I64);
+        let is_short = less(inputs.places + number(1), inputs.min_length).cast(DType::I64);
+        let forbidden_of_step = is_short + is_first * number(2);
         let rows = first_row + inputs.beam_ids.reshape([1.into(), inputs.beam_ids.dim(0)]);
         Fixed {
             beams,
@@ -86,13 +91,16 @@ impl<'g> Search<'_, 'g> {
             first_row,
             places: inputs.places.reshape([1.into(), 1.into(), inputs.places.dim(0)]),
             max_length: inputs.max_length,
-            min_length: inputs.min_length,
+            last_step: inputs.max_length - number(2),
+            forced_step,
+            divisors: inputs.places.cast(DType::F32).with(Binary::Pow, inputs.length_penalty),
+            first_score: column(rows) * number(vocab),
             length_penalty: inputs.length_penalty,
             early_stopping: inputs.early_stopping,
             forced_bos_token: inputs.forced_bos_token,
             repetition_penalty: inputs.repetition_penalty,
             no_repeat_ngram_size: inputs.no_repeat_ngram_size,
-            forbidden: forbidden_rows(builder, settings, vocab as usize),
+            forbidden: forbidden_rows(builder, settings, vocab as usize).map(|rows| [rows, forbidden_of_step]),
             source: reads_source(settings).then_some(self.source),
             sampling: Sampling {
                 is_on: inputs.is_sampling,
@@ -162,8 +170,9 @@ impl<'g> Search<'_, 'g> {
 
         let _scope = inner.root().at("search").enter();
         let logits = logits.cast(DType::F32).reshape([logits.dim(0), logits.dim(1), logits.dim(3)]);
-        let constraints = Constraints { settings: self.settings, iteration, running: state.running, fixed, most: self.most };
-        let is_last = constraints.fixed.max_length.less_or_equal(constraints.cur() + inner.integer(1));
+        let is_last = iteration.equal(fixed.last_step);
+        let (settings, cur) = (self.settings, iteration + inner.integer(1));
+        let constraints = Constraints { settings, iteration, cur, running: state.running, fixed, most: self.most };
         let ends = inner.integer(0).cast(DType::Bool);
         let attention = attention_sizes.map(|sizes| {
             let of_layer = |(_, value): (String, Tensor<'i>)| {

@@ -4,7 +4,7 @@ use super::beams::column;
 use super::body::when;
 use super::scores::Constraints;
 use super::state::{PerToken, Scored, State, put};
-use super::{and, count, larger, less};
+use super::{and, count, larger};
 use crate::Result;
 use cognate_graph::{DType, Tensor};
 
@@ -25,8 +25,8 @@ impl<'i> State<'i> {
             let Scored { logits, is_last, attention } = scored.read(captured);
             let (builder, fixed) = (logits.builder(), &constraints.fixed);
             let [gain, tokens] = constraints.draw(logits, is_last, constraints.largest(logits, is_last)?)?;
-            let (one, cur) = (builder.integer(1), constraints.cur());
-            let is_running = less(finished, one);
+            let (one, cur) = (builder.integer(1), constraints.cur);
+            let is_running = finished.equal(builder.integer(0));
             let stops = constraints.stops(tokens, is_last);
             let is_new = and(stops, is_running);
             let written = is_running.select(tokens, builder.integer(constraints.settings.pad_token));
@@ -36,8 +36,8 @@ impl<'i> State<'i> {
             let scores = is_new.select(constraints.of_length(running_scores, cur), scores);
             let lengths = is_new.select(cur + one, lengths);
             let finished = larger(finished, stops.cast(DType::I64));
-            let goes_on = one.less_or_equal(count(less(finished, one)));
-            let new = [Some(is_running.select(gain, builder.scalar(0.0))).map(column), attention];
+            let goes_on = one.less_or_equal(count(finished.equal(builder.integer(0))));
+            let new = [Some(column(is_running.select(gain, builder.scalar(0.0)))), attention];
             let per_token = carried[7..].iter().zip(new.into_iter().flatten()).map(|(before, new)| put(is_here, new, *before));
             Ok([scores, lengths, finished, running, running_scores, tokens, goes_on].into_iter().chain(per_token).collect())
         })?;

@@ -5,7 +5,7 @@
 
 use super::beams::column;
 use super::body::{Captured, when};
-use super::scores::{Constraints, of_token};
+use super::scores::Constraints;
 use super::{and, less, not};
 use crate::Result;
 use cognate_graph::{DType, Tensor, Unary};
@@ -64,14 +64,14 @@ impl<'i> Constraints<'_, 'i> {
             let is_first = sampling.ranks.equal(builder.integer(0));
             let is_cut = and(sampling.top_p.less_or_equal(before), and(not(is_first), less(sampling.top_p, builder.scalar(1.0))));
             let values = is_cut.select(builder.scalar(f32::NEG_INFINITY), values);
-            let keys = hash(column(sampling.keys), inside.cur());
+            let keys = hash(column(sampling.keys), inside.cur);
             let numbers = hash(keys, sampling.ranks + builder.integer(1));
             // 23 bits and a half: exact in single precision, never 0 or 1.
             let uniform = ((numbers / builder.integer(256)).cast(DType::F32) + 0.5) / (1 << 23) as f32;
             let gumbel = (uniform.map(Unary::Log) * -1.0).map(Unary::Log) * -1.0;
             let [_, place] = (values + gumbel).top_k(1);
             let token = tokens.gather_elements(place);
-            Ok(inside.forced(of_token(log, token), token, is_last).map(each_row).into())
+            Ok(inside.forced(inside.of_token(log, token), token, is_last).map(each_row).into())
         })?;
         Ok([next[0], next[1]])
     }

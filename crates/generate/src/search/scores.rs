@@ -17,6 +17,8 @@ pub(super) struct Constraints<'s, 'i> {
     pub(super) settings: &'s Settings,
     /// The number of the step, from 0.
     pub(super) iteration: Tensor<'i>,
+    /// The number of tokens so far.
+    pub(super) cur: Tensor<'i>,
     /// The tokens so far: `[batch, beams, length]`.
     pub(super) running: Tensor<'i>,
     pub(super) fixed: Fixed<'i>,
@@ -32,13 +34,8 @@ pub(super) fn reads_source(settings: &Settings) -> bool {
 impl<'s, 'i> Constraints<'s, 'i> {
     /// The same in a body, where the tokens so far are `running`.
     pub(super) fn read<'j>(&self, captured: &mut Captured<'i, 'j>, running: Tensor<'j>) -> Constraints<'s, 'j> {
-        let (iteration, fixed) = (captured.read(self.iteration), self.fixed.read(captured));
-        Constraints { settings: self.settings, iteration, running, fixed, most: self.most }
-    }
-
-    /// The number of tokens so far.
-    pub(super) fn cur(&self) -> Tensor<'i> {
-        self.iteration + self.iteration.builder().integer(1)
+        let [iteration, cur] = [self.iteration, self.cur].map(|value| captured.read(value));
+        Constraints { settings: self.settings, iteration, cur, running, fixed: self.fixed.read(captured), most: self.most }
     }
 
     /// Whether hypotheses stop with their next tokens.
@@ -65,10 +62,10 @@ impl<'s, 'i> Constraints<'s, 'i> {
         let log = logits.log_softmax();
         // What is forbidden is not chosen, but its share counts.
         let log = if self.settings.renormalize { self.normalised(self.forbid(log)) } else { log };
-        let [score, token] = self.penalise(logits, [of_token(log, token), token], |inside, logits| {
+        let [score, token] = self.penalise(logits, [self.of_token(log, token), token], |inside, logits| {
             let [choice, log] = inside.under_constraints(logits)?;
             let [_, token] = choice.top_k(1);
-            Ok([of_token(log, token), token])
+            Ok([inside.of_token(log, token), token])
         })?;
         Ok(self.forced(score, token, is_last).map(each_row))
     }
@@ -77,9 +74,8 @@ impl<'s, 'i> Constraints<'s, 'i> {
     pub(super) fn forced(&self, mut scores: Tensor<'i>, mut tokens: Tensor<'i>, is_last: Tensor<'i>) -> [Tensor<'i>; 2] {
         let builder = scores.builder();
         let (zero, never) = (builder.integer(0), builder.scalar(f32::NEG_INFINITY));
-        let forced_bos = self.fixed.forced_bos_token;
         let forced = [
-            Some((forced_bos, and(self.iteration.equal(zero), zero.less_or_equal(forced_bos)))),
+            Some((self.fixed.forced_bos_token, self.iteration.equal(self.fixed.forced_step))),
             self.settings.forced_eos_token.map(|token| (builder.integer(token), is_last)),
         ];
         // Of several continuations the first is the forced one.
@@ -131,10 +127,10 @@ impl<'s, 'i> Constraints<'s, 'i> {
         let shape = values[0].ty().shape;
         let zeros = builder.scalar(0.0).expand(shape.clone());
         // Positions without a token count as the first one, which is there in any case.
-        let own = less(fixed.places, self.cur()).select(self.running, builder.integer(settings.start_token));
+        let own = less(fixed.places, self.cur).select(self.running, builder.integer(settings.start_token));
         let mut penalties = Vec::new();
         let mut forbidden = self.forbid(zeros);
-        let target = Target { running: self.running, cur: self.cur(), most: self.most };
+        let target = Target { running: self.running, cur: self.cur, most: self.most };
         let mut forbid = |seen, is_token, n| -> Result<()> {
             let (tokens, is_met) = target.repeated(seen, is_token, n)?;
             let never = is_met.select(builder.scalar(f32::NEG_INFINITY), builder.scalar(0.0));
@@ -156,7 +152,7 @@ impl<'s, 'i> Constraints<'s, 'i> {
             }
         }
         penalties.push((zeros.scatter_elements(own, ones(own)), fixed.repetition_penalty));
-        let is_token = less(fixed.places, self.cur()).cast(DType::I64).expand(self.running.ty().shape);
+        let is_token = less(fixed.places, self.cur).cast(DType::I64).expand(self.running.ty().shape);
         forbid(self.running, is_token, fixed.no_repeat_ngram_size)?;
 
         let constrained = |x: &Tensor<'i>| {
@@ -171,10 +167,11 @@ impl<'s, 'i> Constraints<'s, 'i> {
 
     /// Scores with those of forbidden tokens minus infinity.
     fn forbid(&self, scores: Tensor<'i>) -> Tensor<'i> {
-        let scores = self.fixed.forbidden.map_or(scores, |rows| scores + rows.gather(self.forbidden_row()));
+        let of_step = |[rows, of_step]: [Tensor<'i>; 2]| rows.gather(of_step.gather(self.iteration));
+        let scores = self.fixed.forbidden.map_or(scores, |forbidden| scores + of_step(forbidden));
         let builder = scores.builder();
         let shape = |n: usize| -> Shape { [scores.dim(0), scores.dim(1), n.into()].into() };
-        let cur = self.cur();
+        let cur = self.cur;
         let vocab = scores.dim(2).as_constant().unwrap_or(0);
         // transformers requires as many tokens as the word has, although one fewer precedes its last.
         let due = |word: &Vec<i64>| {
@@ -195,14 +192,11 @@ impl<'s, 'i> Constraints<'s, 'i> {
         scores.scatter_elements(builder.integers(tokens).expand(shape(n)), concat(2, &updates))
     }
 
-    /// The row of [`forbidden_rows`] for this step.
-    fn forbidden_row(&self) -> Tensor<'i> {
-        let (builder, forced_bos) = (self.iteration.builder(), self.fixed.forced_bos_token);
-        let is_short = less(self.cur(), self.fixed.min_length);
-        // The first token that is chosen follows a forced one.
-        let is_forced = builder.integer(0).less_or_equal(forced_bos).cast(DType::I64);
-        let is_first = self.iteration.equal(is_forced);
-        is_short.cast(DType::I64) + is_first.cast(DType::I64) * builder.integer(2)
+    /// The elements `tokens: i64 [batch, beams, 1]` of `values: [batch, beams, vocab]`. ONNX's reference evaluator has no GatherElements
+    /// along more than 64 elements.
+    pub(super) fn of_token(&self, values: Tensor<'i>, tokens: Tensor<'i>) -> Tensor<'i> {
+        let [rows, vocab] = [values.dim(0) * values.dim(1), values.dim(2)];
+        values.reshape([rows * vocab]).gather(tokens + self.fixed.first_score)
     }
 }
 
@@ -228,13 +222,4 @@ pub(super) fn forbidden_rows<'g>(builder: &'g Builder, settings: &Settings, voca
     let is_forbidden = builder.integers(is_forbidden.collect::<Vec<_>>()).reshape(shape).cast(DType::Bool);
     let never = is_forbidden.select(builder.scalar(f32::NEG_INFINITY), builder.scalar(0.0));
     Some(builder.scalar(0.0).expand([4, vocab]).scatter_elements(tokens, never))
-}
-
-/// The elements `tokens: i64 [batch, beams, 1]` of `values: [batch, beams, vocab]`. ONNX's reference evaluator has no GatherElements along
-/// more than 64 elements.
-pub(super) fn of_token<'i>(values: Tensor<'i>, tokens: Tensor<'i>) -> Tensor<'i> {
-    let [rows, vocab] = [values.dim(0) * values.dim(1), values.dim(2)];
-    let size = values.builder().integer(vocab.as_constant().unwrap_or(1));
-    let first = values.builder().range(0, &rows).reshape(tokens.ty().shape) * size;
-    values.reshape([rows * vocab]).gather(tokens + first)
 }

@@ -104,14 +104,20 @@ pub(super) struct Fixed<'g> {
     /// The places of a sequence; i64 `[1, 1, length]`.
     pub(super) places: Tensor<'g>,
     pub(super) max_length: Tensor<'g>,
-    pub(super) min_length: Tensor<'g>,
+    /// The step that chooses the last token, and the one whose token is `forced_bos_token`, -1 for none; i64 `[]`.
+    pub(super) last_step: Tensor<'g>,
+    pub(super) forced_step: Tensor<'g>,
+    /// Lengths to the power of the length penalty; f32 `[length]`.
+    pub(super) divisors: Tensor<'g>,
+    /// The place of each row's first score among all; i64 `[batch, beams, 1]`.
+    pub(super) first_score: Tensor<'g>,
     pub(super) length_penalty: Tensor<'g>,
     pub(super) early_stopping: Tensor<'g>,
     pub(super) forced_bos_token: Tensor<'g>,
     pub(super) repetition_penalty: Tensor<'g>,
     pub(super) no_repeat_ngram_size: Tensor<'g>,
-    /// Those of [`forbidden_rows`](super::scores::forbidden_rows).
-    pub(super) forbidden: Option<Tensor<'g>>,
+    /// Those of [`forbidden_rows`](super::scores::forbidden_rows), and which of them each step has; i64 `[length]`.
+    pub(super) forbidden: Option<[Tensor<'g>; 2]>,
     /// The source's tokens and mask, if constraints read them.
     pub(super) source: Option<[Tensor<'g>; 2]>,
     pub(super) sampling: Sampling<'g>,
@@ -127,13 +133,16 @@ impl<'o> Fixed<'o> {
             first_row: captured.read(self.first_row),
             places: captured.read(self.places),
             max_length: captured.read(self.max_length),
-            min_length: captured.read(self.min_length),
+            last_step: captured.read(self.last_step),
+            forced_step: captured.read(self.forced_step),
+            divisors: captured.read(self.divisors),
+            first_score: captured.read(self.first_score),
             length_penalty: captured.read(self.length_penalty),
             early_stopping: captured.read(self.early_stopping),
             forced_bos_token: captured.read(self.forced_bos_token),
             repetition_penalty: captured.read(self.repetition_penalty),
             no_repeat_ngram_size: captured.read(self.no_repeat_ngram_size),
-            forbidden: self.forbidden.map(|rows| captured.read(rows)),
+            forbidden: self.forbidden.map(|both| both.map(|values| captured.read(values))),
             source: self.source.map(|source| source.map(|value| captured.read(value))),
             sampling: self.sampling.read(captured),
         }

@@ -103,7 +103,8 @@ fn rejected_texts_are_tried_at_higher_temperatures() {
 fn options_of_a_call_are_those_of_a_model_loaded_with_them() {
     let folder = model();
     let audio = || AudioReader::from_bytes("tone", tone()).unwrap();
-    let ways: [(&str, serde_json::Value, fn(&mut TranscriptionOptions)); 3] = [
+    type Change = fn(&mut TranscriptionOptions);
+    let ways: [(&str, serde_json::Value, Change); 3] = [
         ("greedy", json!({ "beams": 1, "temperature": 0.0 }), |options| (options.beam_size, options.temperatures) = (1, vec![0.0])),
         ("samples", json!({ "temperature": [0.7, 0.9], "seed": 5 }), |options| {
             (options.temperatures, options.seed) = (vec![0.7, 0.9], 5);

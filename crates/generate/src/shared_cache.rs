@@ -193,31 +193,47 @@ fn source_lengths(sources: Sources<'_>, encoded: &Values) -> Vec<[usize; 2]> {
 
 /// The array with `size` places along an axis, of which new ones are `fill`.
 fn resized<T: Copy>(array: ArrayD<T>, axis: usize, size: usize, fill: T) -> ArrayD<T> {
-    let (axis, mut shape) = (Axis(axis), array.shape().to_vec());
-    let kept = array.len_of(axis).min(size);
-    shape[axis.index()] = size;
-    let mut resized = ArrayD::from_elem(shape, fill);
-    resized.slice_axis_mut(axis, (..kept).into()).assign(&array.slice_axis(axis, (..kept).into()));
-    resized
+    let mut shape = array.shape().to_vec();
+    let (before, place) = (shape[axis], shape[axis + 1..].iter().product::<usize>());
+    shape[axis] = size;
+    let n = shape.iter().product();
+    let mut made = Vec::with_capacity(n);
+    for block in memory(array).chunks((before * place).max(1)) {
+        made.extend_from_slice(&block[..before.min(size) * place]);
+        made.resize(made.len() + size.saturating_sub(before) * place, fill);
+    }
+    made.resize(n, fill);
+    ArrayD::from_shape_vec(shape, made).expect("as many elements as the shape holds")
 }
 
 /// Both arrays along the first axis, with `size` places along another; zero is padding.
 fn stacked<T: Copy + Default>(old: ArrayD<T>, new: ArrayD<T>, axis: usize, size: usize) -> ArrayD<T> {
     let fit = |array: ArrayD<T>| if array.len_of(Axis(axis)) == size { array } else { resized(array, axis, size, T::default()) };
-    let mut old = fit(old);
-    old.append(Axis(0), fit(new).view()).expect("rows of one size");
-    old
+    let (old, new) = (fit(old), fit(new));
+    let mut shape = old.shape().to_vec();
+    shape[0] += new.len_of(Axis(0));
+    let mut rows = memory(old);
+    rows.extend(memory(new));
+    ArrayD::from_shape_vec(shape, rows).expect("rows of one size")
 }
 
 /// A cache with more rows, whose positions are written before they are read.
 fn with_rows(cache: ArrayD<f32>, count: usize) -> ArrayD<f32> {
     let mut shape = cache.shape().to_vec();
     shape[0] += count;
-    let cache = if cache.is_standard_layout() { cache } else { cache.as_standard_layout().into_owned() };
-    let (mut memory, first) = cache.into_raw_vec_and_offset();
-    memory.drain(..first.unwrap_or(0));
+    let mut memory = memory(cache);
     memory.resize(shape.iter().product(), 0.0);
     ArrayD::from_shape_vec(shape, memory).expect("as many elements as the shape holds")
+}
+
+/// The elements in row-major order, usually in the memory where they are.
+fn memory<T: Copy>(array: ArrayD<T>) -> Vec<T> {
+    let array = if array.is_standard_layout() { array } else { array.as_standard_layout().into_owned() };
+    let n = array.len();
+    let (mut memory, first) = array.into_raw_vec_and_offset();
+    memory.drain(..first.unwrap_or(0));
+    memory.truncate(n);
+    memory
 }
 
 /// A cache, in the memory of an earlier one if it is large enough: positions are written before they are read.
@@ -263,6 +279,24 @@ fn kept<T: Copy>(array: ArrayD<T>, sentences: &[usize], beams: usize, used: usiz
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn arrays_grow_shrink_and_join() {
+        let array = ArrayD::from_shape_fn(vec![2, 3, 2], |index| (index[0] * 100 + index[1] * 10 + index[2]) as i64);
+        assert_eq!(resized(array.clone(), 1, 2, -1), array.slice(s![.., ..2, ..]).into_dyn());
+        for (axis, size) in [(1, 5), (2, 4)] {
+            let expected = |index: ndarray::IxDyn| array.get(index).copied().unwrap_or(-1);
+            let mut shape = array.shape().to_vec();
+            shape[axis] = size;
+            assert_eq!(resized(array.clone(), axis, size, -1), ArrayD::from_shape_fn(shape, expected));
+        }
+        let other = resized(array.clone(), 1, 1, 0);
+        let both = stacked(array.clone(), other.clone(), 1, 4);
+        assert_eq!(both.shape(), [4, 4, 2]);
+        assert_eq!(both.slice(s![..2, ..3, ..]).into_dyn(), array);
+        assert_eq!(both.slice(s![2.., ..1, ..]).into_dyn(), other);
+        assert!(both.slice(s![2.., 1.., ..]).iter().chain(both.slice(s![.., 3.., ..])).all(|&padding| padding == 0));
+    }
 
     #[test]
     fn sentences_leave_as_by_a_copy() {

@@ -44,6 +44,10 @@ pub(super) enum Good {
     ImageClassifier,
     /// A model that reads the text of images, and a picture.
     ImageReader,
+    /// A decoder alone.
+    Decoder,
+    /// A T5Gemma, without a tokenizer.
+    Halves,
     /// A speech model, and a clip in several formats.
     Speech,
 }
@@ -83,6 +87,8 @@ impl Models {
         write(&bart.join("merges.txt"), part("byte-level.merges.txt")?)?;
         copy_folder(&testdata.join("encoders/sentence"), models.path(Good::Encoder))?;
         copy_folder(&testdata.join("encoders/sentence-classes"), models.path(Good::Classifier))?;
+        copy_folder(&testdata.join("decoders/text"), models.path(Good::Decoder))?;
+        copy_folder(&testdata.join("golden/strange/t5gemma"), models.path(Good::Halves))?;
         for (good, model, picture) in
             [(Good::ImageClassifier, "encoders/image-classes", "picture.png"), (Good::ImageReader, "golden/images/trocr", "picture.jpg")]
         {

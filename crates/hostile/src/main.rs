@@ -12,6 +12,7 @@ mod bytes;
 mod case;
 mod child;
 mod config;
+mod decoders;
 mod encoders;
 mod good;
 mod graphs;
@@ -100,6 +101,7 @@ fn run(options: &Options) -> Result<()> {
         accounts::cases,
         tokenizers::cases,
         encoders::cases,
+        decoders::cases,
         images::cases,
         speech::cases,
         graphs::cases,

@@ -187,6 +187,9 @@ fn choices(family: Gpt, n_layers: usize, [d_model, max_positions]: [usize; 2], f
         }
     }
     choices.rotary_scaling = fields.rotary_scaling(max_positions);
+    if matches!(choices.rotary_scaling, RotaryScaling::Yarn { .. }) && fields.positive("rope_theta", ROTARY_BASE) <= 1.0 {
+        fields.contradict("rope_theta: expected more than 1 for rope_scaling yarn");
+    }
     if choices.windows.contains(&Some(0)) {
         fields.contradict("sliding_window: expected at least 1, found 0");
     }

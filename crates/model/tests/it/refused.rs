@@ -158,6 +158,11 @@ fn halves_of_t5gemma() {
             r#"{"rope_scaling": {"type": "llama3", "factor": 2, "low_freq_factor": 4, "high_freq_factor": 1, "original_max_position_embeddings": 9}}"#,
             "rope_scaling: expected low_freq_factor below high_freq_factor, found 4 and 1",
         ),
+        (
+            "encoder",
+            r#"{"rope_scaling": {"rope_type": "yarn", "factor": 2}, "rope_theta": 1}"#,
+            "rope_theta: expected more than 1 for rope_scaling yarn",
+        ),
         ("decoder", r#"{"attn_logit_softcapping": 0}"#, "attn_logit_softcapping: expected a positive number, found 0"),
         ("decoder", r#"{"layer_types": ["full_attention"]}"#, "layer_types: expected num_hidden_layers 2, found 1"),
         (

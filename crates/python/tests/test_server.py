@@ -28,7 +28,8 @@ def server(model, speech_model):
     if not program:
         pytest.skip("COGNATE_COMMAND does not name the command")
     models = ["--model", f"multi30k={model}", "--model", f"whisper-1={speech_model}"]
-    arguments = ["serve", *models, "--languages", "multi30k=en-de", "--listen", "127.0.0.1:0", "--json-log"]
+    # The texts of the small speech model depend on roundings.
+    arguments = ["serve", *models, "--engine", "tract", "--languages", "multi30k=en-de", "--listen", "127.0.0.1:0", "--json-log"]
     process = subprocess.Popen([program, *arguments], stderr=subprocess.PIPE, encoding="utf-8")
     log = []
     for line in process.stderr:
@@ -129,15 +130,17 @@ def test_libretranslatepy(server):
 def test_openai(server, speech_model, clip):
     openai = pytest.importorskip("openai")
     client = openai.OpenAI(base_url=f"http://{server}/v1", api_key="none")
-    expected = cognate.Transcriber(speech_model, word_timestamps=True).transcribe(clip)
-    text, words = expected["text"].strip(), [word for segment in expected["segments"] for word in segment.get("words", [])]
+    transcriber = cognate.Transcriber(speech_model, word_timestamps=True, engine="tract")
+    # Windows end with words where these have times.
+    text, timed = transcriber.transcribe(clip, word_timestamps=False)["text"].strip(), transcriber.transcribe(clip)
+    words = [word for segment in timed["segments"] for word in segment.get("words", [])]
     create = client.audio.transcriptions.create
     assert [model.id for model in client.models.list()] == ["multi30k", "whisper-1"]
     with clip.open("rb") as file:
         assert create(model="whisper-1", file=file).text == text
     found = create(model="whisper-1", file=clip, response_format="verbose_json", timestamp_granularities=["word", "segment"])
-    assert found.text == text and [word.start for word in found.words] == [word["start"] for word in words]
-    assert [segment.text for segment in found.segments] == [segment["text"] for segment in expected["segments"]]
+    assert found.text == timed["text"].strip() and [word.start for word in found.words] == [word["start"] for word in words]
+    assert [segment.text for segment in found.segments] == [segment["text"] for segment in timed["segments"]]
     assert create(model="whisper-1", file=clip, response_format="srt").startswith("1\n00:00:")
     events = list(create(model="whisper-1", file=clip, stream=True))
     assert "".join(event.delta for event in events[:-1]).strip() == events[-1].text == text

@@ -12,13 +12,14 @@ from conftest import ROOT
 
 
 def test_transcripts_are_those_of_the_command(speech_model, clip, command):
-    transcriber = cognate.Transcriber(speech_model, word_timestamps=True)
+    # The texts of the small model depend on roundings.
+    transcriber = cognate.Transcriber(speech_model, word_timestamps=True, engine="tract")
     for options, arguments in [
         ({}, []),
         ({"beam_size": 1, "temperature": 0}, ["--beams", "1", "--temperature-increment-on-fallback", "0"]),
         ({"language": "german", "seed": 3, "batch": 2}, ["--language", "german", "--seed", "3", "--batch", "2"]),
     ]:
-        lines = command("transcribe", "--model", speech_model, "--format", "json", "--word-timestamps", *arguments, str(clip))
+        lines = command("transcribe", "--model", speech_model, "--format", "json", "--word-timestamps", "--engine", "tract", *arguments, str(clip))
         assert transcriber.transcribe(clip, **options) == json.loads("".join(lines))
     assert "words" not in transcriber.transcribe(clip, word_timestamps=False)["segments"][0]
 

@@ -152,7 +152,7 @@ class Transcribing(TypedDict, total=False):
     carry_initial_prompt: bool
     timestamps: bool
     word_timestamps: bool
-    """Compute the time and the probability of each word; a checkpoint must be loaded with it."""
+    """Compute the time and the probability of each word; an export needs its attention weights for it."""
     prepend_punctuations: str
     append_punctuations: str
     max_new_tokens: int

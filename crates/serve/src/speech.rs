@@ -45,10 +45,7 @@ impl SpeechModel {
             threads: Some(arguments.threads.unwrap_or(NonZeroUsize::MIN)),
             ..LoadOptions::default()
         };
-        // An export has attention weights, by which words are aligned, or not.
-        let word_timestamps = matches!(source, ModelSource::Checkpoint(_));
-        let transcription = TranscriptionOptions { word_timestamps, ..TranscriptionOptions::default() };
-        let transcriber = Transcriber::load(source, &TranscriberOptions { load, transcription });
+        let transcriber = Transcriber::load(source, &TranscriberOptions { load, ..TranscriberOptions::default() });
         let transcriber = transcriber.map_err(|error| Error::new(ErrorKind::Model, format_args!("{name}: {error}")))?;
         Ok(Self { name: name.into(), transcriber, room: Semaphore::new(workers.get()), metrics: metrics.clone() })
     }

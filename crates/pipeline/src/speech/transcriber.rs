@@ -124,8 +124,8 @@ impl Transcriber {
             return Err(Cause::InFolder(message).into());
         };
         let extractor = extractor(&folder, n_mels, windows)?;
-        let attentions = if options.word_timestamps { Attentions::Cross } else { Attentions::Omit };
-        let model = LoadedModel::open_speech(source, load, attentions)?;
+        // They cost nothing that could be measured, and any call can ask for the times of words.
+        let model = LoadedModel::open_speech(source, load, Attentions::Cross)?;
         let tokens = SpeechTokens::read(generation_json.as_deref(), model.tokenizer(), &config, model.settings())?;
         let positions = config.max_positions.unwrap_or(0);
         let silero = match (options.batch, options.voice_detector.clone().or_else(|| silero_in(&folder))) {
@@ -135,8 +135,7 @@ impl Transcriber {
         Self::new(Arc::new(Shared { model, tokens, extractor, positions, silero }), options.clone())
     }
 
-    /// The same model with other options. The detector of pauses remains, and words have times only if the model was loaded with
-    /// [`TranscriptionOptions::word_timestamps`] or exported with attention weights.
+    /// The same model with other options. The detector of pauses remains.
     ///
     /// # Errors
     /// If an option contradicts the model.
@@ -273,13 +272,11 @@ fn check_attentions(model: &LoadedModel) -> Result<()> {
     if model.sessions().iter().any(|session| session.outputs().contains(&name)) {
         return Ok(());
     }
-    let (how, remedy) = match model.source() {
-        ModelSource::Exported(_) => {
-            ("exported", "export it again with `cognate export CHECKPOINT OUT --attentions`, or pass the checkpoint")
-        }
-        _ => ("loaded", "load it with word_timestamps"),
-    };
-    let message = format!("{}: was {how} without attention weights, by which words are aligned; {remedy}", model.source());
+    let message = format!(
+        "{}: was exported without attention weights, by which words are aligned; export it again with `cognate export CHECKPOINT OUT \
+         --attentions`, or pass the checkpoint",
+        model.source()
+    );
     Err(Error::wrong_option("word_timestamps", message))
 }
 

@@ -16,6 +16,7 @@ pub mod process;
 pub mod processors;
 pub mod record;
 pub mod rows;
+pub mod serve;
 pub mod statistics;
 pub mod text;
 pub mod train;
@@ -35,6 +36,7 @@ enum Bench {
     Generate(generate::Options),
     Train(train::Options),
     Text(text::Options),
+    Serve(serve::Options),
     CopyTask(copy_task::Options),
     #[command(subcommand, hide = true)]
     Measure(measure::Measure),
@@ -58,6 +60,7 @@ fn run(bench: &Bench) -> Result<()> {
         Bench::Generate(options) => generate::run(&Workspace::find()?, options),
         Bench::Train(options) => train::run(&Workspace::find()?, options),
         Bench::Text(options) => text::run(&Workspace::find()?, options),
+        Bench::Serve(options) => serve::run(&Workspace::find()?, options),
         Bench::CopyTask(options) => copy_task::run(&Workspace::find()?, options),
         Bench::Measure(measure) => measure::run(measure),
     }

@@ -84,7 +84,7 @@ impl Precision {
         ["f32", "int8"][self as usize]
     }
 
-    fn theirs(self) -> &'static str {
+    pub(crate) fn theirs(self) -> &'static str {
         ["float32", "int8"][self as usize]
     }
 }
@@ -97,15 +97,15 @@ pub enum Way {
 }
 
 /// Where programs and files lie.
-struct Place<'a> {
-    cognate: &'a Path,
-    python: &'a Path,
-    script: PathBuf,
-    library: &'a Path,
+pub(crate) struct Place<'a> {
+    pub(crate) cognate: &'a Path,
+    pub(crate) python: &'a Path,
+    pub(crate) script: PathBuf,
+    pub(crate) library: &'a Path,
     /// The checkpoint.
-    model: PathBuf,
-    folder: PathBuf,
-    text: PathBuf,
+    pub(crate) model: PathBuf,
+    pub(crate) folder: PathBuf,
+    pub(crate) text: PathBuf,
 }
 
 /// Runs the command.
@@ -137,7 +137,9 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         folder,
     };
     fs::write(&place.text, lines.join("\n") + "\n").with_context(|| place.text.display().to_string())?;
-    Precision::ALL.into_iter().try_for_each(|precision| place.prepare(precision))?;
+    for precision in Precision::ALL {
+        [Way::CTranslate2, Way::Cognate].into_iter().try_for_each(|way| place.prepare(way, precision))?;
+    }
     let mut report = Report::new(options.rounds, lines.len());
     for &beams in &options.beams {
         for precision in Precision::ALL {
@@ -157,21 +159,24 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 }
 
 impl Place<'_> {
-    fn folder(&self, way: Way, precision: Precision) -> PathBuf {
+    pub(crate) fn folder(&self, way: Way, precision: Precision) -> PathBuf {
         self.folder.join(format!("{way:?}-{}", precision.ours()))
     }
 
-    /// Converts the checkpoint for both programs.
-    fn prepare(&self, precision: Precision) -> Result<()> {
-        let mut theirs = self.script(&["convert"]);
-        theirs.arg(&self.model).arg(self.folder(Way::CTranslate2, precision)).arg(precision.theirs());
-        call(&mut theirs)?;
-        let mut ours = Command::new(self.cognate);
-        ours.arg("export").arg(&self.model).arg(self.folder(Way::Cognate, precision));
-        call(ours.args(["--target", "ort", "--no-verify", "--force", "--quiet", "--precision", precision.ours()]))
+    /// Converts the checkpoint for a program.
+    pub(crate) fn prepare(&self, way: Way, precision: Precision) -> Result<()> {
+        let folder = self.folder(way, precision);
+        match way {
+            Way::CTranslate2 => call(self.script(&["convert"]).arg(&self.model).arg(folder).arg(precision.theirs())),
+            Way::Cognate => {
+                let mut ours = Command::new(self.cognate);
+                ours.arg("export").arg(&self.model).arg(folder);
+                call(ours.args(["--target", "ort", "--no-verify", "--force", "--quiet", "--precision", precision.ours()]))
+            }
+        }
     }
 
-    fn script(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn script(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.python);
         // The scripts lie in the source tree, which is left as it is. Threads are numbered before the engine reads it.
         command.arg(&self.script).args(arguments).env("PYTHONDONTWRITEBYTECODE", "1").env("OMP_NUM_THREADS", "1");

@@ -1,0 +1,259 @@
+//! `cargo xtask bench serve`: requests of one sentence that arrive at random, beside FastAPI with CTranslate2 in the same run.
+//!
+//! Arrivals are a Poisson process that does not wait for answers, and a latency counts from the arrival, also where no connection was
+//! free. Servers and client share the machine, over its loopback interface.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use fs_err as fs;
+use serde_json::json;
+
+use super::checkpoint::Xorshift;
+use super::text::{self, Place, Precision, Way};
+use super::train::multi30k;
+use xtask::onnxruntime::{self, Build};
+use xtask::python;
+use xtask::table::table;
+use xtask::workspace::{Workspace, call};
+
+/// Connections of the client, and so requests that are answered at the same time.
+const CONNECTIONS: usize = 256;
+/// Until a server has loaded its model.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Requests that arrive at random, beside FastAPI with CTranslate2
+///
+/// Servers of the bundled model answer requests of one sentence each: a Poisson process on the loopback interface, in an open loop.
+/// Prints the latency at a low rate, and the highest rate at which the 99th percentile keeps its bound. The first run installs
+/// packages from PyPI under target/bench/serve (0.3 GB).
+#[derive(clap::Args)]
+pub struct Options {
+    /// Seconds of requests at each rate
+    #[arg(long, default_value_t = 10.0)]
+    pub seconds: f64,
+    /// Bound of the 99th percentile of latencies in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 100.0)]
+    pub bound: f64,
+    /// The low rate, requests a second
+    #[arg(long, value_name = "N", default_value_t = 10.0)]
+    pub low: f64,
+    /// Hypotheses of a sentence, with commas between; 1 is greedy
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 4])]
+    pub beams: Vec<usize>,
+    /// Workers of each server
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub workers: usize,
+    /// Only `cognate serve`
+    #[arg(long)]
+    pub alone: bool,
+    /// A `cognate` with its feature `serve` that is built already, in place of building it in release mode
+    #[arg(long, value_name = "PROGRAM")]
+    pub cognate: Option<PathBuf>,
+    /// A Python with CTranslate2 and FastAPI, in place of an environment of its own
+    #[arg(long, value_name = "PROGRAM")]
+    pub python: Option<PathBuf>,
+}
+
+/// Latencies in milliseconds at a rate of requests a second.
+#[derive(Clone, Copy)]
+struct Load {
+    rate: f64,
+    median: f64,
+    high: f64,
+}
+
+/// Runs the command.
+pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    ensure!(options.low > 0.0 && options.seconds > 0.0 && options.bound > 0.0, "expected numbers above 0");
+    let cognate = match &options.cognate {
+        Some(program) => program.canonicalize().with_context(|| program.display().to_string())?,
+        None => {
+            call(workspace.cargo().args(["build", "--release", "--package", "cognate-command", "--features", "serve"]))?;
+            workspace.target("release/cognate")
+        }
+    };
+    let (folder, root) = (workspace.target("bench/serve"), workspace.root());
+    fs::create_dir_all(&folder)?;
+    let requirements: Vec<&str> = text::REQUIREMENTS.into_iter().chain(["fastapi==0.165.0", "uvicorn==0.54.0"]).collect();
+    let python = match &options.python {
+        Some(program) => program.clone(),
+        None if options.alone => PathBuf::new(),
+        None => python::environment(&folder.join("python"), &requirements)?,
+    };
+    let library = onnxruntime::bring(workspace, Build::Cpu)?;
+    let lines = multi30k(workspace).and_then(|files| files.into_iter().next());
+    let lines = lines.unwrap_or_else(|| root.join("testdata/parallel/train.en"));
+    let place = Place {
+        cognate: &cognate,
+        python: &python,
+        script: root.join("crates/bench/python/text.py"),
+        library: &library,
+        model: root.join("testdata/multi30k-en-de"),
+        text: lines,
+        folder,
+    };
+    let lines: Vec<String> = fs::read_to_string(&place.text)?.lines().map(str::to_owned).collect();
+    let ways: &[Way] = if options.alone { &[Way::Cognate] } else { &[Way::CTranslate2, Way::Cognate] };
+    let mut rows = Vec::new();
+    for precision in Precision::ALL {
+        ways.iter().try_for_each(|&way| place.prepare(way, precision))?;
+        for &beams in &options.beams {
+            for &way in ways {
+                let server = Server::start(&place, way, precision, beams, options.workers)?;
+                let run = |rate: f64| server.load(rate, options.seconds, &lines, beams);
+                run(options.low)?;
+                let low = run(options.low)?;
+                let most = highest(options.low, options.bound, run)?;
+                let number = |number: f64| format!("{number:.1}");
+                let what = [format!("{} {beams}", precision.ours()), format!("{way:?}")];
+                let figures = [low.median, low.high, most.rate, most.median, most.high].map(number);
+                rows.push(what.into_iter().chain(figures).collect::<Vec<_>>());
+            }
+        }
+    }
+    let low = format!("p50 at {} /s, ms", options.low);
+    println!("\n{}", table(&["beams", "server", &low, "p99", "requests/s", "p50 there", "p99"], &rows));
+    Ok(())
+}
+
+/// The highest rate within the bound, to a twentieth; 0 if not even the low rate is.
+fn highest(low: f64, bound: f64, run: impl Fn(f64) -> Result<Load>) -> Result<Load> {
+    let (mut kept, mut missed) = (run(low)?, None);
+    if kept.high > bound {
+        return Ok(Load { rate: 0.0, ..kept });
+    }
+    while missed.is_none_or(|missed| missed > 1.05 * kept.rate) {
+        let load = run(missed.map_or(2.0 * kept.rate, |missed| f64::midpoint(missed, kept.rate)))?;
+        eprintln!("{:.0} requests/s: median {:.1} ms, 99th percentile {:.1} ms", load.rate, load.median, load.high);
+        if load.high <= bound {
+            kept = load;
+        } else {
+            missed = Some(load.rate);
+        }
+    }
+    Ok(kept)
+}
+
+/// A server, which ends with this.
+struct Server {
+    child: Child,
+    address: SocketAddr,
+    way: Way,
+}
+
+impl Server {
+    fn start(place: &Place<'_>, way: Way, precision: Precision, beams: usize, workers: usize) -> Result<Server> {
+        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let (model, workers) = (place.folder(way, precision), workers.to_string());
+        let mut command = match way {
+            Way::CTranslate2 => {
+                let mut command = Command::new(place.python);
+                command.arg(place.script.with_file_name("served.py")).arg(model).arg(place.model.join("tokenizer.json"));
+                command.args([precision.theirs(), &beams.to_string(), &workers, &address.port().to_string()]);
+                command.env("PYTHONDONTWRITEBYTECODE", "1").env("OMP_NUM_THREADS", "1");
+                command
+            }
+            Way::Cognate => {
+                let mut command = Command::new(place.cognate);
+                command.args(["serve", "--engine", "ort", "--threads", "1", "--workers", &workers, "--languages", "m=en-de"]);
+                command.args(["--listen", &address.to_string(), "--model", &format!("m={}", model.display())]);
+                command.env("ORT_DYLIB_PATH", place.library);
+                command
+            }
+        };
+        let log = fs::File::create(place.folder.join(format!("{way:?}.log")))?;
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.into_file()).spawn()?;
+        let mut server = Server { child, address, way };
+        let began = Instant::now();
+        while TcpStream::connect(address).is_err() {
+            if let Some(status) = server.child.try_wait()? {
+                bail!("{way:?}: {status}; see its log in {}", place.folder.display());
+            }
+            ensure!(began.elapsed() < PATIENCE, "{way:?}: no server at {address} after {PATIENCE:?}");
+            thread::sleep(Duration::from_millis(50));
+        }
+        Ok(server)
+    }
+
+    /// Sends requests at this rate, and waits for their answers.
+    fn load(&self, rate: f64, seconds: f64, lines: &[String], beams: usize) -> Result<Load> {
+        let mut random = Xorshift(7);
+        // From 0 to 1, both excluded.
+        let mut uniform = || f64::from(random.draw()).mul_add(0.499_999, 0.5);
+        let mut arrivals = Vec::new();
+        let mut time = 0.0;
+        while time < seconds {
+            time -= uniform().ln() / rate;
+            arrivals.push((time, &lines[(uniform() * lines.len() as f64) as usize % lines.len()]));
+        }
+        let (next, began) = (AtomicUsize::new(0), Instant::now());
+        let client = || -> Result<Vec<f64>> {
+            let (mut connection, mut latencies) = (None, Vec::new());
+            while let Some(&(time, line)) = arrivals.get(next.fetch_add(1, Ordering::Relaxed)) {
+                thread::sleep(Duration::from_secs_f64(time).saturating_sub(began.elapsed()));
+                self.ask(&mut connection, line, beams)?;
+                latencies.push(1000.0 * (began.elapsed().as_secs_f64() - time));
+            }
+            Ok(latencies)
+        };
+        let found = thread::scope(|scope| {
+            let clients: Vec<_> = (0..CONNECTIONS).map(|_| scope.spawn(client)).collect();
+            clients.into_iter().map(|client| client.join().expect("a client does not panic")).collect::<Result<Vec<_>>>()
+        });
+        let mut latencies = found?.concat();
+        latencies.sort_by(f64::total_cmp);
+        let part = |part: f64| latencies[((latencies.len() - 1) as f64 * part) as usize];
+        Ok(Load { rate, median: part(0.5), high: part(0.99) })
+    }
+
+    /// One request on a connection, which is kept.
+    fn ask(&self, connection: &mut Option<BufReader<TcpStream>>, line: &str, beams: usize) -> Result<()> {
+        let (path, body) = match self.way {
+            Way::CTranslate2 => ("/translate", json!({ "q": line, "source": "en", "target": "de" })),
+            Way::Cognate => ("/v2/models/m/generate", json!({ "text_input": line, "num_beams": beams })),
+        };
+        let body = body.to_string();
+        let head =
+            format!("POST {path} HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());
+        let stream = match connection {
+            Some(stream) => stream,
+            None => {
+                let stream = TcpStream::connect(self.address)?;
+                stream.set_nodelay(true)?;
+                connection.insert(BufReader::new(stream))
+            }
+        };
+        stream.get_mut().write_all(&[head.as_bytes(), body.as_bytes()].concat())?;
+        let (mut head, mut length) = (String::new(), 0);
+        loop {
+            let start = head.len();
+            ensure!(stream.read_line(&mut head)? > 0, "{:?}: the server ended the connection", self.way);
+            let line = head[start..].trim_end().to_lowercase();
+            if let Some(found) = line.strip_prefix("content-length:") {
+                length = found.trim().parse()?;
+            }
+            if line.is_empty() {
+                break;
+            }
+        }
+        let mut answer = vec![0; length];
+        stream.read_exact(&mut answer)?;
+        let status = head.lines().next().unwrap_or_default();
+        ensure!(status.contains(" 200 "), "{:?}: {status}: {}", self.way, String::from_utf8_lossy(&answer));
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

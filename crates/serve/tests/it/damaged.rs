@@ -23,7 +23,7 @@ impl Random {
     }
 
     /// Changes, inserts, removes or repeats bytes.
-    fn damage(&mut self, mut bytes: Vec<u8>) -> Vec<u8> {
+    pub(crate) fn damage(&mut self, mut bytes: Vec<u8>) -> Vec<u8> {
         const TOKENS: [&str; 12] =
             ["{", "}", "[", "]", "\"", "null", "-1", "1e999", "99999999999999999999", "\\ud800", "\u{0}", "\u{1f642}"];
         for _ in 0..1 + self.below(3) {

@@ -1,6 +1,7 @@
 //! OpenAI's API of speech.
 
 use crate::client::{Client, start};
+use crate::damaged::Random;
 use cognate::{AudioReader, Engine, Transcriber, TranscriberOptions, TranscriptFormat, TranscriptionOptions};
 use cognate_testing::{bundled_checkpoint, make_speech_model, tone};
 use serde_json::Value;
@@ -143,4 +144,22 @@ fn bad_forms_are_answered_in_the_form_of_openai() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let (slow, _folder) = speech_server(&["--audio-timeout", "0.001"]);
     assert_eq!(post(slow, TRANSCRIPTIONS, Some(&tone()), model).0, 504);
+}
+
+/// Heads of parts, fields and the file's head damaged at random.
+#[test]
+fn damaged_forms_are_answered() {
+    let (client, _folder) = speech_server(&[]);
+    let mut random = Random(11);
+    let fields = [("model", "whisper-1"), ("response_format", "verbose_json"), ("temperature", "0.5"), ("prompt", "Two dogs")];
+    let whole = form(Some(&tone()[..20_000]), &fields);
+    let (head, samples) = whole.split_at(900);
+    for _ in 0..60 {
+        let body = [&random.damage(head.into())[..], samples].concat();
+        let (status, answer) = client.post(TRANSCRIPTIONS, &format!("multipart/form-data; boundary={BOUNDARY}"), &body);
+        let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
+        let has_form = if status == 200 { answer["text"].is_string() } else { answer["error"]["message"].is_string() };
+        assert!([200, 400, 404].contains(&status) && has_form, "{status} {answer}: {}", String::from_utf8_lossy(&body[..head.len()]));
+    }
+    assert_eq!(post(client, TRANSCRIPTIONS, Some(&tone()), &[("model", "whisper-1")]).0, 200);
 }

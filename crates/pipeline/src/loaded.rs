@@ -73,9 +73,10 @@ impl LoadedModel {
         Self::load(source, options, attentions, |source, notices| files(source, options, adjust, notices))
     }
 
-    /// Loads a speech model, whose prompts are chosen later.
-    pub(crate) fn open_speech(source: ModelSource, options: &LoadOptions, attentions: Attentions) -> Result<Self> {
-        Self::load(source, options, attentions, |source, _| {
+    /// Loads a speech model, whose prompts are chosen later. Words are aligned by its attention weights,
+    /// which cost nothing that could be measured.
+    pub(crate) fn open_speech(source: ModelSource, options: &LoadOptions) -> Result<Self> {
+        Self::load(source, options, Attentions::Cross, |source, _| {
             let (folder, Configuration { config_json, config, generation_json }) = configuration(source)?;
             let given = settings(folder, &config_json, generation_json.as_deref(), &config)?;
             let tokenizer = open_tokenizer(folder, &config)?;

@@ -63,7 +63,11 @@ impl Server {
             let pairs = self.models.iter().flat_map(|model| model.sources().into_iter().map(move |source| (model, source)));
             let shown =
                 pairs.take(8).map(|(model, source)| format!("{source} to {}", model.targets(&source).join(", "))).collect::<Vec<_>>();
-            Failure::bad(format_args!("{source} to {target} is not supported; expected {}", shown.join("; ")))
+            let expected = match shown.is_empty() {
+                true => "a model of text, whose languages --languages names".to_owned(),
+                false => shown.join("; "),
+            };
+            Failure::bad(format_args!("{source} to {target} is not supported; expected {expected}"))
         })
     }
 

@@ -17,7 +17,7 @@ use crate::notice::Notice;
 use cognate_audio::{AudioReader, Damage, FeatureExtractor};
 use cognate_folder::{Configuration, ModelSource, PREPROCESSOR_CONFIG, read_if_there};
 use cognate_generate::{Decoder, Sources};
-use cognate_model::{Attentions, Front, Names};
+use cognate_model::{Front, Names};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -124,8 +124,7 @@ impl Transcriber {
             return Err(Cause::InFolder(message).into());
         };
         let extractor = extractor(&folder, n_mels, windows)?;
-        // They cost nothing that could be measured, and any call can ask for the times of words.
-        let model = LoadedModel::open_speech(source, load, Attentions::Cross)?;
+        let model = LoadedModel::open_speech(source, load)?;
         let tokens = SpeechTokens::read(generation_json.as_deref(), model.tokenizer(), &config, model.settings())?;
         let positions = config.max_positions.unwrap_or(0);
         let silero = match (options.batch, options.voice_detector.clone().or_else(|| silero_in(&folder))) {

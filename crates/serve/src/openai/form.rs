@@ -6,6 +6,7 @@ use axum::extract::multipart::{Multipart, MultipartError};
 use axum::extract::{FromRequest, Request};
 use axum::http::StatusCode;
 use cognate::{Task, TranscriptionOptions};
+use std::collections::HashSet;
 use std::time::Duration;
 
 /// For the body of a request.
@@ -46,8 +47,12 @@ impl Form {
         let (mut file, mut model, mut format, mut is_streamed) = (None, None, ResponseFormat::Json, false);
         let mut options = TranscriptionOptions { task, ..TranscriptionOptions::default() };
         let (mut words, mut segments) = (false, false);
+        let mut names = HashSet::new();
         while let Some(field) = form.next_field().await.map_err(unread)? {
             let name = field.name().unwrap_or_default().to_owned();
+            if !name.starts_with("timestamp_granularities") && !names.insert(name.clone()) {
+                return Err(Failure::bad(format_args!("{name}: given twice")));
+            }
             let bytes = field.bytes().await.map_err(unread)?;
             if name == "file" {
                 file = Some(bytes);

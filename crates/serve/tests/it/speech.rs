@@ -94,7 +94,7 @@ fn segments_are_streamed() {
 type Fields = &'static [(&'static str, &'static str)];
 
 /// Fields beside the model, and the status and a part of the message.
-const BAD: [(Fields, u16, &str); 11] = [
+const BAD: [(Fields, u16, &str); 12] = [
     (&[("model", "other")], 404, "there is no speech model \"other\"; expected whisper-1"),
     (&[("model", "multi30k")], 404, "there is no speech model \"multi30k\""),
     (&[("language", "klingon")], 400, "language: expected one of de, en, fr"),
@@ -105,6 +105,7 @@ const BAD: [(Fields, u16, &str); 11] = [
     (&[("timestamp_granularities[]", "letter")], 400, "expected word or segment"),
     (&[("stream", "true"), ("response_format", "srt")], 400, "stream: expected with the response_format json or text"),
     (&[("stream", "perhaps")], 400, "stream: expected true or false"),
+    (&[("model", "whisper-1"), ("model", "whisper-1")], 400, "model: given twice"),
     (&[("include[]", "logprobs")], 400, "there is no field \"include[]\""),
 ];
 

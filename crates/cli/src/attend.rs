@@ -23,13 +23,16 @@ use std::process::ExitCode;
 /// weights. Below them is the output of `cognate explain`. The page is one file and loads nothing from the network.
 ///
 /// Tokens are pieces of the vocabulary, where ▁ or Ġ is the space before a word. A row of the decoder is the token that it predicts.
+///
+/// With --image the source is a picture, and its tokens are patches, named by row and column. The picture is paler where the chosen token
+/// attends less.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
     #[command(flatten)]
     sentence: SentenceOptions,
     /// Show another sentence beside it; tokens that occur in both are marked
-    #[arg(long, value_name = "SENTENCE")]
+    #[arg(long, value_name = "SENTENCE", conflicts_with = "image")]
     compare: Option<String>,
     /// Translation of the other sentence [default: the model's]
     #[arg(long, value_name = "TEXT", requires = "compare")]
@@ -87,7 +90,7 @@ enum Which {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum How {
-    /// Tokens on two sides, with lines between them whose width is the weight
+    /// Tokens on two sides, with lines between them whose width is the weight; with --image, the image for each token of its text
     Lines,
     /// A cell for each pair of tokens
     HeatMap,
@@ -101,6 +104,7 @@ Examples:
   cognate attend \"Two dogs.\" --out figure.svg --layer 3 --head 2 --picture heat-map
   cognate attend \"Two dogs.\" --out figure.png --attention encoder
   cognate attend \"Two dogs.\" --out - --format json | python3 -m json.tool | less
+  cognate attend --model trocr-base-printed --image line.png --out line.html
   cognate export CHECKPOINT OUT --attentions && cognate attend --model OUT \"Two dogs.\" --out dogs.html";
 
 /// Number of likely next tokens on a page at each step.
@@ -114,7 +118,7 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let format = whole_file::format(options.format, &options.out, Format::Html)?;
     options.figure.check(format)?;
     whole_file::check("--out", &options.out)?;
-    let sentence = options.sentence.sentence()?;
+    let input = options.sentence.input()?;
     let observer = options.observe.load()?;
     let model = observer.model();
     messages::status(model.source(), model.engine());
@@ -122,10 +126,9 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
         Format::Html | Format::Json => Details::Likeliest(LIKELIEST),
         Format::Svg | Format::Png => Details::Omit,
     };
-    let example = |text: &str, target: Option<&str>| observer.example(text, target, details);
-    let mut examples = vec![example(&sentence, options.sentence.target.as_deref())?];
+    let mut examples = vec![input.example(&observer, options.sentence.target.as_deref(), details)?];
     if let Some(other) = &options.compare {
-        examples.push(example(other, options.compare_target.as_deref()).context("--compare")?);
+        examples.push(observer.example(other, options.compare_target.as_deref(), details).context("--compare")?);
     }
     let document = Document { model: model.source().to_string(), engine: model.engine().into(), examples };
     for example in &document.examples {

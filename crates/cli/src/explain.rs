@@ -43,17 +43,17 @@ Examples:
 
 /// Runs the command.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
-    let sentence = options.sentence.sentence()?;
+    let input = options.sentence.input()?;
     let observer = options.observe.load()?;
     let model = observer.model();
     let details = Details::Likeliest(options.likeliest.get());
-    let example = observer.example(&sentence, options.sentence.target.as_deref(), details)?;
+    let example = input.example(&observer, options.sentence.target.as_deref(), details)?;
     if options.json {
         writeln!(out, "{}", serde_json::to_string(&example)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let explained = example.explained.as_ref().context("details were asked for")?;
-    writeln!(out, "{sentence}\n→ {}\n{} on {}", example.target.text, model.source(), model.engine())?;
+    writeln!(out, "{}\n→ {}\n{} on {}", example.source.text, example.target.text, model.source(), model.engine())?;
 
     writeln!(out, "\n1. Input of the encoder")?;
     embeddings::print(&example, &explained.embeddings, out)?;

@@ -4,9 +4,11 @@ use crate::amounts::at_most;
 use crate::messages;
 use crate::model_options::ModelOptions;
 use anyhow::{Context, Result, bail};
-use cognate::{DecodingOptions, Observer};
+use cognate::{DecodingOptions, Details, Observer};
+use cognate_pictures::Example;
 use std::io::{self, Read};
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 
 /// The sentence and its translation.
 #[derive(clap::Args)]
@@ -14,15 +16,38 @@ pub(crate) struct SentenceOptions {
     /// Sentence to translate [default: the line on standard input]
     #[arg(value_name = "SENTENCE")]
     sentence: Option<String>,
-    /// Use this translation instead of the model's
+    /// Read this PNG or JPEG file instead of a sentence, by a model such as TrOCR
+    #[arg(long, value_name = "FILE", conflicts_with = "sentence")]
+    image: Option<PathBuf>,
+    /// Use this translation, or text of the image, instead of the model's
     #[arg(long, value_name = "TEXT")]
     pub(crate) target: Option<String>,
 }
 
 impl SentenceOptions {
-    /// The sentence, from the command line or standard input.
-    pub(crate) fn sentence(&self) -> Result<String> {
-        self.sentence.clone().map_or_else(line, Ok)
+    /// What is read: an image, or the sentence from the command line or standard input.
+    pub(crate) fn input(&self) -> Result<Input> {
+        match (&self.image, &self.sentence) {
+            (Some(path), _) => Ok(Input::Image(path.clone())),
+            (None, Some(sentence)) => Ok(Input::Sentence(sentence.clone())),
+            (None, None) => line().map(Input::Sentence),
+        }
+    }
+}
+
+/// What the model reads.
+pub(crate) enum Input {
+    Sentence(String),
+    Image(PathBuf),
+}
+
+impl Input {
+    /// Its attention weights.
+    pub(crate) fn example(&self, observer: &Observer, target: Option<&str>, details: Details) -> Result<Example> {
+        Ok(match self {
+            Self::Sentence(text) => observer.example(text, target, details)?,
+            Self::Image(path) => observer.example_of_image(path, target, details)?,
+        })
     }
 }
 

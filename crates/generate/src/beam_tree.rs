@@ -46,11 +46,10 @@ impl BeamTree {
 ///
 /// # Errors
 /// As [`decode`].
-pub fn beam_tree(decoder: &mut dyn Decoder, source: &[i64], settings: &Settings) -> Result<(Vec<Hypothesis>, BeamTree)> {
+pub fn beam_tree(decoder: &mut dyn Decoder, source: Sources<'_>, settings: &Settings) -> Result<(Vec<Hypothesis>, BeamTree)> {
     let settings = Settings { num_return_sequences: settings.num_beams.max(1), scores: true, sampling: None, ..settings.clone() };
-    let sources = [source.to_vec()];
     let mut watching = Watching { inner: decoder, tree: BeamTree { nodes: Vec::new() }, running: Vec::new(), scores: Vec::new() };
-    let found = decode(&mut watching, &SentenceBatch::new(&sources), &settings, &mut |_| ControlFlow::Continue(()))?;
+    let found = decode(&mut watching, &SentenceBatch::new(source), &settings, &mut |_| ControlFlow::Continue(()))?;
     let (mut tree, hypotheses) = (watching.tree, found.into_iter().next().unwrap_or_default());
     for (rank, hypothesis) in hypotheses.iter().enumerate() {
         let end = settings.eos_tokens.first().copied().filter(|_| hypothesis.complete);

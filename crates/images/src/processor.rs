@@ -129,4 +129,19 @@ impl ImageProcessor {
             self.levels[channel][usize::from(level.copied().unwrap_or(0))]
         })
     }
+
+    /// The picture that pixel values `[3, height, width]` show: what the model sees of a file.
+    ///
+    /// # Errors
+    /// If they are too large for a picture.
+    pub fn picture(&self, values: ArrayView3<'_, f32>) -> Result<Image> {
+        let (_, height, width) = values.dim();
+        let byte = |channel: usize, value: f32| {
+            let [first, last] = [self.levels[channel][0], self.levels[channel][255]];
+            (255.0 * (value - first) / (last - first)).round() as u8
+        };
+        let pixels =
+            (0..height * width).flat_map(|place| [0, 1, 2].map(|channel| byte(channel, values[[channel, place / width, place % width]])));
+        Image::from_rgb(width, height, pixels.collect())
+    }
 }

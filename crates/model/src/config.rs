@@ -162,14 +162,20 @@ impl Patches {
         1 + usize::from(self.distilled)
     }
 
-    /// The number of positions of an image; `None` if it does not have a whole number of patches, besides the rows and columns of
-    /// pixels that remain in the model's own size.
-    pub fn positions(&self, image: [usize; 2]) -> Option<usize> {
+    /// The numbers of patches of an image, rows and columns; `None` if they are not whole, besides the rows and columns of pixels that
+    /// remain in the model's own size.
+    pub fn grid_of(&self, image: [usize; 2]) -> Option<[usize; 2]> {
         let along = |axis: usize| {
             let (size, patch) = (image[axis].checked_sub(self.image[axis] % self.patch[axis])?, self.patch[axis]);
             (size > 0 && size.is_multiple_of(patch)).then_some(size / patch)
         };
-        Some(self.n_tokens() + along(0)? * along(1)?)
+        Some([along(0)?, along(1)?])
+    }
+
+    /// The number of positions of an image; `None` as of [`Patches::grid_of`].
+    pub fn positions(&self, image: [usize; 2]) -> Option<usize> {
+        let [rows, columns] = self.grid_of(image)?;
+        Some(self.n_tokens() + rows * columns)
     }
 }
 

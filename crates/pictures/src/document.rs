@@ -1,7 +1,7 @@
 //! Sentences with their tokens and attention weights.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::{Explained, Weights};
+use crate::{Explained, SourcePicture, Weights};
 use serde::{Deserialize, Serialize};
 
 /// Sentences of one model.
@@ -40,6 +40,9 @@ pub struct SourceText {
     pub text: String,
     /// Its tokens, the end token included.
     pub tokens: Vec<Token>,
+    /// The picture that the encoder reads instead, whose name is `text`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub picture: Option<SourcePicture>,
 }
 
 /// The input and output of the decoder.
@@ -138,6 +141,15 @@ impl Document {
                     let place = attention.title().to_lowercase();
                     return refuse(format!("example {}: {place}: expected weights {expected:?}, found {found:?}", number + 1));
                 }
+            }
+            if let Some(picture) = &example.source.picture
+                && picture.n_tokens() != Some(example.source.tokens.len())
+            {
+                let ([rows, columns], leading, found) = (picture.cells, picture.leading, example.source.tokens.len());
+                return refuse(format!(
+                    "example {}: a picture of {rows} x {columns} cells after {leading} tokens, but {found} source tokens",
+                    number + 1
+                ));
             }
             if let Some(misfit) = example.explained.as_ref().and_then(|explained| explained.misfit(example)) {
                 return refuse(format!("example {}: step by step: {misfit}", number + 1));

@@ -5,6 +5,7 @@
 use crate::error::Result;
 use crate::html::escaped;
 use crate::raster;
+use crate::source_picture::data_url;
 use std::borrow::Cow;
 use std::fmt::Write;
 
@@ -45,6 +46,15 @@ pub enum Shape {
         opacity: f32,
         /// The lengths of its dashes and gaps.
         dashes: Option<[f32; 2]>,
+    },
+    /// A picture.
+    Image {
+        /// Its upper left corner.
+        at: [f32; 2],
+        /// Its width and height.
+        size: [f32; 2],
+        /// A PNG.
+        png: Vec<u8>,
     },
     /// A line of text.
     Text {
@@ -104,6 +114,11 @@ impl Drawing {
                         hexadecimal(*colour)
                     )
                 }
+                Shape::Image { at: [x, y], size: [width, height], png } => writeln!(
+                    svg,
+                    "<image x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" href=\"{}\"/>",
+                    data_url(png)
+                ),
                 Shape::Text { at: [x, y], size, anchor, turned, colour, text } => {
                     let turned = if *turned == 0.0 { String::new() } else { format!(" transform=\"rotate({turned} {x:.1} {y:.1})\"") };
                     let anchor = match anchor {
@@ -137,7 +152,7 @@ impl Drawing {
     pub fn lacks(&self) -> Vec<char> {
         let words = self.shapes.iter().filter_map(|shape| match shape {
             Shape::Text { text, .. } => Some(text.as_str()),
-            Shape::Rectangle { .. } | Shape::Line { .. } => None,
+            Shape::Rectangle { .. } | Shape::Line { .. } | Shape::Image { .. } => None,
         });
         raster::lacking(words)
     }

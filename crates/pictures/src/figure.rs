@@ -2,7 +2,7 @@
 
 use crate::drawing::{Anchor, Drawing, Shape, isolated};
 use crate::error::{Error, ErrorKind, Result};
-use crate::{Attention, Document, Example, Token, Weights, glyphs, ramp, raster};
+use crate::{Attention, Document, Example, SourcePicture, Token, Weights, glyphs, ramp, raster};
 
 /// A figure of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,8 @@ pub enum Head {
 /// A kind of picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Picture {
-    /// Tokens on two sides, with lines between them whose width is the weight.
+    /// Tokens on two sides, with lines between them whose width is the weight. If the source is a picture, it is drawn for each token of the
+    /// target, paler where its weights are smaller.
     Lines,
     /// A cell for each pair of tokens.
     HeatMap,
@@ -85,9 +86,14 @@ impl Figure {
         let weights = example.weights(self.attention);
         let map = self.map(weights)?;
         let words = example.words(self.attention);
-        let mut drawing = match self.picture {
-            Picture::Lines => lines(&map, words, frame),
-            Picture::HeatMap => heat_map(&map, words, frame),
+        let mut drawing = match (self.picture, self.attention, &example.source.picture) {
+            (Picture::Lines, Attention::Cross, Some(picture)) => tiles(&map, words, picture)?,
+            (Picture::Lines, Attention::Encoder, Some(_)) => {
+                let message = "the encoder's attention over a picture: expected a heat map, or the page";
+                return Err(Error::new(ErrorKind::Choice, message));
+            }
+            (Picture::Lines, ..) => lines(&map, words, frame),
+            (Picture::HeatMap, ..) => heat_map(&map, words, frame),
         };
         let head = match self.head {
             Head::One(head) => format!("head {}", head + 1),
@@ -161,6 +167,30 @@ fn lines(map: &[f32], [rows, columns]: [&[Token]; 2], frame: Frame) -> Drawing {
     Drawing { size, title: String::new(), shapes }
 }
 
+/// The picture for each row, in rows of up to [`ACROSS`].
+fn tiles(map: &[f32], [rows, columns]: [&[Token]; 2], picture: &SourcePicture) -> Result<Drawing> {
+    const SIDE: f32 = 150.0;
+    const ACROSS: usize = 6;
+    const GAP: f32 = 10.0;
+    let image = picture.pixels()?;
+    let size = [SIDE, SIDE * image.height() as f32 / image.width() as f32];
+    let step = [size[0] + GAP, size[1] + 24.0];
+    let cells = |row: &[f32]| row[picture.leading..].to_vec();
+    let largest = map.chunks(columns.len()).flat_map(cells).fold(f32::MIN_POSITIVE, f32::max);
+    let mut shapes = Vec::new();
+    for (index, (token, row)) in rows.iter().zip(map.chunks(columns.len())).enumerate() {
+        let at = [MARGIN + step[0] * (index % ACROSS) as f32, HEADING + step[1] * (index / ACROSS) as f32];
+        let shares: Vec<_> = cells(row).iter().map(|weight| weight / largest).collect();
+        shapes.push(Shape::Image { at, size, png: picture.paler(&image, &shares, 2 * SIDE as u32)? });
+        let (at, text) = ([at[0] + size[0] / 2.0, at[1] + size[1] + 14.0], raster::fitted(&token.piece, SIDE, FONT));
+        shapes.push(Shape::Text { at, size: FONT, anchor: Anchor::Middle, turned: 0.0, colour: INK, text });
+    }
+    let across = rows.len().clamp(1, ACROSS) as f32;
+    let down = rows.len().div_ceil(ACROSS) as f32;
+    let size = [2.0 * MARGIN + step[0] * across - GAP, HEADING + step[1] * down + MARGIN];
+    Ok(Drawing { size, title: String::new(), shapes })
+}
+
 fn heat_map(map: &[f32], [rows, columns]: [&[Token]; 2], frame: Frame) -> Drawing {
     let cell = if rows.len().max(columns.len()) > 60 { 18.0 } else { 30.0 };
     let Frame { largest, widths: [row_width, column_width] } = frame;
@@ -213,7 +243,7 @@ fn widest(tokens: &[Token]) -> f32 {
 
 fn moved(mut shape: Shape, by: f32) -> Shape {
     match &mut shape {
-        Shape::Rectangle { at, .. } | Shape::Text { at, .. } => at[0] += by,
+        Shape::Rectangle { at, .. } | Shape::Image { at, .. } | Shape::Text { at, .. } => at[0] += by,
         Shape::Line { points, .. } => points.iter_mut().for_each(|point| point[0] += by),
     }
     shape

@@ -12,7 +12,7 @@
 //! let words = |pieces: [&str; 2]| pieces.map(|piece| Token { piece: piece.into(), id: 7 }).to_vec();
 //! let weights = |values: [f32; 4]| Weights::new([1, 1, 2, 2], values.to_vec());
 //! let example = Example {
-//!     source: cognate_pictures::SourceText { text: "a b".into(), tokens: words(["▁a", "▁b"]) },
+//!     source: cognate_pictures::SourceText { text: "a b".into(), tokens: words(["▁a", "▁b"]), picture: None },
 //!     target: cognate_pictures::TargetText { text: "c".into(), read: words(["<s>", "▁c"]), written: words(["▁c", "</s>"]) },
 //!     encoder_attentions: weights([0.5, 0.5, 0.25, 0.75])?,
 //!     decoder_attentions: weights([1.0, 0.0, 0.5, 0.5])?,
@@ -42,6 +42,7 @@ mod html;
 mod pack;
 mod ramp;
 mod raster;
+mod source_picture;
 mod weights;
 
 pub use chart::{Chart, Curve, Panel};
@@ -52,4 +53,5 @@ pub use error::{Error, ErrorKind, Result};
 pub use explained::{Beams, Embeddings, Explained, Finished, Likely, Node, Norms, Step, Summary};
 pub use figure::{Figure, Head, Picture};
 pub use html::{html, read_html};
+pub use source_picture::SourcePicture;
 pub use weights::Weights;

@@ -4,7 +4,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::glyphs::{lacks, outline, width};
 use crate::{Anchor, Drawing, Shape};
 use std::collections::BTreeSet;
-use tiny_skia::{FillRule, Paint, PathBuilder, Pixmap, Rect, Stroke, StrokeDash, Transform};
+use tiny_skia::{BlendMode, FillRule, FilterQuality, Paint, PathBuilder, Pixmap, PixmapPaint, Rect, Stroke, StrokeDash, Transform};
 
 /// The maximum number of pixels of a picture.
 const MOST: f32 = 24e6;
@@ -41,6 +41,12 @@ pub(crate) fn png(drawing: &Drawing, scale: f32) -> Result<Vec<u8>> {
                     pixmap.stroke_path(&path, &paint(*colour, *opacity), &stroke, whole, None);
                 }
             }
+            Shape::Image { at: [x, y], size: [width, height], png } => {
+                let image = decoded(png)?;
+                let scales = [width / image.width() as f32, height / image.height() as f32];
+                let place = whole.pre_translate(*x, *y).pre_scale(scales[0], scales[1]);
+                pixmap.draw_pixmap(0, 0, image.as_ref(), &SMOOTH, place, None);
+            }
             Shape::Text { at: [x, y], size, anchor, turned, colour, text } => {
                 let share = match anchor {
                     Anchor::Start => 0.0,
@@ -55,10 +61,21 @@ pub(crate) fn png(drawing: &Drawing, scale: f32) -> Result<Vec<u8>> {
             }
         }
     }
+    encoded(&pixmap)
+}
+
+pub(crate) fn encoded(pixmap: &Pixmap) -> Result<Vec<u8>> {
     pixmap.encode_png().map_err(|error| Error::new(ErrorKind::Raster, error.to_string()))
 }
 
-fn paint([red, green, blue]: [u8; 3], opacity: f32) -> Paint<'static> {
+pub(crate) fn decoded(png: &[u8]) -> Result<Pixmap> {
+    Pixmap::decode_png(png).map_err(|error| Error::new(ErrorKind::Raster, format!("the picture is no PNG: {error}")))
+}
+
+/// Scales pictures without visible steps.
+pub(crate) const SMOOTH: PixmapPaint = PixmapPaint { opacity: 1.0, blend_mode: BlendMode::SourceOver, quality: FilterQuality::Bilinear };
+
+pub(crate) fn paint([red, green, blue]: [u8; 3], opacity: f32) -> Paint<'static> {
     let mut paint = Paint { anti_alias: true, ..Paint::default() };
     paint.set_color_rgba8(red, green, blue, (opacity.clamp(0.0, 1.0) * 255.0).round() as u8);
     paint

@@ -4,7 +4,8 @@ use crate::error::{Cause, Error, Result};
 use cognate_folder::PREPROCESSOR_CONFIG;
 use cognate_images::{Image, ImageProcessor};
 use cognate_model::{Patches, read_text};
-use ndarray::{Array3, ArrayD, Axis};
+use cognate_pictures::SourcePicture;
+use ndarray::{Array3, ArrayD, Axis, s};
 use std::path::Path;
 
 /// The most positions of an image whose size the processor does not change: the memory of attention grows quadratically.
@@ -74,5 +75,16 @@ impl ImageInput {
             }
         }
         Ok(self.processor.pixel_values(image))
+    }
+
+    /// The pixel values of an image, `[1, 3, height, width]`, and the picture that they show.
+    pub(crate) fn observed(&self, image: &Image) -> Result<(ArrayD<f32>, SourcePicture)> {
+        let values = self.of_one(image)?;
+        let (_, height, width) = values.dim();
+        let cells = self.patches.grid_of([height, width]).expect("checked with the processor's size");
+        let [rows, columns] = [0, 1].map(|axis| cells[axis] * self.patches.patch[axis]);
+        let shown = self.processor.picture(values.slice(s![.., ..rows, ..columns]))?;
+        let picture = SourcePicture::new(shown.pixels(), [columns, rows], cells, self.patches.n_tokens()).map_err(Error::input)?;
+        Ok((values.insert_axis(Axis(0)).into_dyn(), picture))
     }
 }

@@ -1,23 +1,27 @@
-//! Attention weights and explanations of a sentence.
+//! Attention weights and explanations of a sentence, or of an image and its text.
 
 mod explained;
 
 use crate::error::{Cause, Error, Result};
+use crate::images::ImageInput;
 use crate::loaded::LoadedModel;
 use crate::notice::Notice;
 use crate::options::{DecodingOptions, LoadOptions};
 use cognate_export::Listing;
 use cognate_folder::{Manifest, ModelSource, optimum, require_layout};
-use cognate_generate::{AttentionRequest, Hypothesis, attend, generate};
-use cognate_model::{Attentions, Config, Layout, Names};
+use cognate_generate::{AttentionRequest, Hypothesis, Sources, attend, generate};
+use cognate_images::Image;
+use cognate_model::{Attentions, Config, Front, Layout, Names};
 use cognate_pictures::{Example, SourceText, TargetText, Token, Weights};
 use cognate_text::Tokenizer;
-use ndarray::Array4;
+use ndarray::{Array4, ArrayD};
 use std::path::Path;
 
 /// A model whose graphs output attention weights.
 pub struct Observer {
     model: LoadedModel,
+    /// Of a model that reads images.
+    images: Option<ImageInput>,
     ignore_unused: bool,
 }
 
@@ -32,8 +36,7 @@ pub enum Details {
 
 /// The tokens of a sentence and its translation.
 struct Sentence {
-    /// The source's ids, with its end token.
-    source: Vec<i64>,
+    source: Source,
     /// The decoder's input, from the start token.
     read: Vec<i64>,
     /// The decoder's output at each of these positions.
@@ -41,6 +44,22 @@ struct Sentence {
     text: String,
     /// Whether the translation was given.
     is_given: bool,
+}
+
+/// The input of the encoder.
+enum Source {
+    /// Ids with the end token.
+    Tokens(Vec<i64>),
+    Pixels(ArrayD<f32>),
+}
+
+impl Source {
+    fn as_sources(&self) -> Sources<'_> {
+        match self {
+            Self::Tokens(tokens) => std::slice::from_ref(tokens).into(),
+            Self::Pixels(pixels) => Sources::Features(pixels),
+        }
+    }
 }
 
 impl Observer {
@@ -51,9 +70,16 @@ impl Observer {
     pub fn load(source: ModelSource, options: &LoadOptions, decoding: &DecodingOptions) -> Result<Self> {
         let (source, notice) = with_attentions(source)?;
         let adjust = |settings, config: &Config, _: &Tokenizer| decoding.apply_deterministic(settings, config);
-        let mut model = LoadedModel::open(source, options, Attentions::All, adjust)?.translating()?;
+        let mut model = LoadedModel::open(source, options, Attentions::All, adjust)?;
+        let images = match model.config().front {
+            Front::Pixels(patches) => Some(ImageInput::open(model.source().folder()?, patches)?),
+            Front::Tokens | Front::Frames { .. } => {
+                model = model.translating()?;
+                None
+            }
+        };
         notice.into_iter().for_each(|notice| model.add_notice(notice));
-        Ok(Self { model, ignore_unused: options.ignore_unused })
+        Ok(Self { model, images, ignore_unused: options.ignore_unused })
     }
 
     /// The loaded model.
@@ -66,7 +92,32 @@ impl Observer {
     /// # Errors
     /// If a text is empty or too long, or the engine fails.
     pub fn example(&self, text: &str, target: Option<&str>, details: Details) -> Result<Example> {
-        let sentence = self.sentence(text, target)?;
+        if self.images.is_some() {
+            return Err(Error::input("the model reads images, not texts"));
+        }
+        let ids = self.model.source_ids(text)?;
+        let tokens = ids.iter().map(|&id| Token { piece: self.source_piece(id), id }).collect();
+        self.observed(Source::Tokens(ids), SourceText { text: text.to_owned(), tokens, picture: None }, target, details)
+    }
+
+    /// The attention weights of a PNG or JPEG file and its text, `target` or the model's. The source's tokens are the patches of the
+    /// picture, whose pieces are row and column.
+    ///
+    /// # Errors
+    /// If the file is no picture, the model reads texts, the text is too long, or the engine fails.
+    pub fn example_of_image(&self, path: &Path, target: Option<&str>, details: Details) -> Result<Example> {
+        let images = self.images.as_ref().ok_or_else(|| Error::input("the model reads texts, not images"))?;
+        let (pixels, picture) = images.observed(&Image::open(path)?)?;
+        let [rows, columns] = picture.cells;
+        let leading = (0..picture.leading).map(|index| format!("token {}", index + 1));
+        let cells = (0..rows * columns).map(|cell| format!("{},{}", cell / columns + 1, cell % columns + 1));
+        let tokens = leading.chain(cells).zip(0..).map(|(piece, id)| Token { piece, id }).collect();
+        let text = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        self.observed(Source::Pixels(pixels), SourceText { text, tokens, picture: Some(picture) }, target, details)
+    }
+
+    fn observed(&self, source: Source, text: SourceText, target: Option<&str>, details: Details) -> Result<Example> {
+        let sentence = self.sentence(source, target)?;
         let likeliest = match details {
             Details::Omit => 1,
             Details::Likeliest(likeliest) => likeliest,
@@ -76,12 +127,11 @@ impl Observer {
             let message = format!("{}: expected an encoder and a decoder, found {} graphs", self.model.source(), sessions.len());
             return Err(Cause::InFolder(message).into());
         };
-        let attending = AttentionRequest { source: std::slice::from_ref(&sentence.source).into(), target: &sentence.read, likeliest };
+        let attending = AttentionRequest { source: sentence.source.as_sources(), target: &sentence.read, likeliest };
         let attended = attend(self.model.layout(), [encoder.as_mut(), decoder.as_mut()], self.model.config(), attending)?;
-        let source_piece = |&id: &i64| Token { piece: self.source_piece(id), id };
         let tokens = |ids: &[i64]| ids.iter().map(|&id| self.token(id)).collect();
         let mut example = Example {
-            source: SourceText { text: text.to_owned(), tokens: sentence.source.iter().map(source_piece).collect() },
+            source: text,
             target: TargetText { text: sentence.text.clone(), read: tokens(&sentence.read), written: tokens(&sentence.written) },
             encoder_attentions: weights(attended.encoder)?,
             decoder_attentions: weights(attended.decoder)?,
@@ -94,13 +144,12 @@ impl Observer {
         Ok(example)
     }
 
-    fn sentence(&self, text: &str, target: Option<&str>) -> Result<Sentence> {
-        let source = self.model.source_ids(text)?;
+    fn sentence(&self, source: Source, target: Option<&str>) -> Result<Sentence> {
         let settings = self.model.settings();
         let (tokens, complete, text) = match target {
             Some(target) => (self.model.target_ids(target).map_err(|error| Error::wrong_option("target", error))?, true, target.to_owned()),
             None => {
-                let found = generate(self.model.decoder()?.as_mut(), std::slice::from_ref(&source), settings)?;
+                let found = generate(self.model.decoder()?.as_mut(), source.as_sources(), settings)?;
                 let found = found.into_iter().next().ok_or_else(|| Error::input("the model has no translation"))?;
                 let Hypothesis { tokens, complete, .. } = found;
                 let text = self.model.tokenizer().decode(&tokens)?;

@@ -1,11 +1,11 @@
 //! `cognate attend`: its numbers against PyTorch's and the reference evaluator's, its files, and what it refuses.
 
 use crate::{SENTENCES, edit, run, run_with, with_dir};
-use cognate_generate::{AttentionRequest, attend};
+use cognate_generate::{AttentionRequest, Sources, attend};
 use cognate_model::{Attentions, Layout, Model};
 use cognate_pictures::{Attention, Document, Example, SourceText, TargetText, Token, Weights, html, read_html};
 use cognate_runtime::{Device, Options, Reference, Runtime, Session, Source as Graph, available};
-use cognate_testing::{Golden, bundled_checkpoint, golden};
+use cognate_testing::{Golden, bundled_checkpoint, golden, testdata};
 use insta::assert_snapshot;
 use safetensors::SafeTensors;
 use std::fs;
@@ -24,7 +24,7 @@ fn through_a_page(layout: Layout, sessions: &mut [Box<dyn Session>], model: &Mod
     };
     let tokens = |ids: &[i64]| ids.iter().map(|&id| Token { piece: id.to_string(), id }).collect::<Vec<_>>();
     let example = Example {
-        source: SourceText { text: String::new(), tokens: tokens(source) },
+        source: SourceText { text: String::new(), tokens: tokens(source), picture: None },
         target: TargetText { text: String::new(), read: tokens(target), written: tokens(target) },
         encoder_attentions: weights(found.encoder),
         decoder_attentions: weights(found.decoder),
@@ -131,6 +131,60 @@ fn the_bundled_model_has_the_references_numbers() {
     }
     let pieces: Vec<_> = documents[1].examples[0].target.written.iter().map(|token| token.piece.as_str()).collect();
     assert_eq!(pieces, ["▁Zwei", "▁Hunde", "▁spielen", ".", "</s>"]);
+}
+
+/// Over the patches of images: PyTorch's numbers, and what the commands write of a file.
+#[test]
+fn patches_of_images_are_drawn() {
+    let folder = tempfile::tempdir().unwrap();
+    for (case, leading) in [("images/trocr", 1), ("images/trocr-projected", 2)] {
+        let (checkpoint, answers) = (golden(case), Golden::open(case));
+        let model = Model::open(&checkpoint).unwrap();
+        let (pixels, targets) = (answers.floats("pixel_values"), answers.ids("decoder_input_ids"));
+        let expected = answers.doubles("cross_attentions");
+        let [layers, images, heads, tgt, src] = expected.shape[..] else { panic!("five axes") };
+        assert_eq!(src, 16 + leading);
+        for image in 0..images {
+            let size = pixels.data.len() / images;
+            let values = pixels.data[size * image..][..size].to_vec();
+            let values = ndarray::ArrayD::from_shape_vec(vec![1, 3, 16, 16], values).unwrap();
+            let (source, target) = (Sources::Features(&values), &targets.data[tgt * image..][..tgt]);
+            let mut sessions = reference(&model);
+            let [encoder, decoder] = sessions.as_mut_slice() else { panic!("two graphs") };
+            let request = AttentionRequest { source, target, likeliest: 1 };
+            let found = attend(Layout::Cognate, [encoder.as_mut(), decoder.as_mut()], model.config(), request).unwrap().cross;
+            for ((layer, head, row, column), &found) in found.indexed_iter() {
+                let expected = expected.data[(((layer * images + image) * heads + head) * tgt + row) * src + column];
+                assert!((f64::from(found) - expected).abs() < CLOSE, "{case}: {found} {expected}");
+            }
+            assert_eq!(found.dim(), (layers, heads, tgt, src));
+        }
+
+        let picture = testdata("images/rgb.png");
+        let texts = fs::read_to_string(checkpoint.join("texts.json")).unwrap();
+        let texts: serde_json::Value = serde_json::from_str(&texts).unwrap();
+        let given = ["--model", checkpoint.to_str().unwrap(), "--image", picture.to_str().unwrap(), "--max-new-tokens", "24"];
+        let written = |name: &str| {
+            let out = folder.path().join(name);
+            run(&[&["attend", "--out", out.to_str().unwrap()], &given[..]].concat()).ok();
+            fs::read_to_string(out).unwrap()
+        };
+        let page = read_html(&written("page.html")).unwrap();
+        let example = &page.examples[0];
+        assert_eq!((texts[0]["file"].as_str(), texts[0]["text"].as_str()), (Some("rgb.png"), Some(example.target.text.as_str())));
+        check_sums(example);
+        let picture = example.source.picture.as_ref().unwrap();
+        assert_eq!((picture.cells, picture.leading, example.source.tokens.len()), ([4, 4], leading, src));
+        assert_eq!(example.source.tokens[src - 1].piece, "4,4");
+        assert_eq!(written("figure.svg").matches("<image ").count(), example.target.written.len());
+        let explained = run(&[&["explain"], &given[..]].concat()).ok();
+        assert!(explained.starts_with("rgb.png\n→ ") && explained.contains("attends to  "), "{explained}");
+        let refused = run(&["attend", "A dog.", "--model", given[1], "--out", "-"]).failed(1);
+        assert!(refused.ends_with("the model reads images, not texts"), "{refused}");
+    }
+    let image = testdata("images/rgb.png");
+    let refused = run(&["attend", "--image", image.to_str().unwrap(), "--out", "-"]).failed(1);
+    assert_eq!(refused.lines().last(), Some("cognate: error: the model reads texts, not images"));
 }
 
 /// A reader sees what the model does, and two engines see the same.

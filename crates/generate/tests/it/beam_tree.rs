@@ -12,7 +12,7 @@ fn a_tree_ends_in_transformers_hypotheses() {
         (settings.max_new_tokens, settings.num_beams) = (24, 4);
         let scores = &expected.floats("beam4_scores").data;
         for (sentence, source) in sources(&expected).into_iter().enumerate() {
-            let (hypotheses, tree) = beam_tree(&mut decoder, &source, &settings).unwrap();
+            let (hypotheses, tree) = beam_tree(&mut decoder, std::slice::from_ref(&source).into(), &settings).unwrap();
             let mut ends: Vec<_> = (0..tree.nodes.len()).filter(|&node| tree.nodes[node].finished.is_some()).collect();
             ends.sort_by_key(|&node| tree.nodes[node].finished.unwrap().0);
             assert_eq!(ends.len(), 4, "{name}");

@@ -26,6 +26,15 @@ fn pixel_values_are_those_of_transformers() {
     }
 }
 
+#[test]
+fn pixel_values_are_shown() {
+    let image = Image::open(&picture("rgb.png")).unwrap();
+    for text in [r#"{"do_resize": false}"#, r#"{"do_resize": false, "image_mean": [0.1, 0.5, 0.9], "image_std": [0.2, 0.3, 0.4]}"#] {
+        let processor = ImageProcessor::from_json(text, "").unwrap();
+        assert_eq!(processor.picture(processor.pixel_values(&image).view()).unwrap(), image, "{text}");
+    }
+}
+
 /// Larger pictures and sizes, where the shared ones are there.
 #[test]
 fn shared_pictures_are_resized_as_pillow_does() {

@@ -290,6 +290,81 @@
     return { node: make("figure", {}, box, caption), mark, redraw() {}, draw() {} };
   };
 
+  // The picture that the encoder reads. Cells are paler where the chosen token attends less, or where all tokens together do.
+  const pictureView = (map, { rows, columns }, choose, { picture }) => {
+    const [down, across] = picture.cells, first = picture.leading;
+    const image = make("img", { src: picture.image });
+    const canvas = make("canvas", { tabIndex: 0 });
+    canvas.setAttribute("role", "application");
+    canvas.setAttribute("aria-label", "The picture. Arrow keys choose a cell.");
+    const isSelf = rows === columns;
+    const of = (cell) => (isSelf ? [first + cell, null] : [null, first + cell]);
+    const words = isSelf ? [] : rows.map(({ piece }, index) => {
+      const word = make("button", { type: "button", textContent: isolated(piece) });
+      for (const name of ["pointerenter", "focus"]) word.addEventListener(name, () => choose(index, null));
+      word.addEventListener("pointerleave", () => choose(null, null));
+      return word;
+    });
+    let chosen = [null, null], at = 0, size = [1, 1];
+    const layout = () => {
+      const width = Math.min(canvas.parentElement.clientWidth, Math.max(300, image.naturalWidth));
+      size = [width, (width * image.naturalHeight) / Math.max(1, image.naturalWidth)];
+    };
+    const redraw = () => {
+      const context = canvasOf(canvas, ...size);
+      context.drawImage(image, 0, 0, ...size);
+      const [row, column] = chosen;
+      const shares = new Float32Array(down * across);
+      for (let cell = 0; cell < shares.length; cell++) {
+        for (let r = row ?? 0; r < (row === null ? map.rows : row + 1); r++) shares[cell] += map.values[r * map.columns + first + cell];
+      }
+      const most = shares.reduce((most, share) => Math.max(most, share), 1e-9);
+      const sides = [size[0] / across, size[1] / down];
+      const place = (cell) => [(cell % across) * sides[0], Math.floor(cell / across) * sides[1], ...sides];
+      context.fillStyle = resolved("--panel");
+      shares.forEach((share, cell) => {
+        context.globalAlpha = 0.85 * (1 - share / most);
+        context.fillRect(...place(cell));
+      });
+      context.globalAlpha = 1;
+      const marked = isSelf ? row : column;
+      if (marked !== null && marked >= first) {
+        context.strokeStyle = resolved("--accent");
+        context.lineWidth = 2;
+        context.strokeRect(...place(marked - first));
+      }
+      const largest = column === null ? 1 : Math.max(1e-9, ...rows.map((_, r) => map.values[r * map.columns + column]));
+      words.forEach((word, r) => {
+        word.classList.toggle("on", r === row);
+        word.style.setProperty("--share", column === null ? 0 : map.values[r * map.columns + column] / largest);
+      });
+    };
+    const over = (event) => {
+      const box = canvas.getBoundingClientRect();
+      const [x, y] = [Math.floor(((event.clientX - box.left) * across) / size[0]), Math.floor(((event.clientY - box.top) * down) / size[1])];
+      if (x >= 0 && x < across && y >= 0 && y < down) choose(...of((at = y * across + x)));
+    };
+    canvas.addEventListener("pointermove", over);
+    canvas.addEventListener("pointerdown", over);
+    canvas.addEventListener("pointerleave", () => choose(null, null));
+    canvas.addEventListener("focus", () => { if (canvas.matches(":focus-visible")) choose(...of(at)); });
+    canvas.addEventListener("blur", () => choose(null, null));
+    canvas.addEventListener("keydown", (event) => {
+      const step = { ArrowUp: -across, ArrowDown: across, ArrowLeft: -1, ArrowRight: 1, Home: -at, End: down * across - 1 - at }[event.key];
+      if (step === undefined) return;
+      event.preventDefault();
+      if (at + step >= 0 && at + step < down * across) at += step;
+      choose(...of(at));
+    });
+    image.addEventListener("load", () => { if (canvas.isConnected) { layout(); redraw(); } });
+    const caption = make("figcaption", { textContent: "Cells are paler where the token attends less; without one, where all tokens do." });
+    return {
+      node: make("figure", {}, make("div", { className: "words" }, ...words), make("div", {}, canvas), caption),
+      mark: (row, column) => { chosen = [row, column]; redraw(); },
+      draw: () => { layout(); redraw(); },
+    };
+  };
+
   // A cell for each pair of tokens. Only visible cells are drawn.
   const mapView = (map, { rows, columns }, choose, { most, all }) => {
     const box = make("div", { className: "scroll" });
@@ -451,6 +526,7 @@
   const show = () => {
     markKind(state.kind);
     markPicture(PICTURES.indexOf(state.picture));
+    pictureButtons[0].textContent = data.examples[0].source.picture && state.kind !== 1 ? "Picture" : "Lines";
     markHead(state.layer * (sizes(state.kind)[1] + 1) + state.head);
     byId("title").textContent = `${KINDS[state.kind].name.replace("self", "self-attention").replace(/^Cross$/, "Cross-attention")}, ${named(state.layer, state.head)}`;
     const kept = data.examples.map((example) => example[KINDS[state.kind].key].kept).filter((kept) => kept !== null);
@@ -466,7 +542,9 @@
       const map = maps[index];
       const both = sides[index];
       const choose = (row, column) => chooseIn(index, row, column);
-      const parts = { lines: [linesView], map: [mapView], both: [linesView, mapView] }[state.picture].map((view) => view(map, both, choose, frame));
+      const { picture } = example.source;
+      const firstView = picture && state.kind !== 1 ? pictureView : linesView;
+      const parts = { lines: [firstView], map: [mapView], both: [firstView, mapView] }[state.picture].map((view) => view(map, both, choose, { ...frame, picture }));
       const readout = make("p", { className: "readout", id: `readout-${index}`, ariaLive: "polite", textContent: described(map, both, null, null) });
       const node = make("article", { className: "example" },
         make("h3", {}, make("bdi", { textContent: example.source.text })),

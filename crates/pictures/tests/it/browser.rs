@@ -2,7 +2,7 @@
 
 use crate::chromium::Chromium;
 use crate::{MARKUP, document, example, markup};
-use cognate_pictures::{Document, html};
+use cognate_pictures::{Document, SourcePicture, html};
 use std::fs;
 use tempfile::TempDir;
 use tiny_skia::Pixmap;
@@ -86,6 +86,34 @@ fn layers_heads_and_numbers() {
     browser.point(ahead);
     assert_eq!(text(&browser, "#readout-0"), "“▁target1” (2) → “▁target3” (5): 0.0000");
     assert_eq!(browser.complaints(), [""; 0]);
+}
+
+/// A picture in place of a sentence: a word shows the cells that it attends to, a cell the words.
+#[test]
+fn a_picture_shows_where_words_look() {
+    let mut shown = example([2, 2, 7, 4]);
+    shown.source.picture = Some(SourcePicture::new(&[0; 3 * 300 * 200], [300, 200], [2, 3], 1).unwrap());
+    let weights = shown.cross_attentions.mean(0);
+    let Some((browser, _folder)) = open(&document(vec![shown])) else { return };
+    browser.click("#pictures button");
+    assert_eq!(text(&browser, "#pictures button"), "Picture");
+    // The second word.
+    let row = &weights[7..14];
+    let shades = browser.evaluate(
+        "document.querySelectorAll('.words button')[1].dispatchEvent(new PointerEvent('pointerenter'));
+         const canvas = document.querySelector('.words + div canvas'), [width, height] = [canvas.width, canvas.height];
+         [0, 1, 2, 3, 4, 5].map((cell) => canvas.getContext('2d').getImageData(width * ((cell % 3) + 0.5) / 3, height * (Math.floor(cell / 3) + 0.5) / 2, 1, 1).data[0])",
+    );
+    let mut shades: Vec<_> = row[1..].iter().zip(shades.as_array().unwrap().iter().map(|shade| shade.as_u64().unwrap())).collect();
+    shades.sort_by(|a, b| a.0.total_cmp(b.0));
+    assert!(shades.windows(2).all(|pair| pair[0].1 >= pair[1].1) && shades[5].1 == 0 && shades[0].1 > 100, "{shades:?}");
+    assert!(text(&browser, ".readout").starts_with("“▁target1” attends to "));
+    // The last cell.
+    browser.evaluate(
+        "(() => { const canvas = document.querySelector('.words + div canvas'), box = canvas.getBoundingClientRect();
+         canvas.dispatchEvent(new PointerEvent('pointermove', { clientX: box.right - 4, clientY: box.bottom - 4 })); })()",
+    );
+    assert!(text(&browser, ".readout").starts_with("“▁source6” is attended to by "));
 }
 
 #[test]

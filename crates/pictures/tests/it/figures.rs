@@ -1,7 +1,7 @@
 //! Drawings: what stands in the SVG, and what the pixels show.
 
 use crate::{document, example, markup};
-use cognate_pictures::{Anchor, Attention, Chart, Curve, Drawing, Figure, Head, Panel, Picture, Shape, Weights};
+use cognate_pictures::{Anchor, Attention, Chart, Curve, Document, Drawing, Figure, Head, Panel, Picture, Shape, SourcePicture, Weights};
 use insta::assert_snapshot;
 use tiny_skia::Pixmap;
 
@@ -27,6 +27,53 @@ fn an_svg_is_text() {
     <text x="5.0" y="6.0" font-size="12" text-anchor="end" fill="#010203" transform="rotate(-60 5.0 6.0)">&quot;▁x&quot;</text>
     </svg>
     "##);
+}
+
+/// A picture of 2 x 3 cells of 10 pixels in one colour, after a token that is no cell.
+fn of_a_picture() -> Document {
+    let mut example = example([2, 2, 7, 4]);
+    example.source.picture = Some(SourcePicture::new(&[0; 3 * 30 * 20], [30, 20], [2, 3], 1).unwrap());
+    document(vec![example])
+}
+
+/// A picture for each token: a cell is as dark as its weight.
+#[test]
+fn pictures_are_paler_where_weights_are_smaller() {
+    let document = of_a_picture();
+    let figure = Figure { picture: Picture::Lines, ..FIGURE };
+    let drawing = figure.draw(&document).unwrap();
+    let svg = drawing.to_svg();
+    assert_eq!(svg.matches("<image ").count(), 4);
+    let pixels = Pixmap::decode_png(&drawing.to_png(2.0).unwrap()).unwrap();
+    let tiles: Vec<_> = drawing
+        .shapes
+        .iter()
+        .filter_map(|shape| match shape {
+            Shape::Image { at, size, .. } => Some((*at, *size)),
+            _ => None,
+        })
+        .collect();
+    let mut shades = Vec::new();
+    for (([left, top], [width, height]), row) in tiles.into_iter().zip(document.examples[0].cross_attentions.head(1, 0).chunks(7)) {
+        for (cell, weight) in row[1..].iter().enumerate() {
+            let middle = [left + width * ((cell % 3) as f32 + 0.5) / 3.0, top + height * ((cell / 3) as f32 + 0.5) / 2.0];
+            let [x, y] = middle.map(|length| (2.0 * length) as u32);
+            shades.push((*weight, pixels.pixel(x, y).unwrap().red()));
+        }
+    }
+    shades.sort_by(|a, b| a.0.total_cmp(&b.0));
+    assert_eq!(shades.len(), 24);
+    assert!(shades.windows(2).all(|pair| pair[0].1 >= pair[1].1), "{shades:?}");
+    assert!(shades[0].1 > 200 && shades[23].1 == 0, "{shades:?}");
+
+    let of_encoder = Figure { attention: Attention::Encoder, ..figure }.draw(&document).unwrap_err();
+    assert_snapshot!(of_encoder, @"the encoder's attention over a picture: expected a heat map, or the page");
+    let mut wrong = document.clone();
+    wrong.examples[0].source.picture.as_mut().unwrap().cells = [2, 2];
+    assert!(wrong.check().unwrap_err().to_string().contains("a picture of 2 x 2 cells after 1 tokens, but 7 source tokens"));
+    let mut wrong = document;
+    wrong.examples[0].source.picture.as_mut().unwrap().image = "data:image/png;base64,AAAA".into();
+    assert!(figure.draw(&wrong).unwrap_err().to_string().starts_with("the picture is no PNG: "));
 }
 
 /// The heat map's cells say their numbers, and the darkest pixel of a cell is where the largest is.

@@ -45,7 +45,7 @@ fn example([layers, heads, src, tgt]: Sizes) -> Example {
     let start = Token { piece: "<s>".into(), id: 99 };
     let read = [start].into_iter().chain(written[..tgt - 1].iter().cloned()).collect();
     let mut example = Example {
-        source: SourceText { text: format!("A text of {src} tokens"), tokens: tokens("source", src) },
+        source: SourceText { text: format!("A text of {src} tokens"), tokens: tokens("source", src), picture: None },
         target: TargetText { text: format!("A translation of {tgt} tokens"), read, written },
         encoder_attentions: weights([layers, heads, src, src], |_| src),
         decoder_attentions: weights([layers, heads, tgt, tgt], |row| row + 1),

@@ -1,13 +1,13 @@
 //! Explanations of a sentence: norms of embeddings, probable next tokens, and the tree of beam search.
 
-use super::{Observer, Sentence};
+use super::{Observer, Sentence, Source};
 use crate::error::Result;
 use cognate_folder::{Manifest, ModelSource, open_exported};
-use cognate_generate::{alignment_layer, beam_tree};
+use cognate_generate::{Sources, alignment_layer, beam_tree};
 use cognate_model::interface::ATTENTION_MASK;
 use cognate_model::{EmbeddingNames, Model};
 use cognate_pictures::{Attention, Beams, Embeddings, Example, Explained, Finished, Likely, Node, Norms, Step, Summary};
-use cognate_runtime::{Options, Reference, Runtime, Source, Value, Values};
+use cognate_runtime::{Options, Reference, Runtime, Value, Values};
 use ndarray::{Array2, ArrayD, Axis};
 
 /// Number of source tokens of each step.
@@ -23,15 +23,18 @@ impl Observer {
         next: &[Vec<(i64, f32)>],
         followed: &[f32],
     ) -> Result<Explained> {
-        let embeddings = match self.weights().and_then(|weights| weights.map(|model| norms(&model, sentence)).transpose()) {
-            Ok(Some(embeddings)) => embeddings,
-            Ok(None) => Embeddings::Unknown(format!("{}: its weights are rounded to integers", self.model.source())),
-            Err(error) => Embeddings::Unknown(error.to_string()),
+        let embeddings = match &sentence.source {
+            Source::Tokens(ids) => match self.weights().and_then(|weights| weights.map(|model| norms(&model, ids, sentence)).transpose()) {
+                Ok(Some(embeddings)) => embeddings,
+                Ok(None) => Embeddings::Unknown(format!("{}: its weights are rounded to integers", self.model.source())),
+                Err(error) => Embeddings::Unknown(error.to_string()),
+            },
+            Source::Pixels(_) => Embeddings::Unknown("the source is a picture".into()),
         };
         let layers = Attention::ALL.map(|attention| Summary::of(example.weights(attention), attention != Attention::Cross));
         let alignment_layer = alignment_layer(self.model.config());
         let mean = example.cross_attentions.mean(alignment_layer);
-        let steps = mean.chunks(sentence.source.len()).zip(&sentence.written).zip(next).enumerate();
+        let steps = mean.chunks(example.source.tokens.len()).zip(&sentence.written).zip(next).enumerate();
         let steps = steps.map(|(step, ((row, &written), next))| {
             let mut order: Vec<usize> = (0..row.len()).collect();
             order.sort_by(|&a, &b| row[b].total_cmp(&row[a]));
@@ -45,7 +48,7 @@ impl Observer {
         });
         let steps = steps.collect();
         let has_search = self.model.settings().num_beams > 1 && !sentence.is_given;
-        let beams = has_search.then(|| self.beams(&sentence.source)).transpose()?;
+        let beams = has_search.then(|| self.beams(sentence.source.as_sources())).transpose()?;
         Ok(Explained { embeddings, layers, alignment_layer, steps, beams })
     }
 
@@ -60,7 +63,7 @@ impl Observer {
     }
 
     /// The beam search of the translation.
-    fn beams(&self, source: &[i64]) -> Result<Beams> {
+    fn beams(&self, source: Sources<'_>) -> Result<Beams> {
         let settings = self.model.settings();
         let (hypotheses, tree) = beam_tree(self.model.decoder()?.as_mut(), source, settings)?;
         let nodes = tree.nodes.iter().map(|node| Node {
@@ -78,12 +81,12 @@ impl Observer {
 }
 
 /// The norms of the inputs of the first layers.
-fn norms(model: &Model, sentence: &Sentence) -> Result<Embeddings> {
-    let mut session = Reference::F32.load(&Source::Graph(model.embeddings()?), &Options::default())?;
+fn norms(model: &Model, source_ids: &[i64], sentence: &Sentence) -> Result<Embeddings> {
+    let mut session = Reference::F32.load(&cognate_runtime::Source::Graph(model.embeddings()?), &Options::default())?;
     let ids = |ids: &[i64]| Array2::from_shape_vec((1, ids.len()), ids.to_vec()).expect("a row of ids").into_dyn();
     let [source, target] = EmbeddingNames::IDS;
-    let mask = Array2::ones((1, sentence.source.len())).into_dyn();
-    let inputs: Values = [(source, ids(&sentence.source)), (ATTENTION_MASK, mask), (target, ids(&sentence.read))].into_iter().collect();
+    let mask = Array2::ones((1, source_ids.len())).into_dyn();
+    let inputs: Values = [(source, ids(source_ids)), (ATTENTION_MASK, mask), (target, ids(&sentence.read))].into_iter().collect();
     let outputs = session.run(&inputs)?;
     let lengths = |name: &str| outputs.get(name).map(row_norms).transpose();
     let side = |index: usize| -> Result<Vec<Norms>> {

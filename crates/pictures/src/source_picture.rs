@@ -1,0 +1,76 @@
+//! A picture that the encoder reads in place of text.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::raster::{SMOOTH, decoded, encoded, paint};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use tiny_skia::{IntSize, Pixmap, Rect, Transform};
+
+/// A picture whose cells are source tokens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourcePicture {
+    /// A PNG as a `data:` URL.
+    pub image: String,
+    /// The numbers of rows and columns of cells. Each cell is one source token, row by row.
+    pub cells: [usize; 2],
+    /// The number of source tokens before the first cell, such as a class token.
+    pub leading: usize,
+}
+
+const URL: &str = "data:image/png;base64,";
+/// The opacity of white over a cell without weight.
+const PALEST: f32 = 0.85;
+
+impl SourcePicture {
+    /// The picture of pixels in red, green and blue, row by row.
+    ///
+    /// # Errors
+    /// If there are not three bytes for each pixel, or no pixels.
+    pub fn new(pixels: &[u8], [width, height]: [usize; 2], cells: [usize; 2], leading: usize) -> Result<Self> {
+        let wrong =
+            || Error::new(ErrorKind::Raster, format!("expected {width} x {height} pixels of 3 bytes, found {} bytes", pixels.len()));
+        let opaque = pixels.chunks(3).flat_map(|pixel| pixel.iter().copied().chain([u8::MAX])).collect();
+        let [width, height] = [width, height].map(|side| u32::try_from(side).unwrap_or(0));
+        let size = IntSize::from_wh(width, height).ok_or_else(wrong)?;
+        let pixmap = Pixmap::from_vec(opaque, size).ok_or_else(wrong)?;
+        Ok(Self { image: data_url(&encoded(&pixmap)?), cells, leading })
+    }
+
+    /// The number of source tokens.
+    pub(crate) fn n_tokens(&self) -> Option<usize> {
+        let [rows, columns] = self.cells;
+        rows.checked_mul(columns)?.checked_add(self.leading)
+    }
+
+    pub(crate) fn pixels(&self) -> Result<Pixmap> {
+        let wrong = || Error::new(ErrorKind::Page, format!("picture: expected a URL that begins with {URL}"));
+        let png = STANDARD.decode(self.image.strip_prefix(URL).ok_or_else(wrong)?).map_err(|_| wrong())?;
+        decoded(&png)
+    }
+
+    /// A PNG of the picture in `width` pixels, paler where the shares of cells are smaller.
+    pub(crate) fn paler(&self, image: &Pixmap, shares: &[f32], width: u32) -> Result<Vec<u8>> {
+        let scale = width as f32 / image.width() as f32;
+        let height = ((image.height() as f32 * scale).round() as u32).max(1);
+        let mut tile = Pixmap::new(width, height).expect("a picture has pixels");
+        tile.draw_pixmap(0, 0, image.as_ref(), &SMOOTH, Transform::from_scale(scale, height as f32 / image.height() as f32), None);
+        let [rows, columns] = self.cells;
+        let side = [width as f32 / columns as f32, height as f32 / rows as f32];
+        for (index, share) in shares.iter().enumerate() {
+            let [x, y] = [(index % columns) as f32 * side[0], (index / columns) as f32 * side[1]];
+            let mut white = paint([255; 3], PALEST * (1.0 - share));
+            // Edges of adjacent cells would show.
+            white.anti_alias = false;
+            if let Some(place) = Rect::from_xywh(x, y, side[0], side[1]) {
+                tile.fill_rect(place, &white, Transform::identity(), None);
+            }
+        }
+        encoded(&tile)
+    }
+}
+
+/// A PNG as text that pages and SVG show.
+pub(crate) fn data_url(png: &[u8]) -> String {
+    format!("{URL}{}", STANDARD.encode(png))
+}

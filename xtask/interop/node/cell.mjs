@@ -6,7 +6,7 @@ import fs from 'node:fs';
 /** A tensor: ONNX Runtime's name of the `type`, `dims`, and `data`, a typed array (int64: BigInt64Array). */
 export const tensor = (type, dims, data) => ({ type, dims, data });
 
-const ARRAYS = { F32: ['float32', Float32Array], I64: ['int64', BigInt64Array] };
+const ARRAYS = { F32: ['float32', Float32Array], F64: ['float64', Float64Array], I64: ['int64', BigInt64Array] };
 
 /** Tensors by name. A safetensors file has eight bytes of length, a JSON header, then the values. */
 function loadTensors(path) {
@@ -30,7 +30,7 @@ export function rows({ dims: [count, width], data }) {
 }
 
 /** The maximum absolute difference of the elements for which `counts(index)` is true. */
-function difference(found, expected, counts = () => true) {
+export function difference(found, expected, counts = () => true) {
     if (String(found.dims) !== String(expected.dims)) {
         throw new Error(`expected shape [${expected.dims}], found [${found.dims}]`);
     }
@@ -43,16 +43,40 @@ function difference(found, expected, counts = () => true) {
     return largest;
 }
 
-/** Compares unpadded positions only; the values at others are never read. */
-export function encoderError(cell, states) {
-    const mask = cell.tensors.attention_mask.data;
-    const width = states.dims[2];
-    return difference(states, cell.tensors.encoder_last_hidden_state, (index) => mask[Math.floor(index / width)] === 1n);
+/** Those of the golden tensors that are inputs of a graph. */
+export function inputs({ tensors }, names) {
+    return Object.fromEntries(names.filter((name) => name in tensors).map((name) => [name, tensors[name]]));
 }
 
+/** Compares values of unpadded positions only; those at others are never read. */
+export function error({ tensors }, name, found) {
+    const expected = tensors[name];
+    const mask = expected.dims.length === 3 ? tensors.attention_mask?.data : undefined;
+    return difference(found, expected, (index) => !mask || mask[Math.floor(index / expected.dims[2])] === 1n);
+}
+
+/** Compares all outputs of which PyTorch's are known. */
+export function outputsError(cell, outputs) {
+    const names = Object.keys(outputs).filter((name) => name in cell.tensors);
+    if (!names.length) throw new Error(`expected an output that PyTorch has, found ${Object.keys(outputs)}`);
+    return Math.max(...names.map((name) => error(cell, name, outputs[name])));
+}
+
+/** Compares teacher-forced logits, which have no padded positions. */
 export const logitsError = (cell, logits) => difference(logits, cell.tensors.logits);
 
-export const sameTokens = (found, cell) => JSON.stringify(found) === JSON.stringify(rows(cell.tensors.greedy));
+/** Of Whisper without the tokens that its generation_config.json suppresses. */
+export const expectedGreedy = ({ tensors }) => tensors.greedy_raw ?? tensors.greedy;
+
+/** Rows up to their eos. A row of an encoder-decoder may start with eos. */
+export function ended({ eos, kind }, tokens) {
+    return tokens.map((row) => {
+        const end = row.indexOf(eos, kind === 'decoder' ? 0 : 1);
+        return end < 0 ? row : row.slice(0, end + 1);
+    });
+}
+
+export const same = (found, expected) => JSON.stringify(found) === JSON.stringify(expected);
 
 /** The version of an installed package, read from its package.json, which it may not export. */
 export function version(name) {

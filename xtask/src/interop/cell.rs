@@ -14,6 +14,7 @@ use serde::Deserialize;
 use super::checkpoint::Checkpoint;
 use super::programs::shortened;
 use super::runtime::{Layout, Runtime};
+use super::task::Kind;
 use crate::workspace::shown;
 
 /// Time limit. The slowest runtime, Optimum, imports PyTorch and takes some seconds.
@@ -32,11 +33,20 @@ pub struct Cell<'a> {
 pub struct Answer {
     version: String,
     error: Option<String>,
-    encoder: Option<f64>,
-    logits: Option<f64>,
+    numbers: Option<f64>,
     greedy: Option<bool>,
     beam: Option<bool>,
     texts: Option<bool>,
+}
+
+/// What a model generated, compared with PyTorch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tokens {
+    /// The model does not generate.
+    None,
+    Equal,
+    /// What differs: `TOKENS`, `BEAMS` or `TEXTS`.
+    Differ(&'static str),
 }
 
 /// The content of a cell.
@@ -46,8 +56,7 @@ pub enum Outcome {
         version: String,
         /// Largest absolute difference.
         error: f64,
-        /// What differs from PyTorch: `TOKENS`, `BEAMS` or `TEXTS`.
-        differing: Option<&'static str>,
+        tokens: Tokens,
     },
     /// The runtime's error, or ours if it did not start.
     CannotRun(String),
@@ -73,7 +82,7 @@ impl Cell<'_> {
         let read = |path: &Path| fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         let answer = read(&output)?.lines().next_back().and_then(|line| serde_json::from_str::<Answer>(line).ok());
         Ok(match answer {
-            Some(answer) => answer.into(),
+            Some(answer) => answer.judged(checkpoint.task.kind),
             None => {
                 let log = read(&log)?;
                 Outcome::CannotRun(shortened(&format!("{status}: {}", log.trim().lines().next_back().unwrap_or_default())))
@@ -100,13 +109,17 @@ fn wait(command: &mut Command) -> Result<Result<ExitStatus, String>> {
     }
 }
 
-impl From<Answer> for Outcome {
-    fn from(answer: Answer) -> Outcome {
-        match answer {
-            Answer { version, error: None, encoder: Some(encoder), logits: Some(logits), greedy: Some(greedy), beam, texts } => {
+impl Answer {
+    /// The outcome for a model of this kind: encoders generate nothing.
+    pub fn judged(self, kind: Kind) -> Outcome {
+        match self {
+            Answer { version, error: None, numbers: Some(error), greedy: None, .. } if kind == Kind::Encoder => {
+                Outcome::Ran { version, error, tokens: Tokens::None }
+            }
+            Answer { version, error: None, numbers: Some(error), greedy: Some(greedy), beam, texts } => {
                 let compared = [(Some(greedy), "TOKENS"), (beam, "BEAMS"), (texts, "TEXTS")];
-                let differing = compared.into_iter().find(|(equal, _)| *equal == Some(false)).map(|(_, name)| name);
-                Outcome::Ran { version, error: encoder.max(logits), differing }
+                let differing = compared.into_iter().find(|(equal, _)| *equal == Some(false));
+                Outcome::Ran { version, error, tokens: differing.map_or(Tokens::Equal, |(_, name)| Tokens::Differ(name)) }
             }
             Answer { error, .. } => Outcome::CannotRun(shortened(&error.unwrap_or_else(|| "the answer is incomplete".into()))),
         }
@@ -117,8 +130,9 @@ impl Outcome {
     /// The text of the cell.
     pub fn summary(&self) -> String {
         match self {
-            Outcome::Ran { error, differing: None, .. } => format!("{error:.1e}, equal"),
-            Outcome::Ran { error, differing: Some(name), .. } => format!("{error:.1e}, {name} DIFFER"),
+            Outcome::Ran { error, tokens: Tokens::None, .. } => format!("{error:.1e}"),
+            Outcome::Ran { error, tokens: Tokens::Equal, .. } => format!("{error:.1e}, equal"),
+            Outcome::Ran { error, tokens: Tokens::Differ(name), .. } => format!("{error:.1e}, {name} DIFFER"),
             Outcome::CannotRun(reason) | Outcome::NotExported(reason) | Outcome::Absent(reason) => reason.clone(),
         }
     }
@@ -126,7 +140,7 @@ impl Outcome {
     /// Whether it ran with a result other than PyTorch's, or was not exported.
     pub fn is_wrong(&self, bound: f64) -> bool {
         match self {
-            Outcome::Ran { error, differing, .. } => *error > bound || differing.is_some(),
+            Outcome::Ran { error, tokens, .. } => *error > bound || matches!(tokens, Tokens::Differ(_)),
             Outcome::CannotRun(_) | Outcome::Absent(_) => false,
             Outcome::NotExported(_) => true,
         }

@@ -72,7 +72,8 @@ impl Programs {
             Language::Node => {
                 let folder = self.node.as_ref().map_err(Clone::clone)?;
                 let mut command = Command::new("node");
-                command.arg(folder.join(format!("{driver}.mjs")));
+                // The optimising compiler of WebAssembly would keep the process busy for minutes after its answer.
+                command.arg("--liftoff-only").arg(folder.join(format!("{driver}.mjs")));
                 Ok(command)
             }
         }

@@ -37,11 +37,15 @@ fn run() -> Result<()> {
         let feeds = feeds.iter().map(|(id, value)| (*id, value.into())).collect();
         let mut answers = Vec::new();
         for (name, value) in outputs.iter().zip(model.run(feeds, model.output_ids(), None)?) {
-            let tensor: Tensor<f32> = value.try_into().with_context(|| name.clone())?;
-            let bytes: Vec<u8> = tensor.iter().flat_map(|number| number.to_le_bytes()).collect();
-            answers.push((name, tensor.shape().to_vec(), bytes));
+            // rten converts ONNX's i64 to i32.
+            let (dtype, bytes): (_, Vec<u8>) = match &value {
+                Value::FloatTensor(tensor) => (Dtype::F32, tensor.iter().flat_map(|number| number.to_le_bytes()).collect()),
+                Value::Int32Tensor(tensor) => (Dtype::I32, tensor.iter().flat_map(|number| number.to_le_bytes()).collect()),
+                other => bail!("{name}: expected numbers in f32 or i32, found {:?}", other.dtype()),
+            };
+            answers.push((name, dtype, value.shape().to_vec(), bytes));
         }
-        let views = answers.iter().map(|(name, shape, bytes)| Ok((*name, TensorView::new(Dtype::F32, shape.clone(), bytes)?)));
+        let views = answers.iter().map(|(name, dtype, shape, bytes)| Ok((*name, TensorView::new(*dtype, shape.clone(), bytes)?)));
         send(&safetensors::serialize(views.collect::<Result<Vec<_>>>()?, None)?)?;
     }
     Ok(())

@@ -23,6 +23,7 @@ const REQUIREMENTS: &[&str] = &[
     "tritonclient[grpc,http]==2.73.0",
     "libretranslatepy==2.1.4",
     "openai==3.54.0",
+    "ray[data,serve]==2.60.0",
 ];
 
 /// The promised maximum.

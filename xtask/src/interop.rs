@@ -85,7 +85,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             if let Err(reason) = &exported {
                 eprintln!("{family}: not exported: {reason}");
             }
-            for &runtime in runtimes.iter().filter(|runtime| runtime.runs(layout)) {
+            for &runtime in runtimes.iter().filter(|runtime| runtime.runs(layout, checkpoint.task)) {
                 let cell = Cell { family, layout, runtime };
                 let outcome = match (&exported, programs.command(runtime)) {
                     (Err(reason), _) => Outcome::NotExported(reason.clone()),

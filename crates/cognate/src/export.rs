@@ -297,7 +297,7 @@ impl Export {
         } else if self.model.config().parts == Parts::Decoder {
             refuse("layout", "a decoder alone reads prompts of several tokens")
         } else if self.model.config().front != Front::Tokens {
-            refuse("layout", "a model of speech has a prompt of several tokens")
+            refuse("layout", "the graph that decodes reads text, not frames or pixels")
         } else {
             Ok(())
         }

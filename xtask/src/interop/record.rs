@@ -203,8 +203,8 @@ pub fn page(tables: &str) -> String {
          end, and the pipelines `translation` and `text2text-generation` return the same text; in its browser build (web) in\n\
          WebAssembly, with files fetched over HTTP. In the Generate layout the graph itself decodes: greedily, and with 4 beams,\n\
          the difference of whose scores is shown. `-`: not run.\n\n\
-         MNN replaces GELU by its tanh form, which differs by 5e-4. `whisper` in PyTorch with this form differs by 6.3e-2;\n\
-         `whisper-v3`, which has no row, gives other tokens in MNN.\n\n\
+         MNN replaces GELU by its tanh form, which differs by 5e-4. `whisper` in PyTorch with this form differs by 6.3e-2,\n\
+         as in MNN, which is therefore not run with audio.\n\n\
          `cargo xtask interop` regenerates this page, and fails if a cell gets worse; the last digits differ between machines.\n\n{tables}"
     )
 }

@@ -48,7 +48,7 @@ pub struct Task {
 /// The first row whose ending fits counts.
 #[rustfmt::skip]
 const TASKS: [Task; 11] = [
-    Task { ending: "WhisperForConditionalGeneration", kind: Kind::EncoderDecoder, auto_class: "SpeechSeq2Seq", optimum: "automatic-speech-recognition-with-past" },
+    Task { ending: "WhisperForConditionalGeneration", kind: Kind::EncoderDecoder, auto_class: SPEECH_TO_TEXT, optimum: "automatic-speech-recognition-with-past" },
     Task { ending: "VisionEncoderDecoderModel", kind: Kind::EncoderDecoder, auto_class: "Vision2Seq", optimum: "image-to-text-with-past" },
     Task { ending: "ForConditionalGeneration", kind: Kind::EncoderDecoder, auto_class: TEXT_TO_TEXT, optimum: "text2text-generation-with-past" },
     Task { ending: "MarianMTModel", kind: Kind::EncoderDecoder, auto_class: TEXT_TO_TEXT, optimum: "text2text-generation-with-past" },
@@ -62,6 +62,7 @@ const TASKS: [Task; 11] = [
 ];
 
 const TEXT_TO_TEXT: &str = "Seq2SeqLM";
+const SPEECH_TO_TEXT: &str = "SpeechSeq2Seq";
 
 impl Task {
     /// The task of a model with this `config.json`.
@@ -69,6 +70,11 @@ impl Task {
         let class = config["architectures"][0].as_str().context("config.json: expected the model's class in architectures")?;
         let task = TASKS.iter().find(|task| class.ends_with(task.ending));
         task.with_context(|| format!("config.json: architectures: {class} is no known kind of model"))
+    }
+
+    /// From frames of audio to text.
+    pub fn is_speech(&self) -> bool {
+        self.auto_class == SPEECH_TO_TEXT
     }
 
     /// From tokens to tokens, as in translation.

@@ -7,6 +7,7 @@
 #![allow(missing_docs, clippy::print_stdout)]
 
 pub mod deny;
+pub mod examples;
 pub mod export;
 pub mod fixtures;
 pub mod fuzz;

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use crate::onnxruntime::{self, Build};
 use crate::skipped::{self, Skipped};
 use crate::workspace::{Workspace, call};
-use crate::{deny, layers, mpi, packages, snapshots, systems, wheel};
+use crate::{deny, examples, layers, mpi, packages, snapshots, systems, wheel};
 use crate::{explained, python, table};
 
 /// Run what CI runs: formatting, lints, layers, other systems, tests, snapshots, documentation
@@ -22,7 +22,7 @@ pub struct Options {
     #[arg(long)]
     cuda: bool,
     /// Also build the packages, a crate outside of the workspace that uses them, each feature
-    /// alone, and the Python wheel, whose tests it runs
+    /// alone, the Python wheel, whose tests it runs, and the JavaScript examples of onnx/README.md
     #[arg(long)]
     full: bool,
     /// Skip distributed training, which is tested if an MPI and libclang are installed
@@ -85,8 +85,11 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         if let Some(reason) = steps.step("Python wheel", || wheel::check(workspace)).flatten() {
             skipped.add("Python wheel", reason);
         }
+        for reason in steps.step("JavaScript examples", || examples::check(workspace)).unwrap_or_default() {
+            skipped.add("JavaScript examples", reason);
+        }
     } else {
-        skipped.add("packages, features, the Python wheel", "checked only with --full");
+        skipped.add("packages, features, the Python wheel, the JavaScript examples", "checked only with --full");
     }
     let finished = steps.finish();
     println!("{}", skipped.text());

@@ -88,7 +88,7 @@ fn bring_python(home: &Path) -> Result<PathBuf> {
 
 /// Node finds packages relative to the importing file, so the drivers are copied to the
 /// installation's folder.
-fn bring_node(source: &Path, folder: &Path) -> Result<PathBuf> {
+pub fn bring_node(source: &Path, folder: &Path) -> Result<PathBuf> {
     capture(Command::new("node").arg("--version")).context("Node.js is missing: install node (20 or newer) and npm")?;
     fs::create_dir_all(folder)?;
     for path in files(source)? {

@@ -71,6 +71,24 @@ pub fn greedy_choices<'a>(
     hypotheses: &[Hypothesis],
     settings: &Settings,
 ) -> Result<Vec<Vec<i64>>> {
+    greedy_steps(decoder, sources, hypotheses, settings, |_| {})
+}
+
+/// [`greedy_choices`], with the logits `[vocab]` of each step, before any constraint, passed to `observe`; a decoder that searches by
+/// itself has none to pass. The steps of all sentences come before the next steps.
+///
+/// # Errors
+/// If a source is empty or the engine fails.
+///
+/// # Panics
+/// If there are not as many hypotheses as sources.
+pub fn greedy_steps<'a>(
+    decoder: &mut dyn Decoder,
+    sources: impl Into<Sources<'a>>,
+    hypotheses: &[Hypothesis],
+    settings: &Settings,
+    mut observe: impl FnMut(&[f32]),
+) -> Result<Vec<Vec<i64>>> {
     let sources = sources.into();
     assert_eq!(sources.len(), hypotheses.len(), "a hypothesis for each source");
     let end = |hypothesis: &Hypothesis| settings.eos_tokens.first().copied().filter(|_| hypothesis.complete);
@@ -90,6 +108,7 @@ pub fn greedy_choices<'a>(
     let prompts = (0..sources.len()).map(|sentence| batch.prompt(sentence, settings, continues)).collect::<Result<Vec<Prompt>>>()?;
     let mut choices = vec![Vec::new(); sources.len()];
     follow(decoder, sources, &whole, settings, |sentence, step, logits| {
+        observe(logits);
         let tokens: Vec<_> = prompts[sentence].tokens.iter().chain(&whole[sentence][..step]).copied().collect();
         settings.constrain(&Context { prompt: &prompts[sentence], tokens: &tokens }, logits);
         let (token, _) = largest(logits).map_err(|why| prompts[sentence].refuse(&tokens, why))?;

@@ -40,7 +40,7 @@ pub use causal::CausalDecoder;
 pub use decoder::{Decoder, SessionDecoder};
 pub use error::{Error, ErrorKind, Result};
 pub use follow::{ReadAlong, first_scores, read_along};
-pub use forced::{Scored, greedy_choices, score};
+pub use forced::{Scored, greedy_choices, greedy_steps, score};
 pub use hugging_face::HuggingFaceDecoder;
 pub use logits::Logits;
 pub use running::RunningBatch;

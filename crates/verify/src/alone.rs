@@ -100,9 +100,9 @@ fn vectors(inputs: &Values, outputs: &Values) -> Result<Vec<Vec<f32>>> {
     Ok(means.outer_iter().map(|row| row.iter().map(|number| *number as f32).collect()).collect())
 }
 
-fn cosines(texts: &[(Vec<f32>, Vec<f32>)], wanted: f64) -> VectorsReport {
-    let compared = VectorComparison::of(texts.iter().map(|(found, expected)| (found, expected)));
-    VectorsReport { texts: texts.len(), mean_cosine: compared.mean_cosine, wanted }
+pub(crate) fn cosines(vectors: &[(Vec<f32>, Vec<f32>)], wanted: f64) -> VectorsReport {
+    let compared = VectorComparison::of(vectors.iter().map(|(found, expected)| (found, expected)));
+    VectorsReport { vectors: vectors.len(), mean_cosine: compared.mean_cosine, wanted }
 }
 
 fn program(model: &Model, layout: Layout, attentions: Attentions) -> Result<Program> {

@@ -5,7 +5,7 @@
 //! come out, rounding as f16 does: if greedy decoding chooses other tokens, more is kept in f32.
 
 use crate::HALF;
-use crate::agreement::{NEW_TOKENS, equal_steps};
+use crate::agreement::{NEW_TOKENS, along};
 use crate::cases::{Inputs, RandomSources, cases};
 use crate::{Error, Result};
 use cognate_folder::{Calibration, Caution, StepsReport};
@@ -131,7 +131,7 @@ impl Translated {
 
     /// The steps in which `decoder` chooses the same.
     fn steps(&self, decoder: &mut dyn Decoder, settings: &Settings) -> Result<StepsReport> {
-        equal_steps(decoder, (&self.sources).into(), &self.hypotheses, settings, HALF.equal_steps)
+        Ok(along(decoder, (&self.sources).into(), &self.hypotheses, settings, HALF.equal_steps)?.0)
     }
 }
 

@@ -1,6 +1,6 @@
 //! A graph that decodes by itself: its sequences and scores on each runtime against those of the reference.
 
-use crate::agreement::{agreement, decode, equal_steps, join, load_reference, methods, row};
+use crate::agreement::{agreement, along, decode, join, load_reference, methods, row};
 use crate::{CLOSE, Error, Result, Subject, compare};
 use cognate_folder::{RuntimeReport, Verification};
 use cognate_generate::{Hypothesis, SearchDecoder, SearchLimits, Settings, Sources, search_program};
@@ -55,7 +55,7 @@ pub(crate) fn verify_search(
         let scores = scores.map(|scores| Array1::from_vec(scores).into_dyn());
         let measured = compare(&scores[0], &scores[1]).expect("as many of each");
         let steps = match subject.tolerance.relative_l2 > CLOSE.relative_l2 {
-            true => Some(equal_steps(&mut decoder, sources, &expected[0], &methods[0], subject.tolerance.equal_steps)?),
+            true => Some(along(&mut decoder, sources, &expected[0], &methods[0], subject.tolerance.equal_steps)?.0),
             false => None,
         };
         let outputs = vec![row("generate", "scores".into(), measured)];

@@ -60,7 +60,7 @@ fn an_error_that_is_no_number_fails_and_survives_json() {
 fn vectors_are_bound_in_place_of_outputs() {
     let output = OutputReport { graph: "model".into(), output: "logits".into(), max_absolute_error: 0.0, relative_l2_error: 0.5 };
     let passed = |mean_cosine| {
-        let vectors = Some(VectorsReport { texts: 4, mean_cosine, wanted: 0.98 });
+        let vectors = Some(VectorsReport { vectors: 4, mean_cosine, wanted: 0.98 });
         RuntimeReport { engine: "tract".into(), outputs: vec![output.clone()], decoding: Vec::new(), steps: None, vectors }.passed(1e-1)
     };
     assert_eq!([0.99, 0.98, 0.97, f64::NAN].map(passed), [true, true, false, false]);

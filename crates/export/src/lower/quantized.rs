@@ -10,7 +10,7 @@ use crate::Error;
 use crate::error::Problem;
 use crate::lower::Target;
 use crate::proto::DataType;
-use cognate_graph::{Blocks, DType, Dim, Node, NodeId, SMALLEST_MAGNITUDE, Shape, Steps, Type};
+use cognate_graph::{Blocks, DType, Dim, Node, NodeId, Op, SMALLEST_MAGNITUDE, Shape, Steps, Type};
 
 /// The number of steps on either side of zero.
 const SIDE: f32 = 127.0;
@@ -143,7 +143,15 @@ impl Lowering<'_> {
             let (x, last_axis) = (self.form(id, &flat)?, self.integers(&[-1]));
             let sizes = self.emit_between("Abs", &part("sizes"), vec![x], &[], &Type::new(DType::F32, flat));
             let keep = [Attribute::Int("keepdims", 1)];
-            self.emit_between("ReduceMax", &part("largest"), vec![sizes, last_axis], &keep, &column)
+            let largest = self.emit_between("ReduceMax", &part("largest"), vec![sizes, last_axis], &keep, &column);
+            match node.op {
+                // A slice may have no rows, and of none ONNX Runtime 1.31 keeps the reduced axis.
+                Op::Slice { .. } => {
+                    let shape = self.integers(&[-1, 1]);
+                    self.emit_between("Reshape", &part("column"), vec![largest, shape], &[], &column)
+                }
+                _ => largest,
+            }
         };
         self.magnitudes.insert(key, tensor.clone());
         Ok(tensor)

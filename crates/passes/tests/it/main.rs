@@ -1,6 +1,7 @@
 //! The passes: graphs before and after, and the numbers of both.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod balance;
 mod gradient;
 mod join;
 

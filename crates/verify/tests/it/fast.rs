@@ -174,6 +174,24 @@ fn rows_of_other_lengths_agree() {
     compare(&mut everywhere(&converted), &[("x", Value::F32(x))].into_iter().collect(), &["y", "z"], "rows");
 }
 
+/// The layers that read a source have no rows after the first call; in Optimum's layout a slice is then empty.
+#[test]
+fn no_rows_have_no_magnitudes() {
+    let builder = Builder::new("rest");
+    let x = builder.input("x", DType::F32, [Dim::from("rows"), 6.into()]);
+    let past = builder.input("past", DType::F32, [Dim::from("covered"), 4.into()]);
+    let rest = x.slice(0, "covered", "rows").linear(builder.parameter("weight", Type::new(DType::F32, [4, 6])), None);
+    builder.output("y", cognate_graph::concat(0, &[past, rest]));
+    let weights = [("weight".to_string(), Recipe::generated(Arc::new(Wave(0.37)), &[4, 6]))];
+    let program = Program::new(builder.finish().unwrap(), weights.into_iter().collect()).unwrap();
+    let converted = quantize(&[&program], Options::Columns { steps: Steps::Row, unscaled: None }).unwrap().remove(0);
+    for covered in [0, 2, 5] {
+        let matrix = |rows, width| Value::F32(ArrayD::from_shape_fn(IxDyn(&[rows, width]), |place| (place[0] * 6 + place[1]) as f32 - 7.0));
+        let inputs = [("x", matrix(5, 6)), ("past", matrix(covered, 4))].into_iter().collect();
+        compare(&mut everywhere(&converted), &inputs, &["y"], &format!("{covered} of 5 rows"));
+    }
+}
+
 /// A layer of attention over caches, with a bias or without.
 fn attention(heads: usize, d_k: usize, with_bias: bool) -> Program {
     let builder = Builder::new("step");

@@ -1,6 +1,6 @@
 //! Passes: graphs to graphs of the same meaning, or of a nearby one that is measured.
 //!
-//! - [`balance`]: channels of like sizes, which 8 bits round better.
+//! - [`equalize`]: channels of like ranges, which 8 bits round better.
 //! - [`gradient`]: reverse mode differentiation; [`feed`] makes inputs of the parameters that are learned.
 //! - [`fold`]: equal values once, and nothing that changes nothing.
 //! - [`fuse`]: layers that read one value as one product.
@@ -10,7 +10,7 @@
 //!
 //! A pass turns programs into programs; weights stay lazy recipes. This crate does not depend on evaluators, ONNX or Transformers.
 
-pub mod balance;
+pub mod equalize;
 mod error;
 pub mod feed;
 pub mod fold;

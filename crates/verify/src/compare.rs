@@ -13,8 +13,8 @@ pub struct Tolerance {
     pub relative_l2: f64,
     /// The least share of equal choices among steps of greedy decoding, each made after the reference's own tokens.
     pub equal_steps: f64,
-    /// The least mean cosine between the vectors that an encoder alone makes of texts and the reference's; where there is one, it
-    /// stands in place of the bound on outputs.
+    /// The least mean cosine with the reference's vectors: those that an encoder alone makes of texts, or the states of one that reads
+    /// audio. Where there is one, it replaces the bound on that encoder's outputs.
     pub least_cosine: Option<f64>,
 }
 

@@ -7,7 +7,7 @@ use cognate_generate::{SearchLimits, Settings, search_program};
 use cognate_graph::{Bits, Blocks, Program, Steps};
 use cognate_model::Layout;
 use cognate_model::interface::{LOGITS, LOGITS_SCALE};
-use cognate_passes::balance::balance;
+use cognate_passes::equalize::equalize;
 use cognate_passes::fuse::fuse;
 use cognate_passes::quantize::{self, quantize};
 use cognate_pipeline::{Error, ErrorKind, Notice, Result};
@@ -73,7 +73,7 @@ fn parts(export: &Export, layout: Layout, events: &mut dyn FnMut(ExportEvent<'_>
 fn in_integers(export: &Export, layout: Layout, options: quantize::Options<'_>) -> Result<Graphs> {
     let programs = export.model.programs(layout, export.attention_outputs(layout))?;
     let prepare = |program: &Program| match options {
-        quantize::Options::Columns { .. } => balance(&fuse(program)?),
+        quantize::Options::Columns { .. } => equalize(&fuse(program)?),
         // In blocks a weight shares its integers with the table of tokens.
         quantize::Options::Blocks { .. } => fuse(program),
     };

@@ -64,6 +64,14 @@ fn vectors_are_bound_in_place_of_outputs() {
         RuntimeReport { engine: "tract".into(), outputs: vec![output.clone()], decoding: Vec::new(), steps: None, vectors }.passed(1e-1)
     };
     assert_eq!([0.99, 0.98, 0.97, f64::NAN].map(passed), [true, true, false, false]);
+    // A decoder that follows such an encoder has its own bound.
+    let logits = |relative_l2_error| OutputReport { graph: "decoder".into(), relative_l2_error, ..output.clone() };
+    let passed = |relative_l2_error| {
+        let vectors = Some(VectorsReport { vectors: 4, mean_cosine: 0.99, wanted: 0.98 });
+        let outputs = vec![output.clone(), logits(relative_l2_error)];
+        RuntimeReport { engine: "tract".into(), outputs, decoding: Vec::new(), steps: None, vectors }.passed(1e-1)
+    };
+    assert_eq!([0.05, 0.2, f64::NAN].map(passed), [true, false, false]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The passes: graphs before and after, and the numbers of both.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-mod balance;
+mod equalize;
 mod gradient;
 mod join;
 

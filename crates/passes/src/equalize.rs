@@ -1,10 +1,10 @@
-//! Balance: channels of a normalisation and of the layer that reads it, brought to like sizes before both are rounded to 8 bits.
+//! Equalisation: channels of a normalisation and of the layer that reads it, brought to like ranges before both are rounded to 8 bits.
 //!
 //! In 8 bits the steps of a row follow its largest element. A channel whose normalisation has a large scale and whose weights are
 //! small takes the precision of all others, and a channel of large weights does so in the columns of the weight. Dividing a channel of
-//! the normalisation by `f` and multiplying the weights that read it by `f` changes no result, and `f` is free: as SmoothQuant chooses
-//! it (Xiao et al. 2023, equation 4, with α = 0.5), except that the range of an activation is taken from its normalisation, so that no
-//! data is needed, and that `f` is a power of 2, so that every result keeps its bits.
+//! the normalisation by `f` and multiplying the weights that read it by `f` changes no result. The factors are those of cross-layer
+//! equalisation (Nagel et al. 2019, section 4.1), which needs no data, and of SmoothQuant (Xiao et al. 2023, equation 4, α = 0.5), with
+//! the range of a normalised value taken from its scale and bias. They are powers of 2, so that in f32 every result keeps its bits.
 //!
 //! ```text
 //! f_j ≈ √(r_j / max_i |W_ij|),  r_j = 3 |scale_j| + |bias_j|
@@ -17,44 +17,26 @@ use std::sync::{Arc, OnceLock};
 /// Standard deviations of a normalised value that count as its range.
 const DEVIATIONS: f32 = 3.0;
 
-/// The program with each normalisation balanced with the layer that reads it, where that layer alone reads it.
+/// The program with each normalisation equalised with the layer that reads it, where that layer alone reads it.
 ///
 /// # Errors
 /// Never for a graph that [`Builder::finish`](cognate_graph::Builder::finish) returned.
-pub fn balance(program: &Program) -> Result<Program, Error> {
+pub fn equalize(program: &Program) -> Result<Program, Error> {
     let graph = program.graph();
-    let pairs = pairs(graph);
+    // By reader and parameter: a weight may be a table of tokens, too, which stays as it is.
+    let scaled: BTreeMap<(NodeId, NodeId), Recipe> = pairs(graph).iter().flat_map(|pair| pair.scaled(graph, program.weights())).collect();
     let builder = Builder::new(graph.name());
     let mut weights: BTreeMap<String, Recipe> = program.weights().iter().map(|(path, recipe)| (path.into(), recipe.clone())).collect();
     let mut values = Vec::new();
     for (id, node) in graph.iter() {
-        let balanced = pairs.iter().find_map(|pair| {
-            let place = [pair.norm, pair.layer].iter().position(|&member| member == id)?;
-            let factors = Arc::new(Factors::new(graph, program.weights(), pair));
-            // A normalisation divides each of its parameters, the layer multiplies its weight.
-            let parameters = if place == 0 { &node.inputs[1..] } else { &node.inputs[1..2] };
-            Some((factors, parameters, place == 0))
+        let value = builder.copy(node, |input| match scaled.get(&(id, input)) {
+            Some(recipe) => {
+                let path = format!("{}.equalized", graph.node(input).name);
+                weights.insert(path.clone(), recipe.clone());
+                builder.parameter(&path, Type::new(DType::F32, recipe.shape()))
+            }
+            None => values[input.index()],
         });
-        let inputs: Vec<_> = node
-            .inputs
-            .iter()
-            .map(|input| match &balanced {
-                Some((factors, parameters, divides)) if parameters.contains(input) => {
-                    let name = &graph.node(*input).name;
-                    let path = format!("{name}.balanced");
-                    let recipe = Scaled::recipe(program.weights(), name, factors.clone(), *divides);
-                    let parameter = builder.parameter(&path, Type::new(DType::F32, recipe.shape()));
-                    weights.insert(path, recipe);
-                    parameter
-                }
-                _ => values[input.index()],
-            })
-            .collect();
-        let value = if balanced.is_some() {
-            builder.node(&node.name, node.op.clone(), &inputs)
-        } else {
-            builder.copy(node, |id| values[id.index()])
-        };
         values.push(value);
     }
     for output in graph.outputs() {
@@ -70,12 +52,28 @@ struct Pair {
     layer: NodeId,
 }
 
+impl Pair {
+    /// The new value of each parameter, by its reader: those of the normalisation are divided, the layer's weight is multiplied.
+    fn scaled(&self, graph: &Graph, weights: &Weights) -> Vec<((NodeId, NodeId), Recipe)> {
+        let recipe = |id: NodeId| weights.get(&graph.node(id).name).expect("a program has a weight for each parameter").clone();
+        let (parameters, weight) = (&graph.node(self.norm).inputs[1..], graph.node(self.layer).inputs[1]);
+        let (scale, bias) = (recipe(parameters[0]), parameters.get(1).copied().map(recipe));
+        let factors = Arc::new(Factors { scale, bias, weight: recipe(weight), values: OnceLock::new() });
+        let scaled = |id: NodeId, divides| {
+            let (parameter, factors) = (recipe(id), factors.clone());
+            let shape = parameter.shape().to_vec();
+            Recipe::generated(Arc::new(Scaled { parameter, factors, divides }), &shape)
+        };
+        let divided = parameters.iter().map(|&id| ((self.norm, id), scaled(id, true)));
+        divided.chain([((self.layer, weight), scaled(weight, false))]).collect()
+    }
+}
+
 /// The pairs whose parameters no other pair and no other normalisation or layer reads.
 fn pairs(graph: &Graph) -> Vec<Pair> {
     let is_norm = |node: &Node| matches!(node.op, Op::LayerNorm { .. } | Op::RmsNorm { .. });
     let is_plain = |id: &NodeId| graph.node(*id).op == Op::Parameter && graph.node(*id).ty.dtype == DType::F32;
     let readers = |id: NodeId| graph.iter().filter(move |(_, node)| node.inputs.contains(&id));
-    // A weight may be a table, too, which keeps its values.
     let is_alone = |id: NodeId| readers(id).filter(|(_, node)| is_norm(node) || node.op == Op::Linear).count() == 1;
     let pair = |(norm, node): (NodeId, &Node)| {
         let is_output = graph.outputs().iter().any(|output| output.node == norm);
@@ -84,10 +82,6 @@ fn pairs(graph: &Graph) -> Vec<Pair> {
         (is_layer && node.inputs[1..].iter().all(|id| is_plain(id) && is_alone(*id))).then_some(Pair { norm, layer })
     };
     graph.iter().filter(|(_, node)| is_norm(node)).filter_map(pair).collect()
-}
-
-fn recipe(weights: &Weights, name: &str) -> Recipe {
-    weights.get(name).expect("a program has a weight for each parameter").clone()
 }
 
 /// The factor of each channel.
@@ -100,13 +94,6 @@ struct Factors {
 }
 
 impl Factors {
-    fn new(graph: &Graph, weights: &Weights, pair: &Pair) -> Self {
-        let recipe = |id: NodeId| recipe(weights, &graph.node(id).name);
-        let norm = &graph.node(pair.norm).inputs;
-        let weight = recipe(graph.node(pair.layer).inputs[1]);
-        Self { scale: recipe(norm[1]), bias: norm.get(2).copied().map(recipe), weight, values: OnceLock::new() }
-    }
-
     fn get(&self) -> &[f32] {
         self.values.get_or_init(|| {
             let &[outputs, channels] = self.weight.shape() else { unreachable!("verified: a layer's weight is a matrix") };
@@ -124,7 +111,7 @@ impl Factors {
             let bias = self.bias.as_ref().map_or_else(|| vec![0.0; channels], |bias| read(bias, 0));
             let factor = |((scale, bias), largest): ((&f32, &f32), &f32)| {
                 let ratio = (DEVIATIONS * scale.abs() + bias.abs()) / largest;
-                // A channel of zeros, on either side, has nothing to balance.
+                // A channel of zeros, on either side, has nothing to equalise.
                 if ratio.is_normal() { (0.5 * ratio.log2()).round().exp2() } else { 1.0 }
             };
             scale.iter().zip(&bias).zip(&largest).map(factor).collect()
@@ -138,14 +125,6 @@ struct Scaled {
     parameter: Recipe,
     factors: Arc<Factors>,
     divides: bool,
-}
-
-impl Scaled {
-    fn recipe(weights: &Weights, name: &str, factors: Arc<Factors>, divides: bool) -> Recipe {
-        let parameter = recipe(weights, name);
-        let shape = parameter.shape().to_vec();
-        Recipe::generated(Arc::new(Self { parameter, factors, divides }), &shape)
-    }
 }
 
 impl Generator for Scaled {

@@ -1,8 +1,8 @@
-//! Balanced channels: the same bits, and what must stay as it is.
+//! Equalised channels: the same bits, and what must stay as it is.
 
 use cognate_eval::{Evaluator, Value};
 use cognate_graph::{Builder, DType, Dim, Generator, Program, Recipe, Weights};
-use cognate_passes::balance::balance;
+use cognate_passes::equalize::equalize;
 use ndarray::ArrayD;
 use std::sync::Arc;
 
@@ -52,12 +52,12 @@ fn spread(program: &Program, name: &str) -> f32 {
 }
 
 #[test]
-fn balanced_channels_compute_the_same_bits() {
+fn equalized_channels_compute_the_same_bits() {
     let before = program(false);
-    let after = balance(&before).unwrap();
+    let after = equalize(&before).unwrap();
     assert_eq!(run(&after), run(&before));
     for name in ["norm.weight", "layer.weight"] {
-        let (uneven, even) = (spread(&before, name), spread(&after, &format!("{name}.balanced")));
+        let (uneven, even) = (spread(&before, name), spread(&after, &format!("{name}.equalized")));
         assert!(even * 10.0 < uneven, "{name}: {uneven} and then {even}");
     }
 }
@@ -65,5 +65,5 @@ fn balanced_channels_compute_the_same_bits() {
 #[test]
 fn a_normalisation_that_others_read_keeps_its_values() {
     let before = program(true);
-    assert_eq!(balance(&before).unwrap().graph().to_string(), before.graph().to_string());
+    assert_eq!(equalize(&before).unwrap().graph().to_string(), before.graph().to_string());
 }

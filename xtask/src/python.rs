@@ -12,8 +12,8 @@ use anyhow::{Context, Result, bail};
 use crate::workspace::{capture, succeeds};
 
 /// Packages for the tests: ONNX's checker and reference evaluator, numpy, ONNX Runtime for Python,
-/// and transformers for its tokenizers, which do not need PyTorch.
-pub const TESTS: &[&str] = &["onnx==1.23.2", "numpy", "onnxruntime==1.31.1", "transformers==4.57.6"];
+/// its operators for text, and transformers for its tokenizers, which do not need PyTorch.
+pub const TESTS: &[&str] = &["onnx==1.23.2", "numpy", "onnxruntime==1.31.1", "onnxruntime-extensions==0.15.2", "transformers==4.57.6"];
 
 const NAMES: [&str; 2] = ["python3", "python"];
 

@@ -49,6 +49,10 @@ pub(crate) struct Options {
     /// With --layout hf: also write onnx/generate.onnx, which decodes a batch in one call, and its weights
     #[arg(long)]
     with_generate: bool,
+    /// With --layout generate: also write generate_text.onnx, whose input and output are texts, for ONNX Runtime with the package
+    /// onnxruntime-extensions; refused if the tokenizer is no unigram model
+    #[arg(long)]
+    with_tokenizer: bool,
     /// With --layout generate: constant shapes for N sentences, for compilers such as TensorRT; num_beams and num_return_sequences are
     /// those of generation_config.json
     #[arg(long, value_name = "N", requires = "max_length", value_parser = at_most(1 << 16))]
@@ -129,6 +133,7 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
         .block_size(options.block_size)
         .attentions(options.attentions)
         .with_generate(options.with_generate)
+        .with_tokenizer(options.with_tokenizer)
         .max_batch(options.max_batch.map(NonZeroUsize::get))
         .max_length(options.max_length.map(NonZeroUsize::get))
         .languages(options.languages.languages())

@@ -12,16 +12,16 @@ pub use comparison::ComparisonText;
 
 use self::graphs::Graphs;
 use self::tokenizer::ChosenTokenizer;
-use cognate_export::{Existing, Folder, Report, Target};
+use cognate_export::{Existing, Folder, Report, Target, TextOperators};
 use cognate_folder::{
-    CONFIG, Configuration, GENERATE_BESIDE, GENERATION_CONFIG, GraphSummary, Manifest, ModelSource, Origin, PROCESSOR, Precision,
-    SentenceSettings, WeightHashes, config_json, hash_file, read_if_there, write_beside, write_programs,
+    CONFIG, Configuration, GENERATE_BESIDE, GENERATE_TEXT, GENERATION_CONFIG, GraphSummary, Manifest, ModelSource, Origin, PROCESSOR,
+    Precision, SentenceSettings, WeightHashes, config_json, hash_file, read_if_there, write_beside, write_programs,
 };
 use cognate_generate::FixedSizes;
 use cognate_graph::Program;
 use cognate_model::{Attentions, Front, Head, Layout, Model, Parts};
 use cognate_pipeline::{Error, ErrorKind, Languages, Notice, Result, listed};
-use cognate_text::Tokenizer;
+use cognate_text::{PieceModels, Tokenizer};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -47,6 +47,7 @@ pub struct Export {
     block_size: Option<usize>,
     attentions: bool,
     with_generate: bool,
+    with_tokenizer: bool,
     max_batch: Option<usize>,
     max_length: Option<usize>,
     languages: Languages,
@@ -133,6 +134,7 @@ impl Export {
             block_size: None,
             attentions: false,
             with_generate: false,
+            with_tokenizer: false,
             max_batch: None,
             max_length: None,
             languages: Languages::default(),
@@ -177,6 +179,8 @@ impl Export {
         attentions: bool;
         /// Whether [`Layout::HuggingFace`] gets the graph of [`Layout::Generate`], too.
         with_generate: bool;
+        /// Whether [`Layout::Generate`] gets a second graph, whose input and output are texts, for `onnxruntime-extensions`.
+        with_tokenizer: bool;
         /// The number of sentences, if all shapes of [`Layout::Generate`] are to be constants; with [`Export::max_length`].
         max_batch: Option<usize>;
         /// The number of positions of sources and targets; with [`Export::max_batch`].
@@ -221,6 +225,8 @@ impl Export {
         folder.replaces(&PROCESSOR);
         folder.replaces(&SentenceSettings::FILES);
         folder.replaces(&[GENERATE_BESIDE, &format!("{GENERATE_BESIDE}_data")]);
+        folder.replaces(&[GENERATE_TEXT]);
+        let text = self.text_operators(layout, &tokenizer)?;
         let generation = self.generation_text(&tokenizer)?;
         let graphs = graphs::graphs(self, layout, generation.as_deref(), events)?;
         let beside = self.beside(generation.as_deref(), events)?;
@@ -231,6 +237,9 @@ impl Export {
             write_programs(&graphs.programs, layout, self.model.config(), &name, &mut folder)?;
             if let Some(program) = &beside {
                 write_beside(program, self.model.config(), &name, &mut folder)?;
+            }
+            if let Some(text) = &text {
+                layout.files().iter().try_for_each(|graph| text.write(graph, GENERATE_TEXT, &mut folder))?;
             }
             if let Some(finite) = finite {
                 finite.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
@@ -251,6 +260,7 @@ impl Export {
         }
         let mut written = layout.files_of(self.model.config().parts);
         written.extend(beside.map(|_| GENERATE_BESIDE));
+        written.extend(text.map(|_| GENERATE_TEXT));
         let summaries = GraphSummary::of_folder(folder.path(), &written)?;
         let mut manifest = Manifest::new(origin, self.model.parameters(), layout, summaries, folder.hashes());
         let Graphs { kept_in_f32, calibration, notices: tuning_notices, .. } = graphs;
@@ -274,6 +284,29 @@ impl Export {
         }
         self.check_generates()?;
         Ok(graphs::graphs(self, Layout::Generate, generation, events)?.programs.pop())
+    }
+
+    /// The operators of the graph of texts, if it is written.
+    fn text_operators(&self, layout: Layout, tokenizer: &ChosenTokenizer) -> Result<Option<TextOperators>> {
+        if !self.with_tokenizer {
+            return Ok(None);
+        }
+        let refuse = |message: String| Err(Error::wrong_option("with_tokenizer", message));
+        if layout != Layout::Generate || self.max_batch.is_some() {
+            let found = if self.max_batch.is_some() { "constant shapes".to_owned() } else { layout.to_string() };
+            return refuse(format!("expected layout generate without constant shapes with it, found {found}"));
+        }
+        let Some(tokenizer) = &tokenizer.tokenizer else { return refuse(format!("{}: has no tokenizer", self.source)) };
+        let models = tokenizer.piece_models().map_err(|error| Error::wrong_option("with_tokenizer", error))?;
+        if models.prefix.len() + models.suffix.len() == 0 {
+            return refuse("expected a tokenizer that puts a special token around each text, found none".into());
+        }
+        let config = self.model.config();
+        let mut target_pieces = models.target_pieces;
+        // The table of a model may have more rows than there are pieces.
+        target_pieces.resize(target_pieces.len().max(config.vocab), None);
+        let PieceModels { source, source_ids, prefix, suffix, target, .. } = models;
+        Ok(Some(TextOperators { source, source_ids, prefix, suffix, pad: config.pad_token as i64, target, target_pieces }))
     }
 
     /// The constant sizes of a layout.

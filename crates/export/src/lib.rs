@@ -41,6 +41,7 @@ mod placement;
 pub mod proto;
 mod read;
 mod staged;
+mod text;
 mod writer;
 
 pub use additions::Additions;
@@ -53,4 +54,5 @@ pub use lower::{OPSET, Target};
 pub use model::{LAYOUT_KEY, Metadata, to_onnx_bytes};
 pub use read::read_model;
 pub use staged::{PartialFile, Staged, abandon, remove_leftovers};
+pub use text::TextOperators;
 pub use writer::{Export, write_folder};

@@ -28,4 +28,6 @@ pub use precision::Precision;
 pub use sentence_settings::{Pooling, SentenceSettings};
 pub use source::{ModelSource, folder_name};
 pub use tokenizer::{PREPROCESSOR_CONFIG, PROCESSOR, copy_tokenizer, has_tokenizer, tokenizer_bytes};
-pub use write::{GENERATE_BESIDE, GENERATED, WEIGHTS, config_json, f32_programs, write_beside, write_graphs_in_place, write_programs};
+pub use write::{
+    GENERATE_BESIDE, GENERATE_TEXT, GENERATED, WEIGHTS, config_json, f32_programs, write_beside, write_graphs_in_place, write_programs,
+};

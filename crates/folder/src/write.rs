@@ -13,6 +13,9 @@ pub const WEIGHTS: &str = "weights.onnx_data";
 /// The graph that decodes beside the graphs of [`Layout::HuggingFace`]; its weights are in `FILE_data`.
 pub const GENERATE_BESIDE: &str = "onnx/generate.onnx";
 
+/// The graph of texts beside that of [`Layout::Generate`], with whose weights it runs.
+pub const GENERATE_TEXT: &str = "generate_text.onnx";
+
 /// The computed weights of an export in place.
 pub const GENERATED: &str = "generated.onnx_data";
 

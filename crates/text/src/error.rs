@@ -109,6 +109,10 @@ pub(crate) enum Cause {
     #[error("{file}: is no unigram model in a tokenizer.json; segmentations can be sampled of one only")]
     NoUnigram { file: String },
 
+    // piece_models
+    #[error("{file}: cannot be written as SentencePiece models: {reason}")]
+    NoPieceModels { file: String, reason: String },
+
     // training
     #[error("{name} is {found}; a tokenizer's training expects {expected}")]
     BadTraining { name: &'static str, found: String, expected: &'static str },
@@ -177,6 +181,7 @@ impl Error {
             | Cause::Counts { .. }
             | Cause::BadTraining { .. }
             | Cause::NoUnigram { .. }
+            | Cause::NoPieceModels { .. }
             | Cause::NoText
             | Cause::MuchText { .. }
             | Cause::SmallVocabulary { .. }

@@ -7,6 +7,7 @@
 //! - [`SegmentationSampler`]: subword regularisation.
 //! - [`TargetLanguage`]: how the decoder of a multilingual model is conditioned.
 //! - [`StreamingText`]: streaming detokenisation.
+//! - [`PieceModels`]: a tokenizer as SentencePiece models, for other programs.
 //! - [`Lines`], [`read_lines`]: UTF-8 text, one sentence a line, with errors that name the line.
 //! - [`corpus_bleu`], [`Metric`], [`paired_bootstrap`]: BLEU, chrF, chrF++ and significance tests, equal to sacreBLEU 2.6.
 //!
@@ -43,7 +44,9 @@ mod language;
 mod library;
 mod lines;
 mod metric;
+mod normal_forms;
 mod pcg;
+mod piece_models;
 mod segmentation;
 mod sentencepiece;
 mod spelling;
@@ -61,6 +64,7 @@ pub use error_rate::{ErrorRateSettings, ErrorUnit};
 pub use language::TargetLanguage;
 pub use lines::{Lines, read_lines};
 pub use metric::{Metric, Resampling, Score, Statistics, corpus_bleu};
+pub use piece_models::PieceModels;
 pub use segmentation::SegmentationSampler;
 pub use spelling::Spelling;
 pub use streaming::StreamingText;

@@ -268,3 +268,49 @@ fn examples_decode_in_other_programs() {
         assert_eq!(text.trim(), "Ein Mann fährt Fahrrad.\nZwei Hunde spielen im Schnee.", "{script}\n{errors}");
     }
 }
+
+/// Texts in and out of one graph, in ONNX Runtime with its package of operators for text.
+#[test]
+fn a_graph_reads_and_writes_texts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out");
+    let (out, bundled) = (path.to_str().unwrap(), bundled_checkpoint());
+    let bundled = bundled.to_str().unwrap();
+    let refused = |arguments: &[&str]| run(&[&["export", bundled, out, "--with-tokenizer"], arguments].concat()).failed(1);
+    assert_snapshot!(refused(&[]), @"cognate: error: --with-tokenizer: expected layout generate without constant shapes with it, found cognate");
+    assert_snapshot!(refused(&["--layout", "generate", "--max-batch", "2", "--max-length", "9"]), @"cognate: error: --with-tokenizer: expected layout generate without constant shapes with it, found constant shapes");
+    run(&["export", bundled, out, "--layout", "generate", "--with-tokenizer", "--no-verify"]).ok();
+    let graph = path.join("generate_text.onnx");
+    let refused = run(&["translate", "--model", graph.to_str().unwrap(), "Hello."]).failed(1);
+    assert!(refused.contains("generate_text.onnx: is a file; expected the folder"), "{refused}");
+    let Some(python) = cognate_testing::python() else { return };
+    let python = |script: &str| std::process::Command::new(&python).arg("-c").arg(script).current_dir(folder.path()).output().unwrap();
+    if !python("import onnxruntime_extensions").status.success() {
+        return cognate_testing::skip("COGNATE_PYTHON has no onnxruntime-extensions; `cargo xtask test` installs it");
+    }
+    let readme = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../onnx/README.md")).unwrap();
+    let example = readme.split("```python\n").nth(2).unwrap().split("```").next().unwrap();
+    let told = |script: &str| {
+        let output = python(script);
+        assert!(output.status.success(), "{script}\n{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert_eq!(told(example).trim(), "Ein Mann fährt Fahrrad.\nZwei Hunde spielen im Schnee.");
+    // Lengths that differ, an empty text, unknown characters, several hypotheses.
+    let lines = ["", "A dog.", "Ｆull  width ﬁsh, a 字 and e\u{301}te\u{301}. ", SENTENCES[0], "  "];
+    let script = example
+        .replace(
+            r#"["A man is riding a bicycle.", "Two dogs are playing in the snow."]"#,
+            &format!("{lines:?}").replace("\\u{301}", "\u{301}"),
+        )
+        .replace("numpy.array(4)}", "numpy.array(3), 'num_return_sequences': numpy.array(2)}")
+        .replace("texts[:, 0]", "texts.ravel()");
+    if cognate_runtime::Ort::find().is_err() {
+        return cognate_testing::skip("no library of ONNX Runtime; `cargo xtask onnxruntime` installs it");
+    }
+    let best = [&["translate", "--engine", "ort", "--model", bundled, "--beams", "3", "--n-best", "2"], &lines[1..4]].concat();
+    let hypotheses = run(&best).ok();
+    let expected: Vec<_> =
+        ["", ""].into_iter().chain(hypotheses.lines().map(|line| line.split_once('\t').unwrap().1)).chain(["", ""]).collect();
+    assert_eq!(told(&script).strip_suffix('\n').unwrap().split('\n').collect::<Vec<_>>(), expected);
+}

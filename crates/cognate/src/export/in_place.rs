@@ -48,6 +48,9 @@ impl Export {
                 "writes the layouts cognate and generate only, because graphs and weights have to lie in one folder; write another layout or target to a folder of its own".into(),
             );
         }
+        if self.with_tokenizer {
+            return wrong("writes no graph of texts; write a folder instead".into());
+        }
         if self.languages.is_chosen() {
             return wrong("the checkpoint's files stay as they are; give languages to `cognate translate`".into());
         }

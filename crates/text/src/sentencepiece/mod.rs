@@ -7,6 +7,7 @@ mod bpe;
 mod charsmap;
 mod normalizer;
 mod proto;
+mod rules;
 mod trie;
 mod unigram;
 
@@ -21,7 +22,8 @@ use normalizer::Normalizer;
 use unigram::Unigram;
 
 pub(crate) use normalizer::SPACE;
-pub(crate) use proto::{Algorithm, Kind, Model};
+pub(crate) use proto::{Algorithm, Kind, Model, Piece};
+pub(crate) use rules::compile;
 pub(crate) use trie::Trie;
 
 /// Reads the message of a model's file.

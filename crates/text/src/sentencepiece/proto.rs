@@ -85,6 +85,10 @@ pub(crate) enum Algorithm {
 }
 
 impl Piece {
+    pub(crate) fn new(text: String, score: f32, kind: Kind) -> Self {
+        Self { text, score, kind: kind.into() }
+    }
+
     pub(crate) fn is(&self, kind: Kind) -> bool {
         self.kind() == kind
     }
@@ -99,6 +103,18 @@ impl Piece {
 }
 
 impl Model {
+    /// A unigram model with one space before each text; `removes_spaces` makes all other spaces single.
+    pub(crate) fn unigram(pieces: Vec<Piece>, charsmap: Vec<u8>, removes_spaces: bool) -> Self {
+        let rules = Rules {
+            charsmap,
+            add_dummy_prefix: Some(true),
+            remove_extra_whitespaces: Some(removes_spaces),
+            escape_whitespaces: Some(true),
+        };
+        let trainer = Trainer { model_type: Some(1), ..Trainer::default() };
+        Self { pieces, trainer: Some(trainer), normalizer: Some(rules), denormalizer: None }
+    }
+
     /// Reads and checks the bytes of `file`.
     ///
     /// Fails on anything but a unigram or BPE model that SentencePiece itself would load.

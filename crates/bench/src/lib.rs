@@ -20,6 +20,7 @@ pub mod serve;
 pub mod statistics;
 pub mod text;
 pub mod train;
+pub mod transcribe;
 
 use std::process::ExitCode;
 
@@ -36,6 +37,7 @@ enum Bench {
     Generate(generate::Options),
     Train(train::Options),
     Text(text::Options),
+    Transcribe(transcribe::Options),
     Serve(serve::Options),
     CopyTask(copy_task::Options),
     #[command(subcommand, hide = true)]
@@ -60,6 +62,7 @@ fn run(bench: &Bench) -> Result<()> {
         Bench::Generate(options) => generate::run(&Workspace::find()?, options),
         Bench::Train(options) => train::run(&Workspace::find()?, options),
         Bench::Text(options) => text::run(&Workspace::find()?, options),
+        Bench::Transcribe(options) => transcribe::run(&Workspace::find()?, options),
         Bench::Serve(options) => serve::run(&Workspace::find()?, options),
         Bench::CopyTask(options) => copy_task::run(&Workspace::find()?, options),
         Bench::Measure(measure) => measure::run(measure),

@@ -71,7 +71,7 @@ pub struct Options {
 }
 
 /// A precision, as each program names it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Precision {
     F32,
     Int8,

@@ -1,4 +1,4 @@
-//! The measuring programs: whole calls of the decoder, real sentences, text, updates of a training run, and reading memory.
+//! The measuring programs: whole calls of the decoder, real sentences, text, audio, updates of a training run, and reading memory.
 //!
 //! Answers are lines of JSON on standard output. Models are loaded once and measured repeatedly, by options or by requests on standard
 //! input, so that several programs can run in turn.
@@ -8,6 +8,7 @@ pub mod generate;
 pub mod read;
 pub mod text;
 pub mod train;
+pub mod transcribe;
 
 use anyhow::Result;
 use serde::Serialize;
@@ -20,6 +21,7 @@ pub enum Measure {
     Generate(generate::Generate),
     Train(train::Train),
     Text(text::Text),
+    Transcribe(transcribe::Transcribe),
     Read(read::Read),
 }
 
@@ -31,6 +33,7 @@ pub fn run(measure: &Measure) -> Result<()> {
         Measure::Generate(options) => generate::run(options, &mut out)?,
         Measure::Train(options) => train::run(options, &mut out)?,
         Measure::Text(options) => text::run(options, &mut out)?,
+        Measure::Transcribe(options) => transcribe::run(options, &mut out)?,
         Measure::Read(options) => read::run(options, &mut out)?,
     }
     Ok(out.flush()?)

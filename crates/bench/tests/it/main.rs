@@ -24,6 +24,7 @@ mod record;
 mod statistics;
 mod text;
 mod train_report;
+mod transcribe;
 
 use cognate::Export;
 use cognate_runtime::{Device, Engine};

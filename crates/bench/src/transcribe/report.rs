@@ -1,0 +1,125 @@
+//! The table of `cargo xtask bench transcribe`.
+
+use crate::machine::Machine;
+use crate::measure::transcribe::Answer;
+use crate::record::Section;
+use crate::rows::threads;
+use crate::statistics::{Bound, Summary};
+use crate::text::Precision;
+use cognate_text::{ErrorRateSettings, Metric, Spelling};
+use xtask::table::table;
+
+/// Least ratio of faster-whisper's time to ours.
+pub const SPEED: Bound = Bound::AtLeast(1.3);
+/// Largest ratio of our memory to faster-whisper's.
+pub const MEMORY: Bound = Bound::AtMost(0.5);
+
+/// Both programs on the same files.
+#[derive(Debug)]
+pub struct Cell {
+    pub precision: Precision,
+    pub threads: usize,
+    pub batch: usize,
+    pub beams: usize,
+    /// faster-whisper's and ours, as below.
+    pub engines: [String; 2],
+    pub answers: [Vec<Answer>; 2],
+}
+
+impl Cell {
+    pub fn title(&self) -> String {
+        let search = if self.beams == 1 { "greedy".to_owned() } else { format!("{} beams", self.beams) };
+        let windows = if self.batch == 1 { "in turn".to_owned() } else { format!("batches of {}", self.batch) };
+        format!("{}, {search}, {windows}, {}", self.precision.ours(), threads(self.threads))
+    }
+
+    /// Seconds of audio per second of wall time.
+    pub fn speeds(&self) -> [f64; 2] {
+        self.answers.each_ref().map(|rounds| Summary::of(rounds.iter().map(|answer| answer.audio_seconds / answer.seconds)).median)
+    }
+
+    /// faster-whisper's time on processors over ours: the median of the rounds.
+    pub fn ratio(&self) -> f64 {
+        let [theirs, ours] = &self.answers;
+        Summary::of(theirs.iter().zip(ours).map(|(theirs, ours)| theirs.processor_seconds / ours.processor_seconds)).median
+    }
+
+    /// The highest memory in bytes.
+    pub fn memory(&self) -> [u64; 2] {
+        self.answers.each_ref().map(|rounds| rounds.iter().map(|answer| answer.peak_bytes).max().unwrap_or_default())
+    }
+
+    /// Our memory over faster-whisper's.
+    pub fn memory_ratio(&self) -> f64 {
+        let [theirs, ours] = self.memory();
+        ours as f64 / theirs as f64
+    }
+
+    /// The word error rate of our texts in percent, if faster-whisper's were right; `NaN` without texts.
+    pub fn difference(&self) -> f64 {
+        let [theirs, ours] = self.answers.each_ref().map(|rounds| rounds.last().map_or(&[][..], |answer| &answer.texts));
+        let metric = Metric::ErrorRate(ErrorRateSettings { spelling: Spelling::Basic, ..ErrorRateSettings::default() });
+        metric.statistics(ours, &[theirs]).map_or(f64::NAN, |statistics| statistics.score().value())
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct Report {
+    pub rounds: u32,
+    pub cells: Vec<Cell>,
+}
+
+impl Report {
+    /// The table.
+    pub fn text(&self) -> String {
+        let machine = Machine::here();
+        let header = [
+            "",
+            "audio s/s: faster-whisper",
+            "Cognate",
+            "ratio of processor time",
+            "MB: faster-whisper",
+            "Cognate",
+            "ratio",
+            "words that differ",
+        ];
+        let row = |cell: &Cell| {
+            let speeds = cell.speeds().map(|speed| format!("{speed:.1}"));
+            let memory = cell.memory().map(|bytes| format!("{:.0}", bytes as f64 / 1e6));
+            let cells = [cell.title()].into_iter().chain(speeds).chain([SPEED.cell(cell.ratio())]).chain(memory);
+            cells.chain([MEMORY.cell(cell.memory_ratio()), format!("{:.1}%", cell.difference())]).collect()
+        };
+        let engines = self.cells.first().map(|cell| cell.engines.join(" and ")).unwrap_or_default();
+        let audio = self.cells.first().and_then(|cell| Some(cell.answers[1].first()?.audio_seconds)).unwrap_or_default();
+        let table = table(&header, &self.cells.iter().map(row).collect::<Vec<_>>());
+        format!("{}{} rounds of {audio:.0} s of audio by {engines}.\n\n{table}", machine.sentence(), self.rounds)
+    }
+
+    /// The part of the committed page.
+    pub fn section(&self) -> Section {
+        Section { title: "Speed of transcription", introduction: INTRODUCTION.into(), processor: Machine::here().title, text: self.text() }
+    }
+
+    /// The missed bounds.
+    pub fn missed(&self) -> Vec<String> {
+        let mut missed = Vec::new();
+        for cell in &self.cells {
+            for (name, bound, ratio) in [("time", SPEED, cell.ratio()), ("memory", MEMORY, cell.memory_ratio())] {
+                if !bound.is_kept(ratio) {
+                    missed.push(format!("{}: ratio of {name} {}, expected {}", cell.title(), bound.shown(ratio), bound.words()));
+                }
+            }
+        }
+        missed
+    }
+}
+
+const INTRODUCTION: &str =
+    "Speech to text by a Whisper checkpoint at temperature 0, compared with faster-whisper on CTranslate2's conversion of the same
+checkpoint, in the same run. Both programs are warm, bound to as many processors as threads, and run in turn. Windows in turn follow
+timestamps; batches of windows are cut in pauses and have no timestamps. Ratios are of faster-whisper's time on processors to
+Cognate's, the median of the rounds, and of Cognate's peak memory to faster-whisper's; bold ratios miss their bound. *Words that
+differ* is the word error rate of Cognate's texts if faster-whisper's were right.
+
+`cargo xtask bench transcribe --model DIR FILE... --write` measures again and writes the part of the processor that it runs on.
+";

@@ -47,7 +47,7 @@ def serve(folder, compute_type, threads, beams, batch):
     import faster_whisper
 
     model = faster_whisper.WhisperModel(folder, device="cpu", compute_type=compute_type, cpu_threads=int(threads))
-    options = {"beam_size": int(beams), "temperature": 0.0}
+    options = {"beam_size": int(beams), "temperature": 0.0, "condition_on_previous_text": False}
     if int(batch) > 1:
         model = faster_whisper.BatchedInferencePipeline(model)
         options["batch_size"] = int(batch)

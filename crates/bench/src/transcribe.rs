@@ -27,8 +27,8 @@ pub const REQUIREMENTS: [&str; 4] = ["faster-whisper==1.2.1", "ctranslate2==4.8.
 
 /// Measure speech to text, compared with faster-whisper
 ///
-/// Transcribes the files at temperature 0, with f32 and int8, by windows that follow timestamps and by batches of windows that are cut
-/// in pauses. Prints seconds of audio per second, ratios of time on processors, memory, and how many words differ. The first run
+/// Transcribes the files at temperature 0 and without the text before a window, with f32 and int8, by windows that follow timestamps
+/// and by batches of windows that are cut in pauses. Prints seconds of audio per second, ratios of time on processors, memory, and how many words differ. The first run
 /// installs packages from PyPI into target/bench/transcribe (0.6 GB). Fails if a ratio misses its bound.
 #[derive(clap::Args)]
 pub struct Options {

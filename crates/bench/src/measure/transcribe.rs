@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 use xtask::memory;
 
-/// Measure the transcription of files of audio at temperature 0
+/// Measure the transcription of files of audio at temperature 0, each window by itself
 ///
 /// Answers requests on standard input, one per line: {"files": ["speech.wav"]}
 #[derive(clap::Args)]
@@ -69,6 +69,7 @@ pub fn run(options: &Transcribe, out: &mut dyn Write) -> Result<()> {
     };
     let transcription = TranscriptionOptions {
         temperatures: vec![0.0],
+        condition_on_previous_text: false,
         beam_size: options.beams,
         batch: options.batch,
         timestamps: options.batch == 1,

@@ -115,11 +115,11 @@ impl Report {
 }
 
 const INTRODUCTION: &str =
-    "Speech to text by a Whisper checkpoint at temperature 0, compared with faster-whisper on CTranslate2's conversion of the same
-checkpoint, in the same run. Both programs are warm, bound to as many processors as threads, and run in turn. Windows in turn follow
-timestamps; batches of windows are cut in pauses and have no timestamps. Ratios are of faster-whisper's time on processors to
-Cognate's, the median of the rounds, and of Cognate's peak memory to faster-whisper's; bold ratios miss their bound. *Words that
-differ* is the word error rate of Cognate's texts if faster-whisper's were right.
+    "Speech to text by a Whisper checkpoint at temperature 0, each window by itself, compared with faster-whisper on CTranslate2's
+conversion of the same checkpoint, in the same run. Both programs are warm, bound to as many processors as threads, and run in turn.
+Windows in turn follow timestamps; batches of windows are cut in pauses and have no timestamps. Ratios are of faster-whisper's time on
+processors to Cognate's, the median of the rounds, and of Cognate's peak memory to faster-whisper's; bold ratios miss their bound.
+*Words that differ* is the word error rate of Cognate's texts if faster-whisper's were right.
 
 `cargo xtask bench transcribe --model DIR FILE... --write` measures again and writes the part of the processor that it runs on.
 ";

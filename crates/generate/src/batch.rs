@@ -134,6 +134,13 @@ impl Prompt {
         self.tokens.get(tokens.len()).copied()
     }
 
+    /// The number of tokens before the first whose logits are of use.
+    pub(crate) fn n_unused(&self, observe: Option<Observe>) -> usize {
+        let last = self.tokens.len().saturating_sub(1);
+        let observed = observe.and_then(|Observe { after, .. }| self.tokens.iter().rposition(|token| *token == after));
+        observed.map_or(last, |place| place.min(last))
+    }
+
     /// The probability that `observe` asks for, if `tokens` end where it is.
     pub(crate) fn observe(&self, observe: Option<Observe>, tokens: &[i64], logits: &Row<'_>) -> Option<f32> {
         let Observe { after, token } = observe?;

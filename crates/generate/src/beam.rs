@@ -225,6 +225,12 @@ impl Search for Beams {
         &self.running[hypothesis].tokens
     }
 
+    fn skip(&mut self, sentence: usize, n: usize, observer: Observer<'_>) {
+        let given = &self.prompt.tokens[self.prompt.n_start..=n];
+        self.running.iter_mut().for_each(|running| running.tokens.extend(given));
+        self.is_cancelled = given.iter().any(|_| observer(Event::Step { sentence }).is_break());
+    }
+
     fn read(&mut self, _: usize, logits: &mut dyn Iterator<Item = Row<'_>>, settings: &Settings, _: Observer<'_>) -> Result<()> {
         self.continuations = self.continuations(logits, settings)?;
         Ok(())
@@ -233,7 +239,7 @@ impl Search for Beams {
     fn advance(&mut self, sentence: usize, attention: Option<ArrayView3<'_, f32>>, settings: &Settings, observer: Observer<'_>) {
         let continuations = mem::take(&mut self.continuations);
         self.parents = self.continue_by(&continuations, attention, settings);
-        self.is_cancelled = observer(Event::Step { sentence }).is_break();
+        self.is_cancelled |= observer(Event::Step { sentence }).is_break();
     }
 
     fn parents(&self) -> Option<&[usize]> {

@@ -7,6 +7,7 @@ use cognate_model::Names;
 use cognate_model::interface::{ATTENTION_MASK, INPUT_IDS, LOGITS, cross_of, is_past, present_of};
 use cognate_runtime::{Session, Value, Values};
 use ndarray::{Array2, Array4, Array5, ArrayD, Axis};
+use std::collections::BTreeMap;
 use std::mem;
 
 /// Logits of the next tokens of a batch of sentences with beams.
@@ -39,12 +40,25 @@ pub trait Decoder {
     }
 
     /// Appends `tokens: [batch, beams]` to hypotheses and returns the logits `[batch, beams, vocab]` of the next tokens, which the
-    /// caller can overwrite until the next call. The first tokens are the start tokens, or the last ones of prompts. Beam `b` of sentence `s` continues that sentence's beam `parents[s, b]`; `None`
-    /// continues each beam.
+    /// caller can overwrite until the next call. The first tokens are the start tokens, or the last ones of prompts. Beam `b` of
+    /// sentence `s` continues that sentence's beam `parents[s, b]`; `None` continues each beam.
     ///
     /// # Errors
     /// If the engine fails.
     fn advance(&mut self, parents: Option<&Array2<usize>>, tokens: &Array2<i64>) -> Result<Logits<'_>>;
+
+    /// Whether it [reads](Decoder::read) several tokens at once.
+    fn reads_prompts(&self) -> bool {
+        false
+    }
+
+    /// Appends `tokens: [batch, n]` to all hypotheses of each sentence, before the first step.
+    ///
+    /// # Errors
+    /// If there was a step, this decoder does not [read prompts](Decoder::reads_prompts), or the engine fails.
+    fn read(&mut self, _: &Array2<i64>) -> Result<()> {
+        Err(no_prompts(self.engine()))
+    }
 
     /// The cross-attention `[batch, beams, heads, src]` of the last step in one layer.
     ///
@@ -230,6 +244,8 @@ pub(crate) fn encoded([encoder, decoder]: [&mut dyn Session; 2], sources: Source
             found => Err(not_again(count, found.unwrap_or(0))),
         };
     }
+    // Those of the last batch make room for those of this one.
+    drop(before);
     let (mut outputs, mask) = encode(encoder, sources, pad_token)?;
     let mut state: Values = mask.into_iter().map(|mask| (ATTENTION_MASK, mask)).collect();
     for name in &given {
@@ -257,26 +273,32 @@ pub(crate) fn encode(encoder: &mut dyn Session, sources: Sources<'_>, pad_token:
             if !is_audio || features.len_of(Axis(0)) <= 1 {
                 return Ok((run(features.clone())?, None));
             }
-            let windows = features.axis_chunks_iter(Axis(0), 1).map(|window| Ok(run(window.to_owned())?));
-            Ok((joined(windows.collect::<Result<_>>()?)?, None))
+            let mut outputs = BTreeMap::new();
+            for (index, window) in features.axis_chunks_iter(Axis(0), 1).enumerate() {
+                put_window(&mut outputs, run(window.to_owned())?, [index, features.len_of(Axis(0))])?;
+            }
+            Ok((outputs.into_iter().collect(), None))
         }
         Sources::Again(count) => Err(not_again(count, 0)),
     }
 }
 
-/// The outputs of several runs as those of one batch.
-fn joined(runs: Vec<Values>) -> Result<Values> {
-    let names: Vec<String> = runs.first().into_iter().flat_map(|outputs| outputs.iter()).map(|(name, _)| name.to_string()).collect();
-    let mut runs = runs;
-    let join = |name: String| {
-        let parts =
-            runs.iter_mut().map(|outputs| outputs.remove(&name).ok_or_else(|| missing("encoder", &name))?.to_f32().map_err(Into::into));
-        let parts: Vec<ArrayD<f32>> = parts.collect::<Result<_>>()?;
-        let views: Vec<_> = parts.iter().map(|part| part.view()).collect();
-        let wrong = |_| Cause::Layout { graph: "encoder", expected: format!("{name} of one shape"), found: "several shapes".into() };
-        Ok((name.clone(), ndarray::concatenate(Axis(0), &views).map_err(wrong)?))
-    };
-    names.into_iter().map(join).collect()
+/// Writes the outputs of the window at `index` to those of `count` windows.
+fn put_window(outputs: &mut BTreeMap<String, ArrayD<f32>>, window: Values, [index, count]: [usize; 2]) -> Result<()> {
+    for (name, value) in window {
+        let value = value.to_f32()?;
+        let all = outputs.entry(name).or_insert_with(|| {
+            let mut shape = value.shape().to_vec();
+            shape[0] = count;
+            ArrayD::zeros(shape)
+        });
+        if value.len_of(Axis(0)) != 1 || value.shape()[1..] != all.shape()[1..] {
+            let expected = format!("windows of the shape {:?}", &all.shape()[1..]);
+            return Err(Cause::Layout { graph: "encoder", expected, found: format!("{:?}", value.shape()) }.into());
+        }
+        all.index_axis_mut(Axis(0), index).assign(&value.index_axis(Axis(0), 0));
+    }
+    Ok(())
 }
 
 pub(crate) fn not_again(expected: usize, found: usize) -> Error {
@@ -334,6 +356,10 @@ pub(crate) fn select(value: Value, rows: &[usize]) -> Result<Value> {
 
 pub(crate) fn no_join(engine: &str) -> Error {
     Cause::Contradiction(format!("{engine}: sentences cannot join a batch of this decoder; expected them before its first step")).into()
+}
+
+pub(crate) fn no_prompts(engine: &str) -> Error {
+    Cause::Contradiction(format!("{engine}: expected a decoder that reads several tokens at once, before its first step")).into()
 }
 
 pub(crate) fn missing(graph: &'static str, output: &str) -> Error {

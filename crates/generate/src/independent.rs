@@ -54,6 +54,19 @@ impl Search for Samples {
         &self.sequences[hypothesis].tokens
     }
 
+    fn skip(&mut self, sentence: usize, n: usize, observer: Observer<'_>) {
+        for (index, sequence) in self.sequences.iter_mut().enumerate() {
+            for &token in &self.prompt.tokens[self.prompt.n_start..=n] {
+                sequence.tokens.push(token);
+                sequence.margins.push(f32::INFINITY);
+                if observer(Event::Token { sentence, sequence: index, token }).is_break() {
+                    sequence.state = State::Cut;
+                    break;
+                }
+            }
+        }
+    }
+
     fn read(
         &mut self,
         sentence: usize,

@@ -6,6 +6,7 @@ use crate::independent::Samples;
 use crate::scores::Row;
 use crate::{Decoder, Hypothesis, Result, Settings};
 use ndarray::{Array2, ArrayView3, Axis};
+use std::mem;
 use std::ops::{ControlFlow, Range};
 
 /// Sentences that one decoder decodes together. Others enter between steps if the decoder lets them [join](Decoder::joins), and each
@@ -16,7 +17,12 @@ pub struct RunningBatch<'s> {
     /// Of a decoder that searches by itself.
     found: Vec<(usize, Vec<Hypothesis>)>,
     n_admitted: usize,
+    /// Whether all sentences are at their start.
+    is_new: bool,
 }
+
+/// The tokens of a prompt for which it pays to read them at once, apart from the steps.
+const MANY: usize = 8;
 
 /// The observer's answer ends a hypothesis, or a sentence of beam search.
 pub(crate) type Observer<'o> = &'o mut dyn FnMut(Event<'_>) -> ControlFlow<()>;
@@ -28,6 +34,9 @@ pub(crate) trait Search {
 
     /// The hypothesis that each continued by its last token, if it was not itself.
     fn parents(&self) -> Option<&[usize]>;
+
+    /// Appends the prompt's tokens to the one after the first `n`, which the decoder has read.
+    fn skip(&mut self, sentence: usize, n: usize, observer: Observer<'_>);
 
     /// Chooses among the logits of each hypothesis's next token.
     fn read(
@@ -60,7 +69,7 @@ impl<'s> RunningBatch<'s> {
     /// If the settings contradict each other.
     pub fn new(settings: &'s Settings) -> Result<Self> {
         settings.check()?;
-        Ok(Self { settings, sentences: Vec::new(), found: Vec::new(), n_admitted: 0 })
+        Ok(Self { settings, sentences: Vec::new(), found: Vec::new(), n_admitted: 0, is_new: false })
     }
 
     /// The number of sentences.
@@ -112,6 +121,7 @@ impl<'s> RunningBatch<'s> {
             true => decoder.start(batch.sources, self.n_hypotheses())?,
             false => decoder.join(batch.sources)?,
         }
+        self.is_new = self.sentences.is_empty();
         self.sentences.extend(entering);
         self.n_admitted += count;
         Ok(numbers)
@@ -127,6 +137,9 @@ impl<'s> RunningBatch<'s> {
         }
         if self.sentences.is_empty() {
             return Ok(());
+        }
+        if mem::take(&mut self.is_new) {
+            self.read_prompts(decoder, observer)?;
         }
         let settings = self.settings;
         let shape = (self.sentences.len(), self.n_hypotheses());
@@ -160,6 +173,19 @@ impl<'s> RunningBatch<'s> {
         if !kept.is_empty() && kept.len() < shape.0 {
             decoder.retain(&kept)?;
         }
+        Ok(())
+    }
+
+    /// Lets the decoder read long prompts at once, up to the first token whose logits are of use.
+    fn read_prompts(&mut self, decoder: &mut dyn Decoder, observer: Observer<'_>) -> Result<()> {
+        let Settings { observe, alignment_layer, .. } = *self.settings;
+        let n = self.sentences.iter().map(|sentence| sentence.search.prompt().n_unused(observe)).min().unwrap_or(0);
+        if n < MANY || alignment_layer.is_some() || !decoder.reads_prompts() {
+            return Ok(());
+        }
+        decoder
+            .read(&Array2::from_shape_fn((self.sentences.len(), n), |(row, place)| self.sentences[row].search.prompt().tokens[place]))?;
+        self.sentences.iter_mut().for_each(|Sentence { index, search }| search.skip(*index, n, observer));
         Ok(())
     }
 

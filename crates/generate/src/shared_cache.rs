@@ -4,7 +4,7 @@
 //! copied. When a sentence is finished, another moves to its place. Others join behind them, if the session takes sentences whose
 //! pasts have different lengths.
 
-use crate::decoder::{Attentions, Decoder, cross_sizes, encoded, missing, no_join, pasts, select};
+use crate::decoder::{Attentions, Decoder, cross_sizes, encoded, missing, no_join, no_prompts, pasts, select};
 use crate::logits::{LastLogits, Logits};
 use crate::{Result, Sources};
 use cognate_model::interface::{ATTENTION_MASK, CACHE_BEAMS, INPUT_IDS, LOGITS, LOGITS_SCALE, is_cross, is_past};
@@ -122,6 +122,27 @@ impl Decoder for SharedCacheDecoder {
             let Some(cache) = self.state.remove(name) else { continue };
             self.state.insert(name, with_rows(floats(cache)?, sources.len() * beams));
         }
+        Ok(())
+    }
+
+    fn reads_prompts(&self) -> bool {
+        self.decoder.reads_prompts()
+    }
+
+    fn read(&mut self, tokens: &Array2<i64>) -> Result<()> {
+        let (batch, n) = tokens.dim();
+        if !self.reads_prompts() || self.longest(PAST) > 0 || batch != self.lengths.len() {
+            return Err(no_prompts(self.engine()));
+        }
+        if n >= self.holders.len_of(Axis(2)) {
+            self.fit((n + 1).next_power_of_two())?;
+        }
+        let holders = Array3::from_shape_fn((batch, n, n), |(_, row, place)| if place < row { 0 } else { NONE });
+        self.state.insert(INPUT_IDS, tokens.clone().into_dyn());
+        self.state.insert(CACHE_BEAMS, holders.into_dyn());
+        self.decoder.run_in_place(&mut self.state, &self.caches)?;
+        self.holders.slice_mut(s![.., .., ..n]).fill(0);
+        self.lengths.iter_mut().for_each(|[past, _]| *past = n);
         Ok(())
     }
 

@@ -1,14 +1,19 @@
-//! Scaled dot-product attention (Vaswani et al. 2017, section 3.2.1) to keys and values in place: nothing is copied.
+//! Scaled dot-product attention (Vaswani et al. 2017, section 3.2.1).
+//!
+//! A few queries read keys and values in place: nothing is copied. Many queries of a long sentence are multiplied with packed keys and
+//! values in blocks, whose scores stay in the cache (as in Dao et al. 2022, but with all scores of a query at once).
+
+mod blocks;
+mod one;
 
 use crate::exponential;
-use crate::prefetch::prefetch;
-use pulp::{Arch, Simd, WithSimd};
+use crate::parallel::{Parallel, Shared, by_parts};
+use blocks::Blocks;
+use one::{Read, StepOfBeams};
+use pulp::{Arch, Simd};
 
-/// Queries of a sentence for which it pays to turn its keys.
+/// Queries of a sentence for which it pays to pack its keys and values.
 pub const MANY: usize = 8;
-
-/// Vectors that are summed together, each in a register.
-const TOGETHER: usize = 4;
 
 /// The sizes that all queries have in common.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,9 +39,8 @@ pub struct Memory<'m> {
     pub places: usize,
     /// The additive mask, if there is one.
     pub mask: Option<Mask<'m>>,
-    /// Whether the keys of a head are first transposed, which pays off from [`MANY`] queries on. It changes the order of
-    /// summation.
-    pub turned: bool,
+    /// Whether keys and values are first packed, which pays off from [`MANY`] queries on. It changes the order of summation.
+    pub packed: bool,
 }
 
 /// The strides between vectors of `d_k` numbers.
@@ -100,9 +104,11 @@ impl Attention {
 
     /// Attention from some queries of one sentence to its memory. `stride` separates the rows of queries; `out: [n, heads · d_k]`.
     ///
+    /// Threads share the heads.
+    ///
     /// # Panics
     /// If a slice is shorter than its dimensions.
-    pub fn read(&self, queries: &[f32], stride: usize, memory: &Memory<'_>, out: &mut [f32]) {
+    pub fn read(&self, queries: &[f32], stride: usize, memory: &Memory<'_>, out: &mut [f32], threads: &impl Parallel) {
         let (n, Memory { strides, places, mask, .. }) = (out.len() / self.width().max(1), *memory);
         assert_eq!(out.len(), n * self.width(), "[n, heads · d_k]");
         if n == 0 || places == 0 || self.width() == 0 {
@@ -113,7 +119,11 @@ impl Attention {
         assert!(queries.len() >= (n - 1) * stride + self.width(), "all queries");
         let least = |mask: Mask<'_>| (self.heads - 1) * mask.head + (n - 1) * mask.query + places;
         assert!(mask.is_none_or(|mask| mask.numbers.len() >= least(mask)), "a mask for all scores");
-        Arch::new().dispatch(Read { attention: self, queries, stride, memory, n, out });
+        let out = Shared::new(out);
+        by_parts(threads, self.heads, 2 * n * places * self.width(), |heads| {
+            let read = Read { attention: self, queries, stride, memory, n, heads, out: &out };
+            if memory.packed { Arch::new().dispatch(Blocks(read)) } else { Arch::new().dispatch(read) }
+        });
     }
 
     /// Writes the new keys and values into the caches, and attends to them for each hypothesis: `out: [beams, heads · d_k]`.
@@ -140,194 +150,29 @@ impl Attention {
     }
 }
 
-/// [`Attention::read`] in the processor's vectors.
-struct Read<'a, 'm> {
-    attention: &'a Attention,
-    queries: &'a [f32],
-    stride: usize,
-    memory: &'a Memory<'m>,
-    n: usize,
-    out: &'a mut [f32],
-}
-
-impl WithSimd for Read<'_, '_> {
-    type Output = ();
-
+impl<'m> Memory<'m> {
+    /// Key or value of a place.
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let Self { attention: &Attention { heads, d_k, scale }, queries, stride, memory, n, out } = self;
-        let &Memory { keys, values, strides, places, mask, turned: is_turned } = memory;
-        let wide = places.next_multiple_of(S::F32_LANES);
-        let (mut scores, mut turned) = (vec![0.0; wide], vec![0.0; if is_turned { d_k * wide } else { 0 }]);
-        for head in 0..heads {
-            let start = |head: usize, place: usize| head * strides.head + place * strides.place;
-            for place in 0..places {
-                prefetch(&values[start(head, place)..][..d_k]);
-                if head + 1 < heads {
-                    prefetch(&keys[start(head + 1, place)..][..d_k]);
-                }
-            }
-            if is_turned {
-                for place in 0..places {
-                    for (index, &number) in keys[start(head, place)..][..d_k].iter().enumerate() {
-                        turned[index * wide + place] = number;
-                    }
-                }
-            }
-            for index in 0..n {
-                let query = &queries[index * stride + head * d_k..][..d_k];
-                if is_turned {
-                    dots(simd, query, &turned, &mut scores);
-                } else {
-                    for (place, score) in scores[..places].iter_mut().enumerate() {
-                        *score = dot(simd, query, &keys[start(head, place)..][..d_k]);
-                    }
-                }
-                let (real, filled) = scores.split_at_mut(places);
-                match mask {
-                    Some(mask) => {
-                        let mask = &mask.numbers[head * mask.head + index * mask.query..][..places];
-                        for place in 0..real.len() {
-                            real[place] = real[place] * scale + mask[place];
-                        }
-                    }
-                    None => real.iter_mut().for_each(|score| *score *= scale),
-                }
-                filled.fill(f32::NEG_INFINITY);
-                let sum = exponentials(simd, &mut scores);
-                let out = &mut out[(index * heads + head) * d_k..][..d_k];
-                weigh(simd, &scores[..places], 1.0 / sum, |place| &values[start(head, place)..][..d_k], out);
-            }
-        }
+    fn vector(&self, of: &'m [f32], [head, place]: [usize; 2], d_k: usize) -> &'m [f32] {
+        &of[head * self.strides.head + place * self.strides.place..][..d_k]
     }
-}
 
-/// The products of a query with the keys of all places, `[d_k, places]`, of which there are whole vectors.
-#[inline(always)]
-fn dots<S: Simd>(simd: S, query: &[f32], turned: &[f32], scores: &mut [f32]) {
-    let ((scores, _), (turned, _)) = (S::as_mut_simd_f32s(scores), S::as_simd_f32s(turned));
-    let n = scores.len();
-    let (groups, rest) = scores.as_chunks_mut::<TOGETHER>();
-    for (group, scores) in groups.iter_mut().enumerate() {
-        *scores = dots_of(simd, query, &turned[group * TOGETHER..], n);
-    }
-    for (last, score) in rest.iter_mut().enumerate() {
-        [*score] = dots_of(simd, query, &turned[groups.len() * TOGETHER + last..], n);
-    }
-}
-
-/// Those of `N` vectors, of which rows begin `stride` apart. Two sums of each, so that one need not wait for the other.
-#[inline(always)]
-fn dots_of<S: Simd, const N: usize>(simd: S, query: &[f32], turned: &[S::f32s], stride: usize) -> [S::f32s; N] {
-    let mut sums = [[simd.splat_f32s(0.0); N]; 2];
-    for (index, pair) in query.chunks(2).enumerate() {
-        for (half, &number) in pair.iter().enumerate() {
-            let (number, keys) = (simd.splat_f32s(number), &turned[(2 * index + half) * stride..][..N]);
-            for lane in 0..N {
-                sums[half][lane] = simd.mul_add_e_f32s(number, keys[lane], sums[half][lane]);
-            }
-        }
-    }
-    let [mut sums, others] = sums;
-    for lane in 0..N {
-        sums[lane] = simd.add_f32s(sums[lane], others[lane]);
-    }
-    sums
-}
-
-/// [`Attention::step`] with vector instructions, after the caches have been written.
-struct StepOfBeams<'a, 's> {
-    attention: &'a Attention,
-    step: &'a Step<'s>,
-    keys: &'a [f32],
-    values: &'a [f32],
-    capacity: usize,
-    out: &'a mut [f32],
-}
-
-impl WithSimd for StepOfBeams<'_, '_> {
-    type Output = ();
-
+    /// Makes the products of a query with all keys, of which there are whole vectors, exponentials of their distances to the largest
+    /// score, and gives their sum.
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let Self { attention: &Attention { heads, d_k, scale }, step, keys, values, capacity, out } = self;
-        let (width, past, longest) = (heads * d_k, step.past, step.longest);
-        let mut scores = vec![0.0; (past + 1).next_multiple_of(S::F32_LANES)];
-        for head in 0..heads {
-            for (beam, out) in out.chunks_exact_mut(width).enumerate() {
-                let (query, out) = (&step.query[beam * step.stride + head * d_k..][..d_k], &mut out[head * d_k..][..d_k]);
-                let holders = &step.holders[beam * longest..][..past];
-                let start = |head: usize, place: usize| {
-                    let holder = if place < past { holders[place] as usize } else { beam };
-                    ((holder * heads + head) * capacity + place) * d_k
-                };
-                for place in 0..=past {
-                    prefetch(&values[start(head, place)..][..d_k]);
-                    if head + 1 < heads {
-                        prefetch(&keys[start(head + 1, place)..][..d_k]);
-                    }
+    fn weights<S: Simd>(&self, simd: S, [head, index]: [usize; 2], scale: f32, scores: &mut [f32]) -> f32 {
+        let (real, filled) = scores.split_at_mut(self.places);
+        match self.mask {
+            Some(mask) => {
+                let mask = &mask.numbers[head * mask.head + index * mask.query..][..self.places];
+                for place in 0..real.len() {
+                    real[place] = real[place] * scale + mask[place];
                 }
-                let (real, filled) = scores.split_at_mut(past + 1);
-                for (place, score) in real.iter_mut().enumerate() {
-                    *score = dot(simd, query, &keys[start(head, place)..][..d_k]) * scale;
-                }
-                if let Some(bias) = step.bias {
-                    let bias = &bias[head * (longest + 1) + longest - past..];
-                    real.iter_mut().zip(bias).for_each(|(score, bias)| *score += bias);
-                }
-                filled.fill(f32::NEG_INFINITY);
-                let sum = exponentials(simd, &mut scores);
-                weigh(simd, &scores[..=past], 1.0 / sum, |place| &values[start(head, place)..][..d_k], out);
             }
+            None => real.iter_mut().for_each(|score| *score *= scale),
         }
-    }
-}
-
-#[inline(always)]
-fn dot<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
-    let ((a, a_rest), (b, b_rest)) = (S::as_simd_f32s(a), S::as_simd_f32s(b));
-    let mut sum = simd.splat_f32s(0.0);
-    for (&a, &b) in a.iter().zip(b) {
-        sum = simd.mul_add_e_f32s(a, b, sum);
-    }
-    if !a_rest.is_empty() {
-        sum = simd.mul_add_e_f32s(simd.partial_load_f32s(a_rest), simd.partial_load_f32s(b_rest), sum);
-    }
-    simd.reduce_sum_f32s(sum)
-}
-
-/// `out = factor · Σ weights[place] · values(place)`
-#[inline(always)]
-fn weigh<'v, S: Simd>(simd: S, weights: &[f32], factor: f32, values: impl Fn(usize) -> &'v [f32], out: &mut [f32]) {
-    let (out, out_rest) = S::as_mut_simd_f32s(out);
-    let (groups, rest) = out.as_chunks_mut::<TOGETHER>();
-    let wide_factor = simd.splat_f32s(factor);
-    for (group, out) in groups.iter_mut().enumerate() {
-        let mut sums = [simd.splat_f32s(0.0); TOGETHER];
-        for (place, &weight) in weights.iter().enumerate() {
-            let (weight, values) = (simd.splat_f32s(weight), &S::as_simd_f32s(values(place)).0[group * TOGETHER..][..TOGETHER]);
-            for lane in 0..TOGETHER {
-                sums[lane] = simd.mul_add_e_f32s(weight, values[lane], sums[lane]);
-            }
-        }
-        for lane in 0..TOGETHER {
-            out[lane] = simd.mul_f32s(sums[lane], wide_factor);
-        }
-    }
-    for (last, out) in rest.iter_mut().enumerate() {
-        let mut sum = simd.splat_f32s(0.0);
-        for (place, &weight) in weights.iter().enumerate() {
-            let values = S::as_simd_f32s(values(place)).0[groups.len() * TOGETHER + last];
-            sum = simd.mul_add_e_f32s(simd.splat_f32s(weight), values, sum);
-        }
-        *out = simd.mul_f32s(sum, wide_factor);
-    }
-    if !out_rest.is_empty() {
-        let mut sum = simd.splat_f32s(0.0);
-        for (place, &weight) in weights.iter().enumerate() {
-            sum = simd.mul_add_e_f32s(simd.splat_f32s(weight), simd.partial_load_f32s(S::as_simd_f32s(values(place)).1), sum);
-        }
-        simd.partial_store_f32s(out_rest, simd.mul_f32s(sum, wide_factor));
+        filled.fill(f32::NEG_INFINITY);
+        exponentials(simd, scores)
     }
 }
 

@@ -6,6 +6,7 @@
 //!
 //! This crate does not depend on graphs or engines.
 
+mod activation;
 mod attention;
 mod exponential;
 mod integers;
@@ -15,10 +16,11 @@ mod prefetch;
 mod product;
 mod rows;
 
+pub use activation::Activation;
 pub use attention::{Attention, Caches, MANY, Mask, Memory, Step, Strides};
 pub use exponential::exponential;
 pub use integers::{IntegerWeights, multiplies_integers};
 pub use parallel::{Parallel, Serial};
 pub use prefetch::prefetch_behind;
 pub use product::Weights;
-pub use rows::{Activation, Norm, Place, Quantised, Rows};
+pub use rows::{Norm, Place, Quantised, Rows};

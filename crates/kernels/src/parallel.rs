@@ -33,11 +33,16 @@ const ENOUGH: usize = 1 << 16;
 /// Divides the panels of a product `[rows, inputs, panels]` among the threads.
 pub(crate) fn by_columns(threads: &impl Parallel, sizes: [usize; 3], work: impl Fn(Range<usize>) + Sync) {
     let [rows, inputs, panels] = sizes;
-    let parts = threads.threads().min(panels);
-    if parts <= 1 || rows * inputs * panels * 16 < ENOUGH {
-        return work(0..panels);
+    by_parts(threads, panels, rows * inputs * panels * 16, work);
+}
+
+/// Divides `n` things among the threads, if they cost enough multiplications.
+pub(crate) fn by_parts(threads: &impl Parallel, n: usize, multiplications: usize, work: impl Fn(Range<usize>) + Sync) {
+    let parts = threads.threads().min(n);
+    if parts <= 1 || multiplications < ENOUGH {
+        return work(0..n);
     }
-    threads.each(parts, &|part| work(panels * part / parts..panels * (part + 1) / parts));
+    threads.each(parts, &|part| work(n * part / parts..n * (part + 1) / parts));
 }
 
 /// Numbers of which threads write different ones.

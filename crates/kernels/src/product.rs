@@ -9,7 +9,7 @@ use crate::parallel::{Parallel, Shared, by_columns};
 use pulp::{Arch, Simd, WithSimd};
 
 /// Vectors of a panel.
-const WIDE: usize = 2;
+pub(crate) const WIDE: usize = 2;
 
 /// Weights of a layer.
 #[derive(Debug)]
@@ -66,8 +66,20 @@ impl Weights {
         let n = self.rows(x, out);
         let shared = Shared::new(out);
         by_columns(threads, [n, self.inputs, self.bias.len() / self.columns], |panels| {
-            Arch::new().dispatch(Multiply { weights: self, x, out: &shared, n, panels });
+            Arch::new().dispatch(Multiply {
+                weights: self.view(),
+                x,
+                strides: [self.inputs, self.outputs],
+                out: &shared,
+                start: 0,
+                n,
+                panels,
+            });
         });
+    }
+
+    fn view(&self) -> Packed<'_> {
+        Packed { panels: self.panels.all(), bias: &self.bias, inputs: self.inputs, outputs: self.outputs }
     }
 
     fn rows(&self, x: &[f32], out: &[f32]) -> usize {
@@ -89,13 +101,28 @@ impl WithSimd for Columns {
     }
 }
 
-/// Some panels of [`Weights::multiply`].
-struct Multiply<'a> {
-    weights: &'a Weights,
-    x: &'a [f32],
-    out: &'a Shared<'a, f32>,
-    n: usize,
-    panels: std::ops::Range<usize>,
+/// Panels of [`WIDE`] vectors, as in [`Weights`].
+#[derive(Clone, Copy)]
+pub(crate) struct Packed<'a> {
+    /// `[panels, inputs, columns of a panel]`
+    pub(crate) panels: &'a [f32],
+    /// Of every column of the panels.
+    pub(crate) bias: &'a [f32],
+    pub(crate) inputs: usize,
+    pub(crate) outputs: usize,
+}
+
+/// Some panels of a product.
+pub(crate) struct Multiply<'a> {
+    pub(crate) weights: Packed<'a>,
+    pub(crate) x: &'a [f32],
+    /// From one row to the next of `x` and of `out`.
+    pub(crate) strides: [usize; 2],
+    pub(crate) out: &'a Shared<'a, f32>,
+    /// Of the first row in `out`.
+    pub(crate) start: usize,
+    pub(crate) n: usize,
+    pub(crate) panels: std::ops::Range<usize>,
 }
 
 impl WithSimd for Multiply<'_> {
@@ -103,10 +130,12 @@ impl WithSimd for Multiply<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        assert_eq!(self.weights.columns, WIDE * S::F32_LANES, "packed for this processor");
+        let Packed { panels, bias, inputs, .. } = self.weights;
+        assert_eq!(panels.len(), bias.len() * inputs, "whole panels");
+        assert_eq!(bias.len() % (WIDE * S::F32_LANES), 0, "packed for this processor");
         // Registers for sums, beside weights and a number of the row.
         let most = if S::F32_LANES == 8 { 6 } else { 12 };
-        let (inputs, panels) = (self.weights.inputs, self.panels.clone());
+        let panels = self.panels.clone();
         tiles(self.n, inputs * size_of::<f32>(), most, panels, Block { work: &self, simd });
     }
 }
@@ -120,11 +149,11 @@ impl<S: Simd> Tiles for Block<'_, '_, S> {
     #[allow(clippy::needless_range_loop, reason = "constant places keep sums in registers")]
     #[inline(always)]
     fn tile<const ROWS: usize, const PANELS: usize>(&self, row: usize, panel: usize) {
-        let (simd, Multiply { weights, x, out, .. }) = (self.simd, self.work);
-        let &Weights { inputs, outputs, columns, .. } = *weights;
-        let x = &x[row * inputs..][..ROWS * inputs];
-        let packed = S::as_simd_f32s(&weights.panels.all()[panel * inputs * columns..][..PANELS * inputs * columns]).0;
-        let bias = S::as_simd_f32s(&weights.bias[panel * columns..][..PANELS * columns]).0;
+        let (simd, &Multiply { weights, x, strides: [x_stride, out_stride], out, start: begin, .. }) = (self.simd, self.work);
+        let (Packed { panels, bias, inputs, outputs }, columns) = (weights, WIDE * S::F32_LANES);
+        let x = &x[row * x_stride..][..(ROWS - 1) * x_stride + inputs];
+        let packed = S::as_simd_f32s(&panels[panel * inputs * columns..][..PANELS * inputs * columns]).0;
+        let bias = S::as_simd_f32s(&bias[panel * columns..][..PANELS * columns]).0;
         let mut sums = [[[simd.splat_f32s(0.0); WIDE]; PANELS]; ROWS];
         for input in 0..inputs {
             let mut here = [[simd.splat_f32s(0.0); WIDE]; PANELS];
@@ -136,7 +165,7 @@ impl<S: Simd> Tiles for Block<'_, '_, S> {
             }
             for row in 0..ROWS {
                 // SAFETY: there are `ROWS` rows of `inputs` numbers.
-                let number = simd.splat_f32s(unsafe { *x.get_unchecked(row * inputs + input) });
+                let number = simd.splat_f32s(unsafe { *x.get_unchecked(row * x_stride + input) });
                 for place in 0..PANELS {
                     for half in 0..WIDE {
                         sums[row][place][half] = simd.mul_add_e_f32s(number, here[place][half], sums[row][place][half]);
@@ -158,7 +187,7 @@ impl<S: Simd> Tiles for Block<'_, '_, S> {
                 let start = panel * columns + vector * S::F32_LANES;
                 let n = outputs.saturating_sub(start).min(S::F32_LANES);
                 // SAFETY: a thread has columns of its own.
-                let to = unsafe { out.part((row + index) * outputs + start.min(outputs), n) };
+                let to = unsafe { out.part(begin + (row + index) * out_stride + start.min(outputs), n) };
                 if n == S::F32_LANES {
                     S::as_mut_simd_f32s(to).0[0] = numbers;
                 } else {
@@ -193,7 +222,8 @@ mod tests {
                 Weights::pack(inputs, outputs, fill, bias).multiply(&x, &mut out, &Serial);
                 let scalar = Weights::packed([inputs, outputs], WIDE, fill, bias);
                 let panels = 0..scalar.bias.len() / WIDE;
-                Multiply { weights: &scalar, x: &x, out: &Shared::new(&mut plain), n, panels }.with_simd(Scalar);
+                let (weights, strides) = (scalar.view(), [inputs, outputs]);
+                Multiply { weights, x: &x, strides, out: &Shared::new(&mut plain), start: 0, n, panels }.with_simd(Scalar);
                 for index in 0..n {
                     for output in 0..outputs {
                         let pairs = x[index * inputs..][..inputs].iter().zip(row(output));

@@ -1,6 +1,6 @@
 //! Fused operations on rows between two products, in one pass over memory.
 
-use crate::exponential;
+use crate::activation::{Activation, gelu, swish};
 use pulp::{Arch, Simd, WithSimd};
 
 /// The operations on each row, in the order of the fields.
@@ -27,18 +27,6 @@ pub struct Norm<'r> {
     pub bias: &'r [f32],
     /// Added to the variance.
     pub epsilon: f32,
-}
-
-/// A function of single numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Activation {
-    /// The number itself.
-    #[default]
-    Identity,
-    /// The larger of the number and zero.
-    Relu,
-    /// `x · sigmoid(x)`
-    Swish,
 }
 
 /// Rows quantised to 127 steps on either side of zero, with one step size per row (128 represents zero, as in ONNX Runtime).
@@ -128,6 +116,7 @@ impl WithSimd for Apply<'_, '_> {
                 Activation::Identity => {}
                 Activation::Relu => apply(row, |x| if x < 0.0 { 0.0 } else { x }),
                 Activation::Swish => apply(row, swish),
+                Activation::Gelu => apply(row, gelu),
             }
             if let Some(Quantised { bytes, largest }) = &mut quantised {
                 largest[index] = quantise(simd, row, &mut bytes[at]);
@@ -155,14 +144,6 @@ fn apply(row: &mut [f32], f: impl Fn(f32) -> f32) {
     for x in row {
         *x = f(*x);
     }
-}
-
-/// The sigmoid of a very negative number is tiny: neither exponential overflows.
-#[inline(always)]
-fn swish(x: f32) -> f32 {
-    let small = exponential::<false, 7>(-x.abs());
-    let share = if x < 0.0 { small } else { 1.0 };
-    x * share / (1.0 + small)
 }
 
 #[inline(always)]

@@ -166,6 +166,13 @@ pub trait Session {
         false
     }
 
+    /// Whether rows of a sentence whose pasts grow by one may be positions of one hypothesis, which are read together: their keys and
+    /// values are written to the sentence's first row of the caches, which holds all of their pasts. There are no logits then. The
+    /// session also [has own lengths](Session::has_own_lengths).
+    fn reads_prompts(&self) -> bool {
+        false
+    }
+
     /// Computes all outputs from values for all inputs.
     ///
     /// # Errors

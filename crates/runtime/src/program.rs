@@ -16,8 +16,9 @@ mod sizes;
 
 pub(crate) use compile::{Compiled, compile};
 pub(crate) use constants::Constants;
-pub(crate) use operation::{Counted, MaskOf, Operation, PositionsOf, TableOf};
+pub(crate) use operation::{Among, Counted, MaskOf, Operation, PositionsOf, TableOf};
 pub(crate) use places::{Places, other};
+pub(crate) use sizes::Size;
 
 use attention::{CachedAttention, Heads, MemoryAttention, SelfAttention};
 use cognate_kernels::{IntegerWeights, Parallel, Weights};
@@ -162,6 +163,8 @@ struct Call<'p, 'c, T> {
     tensors: &'p T,
     elements: Vec<Elements<'c>>,
     scratch: Scratch,
+    /// Whether rows are positions of prompts: there are no logits.
+    is_prompt: bool,
 }
 
 impl<'c, T: Tensors<'c>> Call<'_, 'c, T> {
@@ -190,6 +193,11 @@ impl<'c, T: Tensors<'c>> Call<'_, 'c, T> {
     fn rows(&mut self, buffer: usize) -> Result<usize> {
         self.load(buffer, false)?;
         Ok(self.floats(buffer).len() / self.program.buffers[buffer].width.max(1))
+    }
+
+    /// Whether nobody reads the product in this buffer: the logits of a prompt.
+    fn is_unused(&self, buffer: usize) -> bool {
+        self.is_prompt && matches!(self.program.buffers[buffer].place, Place::Output(_))
     }
 
     /// Room for `rows` rows of a buffer, which [`Call::put`] gives back.
@@ -245,24 +253,36 @@ impl Program {
         (cached().map(|cached| cached.beams).collect(), cached().filter_map(|cached| cached.bias).collect())
     }
 
+    /// Whether rows may be positions of prompts: nothing but attention to caches depends on the order of rows.
+    pub(crate) fn reads_prompts(&self) -> bool {
+        self.steps.iter().all(|step| match step {
+            Step::Cached(cached) => cached.bias.is_none(),
+            Step::Embedding(embedding) => embedding.positions.as_ref().is_none_or(|positions| positions.counted.is_none()),
+            Step::SelfAttention(_) | Step::Heads(_) => false,
+            Step::Product { .. } | Step::IntegerProduct { .. } | Step::Rows(_) | Step::Memory(_) | Step::Largest(_) => true,
+        })
+    }
+
     /// Computes the outputs.
     pub(crate) fn run<'c>(&self, tensors: &impl Tensors<'c>) -> Result<()> {
         let scratch = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
         let elements = self.buffers.iter().map(|_| Elements::None).collect();
-        let mut call = Call { program: self, tensors, elements, scratch };
+        let mut call = Call { program: self, tensors, elements, scratch, is_prompt: false };
         for (index, step) in self.steps.iter().enumerate() {
             match step {
                 Step::Product { x, weights, out } => {
                     let rows = call.rows(*x)?;
+                    let rows = if call.is_unused(*out) { 0 } else { rows };
                     let mut made = call.take_floats(*out, rows)?;
-                    weights.multiply(call.floats(*x), made.floats_mut(), tensors);
+                    weights.multiply(&call.floats(*x)[..rows * weights.inputs()], made.floats_mut(), tensors);
                     call.put(*out, made);
                 }
                 Step::IntegerProduct { x, weights, out } => {
                     call.load(*x, true)?;
                     let rows = call.elements[*x].bytes().len() / weights.inputs().max(1);
+                    let rows = if call.is_unused(*out) { 0 } else { rows };
                     let mut made = call.take_floats(*out, rows)?;
-                    weights.multiply(call.elements[*x].bytes(), made.floats_mut(), tensors);
+                    weights.multiply(&call.elements[*x].bytes()[..rows * weights.inputs()], made.floats_mut(), tensors);
                     call.put(*out, made);
                 }
                 Step::Rows(step) => step.run(&mut call)?,

@@ -7,6 +7,10 @@ fn numbers(n: usize, seed: usize) -> Vec<f32> {
     (0..n).map(|index| ((index * 7_919 + seed * 104_729) % 2_003) as f32 / 500.75 - 2.0).collect()
 }
 
+fn gelu(x: f64) -> f64 {
+    x * 0.5 * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2)
+}
+
 /// A row in f64.
 fn expected(rows: &Rows<'_>, x: &[f32], row: usize) -> Vec<f64> {
     let width = x.len();
@@ -28,6 +32,7 @@ fn expected(rows: &Rows<'_>, x: &[f32], row: usize) -> Vec<f64> {
         Activation::Identity => x,
         Activation::Relu => x.max(0.0),
         Activation::Swish => x / (1.0 + (-x).exp()),
+        Activation::Gelu => gelu(x),
     });
     activated.collect()
 }
@@ -48,6 +53,7 @@ fn every_step_is_as_in_f64() {
             Rows { bias: Some(&bias), activation: Activation::Relu, ..none },
             Rows { residual: Some(&residual), norm: Some(norm), ..none },
             Rows { activation: Activation::Swish, ..none },
+            Rows { activation: Activation::Gelu, ..none },
             all,
         ] {
             let (mut out, mut bytes, mut largest) = (vec![f32::NAN; n * width], vec![0; n * width], vec![0.0; n]);
@@ -90,4 +96,20 @@ fn large_numbers_overflow_nothing() {
     Rows { activation: Activation::Swish, ..Rows::default() }.apply(0, Place::Over(&mut x), 8, None);
     assert!(x[..3].iter().all(|x| x.abs() < 1e-6), "{x:?}");
     assert_eq!(x[3..7], [0.0, 88.0, 200.0, 1e30]);
+}
+
+/// Against f64, over all that is neither zero nor the number itself, and beyond.
+#[test]
+fn gelu_is_as_in_f64() {
+    let x: Vec<f32> = (-200_000..=200_000).map(|step| step as f32 * 1e-4).collect();
+    let mut out = vec![f32::NAN; x.len()];
+    let rows = Rows { activation: Activation::Gelu, ..Rows::default() };
+    rows.apply(0, Place::To(&x, &mut out), x.len(), None);
+    for (x, found) in x.into_iter().map(f64::from).zip(out) {
+        let error = (f64::from(found) - gelu(x)).abs();
+        assert!(error < 2e-7 * x.abs().max(1.0), "{x}: {found}, expected {}", gelu(x));
+    }
+    let mut extremes = [f32::MIN, f32::MAX, f32::NAN];
+    rows.apply(0, Place::Over(&mut extremes), 3, None);
+    assert!(extremes[0].abs() < 1e-30 && extremes[1] == f32::MAX && extremes[2].is_nan(), "{extremes:?}");
 }

@@ -42,6 +42,7 @@ pub(super) struct Shared {
     names: [Vec<CString>; 2],
     engine: String,
     own_lengths: bool,
+    prompts: bool,
     device: Device,
     huge_pages: HugePages,
 }
@@ -70,7 +71,7 @@ impl Shared {
             builder = with_cuda(ort, builder)?;
         }
         let own = substituted(path, options)?;
-        let own_lengths = own.as_ref().is_some_and(|own| own.own_lengths);
+        let [own_lengths, prompts] = own.as_ref().map_or([false; 2], |own| [own.own_lengths, own.prompts]);
         let (session, engine) = match own {
             Some(own) => (with_kernels(builder, path, own).map_err(wrong)?, format!("{engine} with Cognate's operators")),
             None => (builder.commit_from_file(path).map_err(wrong)?, engine.clone()),
@@ -85,7 +86,7 @@ impl Shared {
         let names =
             names.map_err(|error| Error::new(ErrorKind::Load, signature.place(), format!("expected a name without NUL: {error}")))?;
         let (inner, session) = (session.inner(), Mutex::new(session));
-        Ok(Self { inner, session, signature, names, engine, own_lengths, device: options.device, huge_pages: before.loaded() })
+        Ok(Self { inner, session, signature, names, engine, own_lengths, prompts, device: options.device, huge_pages: before.loaded() })
     }
 
     /// Ends the profile that [`Shared::load`] began, and returns the file's path.
@@ -264,6 +265,10 @@ impl Session for OrtSession {
 
     fn has_own_lengths(&self) -> bool {
         self.shared.own_lengths
+    }
+
+    fn reads_prompts(&self) -> bool {
+        self.shared.prompts
     }
 
     fn run_in_place(&mut self, state: &mut Values, pairs: &[(String, String)]) -> Result<Values> {

@@ -1,11 +1,13 @@
 //! Attention: to caches that beams share, which it also writes; and to keys and values of whole sentences.
 
+use super::operation::Among;
 use super::sizes::{Size, values};
 use super::{Call, Result, Tensors, View, by_parts, expected};
-use cognate_kernels::{Attention, Caches, MANY, Mask, Memory, Step, Strides};
+use cognate_kernels::{Attention, Caches, MANY, Mask, Memory, Parallel, Serial, Step, Strides};
 use std::borrow::Cow;
 
-/// Attention of one new position to caches `[rows, heads, capacity, d_k]`. Numbers of `query`, `key`, `value` and `out` are those of
+/// Attention of one new position to caches `[rows, heads, capacity, d_k]`; or of several of one hypothesis, see
+/// [`Session::reads_prompts`](crate::Session::reads_prompts). Numbers of `query`, `key`, `value` and `out` are those of
 /// buffers, others those of inputs and outputs.
 pub(super) struct CachedAttention {
     /// Query, key and value: views of buffers of one width.
@@ -31,10 +33,10 @@ pub(super) struct MemoryAttention {
     pub(super) out: usize,
 }
 
-/// Attention among rows `[batch · n, 3 · heads · d_k]` of queries, keys and values side by side, with a mask as above.
+/// Attention among rows `[batch · n, 3 · heads · d_k]` of queries, keys and values side by side, optionally with a mask as above.
 pub(super) struct SelfAttention {
     pub(super) rows: usize,
-    pub(super) mask: MaskSource,
+    pub(super) among: Among<MaskSource>,
     pub(super) heads: usize,
     pub(super) scale: f32,
     pub(super) out: usize,
@@ -65,7 +67,7 @@ impl MaskSource {
 /// Columns of rows `[batch · n, heads · d_k]` as an output `[batch, heads, n, d_k]`.
 pub(super) struct Heads {
     pub(super) x: View,
-    /// `[batch, n, heads, d_k]`
+    /// `[batch, n, heads, d_k]`; a batch of -1 is as large as the rows are many.
     pub(super) sizes: Vec<Size>,
     pub(super) output: usize,
 }
@@ -86,6 +88,11 @@ impl CachedAttention {
         let ((shape, keys), (_, values)) = (keys?, values?);
         let &[n_caches, heads, capacity, d_k] = shape.as_slice() else { return Err(expected("cache", "4 axes", format!("{shape:?}"))) };
         let attention = Attention { heads, d_k, scale: self.scale };
+        let past = |row: usize| past_of(&holders[row * longest..][..longest]);
+        if beams > 1 && holders.len() == rows * longest && past(0) != past(1) {
+            let prompts = Prompts { attention, n: beams, past: past(0), shape: [n_caches, capacity] };
+            return self.read(call, &prompts, holders, [keys, values]);
+        }
         if n_caches != rows || keys.len() != values.len() || self.news.iter().any(|view| view.width != attention.width()) {
             return Err(expected("caches", format!("[{rows}, heads, capacity, d_k] of {}", self.news[0].width), format!("{shape:?}")));
         }
@@ -120,6 +127,61 @@ impl CachedAttention {
     }
 }
 
+/// Sentences of which `n` rows are positions from `past` on, and the rows and places of caches.
+struct Prompts {
+    attention: Attention,
+    n: usize,
+    past: usize,
+    shape: [usize; 2],
+}
+
+impl CachedAttention {
+    /// Attention of each row of a prompt to the rows before it and to itself, in the first row of the sentence's caches.
+    fn read<'c, T: Tensors<'c>>(
+        &self,
+        call: &mut Call<'_, 'c, T>,
+        prompts: &Prompts,
+        holders: &[i64],
+        [keys, values]: [&mut [f32]; 2],
+    ) -> Result<()> {
+        let (tensors, rows) = (call.tensors, call.rows(self.news[0].buffer)?);
+        let &Prompts { attention, n, past, shape: [n_caches, capacity] } = prompts;
+        let (longest, width, batch) = (holders.len() / rows, attention.width(), rows / n);
+        let is_right = |(row, holders): (usize, &[i64])| {
+            let before = past + row % n;
+            past_of(holders) == before && holders[..before].iter().all(|&beam| beam == 0)
+        };
+        if past + n > capacity || self.bias.is_some() || !holders.chunks(longest).enumerate().all(is_right) {
+            let wanted = format!("at most {capacity}, each row of a sentence with one more than the row before it, in beam 0");
+            return Err(expected("beams of positions", wanted, format!("{past} to {} or other pasts", past + n)));
+        }
+        if batch == 0 || n_caches % batch != 0 || keys.len() != values.len() || self.news.iter().any(|view| view.width != width) {
+            return Err(expected("caches", format!("rows for {batch} sentences of width {}", self.news[0].width), n_caches));
+        }
+        call.is_prompt = true;
+        let mut out = call.take_floats(self.out, rows)?;
+        let stride = call.program.buffers[self.news[0].buffer].width;
+        let [query, key, value] = self.news.map(|view| &call.floats(view.buffer)[view.offset..]);
+        let (place, size) = (attention.d_k, n_caches / batch * width * capacity);
+        for (cache, new) in [(&mut *keys, key), (&mut *values, value)] {
+            for row in 0..rows {
+                let start = row / n * size + (past + row % n) * place;
+                for (head, new) in new[row * stride..][..width].chunks_exact(place).enumerate() {
+                    cache[start + head * capacity * place..][..place].copy_from_slice(new);
+                }
+            }
+        }
+        let strides = Strides { head: capacity * place, place };
+        by_parts(tensors, out.floats_mut().chunks_mut(width.max(1)), |row, out| {
+            let [keys, values] = [&*keys, &*values].map(|cache| &cache[row / n * size..][..width * capacity]);
+            let memory = Memory { keys, values, strides, places: past + row % n + 1, mask: None, packed: false };
+            attention.read(&query[row * stride..], stride, &memory, out, &Serial);
+        });
+        call.put(self.out, out);
+        Ok(())
+    }
+}
+
 /// The number of positions before the first that no beam holds.
 pub(super) fn past_of(holders: &[i64]) -> usize {
     holders.iter().position(|&beam| beam < 0).unwrap_or(holders.len())
@@ -143,12 +205,12 @@ impl MemoryAttention {
         let mut out = call.take_floats(self.out, n_rows)?;
         let stride = call.program.buffers[self.query.buffer].width;
         let queries = &call.floats(self.query.buffer)[self.query.offset..];
-        by_parts(tensors, out.floats_mut().chunks_mut((n * attention.width()).max(1)), |sentence, out| {
+        let memory_of = |sentence: usize| {
             let (keys, values) = (&keys[sentence * size..][..size], &values[sentence * size..][..size]);
             let mask = masks.as_ref().map(|masks| masks.of(sentence));
-            let memory = Memory { keys, values, strides, places, mask, turned: n >= MANY };
-            attention.read(&queries[sentence * n * stride..], stride, &memory, out);
-        });
+            (&queries[sentence * n * stride..], Memory { keys, values, strides, places, mask, packed: n >= MANY })
+        };
+        of_sentences(tensors, out.floats_mut().chunks_mut((n * attention.width()).max(1)), attention, stride, memory_of);
         call.put(self.out, out);
         Ok(())
     }
@@ -157,31 +219,62 @@ impl MemoryAttention {
 impl SelfAttention {
     pub(super) fn run<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>) -> Result<()> {
         let tensors = call.tensors;
-        let (n_rows, stride, mask) = (call.rows(self.rows)?, call.program.buffers[self.rows].width, self.mask.read(tensors)?);
-        let n = mask.0.last().copied().unwrap_or(0);
+        let (n_rows, stride) = (call.rows(self.rows)?, call.program.buffers[self.rows].width);
+        let (n, mask) = match self.among {
+            Among::Masked(mask) => mask.read(tensors).map(|mask| (mask.0.last().copied().unwrap_or(0), Some(mask)))?,
+            Among::All(n) => (n, None),
+        };
         if !stride.is_multiple_of(3 * self.heads) || (n == 0) != (n_rows == 0) || n_rows % n.max(1) != 0 {
             let wanted = format!("queries, keys and values of {} heads in sentences of {n}", self.heads);
             return Err(expected("rows", wanted, format!("[{n_rows}, {stride}]")));
         }
         let (attention, width) = (Attention { heads: self.heads, d_k: stride / 3 / self.heads, scale: self.scale }, stride / 3);
-        let masks = Masks::new(&mask, [n_rows / n.max(1), self.heads, n, n])?;
+        let masks = mask.as_ref().map(|mask| Masks::new(mask, [n_rows / n.max(1), self.heads, n, n])).transpose()?;
         let strides = Strides { head: attention.d_k, place: stride };
         let mut out = call.take_floats(self.out, n_rows)?;
         let rows = call.floats(self.rows);
-        by_parts(tensors, out.floats_mut().chunks_mut((n * width).max(1)), |sentence, out| {
+        let memory_of = |sentence: usize| {
             let rows = &rows[sentence * n * stride..][..n * stride];
-            let (keys, values, mask) = (&rows[width..], &rows[2 * width..], Some(masks.of(sentence)));
-            attention.read(rows, stride, &Memory { keys, values, strides, places: n, mask, turned: true }, out);
-        });
+            let mask = masks.as_ref().map(|masks| masks.of(sentence));
+            (rows, Memory { keys: &rows[width..], values: &rows[2 * width..], strides, places: n, mask, packed: true })
+        };
+        of_sentences(tensors, out.floats_mut().chunks_mut((n * width).max(1)), attention, stride, memory_of);
         call.put(self.out, out);
         Ok(())
     }
 }
 
+/// Attention of each sentence: its queries, of which rows begin `stride` apart, and its memory. Threads share the sentences, or the
+/// heads where there are fewer sentences than threads.
+fn of_sentences<'o, 'm>(
+    threads: &impl Parallel,
+    outs: impl ExactSizeIterator<Item = &'o mut [f32]>,
+    attention: Attention,
+    stride: usize,
+    memory_of: impl Fn(usize) -> (&'m [f32], Memory<'m>) + Sync,
+) {
+    if outs.len() < threads.threads() {
+        for (sentence, out) in outs.enumerate() {
+            let (queries, memory) = memory_of(sentence);
+            attention.read(queries, stride, &memory, out, threads);
+        }
+        return;
+    }
+    by_parts(threads, outs, |sentence, out| {
+        let (queries, memory) = memory_of(sentence);
+        attention.read(queries, stride, &memory, out, &Serial);
+    });
+}
+
 impl Heads {
     pub(super) fn run<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>) -> Result<()> {
         let tensors = call.tensors;
-        let (n_rows, stride, sizes) = (call.rows(self.x.buffer)?, call.program.buffers[self.x.buffer].width, values(&self.sizes, tensors)?);
+        let (n_rows, stride) = (call.rows(self.x.buffer)?, call.program.buffers[self.x.buffer].width);
+        let is_open = matches!(self.sizes.first(), Some(Size::Number(-1)));
+        let mut sizes = values(&self.sizes[usize::from(is_open)..], tensors)?;
+        if is_open {
+            sizes.insert(0, n_rows / sizes.first().copied().unwrap_or(0).max(1));
+        }
         let [batch, n, heads, d_k] = sizes[..] else { return Err(expected("sizes", "batch, n, heads and d_k", format!("{sizes:?}"))) };
         if batch * n != n_rows || heads * d_k != self.x.width {
             return Err(expected("sizes", format!("those of {n_rows} rows of {}", self.x.width), format!("{sizes:?}")));

@@ -6,7 +6,7 @@
 use super::attention::{CachedAttention, Heads, MaskSource, MemoryAttention, SelfAttention};
 use super::constants::{Constants, numbers};
 use super::embedding::{Embedding, Positions, Table};
-use super::operation::{MaskOf, Operation, PositionsOf, TableOf};
+use super::operation::{Among, MaskOf, Operation, PositionsOf, TableOf};
 use super::places::Places;
 use super::rows::{BetweenProducts, Largest, RowNorm};
 use super::sizes::Size;
@@ -263,6 +263,7 @@ impl<'b, 'g> Builder<'b, 'g> {
                     row.iter_mut().zip(numbers(bytes)).for_each(|(place, number)| *place = number);
                 };
                 let weights = Weights::pack(inputs, outputs, fill, bias.as_deref());
+                bytes.release();
                 Step::Product { x: self.rows(x)?.buffer, weights, out: self.made(out)? }
             }
             Operation::IntegerProduct { x, weight, step, scale, out } => {
@@ -274,6 +275,7 @@ impl<'b, 'g> Builder<'b, 'g> {
                 }
                 factors.iter_mut().for_each(|factor| *factor *= step);
                 let weights = IntegerWeights::pack(inputs, bytes.all(), &factors);
+                bytes.release();
                 Step::IntegerProduct { x: self.rows(x)?.buffer, weights, out: self.made(out)? }
             }
             Operation::Rows {
@@ -317,9 +319,12 @@ impl<'b, 'g> Builder<'b, 'g> {
                 let (keys, values, mask) = (self.input(keys), self.input(values), mask.map(|mask| self.mask(mask)));
                 Step::Memory(MemoryAttention { query: self.rows(query)?, keys, values, mask, scale, out: self.made(out)? })
             }
-            Operation::SelfAttention { rows, mask, heads, scale, out } => {
-                let mask = self.mask(mask);
-                Step::SelfAttention(SelfAttention { rows: self.rows(rows)?.buffer, mask, heads, scale, out: self.made(out)? })
+            Operation::SelfAttention { rows, among, heads, scale, out } => {
+                let among = match among {
+                    Among::Masked(mask) => Among::Masked(self.mask(mask)),
+                    Among::All(n) => Among::All(n),
+                };
+                Step::SelfAttention(SelfAttention { rows: self.rows(rows)?.buffer, among, heads, scale, out: self.made(out)? })
             }
             Operation::Heads { x, sizes, out } => {
                 Step::Heads(Heads { x: self.rows(x)?, sizes: self.sizes(sizes), output: self.output(out) })

@@ -26,6 +26,15 @@ impl Bytes {
             Bytes::Mapped(file, range) => &file[range.clone()],
         }
     }
+
+    /// Gives the memory of pages back that were read from a file; they are read again on use.
+    pub(crate) fn release(&self) {
+        #[cfg(unix)]
+        if let Bytes::Mapped(file, range) = self {
+            // SAFETY: the pages are those of a file, which nobody writes to. Without effect, they stay in memory.
+            let _ = unsafe { file.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, range.start, range.len()) };
+        }
+    }
 }
 
 impl Constants {

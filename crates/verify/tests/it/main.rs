@@ -20,6 +20,7 @@ mod mixes;
 mod ops;
 mod own_operators;
 mod profile;
+mod prompts;
 mod properties;
 mod random_graphs;
 mod research;

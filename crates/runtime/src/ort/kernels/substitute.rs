@@ -38,6 +38,8 @@ pub(in crate::ort) struct Substituted {
     pub(in crate::ort) programs: Vec<Registered>,
     /// As [`Session::has_own_lengths`](crate::Session::has_own_lengths).
     pub(in crate::ort) own_lengths: bool,
+    /// As [`Session::reads_prompts`](crate::Session::reads_prompts).
+    pub(in crate::ort) prompts: bool,
 }
 
 /// The graph with custom operators; `None` if none applies. Its weights lie in `folder`.
@@ -62,9 +64,10 @@ pub(in crate::ort) fn substitute(mut model: ModelProto, folder: &Path, threads: 
         return None;
     }
     let own_lengths = has_own_lengths(&compiled, &found);
+    let prompts = own_lengths && reads_prompts(&compiled, &found);
     *graph = compiled;
     model.opset_import.push(OperatorSetIdProto { domain: DOMAIN.into(), version: 1 });
-    Some(Substituted { model, programs, own_lengths })
+    Some(Substituted { model, programs, own_lengths, prompts })
 }
 
 /// Whether sentences may have pasts of their own lengths. Programs know each one's; what other operations make of the length of the
@@ -90,6 +93,14 @@ fn has_own_lengths(graph: &GraphProto, programs: &[Arc<Program>]) -> bool {
         }
     }
     !beams.is_empty() && !graph.output.iter().any(|output| of_past.contains(&output.name))
+}
+
+/// Whether all that depends on tokens is in programs that read prompts, and only they and the caller read it.
+fn reads_prompts(graph: &GraphProto, programs: &[Arc<Program>]) -> bool {
+    let is_program = |node: &&NodeProto| node.domain == DOMAIN;
+    let made: BTreeSet<_> = graph.node.iter().filter(is_program).flat_map(|node| &node.output).collect();
+    let is_read = graph.node.iter().flat_map(|node| &node.input).any(|input| made.contains(input));
+    !is_read && programs.iter().all(|program| program.reads_prompts())
 }
 
 /// Replaces subgraphs by operations of ours; returns how many.
@@ -225,10 +236,9 @@ mod tests {
             let [encoder, decoder] = operators(&model, false);
             let count = |operators: &[String], wanted: &str| operators.iter().filter(|operator| *operator == wanted).count();
             let [n_encoder, n_decoder] = [model.config().encoder.n_layers, model.config().decoder.n_layers];
-            let is_masked = !SPEECH_MODELS.contains(&name);
-            assert_eq!(count(&encoder, "SelfAttention"), if is_masked { n_encoder } else { 0 }, "{name}: {encoder:?}");
+            assert_eq!(count(&encoder, "SelfAttention"), n_encoder, "{name}: {encoder:?}");
             assert_eq!([count(&decoder, "CachedAttention"), count(&decoder, "MemoryAttention")], [n_decoder; 2], "{name}: {decoder:?}");
-            assert_eq!([count(&encoder, "Softmax"), count(&decoder, "Softmax")], [if is_masked { 0 } else { n_encoder }, 0], "{name}");
+            assert_eq!([count(&encoder, "Softmax"), count(&decoder, "Softmax")], [0; 2], "{name}");
         }
     }
 
@@ -244,6 +254,30 @@ mod tests {
                 let is_one = !integers || multiplies_integers(256);
                 let n_programs = operators.iter().filter(|operator| **operator == operator::NAME).count();
                 assert!(!is_one || (n_programs == 1 && operators.len() <= 5), "{file}: {operators:?}");
+            }
+        }
+    }
+
+    /// The encoder after its convolutions, and the decoder, which reads the text before a window at once.
+    #[test]
+    fn speech_models_are_programs() {
+        for name in SPEECH_MODELS {
+            let model = Model::open(&golden(name)).unwrap();
+            for integers in [false, multiplies_integers(256)] {
+                let folder = exported(&model, integers);
+                let own = Layout::SharedCache.files().iter().map(|file| {
+                    let own = substitute(read_model(&folder.path().join(file)).unwrap(), folder.path(), 1).unwrap();
+                    let operators: Vec<_> = own.model.graph.unwrap().node.into_iter().map(|node| node.op_type).collect();
+                    (own.prompts, operators)
+                });
+                let [(_, encoder), (prompts, decoder)] = own.collect::<Vec<_>>().try_into().unwrap();
+                let count = |wanted: &str| encoder.iter().filter(|operator| *operator == wanted).count();
+                assert_eq!(
+                    [operator::NAME, "Conv", "Transpose", "Gemm", "LayerNormalization"].map(count),
+                    [1, 2, 1, 0, 0],
+                    "{name}: {encoder:?}"
+                );
+                assert!(prompts, "{name}: {decoder:?}");
             }
         }
     }

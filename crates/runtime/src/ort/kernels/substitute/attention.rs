@@ -48,10 +48,13 @@ pub(super) fn of_memory(places: &Places<'_>, index: usize) -> Option<Found> {
         return None;
     }
     let (name, out) = (&softmax.name, reshape.output.clone());
-    // Without a mask the sources are long windows of audio, for which ONNX Runtime's own products are faster.
-    if let (Some(mask), Some((rows, heads, path))) = (mask, path.side_by_side(&queries, keys, values)) {
-        let attributes = vec![float("scale", path.scale), integer("heads", heads)];
-        return path.found(own(SELF, vec![rows.clone(), mask.clone()], out, name, attributes), at, [weighted, turned]);
+    if let Some((rows, heads, path)) = path.side_by_side(&queries, keys, values) {
+        let mut attributes = vec![float("scale", path.scale), integer("heads", heads)];
+        if mask.is_none() {
+            attributes.push(integer("places", places.shape(keys)?[2].dim_value?));
+        }
+        let inputs = [rows].into_iter().chain(mask).cloned().collect();
+        return path.found(own(SELF, inputs, out, name, attributes), at, [weighted, turned]);
     }
     let Heads::Rows(queries) = queries else { return None };
     if !places.has_axes(queries, 2) {

@@ -2,12 +2,12 @@
 
 use super::{BETWEEN, CACHED, MEMORY, SELF, attribute};
 use crate::ort::kernels::DOMAIN;
-use crate::program::{Counted, MaskOf, Operation, Places, PositionsOf, TableOf};
+use crate::program::{Among, Counted, MaskOf, Operation, Places, PositionsOf, Size, TableOf};
 use cognate_export::proto::{DataType, NodeProto};
 use cognate_kernels::{Activation, multiplies_integers};
 
 /// The values of the attribute `activation`.
-const ACTIVATIONS: [Activation; 3] = [Activation::Identity, Activation::Relu, Activation::Swish];
+const ACTIVATIONS: [Activation; 4] = [Activation::Identity, Activation::Relu, Activation::Swish, Activation::Gelu];
 
 /// The operation of a node, if a program computes it.
 pub(super) fn operation<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<Operation<'g>> {
@@ -39,8 +39,12 @@ pub(super) fn operation<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<
         }
         (DOMAIN, SELF) => {
             let heads = usize::try_from(integer("heads")?).ok().filter(|&heads| heads > 0)?;
-            let &[rows, mask] = inputs.as_slice() else { return None };
-            Operation::SelfAttention { rows, mask: mask_of(places, mask), heads, scale: float("scale")?, out }
+            let (rows, among) = match inputs.as_slice() {
+                [rows, mask] => (rows, Among::Masked(mask_of(places, mask))),
+                [rows] => (rows, Among::All(usize::try_from(integer("places")?).ok()?)),
+                _ => return None,
+            };
+            Operation::SelfAttention { rows, among, heads, scale: float("scale")?, out }
         }
         ("", "Gemm") => {
             let [x, weight, bias @ ..] = inputs.as_slice() else { return None };
@@ -62,9 +66,10 @@ pub(super) fn operation<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<
             let (_, reshape) = places.giver(inputs.first()?, "Reshape")?;
             let [x, sizes] = reshape.input.as_slice() else { return None };
             let is_heads = attribute(node, "perm").is_some_and(|perm| perm.ints == [0, 2, 1, 3]) && places.has_axes(out, 4);
-            // Constants can copy sizes of the input, which rows do not have.
-            let is_computed = places.constant(sizes).is_none() && places.has_axes(x, 2);
-            let sizes = places.sizes(sizes).filter(|sizes| is_heads && is_computed && sizes.len() == 4)?;
+            // Constants can copy sizes of the input, which rows do not have, by a 0.
+            let is_computed = places.constant(sizes).is_none();
+            let is_known = |sizes: &[Size<&str>]| is_computed || !sizes.iter().any(|size| matches!(size, Size::Number(0)));
+            let sizes = places.sizes(sizes).filter(|sizes| is_heads && places.has_axes(x, 2) && sizes.len() == 4 && is_known(sizes))?;
             Operation::Heads { x, sizes, out }
         }
         ("", "Reshape") => largest(places, &inputs, out)?,

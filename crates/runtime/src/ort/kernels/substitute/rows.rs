@@ -4,6 +4,7 @@ use super::{BETWEEN, Found, attribute, float, integer, own};
 use crate::program::{Places, other};
 use cognate_export::proto::NodeProto;
 use cognate_kernels::Activation;
+use std::f32::consts::SQRT_2;
 
 /// Matches the operations on rows from the node at `index`: `[rows, width]` times a column, plus a
 /// bias, plus a residual, normalised, activated, and quantised to 8 bits; all are optional.
@@ -89,6 +90,11 @@ impl<'g> Chain<'_, 'g> {
             self.go_on(mul, node);
             return Activation::Swish;
         }
+        if let Some((inner, (half, node))) = self.gelu() {
+            self.nodes.extend(inner);
+            self.go_on(half, node);
+            return Activation::Gelu;
+        }
         Activation::Identity
     }
 
@@ -99,6 +105,19 @@ impl<'g> Chain<'_, 'g> {
         let mul = self.places.node(second, "Mul").filter(|mul| other(mul, self.x) == Some(&sigmoid.output[0]))?;
         let is_inner = !self.places.is_output(self.x) && self.places.only_reader(&sigmoid.output[0], "Mul").is_some();
         is_inner.then_some((first, second, mul))
+    }
+
+    /// `x · (erf(x / √2) + 1) · 0.5`: the nodes before the last, and the last.
+    fn gelu(&self) -> Option<([usize; 4], (usize, &'g NodeProto))> {
+        let with = |node: &NodeProto, x: &str, number: f32| other(node, x).and_then(|other| self.places.number(other)) == Some(number);
+        let &[first, third] = self.places.readers(self.x) else { return None };
+        let div = self.places.node(first, "Div").filter(|div| div.input[0] == *self.x && with(div, self.x, SQRT_2))?;
+        let (erf, erfs) = self.places.only_reader(&div.output[0], "Erf")?;
+        let (add, sum) = self.places.only_reader(&erfs.output[0], "Add").filter(|(_, add)| with(add, &erfs.output[0], 1.0))?;
+        let mul = self.places.node(third, "Mul").filter(|mul| other(mul, self.x) == Some(&sum.output[0]))?;
+        let (half, last) = self.places.only_reader(&mul.output[0], "Mul").filter(|(_, last)| with(last, &mul.output[0], 0.5))?;
+        let is_inner = !self.places.is_output(self.x) && self.places.only_reader(&sum.output[0], "Mul").is_some();
+        is_inner.then_some(([first, erf, add, third], (half, last)))
     }
 }
 

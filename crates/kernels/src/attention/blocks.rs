@@ -1,0 +1,62 @@
+//! Attention of many queries: products of blocks of queries with keys and values that are packed once for each head.
+
+use super::Attention;
+use super::one::Read;
+use crate::panels::Lines;
+use crate::parallel::Shared;
+use crate::product::{Multiply, Packed, WIDE};
+use pulp::{Simd, WithSimd};
+
+/// Queries of a block: two tiles, whose scores for 1,500 places are in the second cache beside packed keys.
+const QUERIES: usize = 24;
+
+/// [`Attention::read`](super::Attention::read) for some heads.
+pub(super) struct Blocks<'a, 'm>(pub(super) Read<'a, 'm>);
+
+impl WithSimd for Blocks<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self(read) = self;
+        let (&Attention { d_k, scale, heads }, memory) = (read.attention, read.memory);
+        let (columns, places) = (WIDE * S::F32_LANES, memory.places);
+        let [wide, deep] = [places, d_k].map(|size| size.next_multiple_of(columns));
+        let (mut keys, mut values) = (Lines::zeros(d_k * wide), Lines::zeros(places * deep));
+        // Rows that begin a power of 2 apart would share lines of the cache.
+        let stride = wide + S::F32_LANES;
+        let (mut scores, zeros) = (vec![0.0; QUERIES.min(read.n) * stride], vec![0.0; wide.max(deep)]);
+        for head in read.heads.clone() {
+            for place in 0..places {
+                let (panel, column) = (place / columns, place % columns);
+                let into = keys.all_mut()[panel * d_k * columns + column..].iter_mut().step_by(columns);
+                into.zip(memory.vector(memory.keys, [head, place], d_k)).for_each(|(to, &number)| *to = number);
+                let value = memory.vector(memory.values, [head, place], d_k);
+                for (panel, part) in value.chunks(columns).enumerate() {
+                    values.all_mut()[(panel * places + place) * columns..][..part.len()].copy_from_slice(part);
+                }
+            }
+            let keys = Packed { panels: keys.all(), bias: &zeros[..wide], inputs: d_k, outputs: wide };
+            let values = Packed { panels: values.all(), bias: &zeros[..deep], inputs: places, outputs: d_k };
+            for first in (0..read.n).step_by(QUERIES) {
+                let n = (read.n - first).min(QUERIES);
+                let x = &read.queries[first * read.stride + head * d_k..];
+                let made = &Shared::new(&mut scores);
+                let panels = 0..wide / columns;
+                Multiply { weights: keys, x, strides: [read.stride, stride], out: made, start: 0, n, panels }.with_simd(simd);
+                let mut sums = [0.0; QUERIES];
+                for (index, sum) in sums[..n].iter_mut().enumerate() {
+                    *sum = memory.weights(simd, [head, first + index], scale, &mut scores[index * stride..][..wide]);
+                }
+                let (out, start) = (read.out, read.place_of([head, first]));
+                let (strides, panels) = ([stride, heads * d_k], 0..deep / columns);
+                Multiply { weights: values, x: &scores, strides, out, start, n, panels }.with_simd(simd);
+                for (index, sum) in sums[..n].iter().enumerate() {
+                    // SAFETY: a thread has heads of its own.
+                    let row = unsafe { out.part(read.place_of([head, first + index]), d_k) };
+                    row.iter_mut().for_each(|number| *number *= 1.0 / sum);
+                }
+            }
+        }
+    }
+}

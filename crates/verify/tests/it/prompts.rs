@@ -1,0 +1,109 @@
+//! Prompts that are read at once, compared with prompts that are read token by token.
+
+use crate::decoding::silent;
+use crate::engines::for_our_operators;
+use crate::golden::array;
+use cognate_generate::{Decoder, Hypothesis, Logits, Result, SentenceBatch, Settings, SharedCacheDecoder, Sources, decode};
+use cognate_graph::{Program, Steps};
+use cognate_model::interface::LOGITS_SCALE;
+use cognate_model::{Attentions, Layout, Model};
+use cognate_passes::{fuse::fuse, quantize};
+use cognate_runtime::{Options, Ort, Runtime, Source};
+use cognate_testing::{Golden, SPEECH_MODELS, golden};
+use ndarray::{Array2, ArrayD};
+
+/// The places of new tokens after prompts.
+const NEW: usize = 8;
+
+/// Counts the tokens that its decoder reads at once, or lets it read none.
+struct Counting {
+    inner: SharedCacheDecoder,
+    is_allowed: bool,
+    n_read: usize,
+}
+
+impl Decoder for Counting {
+    fn engine(&self) -> &str {
+        self.inner.engine()
+    }
+
+    fn start(&mut self, sources: Sources<'_>, beams: usize) -> Result<()> {
+        self.inner.start(sources, beams)
+    }
+
+    fn advance(&mut self, parents: Option<&Array2<usize>>, tokens: &Array2<i64>) -> Result<Logits<'_>> {
+        self.inner.advance(parents, tokens)
+    }
+
+    fn reads_prompts(&self) -> bool {
+        self.is_allowed && self.inner.reads_prompts()
+    }
+
+    fn read(&mut self, tokens: &Array2<i64>) -> Result<()> {
+        self.n_read += tokens.len();
+        self.inner.read(tokens)
+    }
+
+    fn retain(&mut self, sentences: &[usize]) -> Result<()> {
+        self.inner.retain(sentences)
+    }
+}
+
+struct Subject {
+    decoder: Counting,
+    settings: Settings,
+    features: ArrayD<f32>,
+}
+
+fn subject(ort: &Ort, name: &str, integers: bool) -> Subject {
+    let (model, layout) = (Model::open(&golden(name)).unwrap(), Layout::SharedCache);
+    let mut programs: Vec<Program> = model.graphs(layout, Attentions::Omit).unwrap().iter().map(|program| fuse(program).unwrap()).collect();
+    if integers {
+        let options = quantize::Options::Columns { steps: Steps::Row, unscaled: Some(["logits", LOGITS_SCALE]) };
+        programs = quantize::quantize(&[&programs[0], &programs[1]], options).unwrap();
+    }
+    let folder = for_our_operators(&programs);
+    let load = |file: &&str| ort.load(&Source::Onnx(folder.path().join(file)), &Options::default()).unwrap();
+    let [encoder, decoder] = [&layout.files()[0], &layout.files()[1]].map(load);
+    let text = std::fs::read_to_string(golden(name).join("generation_config.json")).unwrap();
+    let settings = Settings::from_json(model.config_json(), Some(&text), model.config()).unwrap();
+    let inner = SharedCacheDecoder::new(encoder, decoder, settings.pad_token).unwrap();
+    let features = array(Golden::open(name).floats(model.config().front.features().unwrap().0));
+    Subject { decoder: Counting { inner, is_allowed: true, n_read: 0 }, settings, features }
+}
+
+/// Prompts of `n` tokens that differ from clip to clip; they end in the same one.
+fn prompts(clips: usize, n: usize) -> Vec<Vec<i64>> {
+    let token = |clip: usize, place: usize| if place + 1 == n { 9 } else { 4 + (clip * 31 + place * 17) as i64 % 60 };
+    (0..clips).map(|clip| (0..n).map(|place| token(clip, place)).collect()).collect()
+}
+
+/// Greedily, with as many beams as a prompt has tokens, and with fewer.
+#[test]
+fn prompts_are_read_at_once_as_token_by_token() {
+    let Ok(ort) = Ort::find() else { return cognate_testing::skip("no library of ONNX Runtime; `cargo xtask onnxruntime` installs it") };
+    for (name, integers) in SPEECH_MODELS.into_iter().flat_map(|name| [(name, false), (name, true)]) {
+        let Subject { mut decoder, settings, features } = subject(&ort, name, integers);
+        for (n, num_beams) in [(8, 1), (9, 9), (29, 1), (29, 3)] {
+            let settings = Settings { num_beams, num_return_sequences: num_beams, max_new_tokens: NEW, scores: true, ..settings.clone() };
+            let prefixes = prompts(features.shape()[0], n);
+            let mut run = |is_allowed: bool| -> Vec<Vec<Hypothesis>> {
+                decoder.is_allowed = is_allowed;
+                let batch = SentenceBatch { sources: (&features).into(), prefixes: &prefixes, numbers: &[] };
+                decode(&mut decoder, &batch, &settings, &mut silent).unwrap()
+            };
+            let (found, expected) = (run(true), run(false));
+            // The last token of a prompt gives the first logits. Not every processor multiplies integers by our operators.
+            let n_read = if integers && !decoder.inner.reads_prompts() { 0 } else { prefixes.len() * n };
+            assert_eq!(std::mem::take(&mut decoder.n_read), n_read, "{name}: prompts of {n} tokens");
+            for (clip, (found, expected)) in found.iter().zip(&expected).enumerate() {
+                let tokens = |found: &[Hypothesis]| found.iter().map(|hypothesis| hypothesis.tokens.clone()).collect::<Vec<_>>();
+                let place = format!("{name}, integers {integers}, {n} tokens, {num_beams} beams, clip {clip}");
+                assert_eq!(tokens(found), tokens(expected), "{place}");
+                for (found, expected) in found.iter().zip(expected) {
+                    assert!((found.score - expected.score).abs() < 1e-5, "{place}: {} and {}", found.score, expected.score);
+                }
+            }
+        }
+    }
+}

@@ -1,7 +1,7 @@
 """faster-whisper from audio to text, for `cargo xtask bench transcribe`.
 
     python transcribe.py convert CHECKPOINT OUT TYPE                 TYPE is float32 or int8
-    python transcribe.py serve FOLDER TYPE THREADS BEAMS BATCH       answers {"files": [...]}
+    python transcribe.py serve FOLDER TYPE THREADS BEAMS BATCH [N]   answers {"files": [...]}; N new tokens without timestamps
 
 CTranslate2's own loader for Whisper gets arrays in place of PyTorch's modules, so that PyTorch is not needed.
 """
@@ -40,7 +40,7 @@ def convert(checkpoint, out, compute_type):
         shutil.copyfile(f"{checkpoint}/{name}", f"{out}/{name}")
 
 
-def serve(folder, compute_type, threads, beams, batch):
+def serve(folder, compute_type, threads, beams, batch, new_tokens=None):
     from harness import answer, requests
 
     import ctranslate2
@@ -52,6 +52,8 @@ def serve(folder, compute_type, threads, beams, batch):
         model = faster_whisper.BatchedInferencePipeline(model)
         options["batch_size"] = int(batch)
     answer(engine=f"faster-whisper {faster_whisper.__version__} (CTranslate2 {ctranslate2.__version__})")
+    if new_tokens:
+        options.update(max_new_tokens=int(new_tokens), without_timestamps=True)
     for request in requests():
         before, processor = time.perf_counter(), time.process_time()
         found = {"audio_seconds": 0, "texts": []}

@@ -56,8 +56,11 @@ pub struct Options {
     /// A file of the package silero-vad, by which Cognate finds pauses as faster-whisper does; by default it uses the audio's energy
     #[arg(long, value_name = "FILE")]
     pub vad: Option<PathBuf>,
+    /// Maximum number of new tokens of a window, without timestamps: for models with random weights, whose texts do not end
+    #[arg(long, value_name = "N")]
+    pub new_tokens: Option<u32>,
     /// Write the part of onnx/BENCHMARKS.md for this processor
-    #[arg(long, conflicts_with_all = ["precision", "beams", "batch", "threads"])]
+    #[arg(long, conflicts_with_all = ["precision", "beams", "batch", "threads", "new_tokens"])]
     pub write: bool,
     /// Succeed even if a bound is missed
     #[arg(long)]
@@ -100,7 +103,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             for &batch in &options.batch {
                 for &beams in &options.beams {
                     let mut cell = Cell { precision, threads, batch, beams, engines: Default::default(), answers: Default::default() };
-                    place.measure(&mut cell, &audio, vad.as_deref(), options.rounds)?;
+                    place.measure(&mut cell, &audio, vad.as_deref(), options)?;
                     eprintln!("{}: measured", cell.title());
                     report.cells.push(cell);
                 }
@@ -141,7 +144,7 @@ impl Place {
     }
 
     /// Both programs, in turn.
-    fn measure(&self, cell: &mut Cell, audio: &[PathBuf], vad: Option<&Path>, rounds: u32) -> Result<()> {
+    fn measure(&self, cell: &mut Cell, audio: &[PathBuf], vad: Option<&Path>, options: &Options) -> Result<()> {
         let Cell { precision, threads, .. } = *cell;
         let [n_threads, beams, batch] = [threads, cell.beams, cell.batch].map(|count| count.to_string());
         let mut theirs = self.script("serve", threads);
@@ -152,11 +155,15 @@ impl Place {
         if let Some(vad) = vad {
             ours.arg("--vad").arg(vad);
         }
+        if let Some(count) = options.new_tokens {
+            theirs.arg(count.to_string());
+            ours.args(["--new-tokens", &count.to_string()]);
+        }
         let start = |command, name: &str| Driver::start(command, &self.folder.join(format!("{name}.log"))).context(name.to_owned());
         let mut programs = [start(theirs, "faster-whisper")?, start(ours, "cognate")?];
         cell.engines = programs.each_ref().map(|program| program.greeting.engine.clone());
         // Round 0 warms up.
-        for round in 0..=rounds {
+        for round in 0..=options.rounds {
             for (index, program) in programs.iter_mut().enumerate() {
                 let answer: Answer = program.request(&json!({ "files": audio })).with_context(|| cell.engines[index].clone())?;
                 if round > 0 {

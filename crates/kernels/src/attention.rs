@@ -43,6 +43,15 @@ pub struct Memory<'m> {
     pub packed: bool,
 }
 
+/// Where the results of queries go.
+#[derive(Debug)]
+pub struct Results<'o> {
+    /// The weighted sums of values: `[n, heads · d_k]`.
+    pub context: &'o mut [f32],
+    /// The weights of places, if wanted: `[n, heads, places]`.
+    pub weights: Option<&'o mut [f32]>,
+}
+
 /// The strides between vectors of `d_k` numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strides {
@@ -102,26 +111,26 @@ impl Attention {
         self.heads * self.d_k
     }
 
-    /// Attention from some queries of one sentence to its memory. `stride` separates the rows of queries; `out: [n, heads · d_k]`.
-    ///
-    /// Threads share the heads.
+    /// Attention from some queries of one sentence to its memory. `stride` separates the rows of queries. Threads share the heads.
     ///
     /// # Panics
     /// If a slice is shorter than its dimensions.
-    pub fn read(&self, queries: &[f32], stride: usize, memory: &Memory<'_>, out: &mut [f32], threads: &impl Parallel) {
-        let (n, Memory { strides, places, mask, .. }) = (out.len() / self.width().max(1), *memory);
-        assert_eq!(out.len(), n * self.width(), "[n, heads · d_k]");
+    pub fn read(&self, (queries, stride): (&[f32], usize), memory: &Memory<'_>, into: Results<'_>, threads: &dyn Parallel) {
+        let Results { context, weights } = into;
+        let (n, Memory { strides, places, mask, .. }) = (context.len() / self.width().max(1), *memory);
+        assert_eq!(context.len(), n * self.width(), "[n, heads · d_k]");
+        assert!(weights.as_ref().is_none_or(|weights| weights.len() == n * self.heads * places), "[n, heads, places]");
         if n == 0 || places == 0 || self.width() == 0 {
-            return out.fill(0.0);
+            return context.fill(0.0);
         }
         let last = (self.heads - 1) * strides.head + (places - 1) * strides.place + self.d_k;
         assert!(memory.keys.len() >= last && memory.values.len() >= last, "keys and values of all places");
         assert!(queries.len() >= (n - 1) * stride + self.width(), "all queries");
         let least = |mask: Mask<'_>| (self.heads - 1) * mask.head + (n - 1) * mask.query + places;
         assert!(mask.is_none_or(|mask| mask.numbers.len() >= least(mask)), "a mask for all scores");
-        let out = Shared::new(out);
+        let (context, weights) = (Shared::new(context), weights.map(Shared::new));
         by_parts(threads, self.heads, 2 * n * places * self.width(), |heads| {
-            let read = Read { attention: self, queries, stride, memory, n, heads, out: &out };
+            let read = Read { attention: self, queries, stride, memory, n, heads, context: &context, weights: weights.as_ref() };
             if memory.packed { Arch::new().dispatch(Blocks(read)) } else { Arch::new().dispatch(read) }
         });
     }

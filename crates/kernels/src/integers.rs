@@ -125,7 +125,7 @@ impl IntegerWeights {
     ///
     /// # Panics
     /// If a length does not match its dimensions.
-    pub fn multiply(&self, x: &[u8], out: &mut [f32], threads: &impl Parallel) {
+    pub fn multiply(&self, x: &[u8], out: &mut [f32], threads: &dyn Parallel) {
         let n = out.len() / self.outputs.max(1);
         assert_eq!([x.len(), out.len()], [n * self.inputs, n * self.outputs], "[n, inputs] and [n, outputs]");
         let out = Shared::new(out);

@@ -17,7 +17,7 @@ mod product;
 mod rows;
 
 pub use activation::Activation;
-pub use attention::{Attention, Caches, MANY, Mask, Memory, Step, Strides};
+pub use attention::{Attention, Caches, MANY, Mask, Memory, Results, Step, Strides};
 pub use exponential::exponential;
 pub use integers::{IntegerWeights, multiplies_integers};
 pub use parallel::{Parallel, Serial};

@@ -62,7 +62,7 @@ impl Weights {
     ///
     /// # Panics
     /// If a length does not match its dimensions.
-    pub fn multiply(&self, x: &[f32], out: &mut [f32], threads: &impl Parallel) {
+    pub fn multiply(&self, x: &[f32], out: &mut [f32], threads: &dyn Parallel) {
         let n = self.rows(x, out);
         let shared = Shared::new(out);
         by_columns(threads, [n, self.inputs, self.bias.len() / self.columns], |panels| {

@@ -1,9 +1,12 @@
 //! Graphs in memory for engines that execute files.
 
 use crate::{Engine, Error, ErrorKind, Loaded, Options, Result, Runtime};
-use cognate_export::{Existing, Export, Metadata, Staged, Target, write_folder};
-use cognate_graph::Program;
+use cognate_export::{Existing, Export, LAYOUT_KEY, Metadata, Staged, Target, write_folder};
+use cognate_graph::{Op, Program};
 use std::sync::Arc;
+
+/// The metadata of files with caches that beams share, which only ONNX Runtime runs.
+pub(crate) const SHARED_CACHE: [&str; 2] = [LAYOUT_KEY, "shared-cache"];
 
 /// Exports the graphs to a temporary folder with a shared weights file, and reads them.
 pub(crate) fn read_graphs(runtime: &dyn Runtime, programs: &[Program], options: &Options) -> Result<Vec<Arc<dyn Loaded>>> {
@@ -13,7 +16,9 @@ pub(crate) fn read_graphs(runtime: &dyn Runtime, programs: &[Program], options: 
     let graphs: Vec<_> = names.iter().map(String::as_str).zip(programs).collect();
     let target = if runtime.engine() == Engine::Ort { Target::Ort } else { Target::Portable };
     let path = folder.path().join("graphs");
-    let metadata = Metadata::default();
+    let is_shared = programs.iter().any(|program| program.graph().nodes().iter().any(|node| matches!(node.op, Op::CachedAttention(_))));
+    let [key, value] = SHARED_CACHE.map(str::to_owned);
+    let metadata = Metadata { properties: is_shared.then_some((key, value)).into_iter().collect(), ..Metadata::default() };
     let export = Export { target, ..Export::new(&graphs, "weights.onnx_data", &metadata) };
     write_folder(&path, &export, &[], Existing::Refuse).map_err(Error::from_export)?;
     let loaded = names.iter().map(|name| runtime.read_file(&path.join(name), options)).collect::<Result<Vec<_>>>()?;

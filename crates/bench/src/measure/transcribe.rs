@@ -34,6 +34,9 @@ pub struct Transcribe {
     /// Number of windows of a batch, cut in pauses and without timestamps; 1 for windows that follow timestamps
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub batch: usize,
+    /// Maximum number of new tokens of a window, without timestamps
+    #[arg(long, value_name = "N")]
+    pub new_tokens: Option<usize>,
     /// A file of the package silero-vad that finds pauses
     #[arg(long, value_name = "FILE")]
     pub vad: Option<PathBuf>,
@@ -72,7 +75,8 @@ pub fn run(options: &Transcribe, out: &mut dyn Write) -> Result<()> {
         condition_on_previous_text: false,
         beam_size: options.beams,
         batch: options.batch,
-        timestamps: options.batch == 1,
+        timestamps: options.batch == 1 && options.new_tokens.is_none(),
+        max_new_tokens: options.new_tokens,
         voice_detector: options.vad.clone(),
         ..TranscriptionOptions::default()
     };

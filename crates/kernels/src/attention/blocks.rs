@@ -46,9 +46,11 @@ impl WithSimd for Blocks<'_, '_> {
                 Multiply { weights: keys, x, strides: [read.stride, stride], out: made, start: 0, n, panels }.with_simd(simd);
                 let mut sums = [0.0; QUERIES];
                 for (index, sum) in sums[..n].iter_mut().enumerate() {
-                    *sum = memory.weights(simd, [head, first + index], scale, &mut scores[index * stride..][..wide]);
+                    let scores = &mut scores[index * stride..][..wide];
+                    *sum = memory.weights(simd, [head, first + index], scale, scores);
+                    read.put([head, first + index], &scores[..places], 1.0 / *sum);
                 }
-                let (out, start) = (read.out, read.place_of([head, first]));
+                let (out, start) = (read.context, read.place_of([head, first]));
                 let (strides, panels) = ([stride, heads * d_k], 0..deep / columns);
                 Multiply { weights: values, x: &scores, strides, out, start, n, panels }.with_simd(simd);
                 for (index, sum) in sums[..n].iter().enumerate() {
@@ -57,6 +59,40 @@ impl WithSimd for Blocks<'_, '_> {
                     row.iter_mut().for_each(|number| *number *= 1.0 / sum);
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Attention, Memory, Strides};
+    use super::*;
+    use pulp::Scalar;
+
+    /// The same blocks without vectors and with narrower ones, compared with the processor's widest.
+    #[test]
+    fn blocks_of_other_vectors_are_the_same() {
+        let (attention, n, places) = (Attention { heads: 2, d_k: 20, scale: 0.4 }, 29, 70);
+        let width = attention.width();
+        let rows: Vec<f32> = (0..3 * places * width).map(|index| (index * 7_919 % 2_003) as f32 / 1_001.5 - 1.0).collect();
+        let strides = Strides { head: 20, place: 3 * width };
+        let memory = Memory { keys: &rows[width..], values: &rows[2 * width..], strides, places, mask: None, packed: true };
+        let run = |work: &dyn Fn(Blocks<'_, '_>)| {
+            let mut out = vec![f32::NAN; n * width];
+            let context = &Shared::new(&mut out);
+            let (queries, stride, memory) = (&*rows, 3 * width, &memory);
+            work(Blocks(Read { attention: &attention, queries, stride, memory, n, heads: 0..2, context, weights: None }));
+            out
+        };
+        let expected = run(&|blocks| pulp::Arch::new().dispatch(blocks));
+        let mut found = vec![run(&|blocks| blocks.with_simd(Scalar))];
+        #[cfg(target_arch = "x86_64")]
+        if let Some(avx2) = pulp::x86::V3::try_new() {
+            found.push(run(&|blocks| Simd::vectorize(avx2, blocks)));
+        }
+        for found in found {
+            let worst = found.iter().zip(&expected).map(|(found, expected)| (found - expected).abs()).fold(0.0, f32::max);
+            assert!(worst < 1e-6, "{worst:e}");
         }
     }
 }

@@ -20,7 +20,8 @@ pub(super) struct Read<'a, 'm> {
     pub(super) memory: &'a Memory<'m>,
     pub(super) n: usize,
     pub(super) heads: Range<usize>,
-    pub(super) out: &'a Shared<'a, f32>,
+    pub(super) context: &'a Shared<'a, f32>,
+    pub(super) weights: Option<&'a Shared<'a, f32>>,
 }
 
 impl Read<'_, '_> {
@@ -29,6 +30,16 @@ impl Read<'_, '_> {
     pub(super) fn query(&self, [head, index]: [usize; 2]) -> &[f32] {
         let d_k = self.attention.d_k;
         &self.queries[index * self.stride + head * d_k..][..d_k]
+    }
+
+    /// Writes the weights of a head, if they are wanted: exponentials times a factor.
+    #[inline(always)]
+    pub(super) fn put(&self, [head, index]: [usize; 2], exponentials: &[f32], factor: f32) {
+        let Some(weights) = self.weights else { return };
+        let start = (index * self.attention.heads + head) * exponentials.len();
+        // SAFETY: a thread has heads of its own.
+        let weights = unsafe { weights.part(start, exponentials.len()) };
+        weights.iter_mut().zip(exponentials).for_each(|(weight, exponential)| *weight = exponential * factor);
     }
 
     /// Where the result of a head begins.
@@ -57,8 +68,9 @@ impl WithSimd for Read<'_, '_> {
                     *score = dot(simd, query, key(head, place));
                 }
                 let sum = self.memory.weights(simd, [head, index], scale, &mut scores);
+                self.put([head, index], &scores[..places], 1.0 / sum);
                 // SAFETY: a thread has heads of its own.
-                let out = unsafe { self.out.part(self.place_of([head, index]), d_k) };
+                let out = unsafe { self.context.part(self.place_of([head, index]), d_k) };
                 weigh(simd, &scores[..places], 1.0 / sum, |place| value(head, place), out);
             }
         }

@@ -7,6 +7,10 @@ fn numbers(n: usize, seed: usize) -> Vec<f32> {
     (0..n).map(|index| ((index * 7_919 + seed * 104_729) % 2_003) as f32 / 1_001.5 - 1.0).collect()
 }
 
+fn context(context: &mut [f32]) -> Results<'_> {
+    Results { context, weights: None }
+}
+
 /// `softmax(scale · q Kᵀ + mask) V` in f64: keys and values of one head, a row for each place. And the sum of magnitudes in the largest
 /// score, by which f32 rounds.
 fn expected(query: &[f32], keys: &[&[f32]], values: &[&[f32]], scale: f32, mask: impl Fn(usize) -> f32) -> (Vec<f64>, f64) {
@@ -52,8 +56,11 @@ fn memories_are_read_as_in_f64() {
         let strides = Strides { head: d_k, place: 3 * width };
         let mask_rows = Mask { numbers: &mask, head: n * places, query: places };
         let memory = Memory { keys: &rows[width..], values: &rows[2 * width..], strides, places, mask: Some(mask_rows), packed };
-        let mut out = vec![f32::NAN; n * width];
-        attention.read(&rows, 3 * width, &memory, &mut out, &Serial);
+        let (mut out, mut weights) = (vec![f32::NAN; n * width], vec![f32::NAN; n * heads * places]);
+        attention.read((&rows, 3 * width), &memory, Results { context: &mut out, weights: Some(&mut weights) }, &Serial);
+        let mut alone = vec![f32::NAN; n * width];
+        attention.read((&rows, 3 * width), &memory, context(&mut alone), &Serial);
+        assert_eq!(alone, out, "with and without weights");
         for index in 0..n {
             for head in 0..heads {
                 let part = |third: usize, row: usize| &rows[row * 3 * width + third * width + head * d_k..][..d_k];
@@ -62,6 +69,10 @@ fn memories_are_read_as_in_f64() {
                 let expected = expected(part(0, index), &keys, &values, scale, mask);
                 let found = &out[(index * heads + head) * d_k..][..d_k];
                 assert_near(found, &expected, &format!("{d_k} numbers, {places} places, query {index} of {n}, head {head}"));
+                let weights = &weights[(index * heads + head) * places..][..places];
+                let by_weights = |column: usize| weights.iter().zip(&values).map(|(weight, value)| weight * value[column]).sum();
+                let by_weights: Vec<f32> = (0..d_k).map(by_weights).collect();
+                assert_near(&by_weights, &expected, "the values by their weights");
             }
         }
     }
@@ -112,7 +123,12 @@ fn padding_changes_nothing() {
     let read = |places: usize, packed| {
         let (strides, mask) = (Strides { head: 0, place: 20 }, Mask { numbers: &mask, head: 0, query: 0 });
         let mut out = vec![0.0; 20];
-        attention.read(&query, 20, &Memory { keys: &keys, values: &values, strides, places, mask: Some(mask), packed }, &mut out, &Serial);
+        attention.read(
+            (&query, 20),
+            &Memory { keys: &keys, values: &values, strides, places, mask: Some(mask), packed },
+            context(&mut out),
+            &Serial,
+        );
         out
     };
     for packed in [false, true] {
@@ -128,7 +144,12 @@ fn padding_weighs_nothing() {
     let read = |values: &[f32]| {
         let (strides, mask) = (Strides { head: 64, place: 16 }, Mask { numbers: &mask, head: 0, query: 0 });
         let mut out = vec![0.0; 16];
-        attention.read(&query, 16, &Memory { keys: &keys, values, strides, places: 4, mask: Some(mask), packed: false }, &mut out, &Serial);
+        attention.read(
+            (&query, 16),
+            &Memory { keys: &keys, values, strides, places: 4, mask: Some(mask), packed: false },
+            context(&mut out),
+            &Serial,
+        );
         out
     };
     let before = read(&values);
@@ -143,10 +164,10 @@ fn a_query_is_the_same_in_every_block() {
     let (queries, keys, values) = (numbers(n * 40, 1), numbers(places * 40, 2), numbers(places * 40, 3));
     let memory = Memory { keys: &keys, values: &values, strides: Strides { head: 20, place: 40 }, places, mask: None, packed: true };
     let mut all = vec![f32::NAN; n * 40];
-    attention.read(&queries, 40, &memory, &mut all, &Serial);
+    attention.read((&queries, 40), &memory, context(&mut all), &Serial);
     for index in 0..n {
         let mut one = vec![f32::NAN; 40];
-        attention.read(&queries[index * 40..], 40, &memory, &mut one, &Serial);
+        attention.read((&queries[index * 40..], 40), &memory, context(&mut one), &Serial);
         assert_eq!(one, all[index * 40..][..40], "query {index}");
     }
 }

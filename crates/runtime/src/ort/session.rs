@@ -191,13 +191,21 @@ fn substituted(path: &Path, options: &Options) -> Result<Option<Substituted>> {
     Ok(kernels::substitute(model, folder_of(path), threads))
 }
 
+/// Whether the library has registered the operators' domain, which two sessions that are created at the same time would do twice.
+static DOMAIN_IS_KNOWN: Mutex<bool> = Mutex::new(false);
+
 /// Creates a session from a modified graph whose weights are in the folder of `path`.
 fn with_kernels(builder: SessionBuilder, path: &Path, own: Substituted) -> ::ort::Result<Engine> {
     let folder = folder_of(path).display().to_string();
     let mut builder = builder.with_config_entry("session.model_external_initializers_file_folder_path", folder)?;
     kernels::register(&mut builder)?;
     let Substituted { model, programs, .. } = own;
+    let known = DOMAIN_IS_KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut first = (!*known).then_some(known);
     let session = builder.commit_from_memory(&model.encode_to_vec());
+    if let Some(known) = first.as_mut().filter(|_| session.is_ok()) {
+        **known = true;
+    }
     // Now its kernels have the programs.
     drop(programs);
     session

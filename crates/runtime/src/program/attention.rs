@@ -3,7 +3,7 @@
 use super::operation::Among;
 use super::sizes::{Size, values};
 use super::{Call, Result, Tensors, View, by_parts, expected};
-use cognate_kernels::{Attention, Caches, MANY, Mask, Memory, Parallel, Serial, Step, Strides};
+use cognate_kernels::{Attention, Caches, MANY, Mask, Memory, Parallel, Results, Serial, Step, Strides};
 use std::borrow::Cow;
 
 /// Attention of one new position to caches `[rows, heads, capacity, d_k]`; or of several of one hypothesis, see
@@ -31,6 +31,8 @@ pub(super) struct MemoryAttention {
     pub(super) mask: Option<MaskSource>,
     pub(super) scale: f32,
     pub(super) out: usize,
+    /// The output `[batch, n, heads, 1, src]` of weights, if it is wanted; it has no rows of prompts.
+    pub(super) weights: Option<usize>,
 }
 
 /// Attention among rows `[batch · n, 3 · heads · d_k]` of queries, keys and values side by side, optionally with a mask as above.
@@ -172,10 +174,10 @@ impl CachedAttention {
             }
         }
         let strides = Strides { head: capacity * place, place };
-        by_parts(tensors, out.floats_mut().chunks_mut(width.max(1)), |row, out| {
+        by_parts(tensors, out.floats_mut().chunks_mut(width.max(1)), |row, context| {
             let [keys, values] = [&*keys, &*values].map(|cache| &cache[row / n * size..][..width * capacity]);
             let memory = Memory { keys, values, strides, places: past + row % n + 1, mask: None, packed: false };
-            attention.read(&query[row * stride..], stride, &memory, out, &Serial);
+            attention.read((&query[row * stride..], stride), &memory, Results { context, weights: None }, &Serial);
         });
         call.put(self.out, out);
         Ok(())
@@ -208,9 +210,14 @@ impl MemoryAttention {
         let memory_of = |sentence: usize| {
             let (keys, values) = (&keys[sentence * size..][..size], &values[sentence * size..][..size]);
             let mask = masks.as_ref().map(|masks| masks.of(sentence));
-            (&queries[sentence * n * stride..], Memory { keys, values, strides, places, mask, packed: n >= MANY })
+            ((&queries[sentence * n * stride..], stride), Memory { keys, values, strides, places, mask, packed: n >= MANY })
         };
-        of_sentences(tensors, out.floats_mut().chunks_mut((n * attention.width()).max(1)), attention, stride, memory_of);
+        let n_wanted = if call.is_prompt { 0 } else { n };
+        let weights = self.weights.map(|output| tensors.new_floats(output, &[batch, n_wanted, heads, 1, places])).transpose()?;
+        let mut weights = weights.map(|weights| weights.chunks_mut((n * heads * places).max(1)));
+        let contexts = out.floats_mut().chunks_mut((n * attention.width()).max(1));
+        let results = contexts.map(|context| Results { context, weights: weights.as_mut().and_then(Iterator::next) });
+        of_sentences(tensors, results.collect(), attention, memory_of);
         call.put(self.out, out);
         Ok(())
     }
@@ -236,33 +243,33 @@ impl SelfAttention {
         let memory_of = |sentence: usize| {
             let rows = &rows[sentence * n * stride..][..n * stride];
             let mask = masks.as_ref().map(|masks| masks.of(sentence));
-            (rows, Memory { keys: &rows[width..], values: &rows[2 * width..], strides, places: n, mask, packed: true })
+            ((rows, stride), Memory { keys: &rows[width..], values: &rows[2 * width..], strides, places: n, mask, packed: true })
         };
-        of_sentences(tensors, out.floats_mut().chunks_mut((n * width).max(1)), attention, stride, memory_of);
+        let contexts = out.floats_mut().chunks_mut((n * width).max(1));
+        of_sentences(tensors, contexts.map(|context| Results { context, weights: None }).collect(), attention, memory_of);
         call.put(self.out, out);
         Ok(())
     }
 }
 
-/// Attention of each sentence: its queries, of which rows begin `stride` apart, and its memory. Threads share the sentences, or the
+/// Attention of each sentence: its queries, of which rows begin a stride apart, and its memory. Threads share the sentences, or the
 /// heads where there are fewer sentences than threads.
-fn of_sentences<'o, 'm>(
+fn of_sentences<'m>(
     threads: &impl Parallel,
-    outs: impl ExactSizeIterator<Item = &'o mut [f32]>,
+    results: Vec<Results<'_>>,
     attention: Attention,
-    stride: usize,
-    memory_of: impl Fn(usize) -> (&'m [f32], Memory<'m>) + Sync,
+    memory_of: impl Fn(usize) -> ((&'m [f32], usize), Memory<'m>) + Sync,
 ) {
-    if outs.len() < threads.threads() {
-        for (sentence, out) in outs.enumerate() {
+    if results.len() < threads.threads() {
+        for (sentence, into) in results.into_iter().enumerate() {
             let (queries, memory) = memory_of(sentence);
-            attention.read(queries, stride, &memory, out, threads);
+            attention.read(queries, &memory, into, threads);
         }
         return;
     }
-    by_parts(threads, outs, |sentence, out| {
+    by_parts(threads, results.into_iter(), |sentence, into| {
         let (queries, memory) = memory_of(sentence);
-        attention.read(queries, stride, &memory, out, &Serial);
+        attention.read(queries, &memory, into, &Serial);
     });
 }
 

@@ -315,9 +315,10 @@ impl<'b, 'g> Builder<'b, 'g> {
                 let (beams, bias) = (self.input(beams), bias.map(|bias| self.input(bias)));
                 Step::Cached(CachedAttention { news: [query?, key?, value?], caches, beams, bias, scale, out: self.made(out)? })
             }
-            Operation::Memory { inputs: [query, keys, values], mask, scale, out } => {
+            Operation::Memory { inputs: [query, keys, values], mask, scale, out, weights } => {
                 let (keys, values, mask) = (self.input(keys), self.input(values), mask.map(|mask| self.mask(mask)));
-                Step::Memory(MemoryAttention { query: self.rows(query)?, keys, values, mask, scale, out: self.made(out)? })
+                let (query, weights) = (self.rows(query)?, weights.map(|weights| self.output(weights)));
+                Step::Memory(MemoryAttention { query, keys, values, mask, scale, out: self.made(out)?, weights })
             }
             Operation::SelfAttention { rows, among, heads, scale, out } => {
                 let among = match among {

@@ -11,7 +11,7 @@ pub(crate) enum Operation<'g> {
     IntegerProduct { x: &'g str, weight: &'g TensorProto, step: f32, scale: &'g TensorProto, out: &'g str },
     Rows { inputs: [&'g str; 6], epsilon: f32, activation: Activation, outputs: [&'g str; 3] },
     Cached { news: [&'g str; 3], caches: [&'g str; 2], beams: &'g str, bias: Option<&'g str>, scale: f32, outputs: [&'g str; 3] },
-    Memory { inputs: [&'g str; 3], mask: Option<MaskOf<'g>>, scale: f32, out: &'g str },
+    Memory { inputs: [&'g str; 3], mask: Option<MaskOf<'g>>, scale: f32, out: &'g str, weights: Option<&'g str> },
     SelfAttention { rows: &'g str, among: Among<MaskOf<'g>>, heads: usize, scale: f32, out: &'g str },
     Heads { x: &'g str, sizes: Vec<Size<&'g str>>, out: &'g str },
     Embedding { ids: &'g str, tokens: TableOf<'g>, factor: f32, positions: Option<PositionsOf<'g>>, out: &'g str },
@@ -81,7 +81,8 @@ impl<'g> Operation<'g> {
     pub(super) fn outputs(&self) -> (Vec<&'g str>, Vec<&'g str>) {
         let (rows, tensors) = match self {
             Self::Product { out, .. } | Self::IntegerProduct { out, .. } => (vec![*out], vec![]),
-            Self::Memory { out, .. } | Self::SelfAttention { out, .. } => (vec![*out], vec![]),
+            Self::Memory { out, weights, .. } => (vec![*out], weights.iter().copied().collect()),
+            Self::SelfAttention { out, .. } => (vec![*out], vec![]),
             Self::Rows { outputs, .. } => (outputs.to_vec(), vec![]),
             Self::Cached { outputs: [out, caches @ ..], .. } => (vec![*out], caches.to_vec()),
             Self::Embedding { out, .. } => (vec![*out], vec![]),

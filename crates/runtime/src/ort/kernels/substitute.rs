@@ -5,8 +5,8 @@ mod read;
 mod rows;
 
 use super::{DOMAIN, Registered, operator};
+use crate::in_memory::SHARED_CACHE;
 use crate::program::{Compiled, Constants, Places, Program, compile};
-use cognate_export::LAYOUT_KEY;
 use cognate_export::proto::{
     AttributeProto, AttributeType, DataType, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorTypeProto, TypeProto,
     ValueInfoProto,
@@ -15,16 +15,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The layout that `cognate export --target ort` writes, for ONNX Runtime only. Other files
-/// are not changed.
-const LAYOUT: [&str; 2] = [LAYOUT_KEY, "shared-cache"];
-
 /// Operations that replace subgraphs, before a program computes them.
 ///
 /// Inputs: query, new key, new value, the caches of keys and of values, the number of used positions, that of beams, the beam of each
 /// position, and optionally a bias. Outputs: the context and the caches.
 const CACHED: &str = "CachedAttention";
-/// Inputs: queries, keys, values, mask.
+/// Inputs: queries, keys, values, mask. Outputs: the context, and the weights if the graph gives them.
 const MEMORY: &str = "MemoryAttention";
 /// Inputs: queries, keys and values side by side, mask.
 const SELF: &str = "SelfAttention";
@@ -42,9 +38,10 @@ pub(in crate::ort) struct Substituted {
     pub(in crate::ort) prompts: bool,
 }
 
-/// The graph with custom operators; `None` if none applies. Its weights lie in `folder`.
+/// The graph with custom operators; `None` if none applies, or it is not of the layout for ONNX Runtime only. Its weights lie in
+/// `folder`.
 pub(in crate::ort) fn substitute(mut model: ModelProto, folder: &Path, threads: usize) -> Option<Substituted> {
-    if !model.metadata_props.iter().any(|entry| [&entry.key, &entry.value] == LAYOUT) {
+    if !model.metadata_props.iter().any(|entry| [&entry.key, &entry.value] == SHARED_CACHE) {
         return None;
     }
     let graph = model.graph.as_mut()?;
@@ -195,15 +192,19 @@ mod tests {
 
     /// A folder with the encoder and decoder of a model, for ONNX Runtime only.
     fn exported(model: &Model, integers: bool) -> TempDir {
+        exported_with(model, integers, Attentions::Omit)
+    }
+
+    fn exported_with(model: &Model, integers: bool, attentions: Attentions) -> TempDir {
         let layout = Layout::SharedCache;
-        let graphs = model.graphs(layout, Attentions::Omit).unwrap();
+        let graphs = model.graphs(layout, attentions).unwrap();
         let mut programs: Vec<Program> = graphs.iter().map(|program| fuse(program).unwrap()).collect();
         if integers {
             let options = quantize::Options::Columns { steps: Steps::Row, unscaled: Some(["logits", "logits_scale"]) };
             programs = quantize::quantize(&[&programs[0], &programs[1]], options).unwrap();
         }
         let folder = tempfile::tempdir().unwrap();
-        let metadata = Metadata { properties: [(LAYOUT[0].into(), LAYOUT[1].into())].into(), ..Metadata::default() };
+        let metadata = Metadata { properties: [(SHARED_CACHE[0].into(), SHARED_CACHE[1].into())].into(), ..Metadata::default() };
         let files: Vec<_> = layout.files().iter().copied().zip(&programs).collect();
         let export = Export { target: Target::Ort, ..Export::new(&files, "weights.onnx_data", &metadata) };
         write_folder(folder.path(), &export, &[], Existing::Replace).unwrap();
@@ -263,8 +264,10 @@ mod tests {
     fn speech_models_are_programs() {
         for name in SPEECH_MODELS {
             let model = Model::open(&golden(name)).unwrap();
-            for integers in [false, multiplies_integers(256)] {
-                let folder = exported(&model, integers);
+            for (integers, attentions) in
+                [(false, Attentions::Omit), (false, Attentions::Cross), (multiplies_integers(256), Attentions::Cross)]
+            {
+                let folder = exported_with(&model, integers, attentions);
                 let own = Layout::SharedCache.files().iter().map(|file| {
                     let own = substitute(read_model(&folder.path().join(file)).unwrap(), folder.path(), 1).unwrap();
                     let operators: Vec<_> = own.model.graph.unwrap().node.into_iter().map(|node| node.op_type).collect();

@@ -28,9 +28,9 @@ pub(super) fn of_memory(places: &Places<'_>, index: usize) -> Option<Found> {
     let (scores, mask, mut inner) = match places.giver(&softmax.input[0], "Add") {
         Some((sum, add)) => {
             let [scores, mask] = add.input.as_slice() else { return None };
-            (scores, Some(mask), vec![sum, index])
+            (scores, Some(mask), vec![sum])
         }
-        None => (&softmax.input[0], None, vec![index]),
+        None => (&softmax.input[0], None, Vec::new()),
     };
     let (product, matmul) = places.giver(scores, "MatMul")?;
     inner.push(product);
@@ -40,29 +40,54 @@ pub(super) fn of_memory(places: &Places<'_>, index: usize) -> Option<Found> {
     let keys = path.unscaled(keys);
     let keys = path.transposed(keys, [0, 1, 3, 2])?;
 
-    let (weighted, product) = places.only_reader(&softmax.output[0], "MatMul")?;
+    let weights = weights(places, &softmax.output[0]);
+    let (weighted, product) =
+        weights.as_ref().map(|weights| weights.reader).or_else(|| places.only_reader(&softmax.output[0], "MatMul"))?;
     let values = other(product, &softmax.output[0]).filter(|values| product.input[1] == **values)?;
     let (turned, transpose) = places.only_reader(&product.output[0], "Transpose").filter(|(_, node)| permutes(node, [0, 2, 1, 3]))?;
     let (at, reshape) = places.only_reader(&transpose.output[0], "Reshape")?;
     if ![keys, values].into_iter().chain(mask).all(|tensor| places.has_axes(tensor, 4)) || !places.has_axes(&reshape.output[0], 2) {
         return None;
     }
-    let (name, out) = (&softmax.name, reshape.output.clone());
-    if let Some((rows, heads, path)) = path.side_by_side(&queries, keys, values) {
+    let (name, mut out) = (&softmax.name, reshape.output.clone());
+    let mut after = vec![index, weighted, turned];
+    if let Some((rows, heads, path)) = path.side_by_side(&queries, keys, values).filter(|_| weights.is_none()) {
         let mut attributes = vec![float("scale", path.scale), integer("heads", heads)];
         if mask.is_none() {
             attributes.push(integer("places", places.shape(keys)?[2].dim_value?));
         }
         let inputs = [rows].into_iter().chain(mask).cloned().collect();
-        return path.found(own(SELF, inputs, out, name, attributes), at, [weighted, turned]);
+        return path.found(own(SELF, inputs, out, name, attributes), at, after);
     }
     let Heads::Rows(queries) = queries else { return None };
     if !places.has_axes(queries, 2) {
         return None;
     }
+    if let Some(weights) = weights {
+        out.push(weights.output.clone());
+        after.extend(weights.nodes);
+    }
     let inputs = [queries, keys, values].into_iter().chain(mask).cloned().collect();
     let own = own(MEMORY, inputs, out, name, vec![float("scale", path.scale)]);
-    path.found(own, at, [weighted, turned])
+    path.found(own, at, after)
+}
+
+/// Weights `[batch, n, heads, 1, places]` that the graph gives, beside the product with values.
+struct Weights<'g> {
+    reader: (usize, &'g NodeProto),
+    nodes: [usize; 2],
+    output: &'g String,
+}
+
+fn weights<'g>(places: &Places<'g>, softmax: &str) -> Option<Weights<'g>> {
+    let &[one, another] = places.readers(softmax) else { return None };
+    let [reader, reshape] = if places.node(one, "MatMul").is_some() { [one, another] } else { [another, one] };
+    let (product, reshaped) = (places.node(reader, "MatMul")?, places.node(reshape, "Reshape")?);
+    let (transpose, node) = places.only_reader(&reshaped.output[0], "Transpose").filter(|(_, node)| permutes(node, [0, 2, 1, 3, 4]))?;
+    let output = &node.output[0];
+    let is_step = matches!(places.shape(output)?, [_, _, _, new, _] if new.dim_value == Some(1));
+    let is_last = places.is_output(output) && places.readers(output).is_empty() && !places.is_output(softmax);
+    (is_step && is_last).then_some(Weights { reader: (reader, product), nodes: [reshape, transpose], output })
 }
 
 /// The source of heads `[batch, heads, n, d_k]`.
@@ -73,7 +98,7 @@ enum Heads<'g> {
     Third(&'g String, usize),
 }
 
-/// Nodes before a softmax, whose outputs have no other readers.
+/// Nodes before a softmax, whose outputs have no other readers; those after it were checked.
 #[derive(Clone)]
 struct Path<'p, 'g> {
     places: &'p Places<'g>,
@@ -82,7 +107,7 @@ struct Path<'p, 'g> {
 }
 
 impl<'g> Path<'_, 'g> {
-    fn found(self, node: NodeProto, at: usize, after: [usize; 2]) -> Option<Found> {
+    fn found(self, node: NodeProto, at: usize, after: Vec<usize>) -> Option<Found> {
         let nodes = &self.places.graph.node;
         let is_inner = |output: &String| self.places.readers(output).len() == 1 && !self.places.is_output(output);
         let all_inner = self.inner.iter().all(|&index| nodes[index].output.iter().all(is_inner));
@@ -153,6 +178,6 @@ impl<'g> Path<'_, 'g> {
     }
 }
 
-fn permutes(node: &NodeProto, axes: [i64; 4]) -> bool {
+fn permutes<const N: usize>(node: &NodeProto, axes: [i64; N]) -> bool {
     attribute(node, "perm").is_some_and(|perm| perm.ints == axes)
 }

@@ -35,7 +35,8 @@ pub(super) fn operation<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<
         (DOMAIN, MEMORY) => {
             let &[query, keys, values, ref mask @ ..] = inputs.as_slice() else { return None };
             let mask = mask.first().map(|mask| mask_of(places, mask));
-            Operation::Memory { inputs: [query, keys, values], mask, scale: float("scale")?, out }
+            let weights = node.output.get(1).map(String::as_str);
+            Operation::Memory { inputs: [query, keys, values], mask, scale: float("scale")?, out, weights }
         }
         (DOMAIN, SELF) => {
             let heads = usize::try_from(integer("heads")?).ok().filter(|&heads| heads > 0)?;

@@ -9,7 +9,7 @@ use std::f32::consts::SQRT_2;
 /// Matches the operations on rows from the node at `index`: `[rows, width]` times a column, plus a
 /// bias, plus a residual, normalised, activated, and quantised to 8 bits; all are optional.
 pub(super) fn between_products(places: &Places<'_>, index: usize) -> Option<Found> {
-    let [first] = places.graph.node[index].output.as_slice() else { return None };
+    let first = places.graph.node[index].output.first()?;
     if !places.has_axes(first, 2) {
         return None;
     }

@@ -10,7 +10,8 @@ use std::f32::consts::SQRT_2;
 /// bias, plus a residual, normalised, activated, and quantised to 8 bits; all are optional.
 pub(super) fn between_products(places: &Places<'_>, index: usize) -> Option<Found> {
     let first = places.graph.node[index].output.first()?;
-    if !places.has_axes(first, 2) {
+    // Columns of numbers are not rows between products, but such as the places of patches in a picture.
+    if !matches!(places.shape(first)?, [_, width] if width.dim_value.is_some_and(|width| width > 1)) {
         return None;
     }
     let mut inputs = vec![String::new(); 6];

@@ -134,8 +134,8 @@ impl Prompt {
         self.tokens.get(tokens.len()).copied()
     }
 
-    /// The number of tokens before the first whose logits are of use.
-    pub(crate) fn n_unused(&self, observe: Option<Observe>) -> usize {
+    /// The number of tokens before the first whose logits are read.
+    pub(crate) fn n_prefill(&self, observe: Option<Observe>) -> usize {
         let last = self.tokens.len().saturating_sub(1);
         let observed = observe.and_then(|Observe { after, .. }| self.tokens.iter().rposition(|token| *token == after));
         observed.map_or(last, |place| place.min(last))

@@ -225,7 +225,7 @@ impl Search for Beams {
         &self.running[hypothesis].tokens
     }
 
-    fn skip(&mut self, sentence: usize, n: usize, observer: Observer<'_>) {
+    fn follow_prompt(&mut self, sentence: usize, n: usize, observer: Observer<'_>) {
         let given = &self.prompt.tokens[self.prompt.n_start..=n];
         self.running.iter_mut().for_each(|running| running.tokens.extend(given));
         self.is_cancelled = given.iter().any(|_| observer(Event::Step { sentence }).is_break());

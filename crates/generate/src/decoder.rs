@@ -47,17 +47,17 @@ pub trait Decoder {
     /// If the engine fails.
     fn advance(&mut self, parents: Option<&Array2<usize>>, tokens: &Array2<i64>) -> Result<Logits<'_>>;
 
-    /// Whether it [reads](Decoder::read) several tokens at once.
-    fn reads_prompts(&self) -> bool {
+    /// Whether it computes several tokens of a prompt in one call: see [`Decoder::prefill`].
+    fn supports_prefill(&self) -> bool {
         false
     }
 
-    /// Appends `tokens: [batch, n]` to all hypotheses of each sentence, before the first step.
+    /// Appends `tokens: [batch, n]` to all hypotheses of each sentence, before the first step and without logits.
     ///
     /// # Errors
-    /// If there was a step, this decoder does not [read prompts](Decoder::reads_prompts), or the engine fails.
-    fn read(&mut self, _: &Array2<i64>) -> Result<()> {
-        Err(no_prompts(self.engine()))
+    /// If there was a step, this decoder does not [support it](Decoder::supports_prefill), or the engine fails.
+    fn prefill(&mut self, _: &Array2<i64>) -> Result<()> {
+        Err(no_prefill(self.engine()))
     }
 
     /// The cross-attention `[batch, beams, heads, src]` of the last step in one layer.
@@ -244,7 +244,7 @@ pub(crate) fn encoded([encoder, decoder]: [&mut dyn Session; 2], sources: Source
             found => Err(not_again(count, found.unwrap_or(0))),
         };
     }
-    // Those of the last batch make room for those of this one.
+    // The previous batch's outputs are freed before new ones are computed.
     drop(before);
     let (mut outputs, mask) = encode(encoder, sources, pad_token)?;
     let mut state: Values = mask.into_iter().map(|mask| (ATTENTION_MASK, mask)).collect();
@@ -287,14 +287,11 @@ pub(crate) fn encode(encoder: &mut dyn Session, sources: Sources<'_>, pad_token:
 fn put_window(outputs: &mut BTreeMap<String, ArrayD<f32>>, window: Values, [index, count]: [usize; 2]) -> Result<()> {
     for (name, value) in window {
         let value = value.to_f32()?;
-        let all = outputs.entry(name).or_insert_with(|| {
-            let mut shape = value.shape().to_vec();
-            shape[0] = count;
-            ArrayD::zeros(shape)
-        });
-        if value.len_of(Axis(0)) != 1 || value.shape()[1..] != all.shape()[1..] {
-            let expected = format!("windows of the shape {:?}", &all.shape()[1..]);
-            return Err(Cause::Layout { graph: "encoder", expected, found: format!("{:?}", value.shape()) }.into());
+        let wrong = |expected| Cause::Layout { graph: "encoder", expected, found: format!("{:?}", value.shape()) };
+        let [1, rest @ ..] = value.shape() else { return Err(wrong(format!("{name} of one window")).into()) };
+        let all = outputs.entry(name).or_insert_with(|| ArrayD::zeros([&[count], rest].concat()));
+        if *rest != all.shape()[1..] {
+            return Err(wrong(format!("windows of the shape {:?}", &all.shape()[1..])).into());
         }
         all.index_axis_mut(Axis(0), index).assign(&value.index_axis(Axis(0), 0));
     }
@@ -358,8 +355,8 @@ pub(crate) fn no_join(engine: &str) -> Error {
     Cause::Contradiction(format!("{engine}: sentences cannot join a batch of this decoder; expected them before its first step")).into()
 }
 
-pub(crate) fn no_prompts(engine: &str) -> Error {
-    Cause::Contradiction(format!("{engine}: expected a decoder that reads several tokens at once, before its first step")).into()
+pub(crate) fn no_prefill(engine: &str) -> Error {
+    Cause::Contradiction(format!("{engine}: expected a decoder that supports prefill, before its first step")).into()
 }
 
 pub(crate) fn missing(graph: &'static str, output: &str) -> Error {

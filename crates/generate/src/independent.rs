@@ -54,7 +54,7 @@ impl Search for Samples {
         &self.sequences[hypothesis].tokens
     }
 
-    fn skip(&mut self, sentence: usize, n: usize, observer: Observer<'_>) {
+    fn follow_prompt(&mut self, sentence: usize, n: usize, observer: Observer<'_>) {
         for (index, sequence) in self.sequences.iter_mut().enumerate() {
             for &token in &self.prompt.tokens[self.prompt.n_start..=n] {
                 sequence.tokens.push(token);

@@ -21,8 +21,8 @@ pub struct RunningBatch<'s> {
     is_new: bool,
 }
 
-/// The tokens of a prompt for which it pays to read them at once, apart from the steps.
-const MANY: usize = 8;
+/// The number of a prompt's tokens from which a prefill is faster than steps.
+const PREFILL: usize = 8;
 
 /// The observer's answer ends a hypothesis, or a sentence of beam search.
 pub(crate) type Observer<'o> = &'o mut dyn FnMut(Event<'_>) -> ControlFlow<()>;
@@ -35,8 +35,8 @@ pub(crate) trait Search {
     /// The hypothesis that each continued by its last token, if it was not itself.
     fn parents(&self) -> Option<&[usize]>;
 
-    /// Appends the prompt's tokens to the one after the first `n`, which the decoder has read.
-    fn skip(&mut self, sentence: usize, n: usize, observer: Observer<'_>);
+    /// Appends tokens of the prompt, of which the decoder has computed the first `n`; the next one is the last appended.
+    fn follow_prompt(&mut self, sentence: usize, n: usize, observer: Observer<'_>);
 
     /// Chooses among the logits of each hypothesis's next token.
     fn read(
@@ -139,7 +139,7 @@ impl<'s> RunningBatch<'s> {
             return Ok(());
         }
         if mem::take(&mut self.is_new) {
-            self.read_prompts(decoder, observer)?;
+            self.prefill(decoder, observer)?;
         }
         let settings = self.settings;
         let shape = (self.sentences.len(), self.n_hypotheses());
@@ -176,16 +176,16 @@ impl<'s> RunningBatch<'s> {
         Ok(())
     }
 
-    /// Lets the decoder read long prompts at once, up to the first token whose logits are of use.
-    fn read_prompts(&mut self, decoder: &mut dyn Decoder, observer: Observer<'_>) -> Result<()> {
+    /// Lets the decoder compute long prompts in one call, up to the first token whose logits are read.
+    fn prefill(&mut self, decoder: &mut dyn Decoder, observer: Observer<'_>) -> Result<()> {
         let Settings { observe, alignment_layer, .. } = *self.settings;
-        let n = self.sentences.iter().map(|sentence| sentence.search.prompt().n_unused(observe)).min().unwrap_or(0);
-        if n < MANY || alignment_layer.is_some() || !decoder.reads_prompts() {
+        let n = self.sentences.iter().map(|sentence| sentence.search.prompt().n_prefill(observe)).min().unwrap_or(0);
+        if n < PREFILL || alignment_layer.is_some() || !decoder.supports_prefill() {
             return Ok(());
         }
         decoder
-            .read(&Array2::from_shape_fn((self.sentences.len(), n), |(row, place)| self.sentences[row].search.prompt().tokens[place]))?;
-        self.sentences.iter_mut().for_each(|Sentence { index, search }| search.skip(*index, n, observer));
+            .prefill(&Array2::from_shape_fn((self.sentences.len(), n), |(row, place)| self.sentences[row].search.prompt().tokens[place]))?;
+        self.sentences.iter_mut().for_each(|Sentence { index, search }| search.follow_prompt(*index, n, observer));
         Ok(())
     }
 

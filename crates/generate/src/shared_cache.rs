@@ -4,7 +4,7 @@
 //! copied. When a sentence is finished, another moves to its place. Others join behind them, if the session takes sentences whose
 //! pasts have different lengths.
 
-use crate::decoder::{Attentions, Decoder, cross_sizes, encoded, missing, no_join, no_prompts, pasts, select};
+use crate::decoder::{Attentions, Decoder, cross_sizes, encoded, missing, no_join, no_prefill, pasts, select};
 use crate::logits::{LastLogits, Logits};
 use crate::{Result, Sources};
 use cognate_model::interface::{ATTENTION_MASK, CACHE_BEAMS, INPUT_IDS, LOGITS, LOGITS_SCALE, is_cross, is_past};
@@ -125,14 +125,14 @@ impl Decoder for SharedCacheDecoder {
         Ok(())
     }
 
-    fn reads_prompts(&self) -> bool {
-        self.decoder.reads_prompts()
+    fn supports_prefill(&self) -> bool {
+        self.decoder.supports_prefill()
     }
 
-    fn read(&mut self, tokens: &Array2<i64>) -> Result<()> {
+    fn prefill(&mut self, tokens: &Array2<i64>) -> Result<()> {
         let (batch, n) = tokens.dim();
-        if !self.reads_prompts() || self.longest(PAST) > 0 || batch != self.lengths.len() {
-            return Err(no_prompts(self.engine()));
+        if !self.supports_prefill() || self.longest(PAST) > 0 || batch != self.lengths.len() {
+            return Err(no_prefill(self.engine()));
         }
         if n >= self.holders.len_of(Axis(2)) {
             self.fit((n + 1).next_power_of_two())?;

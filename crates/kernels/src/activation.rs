@@ -24,7 +24,7 @@ pub(crate) fn swish(x: f32) -> f32 {
     x * share / (1.0 + small)
 }
 
-/// The share of the distribution behind `|x|` is `exp(-x²/2)` times a polynomial in `1 / (1 + SLOPE · |x|)`, the form of Abramowitz
+/// The probability above `|x|` is `exp(-x²/2)` times a polynomial in `1 / (1 + SLOPE · |x|)`, the form of Abramowitz
 /// and Stegun 1964, 7.1.26. Its factors are a least-squares fit of our own to a relative error of 2.3e-7 up to 5.5.
 #[inline(always)]
 pub(crate) fn gelu(x: f32) -> f32 {

@@ -166,10 +166,10 @@ pub trait Session {
         false
     }
 
-    /// Whether rows of a sentence whose pasts grow by one may be positions of one hypothesis, which are read together: their keys and
-    /// values are written to the sentence's first row of the caches, which holds all of their pasts. There are no logits then. The
-    /// session also [has own lengths](Session::has_own_lengths).
-    fn reads_prompts(&self) -> bool {
+    /// Whether one call may compute several positions of a hypothesis (prefill). They are rows of the sentence in `input_ids`, each with
+    /// a past one longer than that of the row before. Their keys and values are written to the sentence's first row of the caches; no
+    /// logits are computed. Such a session also [has own lengths](Session::has_own_lengths).
+    fn supports_prefill(&self) -> bool {
         false
     }
 

@@ -163,8 +163,8 @@ struct Call<'p, 'c, T> {
     tensors: &'p T,
     elements: Vec<Elements<'c>>,
     scratch: Scratch,
-    /// Whether rows are positions of prompts: there are no logits.
-    is_prompt: bool,
+    /// Whether rows are positions of a prefill, which computes no logits.
+    is_prefill: bool,
 }
 
 impl<'c, T: Tensors<'c>> Call<'_, 'c, T> {
@@ -195,9 +195,9 @@ impl<'c, T: Tensors<'c>> Call<'_, 'c, T> {
         Ok(self.floats(buffer).len() / self.program.buffers[buffer].width.max(1))
     }
 
-    /// Whether nobody reads the product in this buffer: the logits of a prompt.
+    /// Whether this buffer holds logits of a prefill, which are not computed.
     fn is_unused(&self, buffer: usize) -> bool {
-        self.is_prompt && matches!(self.program.buffers[buffer].place, Place::Output(_))
+        self.is_prefill && matches!(self.program.buffers[buffer].place, Place::Output(_))
     }
 
     /// Room for `rows` rows of a buffer, which [`Call::put`] gives back.
@@ -253,8 +253,8 @@ impl Program {
         (cached().map(|cached| cached.beams).collect(), cached().filter_map(|cached| cached.bias).collect())
     }
 
-    /// Whether rows may be positions of prompts: nothing but attention to caches depends on the order of rows.
-    pub(crate) fn reads_prompts(&self) -> bool {
+    /// Whether rows may be positions of a prefill: nothing but attention to caches depends on the order of rows.
+    pub(crate) fn supports_prefill(&self) -> bool {
         self.steps.iter().all(|step| match step {
             Step::Cached(cached) => cached.bias.is_none(),
             Step::Embedding(embedding) => embedding.positions.as_ref().is_none_or(|positions| positions.counted.is_none()),
@@ -267,7 +267,7 @@ impl Program {
     pub(crate) fn run<'c>(&self, tensors: &impl Tensors<'c>) -> Result<()> {
         let scratch = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
         let elements = self.buffers.iter().map(|_| Elements::None).collect();
-        let mut call = Call { program: self, tensors, elements, scratch, is_prompt: false };
+        let mut call = Call { program: self, tensors, elements, scratch, is_prefill: false };
         for (index, step) in self.steps.iter().enumerate() {
             match step {
                 Step::Product { x, weights, out } => {

@@ -92,7 +92,11 @@ impl Report {
         let engines = self.cells.first().map(|cell| cell.engines.join(" and ")).unwrap_or_default();
         let audio = self.cells.first().and_then(|cell| Some(cell.answers[1].first()?.audio_seconds)).unwrap_or_default();
         let table = table(&header, &self.cells.iter().map(row).collect::<Vec<_>>());
-        format!("{}{} rounds of {audio:.0} s of audio by {engines}.\n\n{table}", machine.sentence(), self.rounds)
+        format!(
+            "{}{} of {audio:.0} s of audio by {engines}.\n\n{table}",
+            machine.sentence(),
+            if self.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", self.rounds) }
+        )
     }
 
     /// The part of the committed page.

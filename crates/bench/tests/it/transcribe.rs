@@ -24,8 +24,9 @@ fn files_are_transcribed() {
         assert!(answer.seconds > 0.0 && answer.peak_bytes > 0, "{answer:?}");
         assert!(answer.texts.len() == 2 && !answer.texts[0].is_empty() && answer.texts[0] == answer.texts[1], "{answer:?}");
     }
-    let refused = run(&["transcribe", "--model", model, "--batch", "0"], "");
-    assert_snapshot!(String::from_utf8_lossy(&refused.stderr), @"error: batch: expected 1 to 256, found 0");
+    let refused = |option| String::from_utf8(run(&["transcribe", "--model", model, option, "0"], "").stderr).unwrap();
+    assert_snapshot!(refused("--batch"), @"error: batch: expected 1 to 256, found 0");
+    assert_snapshot!(refused("--new-tokens"), @"error: max_new_tokens: expected 1 or more, found 0");
 }
 
 #[test]

@@ -142,6 +142,9 @@ impl TranscriptionOptions {
                 return Err(Error::wrong_option(name, format!("expected 1 to 256, found {count}")));
             }
         }
+        if self.max_new_tokens == Some(0) {
+            return Err(Error::wrong_option("max_new_tokens", "expected 1 or more, found 0"));
+        }
         if !(0.01..=100.0).contains(&self.patience) {
             return Err(Error::wrong_option("patience", format!("expected 0.01 to 100, found {}", self.patience)));
         }

@@ -42,7 +42,7 @@ pub(super) struct Shared {
     names: [Vec<CString>; 2],
     engine: String,
     own_lengths: bool,
-    prompts: bool,
+    prefill: bool,
     device: Device,
     huge_pages: HugePages,
 }
@@ -71,7 +71,7 @@ impl Shared {
             builder = with_cuda(ort, builder)?;
         }
         let own = substituted(path, options)?;
-        let [own_lengths, prompts] = own.as_ref().map_or([false; 2], |own| [own.own_lengths, own.prompts]);
+        let [own_lengths, prefill] = own.as_ref().map_or([false; 2], |own| [own.own_lengths, own.prefill]);
         let (session, engine) = match own {
             Some(own) => (with_kernels(builder, path, own).map_err(wrong)?, format!("{engine} with Cognate's operators")),
             None => (builder.commit_from_file(path).map_err(wrong)?, engine.clone()),
@@ -86,7 +86,7 @@ impl Shared {
         let names =
             names.map_err(|error| Error::new(ErrorKind::Load, signature.place(), format!("expected a name without NUL: {error}")))?;
         let (inner, session) = (session.inner(), Mutex::new(session));
-        Ok(Self { inner, session, signature, names, engine, own_lengths, prompts, device: options.device, huge_pages: before.loaded() })
+        Ok(Self { inner, session, signature, names, engine, own_lengths, prefill, device: options.device, huge_pages: before.loaded() })
     }
 
     /// Ends the profile that [`Shared::load`] began, and returns the file's path.
@@ -191,7 +191,8 @@ fn substituted(path: &Path, options: &Options) -> Result<Option<Substituted>> {
     Ok(kernels::substitute(model, folder_of(path), threads))
 }
 
-/// Whether the library has registered the operators' domain, which two sessions that are created at the same time would do twice.
+/// Whether the library has registered the operators' domain. Two sessions created at the same time would both register it, and one
+/// would fail.
 static DOMAIN_IS_KNOWN: Mutex<bool> = Mutex::new(false);
 
 /// Creates a session from a modified graph whose weights are in the folder of `path`.
@@ -275,8 +276,8 @@ impl Session for OrtSession {
         self.shared.own_lengths
     }
 
-    fn reads_prompts(&self) -> bool {
-        self.shared.prompts
+    fn supports_prefill(&self) -> bool {
+        self.shared.prefill
     }
 
     fn run_in_place(&mut self, state: &mut Values, pairs: &[(String, String)]) -> Result<Values> {

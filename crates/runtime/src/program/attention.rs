@@ -6,8 +6,8 @@ use super::{Call, Result, Tensors, View, by_parts, expected};
 use cognate_kernels::{Attention, Caches, MANY, Mask, Memory, Parallel, Results, Serial, Step, Strides};
 use std::borrow::Cow;
 
-/// Attention of one new position to caches `[rows, heads, capacity, d_k]`; or of several of one hypothesis, see
-/// [`Session::reads_prompts`](crate::Session::reads_prompts). Numbers of `query`, `key`, `value` and `out` are those of
+/// Attention of one new position to caches `[rows, heads, capacity, d_k]`, or of several in a prefill: see
+/// [`Session::supports_prefill`](crate::Session::supports_prefill). Numbers of `query`, `key`, `value` and `out` are those of
 /// buffers, others those of inputs and outputs.
 pub(super) struct CachedAttention {
     /// Query, key and value: views of buffers of one width.
@@ -31,7 +31,7 @@ pub(super) struct MemoryAttention {
     pub(super) mask: Option<MaskSource>,
     pub(super) scale: f32,
     pub(super) out: usize,
-    /// The output `[batch, n, heads, 1, src]` of weights, if it is wanted; it has no rows of prompts.
+    /// The output `[batch, n, heads, 1, src]` of weights, if it is wanted; a prefill has none.
     pub(super) weights: Option<usize>,
 }
 
@@ -92,8 +92,8 @@ impl CachedAttention {
         let attention = Attention { heads, d_k, scale: self.scale };
         let past = |row: usize| past_of(&holders[row * longest..][..longest]);
         if beams > 1 && holders.len() == rows * longest && past(0) != past(1) {
-            let prompts = Prompts { attention, n: beams, past: past(0), shape: [n_caches, capacity] };
-            return self.read(call, &prompts, holders, [keys, values]);
+            let prefill = Prefill { attention, n: beams, past: past(0), shape: [n_caches, capacity] };
+            return self.prefill(call, &prefill, holders, [keys, values]);
         }
         if n_caches != rows || keys.len() != values.len() || self.news.iter().any(|view| view.width != attention.width()) {
             return Err(expected("caches", format!("[{rows}, heads, capacity, d_k] of {}", self.news[0].width), format!("{shape:?}")));
@@ -129,8 +129,8 @@ impl CachedAttention {
     }
 }
 
-/// Sentences of which `n` rows are positions from `past` on, and the rows and places of caches.
-struct Prompts {
+/// Sentences of which `n` rows are positions from `past` on; `shape` is the number of rows and of places of the caches.
+struct Prefill {
     attention: Attention,
     n: usize,
     past: usize,
@@ -139,15 +139,15 @@ struct Prompts {
 
 impl CachedAttention {
     /// Attention of each row of a prompt to the rows before it and to itself, in the first row of the sentence's caches.
-    fn read<'c, T: Tensors<'c>>(
+    fn prefill<'c, T: Tensors<'c>>(
         &self,
         call: &mut Call<'_, 'c, T>,
-        prompts: &Prompts,
+        prefill: &Prefill,
         holders: &[i64],
         [keys, values]: [&mut [f32]; 2],
     ) -> Result<()> {
         let (tensors, rows) = (call.tensors, call.rows(self.news[0].buffer)?);
-        let &Prompts { attention, n, past, shape: [n_caches, capacity] } = prompts;
+        let &Prefill { attention, n, past, shape: [n_caches, capacity] } = prefill;
         let (longest, width, batch) = (holders.len() / rows, attention.width(), rows / n);
         let is_right = |(row, holders): (usize, &[i64])| {
             let before = past + row % n;
@@ -160,7 +160,7 @@ impl CachedAttention {
         if batch == 0 || n_caches % batch != 0 || keys.len() != values.len() || self.news.iter().any(|view| view.width != width) {
             return Err(expected("caches", format!("rows for {batch} sentences of width {}", self.news[0].width), n_caches));
         }
-        call.is_prompt = true;
+        call.is_prefill = true;
         let mut out = call.take_floats(self.out, rows)?;
         let stride = call.program.buffers[self.news[0].buffer].width;
         let [query, key, value] = self.news.map(|view| &call.floats(view.buffer)[view.offset..]);
@@ -212,7 +212,7 @@ impl MemoryAttention {
             let mask = masks.as_ref().map(|masks| masks.of(sentence));
             ((&queries[sentence * n * stride..], stride), Memory { keys, values, strides, places, mask, packed: n >= MANY })
         };
-        let n_wanted = if call.is_prompt { 0 } else { n };
+        let n_wanted = if call.is_prefill { 0 } else { n };
         let weights = self.weights.map(|output| tensors.new_floats(output, &[batch, n_wanted, heads, 1, places])).transpose()?;
         let mut weights = weights.map(|weights| weights.chunks_mut((n * heads * places).max(1)));
         let contexts = out.floats_mut().chunks_mut((n * attention.width()).max(1));

@@ -27,7 +27,7 @@ impl Bytes {
         }
     }
 
-    /// Gives the memory of pages back that were read from a file; they are read again on use.
+    /// Frees the memory of a mapped file's pages; they are read again when used.
     pub(crate) fn release(&self) {
         #[cfg(unix)]
         if let Bytes::Mapped(file, range) = self {

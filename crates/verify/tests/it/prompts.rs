@@ -36,13 +36,13 @@ impl Decoder for Counting {
         self.inner.advance(parents, tokens)
     }
 
-    fn reads_prompts(&self) -> bool {
-        self.is_allowed && self.inner.reads_prompts()
+    fn supports_prefill(&self) -> bool {
+        self.is_allowed && self.inner.supports_prefill()
     }
 
-    fn read(&mut self, tokens: &Array2<i64>) -> Result<()> {
+    fn prefill(&mut self, tokens: &Array2<i64>) -> Result<()> {
         self.n_read += tokens.len();
-        self.inner.read(tokens)
+        self.inner.prefill(tokens)
     }
 
     fn retain(&mut self, sentences: &[usize]) -> Result<()> {
@@ -100,7 +100,7 @@ fn prompts_are_read_at_once_as_token_by_token() {
             };
             let (found, expected) = (run(true), run(false));
             // The last token of a prompt gives the first logits. Not every processor multiplies integers by our operators.
-            let n_read = if integers && !decoder.inner.reads_prompts() { 0 } else { prefixes.len() * n };
+            let n_read = if integers && !decoder.inner.supports_prefill() { 0 } else { prefixes.len() * n };
             assert_eq!(std::mem::take(&mut decoder.n_read), n_read, "{name}: prompts of {n} tokens");
             for (clip, (found, expected)) in found.iter().zip(&expected).enumerate() {
                 let tokens = |found: &[Hypothesis]| found.iter().map(|hypothesis| hypothesis.tokens.clone()).collect::<Vec<_>>();
@@ -123,7 +123,7 @@ fn cross_attention_is_as_near_to_f64_as_that_of_onnx_runtimes_operators() {
         let plain = Options { plain: true, ..Options::default() };
         let runs: [(&dyn Runtime, Options); 3] = [(&ort, Options::default()), (&ort, plain), (&Reference::F64, Options::default())];
         let mut subjects = runs.map(|(runtime, options)| subject(runtime, name, false, &options));
-        assert_eq!(subjects.each_ref().map(|subject| subject.decoder.reads_prompts()), [true, false, false]);
+        assert_eq!(subjects.each_ref().map(|subject| subject.decoder.supports_prefill()), [true, false, false]);
         for beams in [1, 3, 9] {
             let shape = (subjects[0].features.shape()[0], beams);
             for subject in &mut subjects {

@@ -34,8 +34,8 @@ pub(in crate::ort) struct Substituted {
     pub(in crate::ort) programs: Vec<Registered>,
     /// As [`Session::has_own_lengths`](crate::Session::has_own_lengths).
     pub(in crate::ort) own_lengths: bool,
-    /// As [`Session::reads_prompts`](crate::Session::reads_prompts).
-    pub(in crate::ort) prompts: bool,
+    /// As [`Session::supports_prefill`](crate::Session::supports_prefill).
+    pub(in crate::ort) prefill: bool,
 }
 
 /// The graph with custom operators; `None` if none applies, or it is not of the layout for ONNX Runtime only. Its weights lie in
@@ -61,10 +61,10 @@ pub(in crate::ort) fn substitute(mut model: ModelProto, folder: &Path, threads: 
         return None;
     }
     let own_lengths = has_own_lengths(&compiled, &found);
-    let prompts = own_lengths && reads_prompts(&compiled, &found);
+    let prefill = own_lengths && supports_prefill(&compiled, &found);
     *graph = compiled;
     model.opset_import.push(OperatorSetIdProto { domain: DOMAIN.into(), version: 1 });
-    Some(Substituted { model, programs, own_lengths, prompts })
+    Some(Substituted { model, programs, own_lengths, prefill })
 }
 
 /// Whether sentences may have pasts of their own lengths. Programs know each one's; what other operations make of the length of the
@@ -92,12 +92,12 @@ fn has_own_lengths(graph: &GraphProto, programs: &[Arc<Program>]) -> bool {
     !beams.is_empty() && !graph.output.iter().any(|output| of_past.contains(&output.name))
 }
 
-/// Whether all that depends on tokens is in programs that read prompts, and only they and the caller read it.
-fn reads_prompts(graph: &GraphProto, programs: &[Arc<Program>]) -> bool {
+/// Whether programs that support prefill compute all that depends on tokens, and only the caller reads their outputs.
+fn supports_prefill(graph: &GraphProto, programs: &[Arc<Program>]) -> bool {
     let is_program = |node: &&NodeProto| node.domain == DOMAIN;
     let made: BTreeSet<_> = graph.node.iter().filter(is_program).flat_map(|node| &node.output).collect();
     let is_read = graph.node.iter().flat_map(|node| &node.input).any(|input| made.contains(input));
-    !is_read && programs.iter().all(|program| program.reads_prompts())
+    !is_read && programs.iter().all(|program| program.supports_prefill())
 }
 
 /// Replaces subgraphs by operations of ours; returns how many.
@@ -271,16 +271,16 @@ mod tests {
                 let own = Layout::SharedCache.files().iter().map(|file| {
                     let own = substitute(read_model(&folder.path().join(file)).unwrap(), folder.path(), 1).unwrap();
                     let operators: Vec<_> = own.model.graph.unwrap().node.into_iter().map(|node| node.op_type).collect();
-                    (own.prompts, operators)
+                    (own.prefill, operators)
                 });
-                let [(_, encoder), (prompts, decoder)] = own.collect::<Vec<_>>().try_into().unwrap();
+                let [(_, encoder), (prefill, decoder)] = own.collect::<Vec<_>>().try_into().unwrap();
                 let count = |wanted: &str| encoder.iter().filter(|operator| *operator == wanted).count();
                 assert_eq!(
                     [operator::NAME, "Conv", "Transpose", "Gemm", "LayerNormalization"].map(count),
                     [1, 2, 1, 0, 0],
                     "{name}: {encoder:?}"
                 );
-                assert!(prompts, "{name}: {decoder:?}");
+                assert!(prefill, "{name}: {decoder:?}");
             }
         }
     }

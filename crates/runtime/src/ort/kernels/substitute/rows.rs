@@ -10,7 +10,7 @@ use std::f32::consts::SQRT_2;
 /// bias, plus a residual, normalised, activated, and quantised to 8 bits; all are optional.
 pub(super) fn between_products(places: &Places<'_>, index: usize) -> Option<Found> {
     let first = places.graph.node[index].output.first()?;
-    // Columns of numbers are not rows between products, but such as the places of patches in a picture.
+    // A single column is not an activation: the positions of an image's patches, for example.
     if !matches!(places.shape(first)?, [_, width] if width.dim_value.is_some_and(|width| width > 1)) {
         return None;
     }

@@ -29,9 +29,9 @@ pub const MEMORY_BOUND: u64 = 64_000_000;
 /// `dd`, or an export more than 64 MB of anonymous memory. Then this checkpoint and one of 4.96 GB are exported in place, in at most
 /// 0.1 s and 100 MB. Linux only.
 ///
-/// With --peers: compared with `optimum-cli export onnx` instead, on checkpoints of the shapes of Marian-base, T5-small, BART-base and
-/// M2M100 with random weights by transformers (installs 6 GB in target/interop). Fails if an export is not 20 times as fast as
-/// Optimum's, takes more than a third of its memory, or writes more than 1.05 times the checkpoint.
+/// With --peers: compared with `optimum-cli export onnx` instead, on checkpoints of the shapes of Marian-base, T5-small, BART-base,
+/// M2M100, BERT-base and GPT-2 with random weights by transformers (installs 6 GB in target/interop). Fails if an export is not 20
+/// times as fast as Optimum's, takes more than a third of its memory, or writes more than 1.05 times the checkpoint.
 #[derive(clap::Args)]
 pub struct Options {
     /// Number of runs of each program, in turn; slow ones (Optimum, verification) run once

@@ -13,12 +13,12 @@ use anyhow::{Context, Result, ensure};
 use super::process::{Measured, Memory, measure, peak, rest, seconds};
 use xtask::python;
 use xtask::table::table;
-use xtask::workspace::{Workspace, call, size};
+use xtask::workspace::{Workspace, call, files, size};
 
 pub const REQUIREMENTS: &str = include_str!("../../../xtask/interop/python/requirements.txt");
 
 /// The checkpoints of `xtask/interop/python/make_checkpoint.py`.
-pub const SHAPES: [&str; 4] = ["marian-base", "t5-small", "bart-base", "m2m100-small"];
+pub const SHAPES: [&str; 6] = ["marian-base", "t5-small", "bart-base", "m2m100-small", "bert-base", "gpt2"];
 pub const WEIGHTS: &str = "model.safetensors";
 
 /// Least ratio of Optimum's time to Cognate's.
@@ -28,11 +28,20 @@ pub const MEMORY_BOUND: f64 = 1.0 / 3.0;
 /// Largest ratio of the bytes of the Cognate layout to those of the checkpoint's weights.
 pub const SIZE_BOUND: f64 = 1.05;
 
-/// Optimum's export without its comparison, for which its command has no option: `python -c UNCHECKED checkpoint out`.
+/// Optimum's export without its comparison, for which its command has no option: `python -c UNCHECKED task checkpoint out`.
 pub const UNCHECKED: &str = "import sys
 from optimum.exporters.onnx import main_export
-main_export(sys.argv[1], output=sys.argv[2], task='text2text-generation-with-past', do_validation=False)
+main_export(sys.argv[2], output=sys.argv[3], task=sys.argv[1], do_validation=False)
 ";
+
+/// Optimum's task of a shape.
+fn task(shape: &str) -> &'static str {
+    match shape {
+        "bert-base" => "feature-extraction",
+        "gpt2" => "text-generation-with-past",
+        _ => "text2text-generation-with-past",
+    }
+}
 
 /// A way to export, a row of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +82,8 @@ pub struct Bench {
     pub cognate: PathBuf,
     pub python: PathBuf,
     pub checkpoint: PathBuf,
+    /// What Optimum exports it for.
+    pub task: &'static str,
     /// An empty folder on the same disk.
     pub work: PathBuf,
 }
@@ -86,7 +97,7 @@ pub fn run(workspace: &Workspace, cognate: PathBuf, rounds: u32, shape: Option<&
     for name in SHAPES.into_iter().filter(|name| shape.is_none_or(|wanted| wanted == *name)) {
         let checkpoint = workspace.target("bench/peers").join(name);
         make(workspace, &python, name, &checkpoint)?;
-        let bench = Bench { cognate: cognate.clone(), python: python.clone(), checkpoint, work: work.path().to_owned() };
+        let bench = Bench { cognate: cognate.clone(), python: python.clone(), checkpoint, task: task(name), work: work.path().to_owned() };
         let weights = bench.checkpoint.join(WEIGHTS);
         let bytes = weights.metadata().with_context(|| weights.display().to_string())?.len();
         // Fills the page cache.
@@ -127,8 +138,8 @@ impl Bench {
             if way == Way::InPlace {
                 from = self.work.join("checkpoint");
                 fs::create_dir(&from)?;
-                for name in ["config.json", "generation_config.json", WEIGHTS] {
-                    fs::copy(self.checkpoint.join(name), from.join(name)).with_context(|| name.to_owned())?;
+                for file in files(&self.checkpoint)? {
+                    fs::copy(&file, from.join(file.file_name().unwrap_or_default()))?;
                 }
             }
             let before = size(&from, &|_| true)?;
@@ -166,13 +177,12 @@ impl Bench {
         };
         let mut command = match way {
             Way::Optimum => {
-                let task = ["--task", "text2text-generation-with-past", "--model"];
                 let mut command = optimum(&["-m", "optimum.commands.optimum_cli", "export", "onnx"]);
-                command.args(task).arg(from);
+                command.args(["--task", self.task, "--model"]).arg(from);
                 command
             }
             Way::OptimumUnchecked => {
-                let mut command = optimum(&["-c", UNCHECKED]);
+                let mut command = optimum(&["-c", UNCHECKED, self.task]);
                 command.arg(from);
                 command
             }

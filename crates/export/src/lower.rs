@@ -219,8 +219,11 @@ impl<'g> Lowering<'g> {
             }
             Op::Conv(conv) => {
                 let ints = |values: &mut dyn Iterator<Item = &usize>| values.map(|&value| value as i64).collect();
-                let pads = ints(&mut conv.pads.iter().chain(&conv.pads));
-                self.whole(id, &[Attribute::Ints("strides", ints(&mut conv.strides.iter())), Attribute::Ints("pads", pads)])?;
+                let (strides, pads) = (ints(&mut conv.strides.iter()), ints(&mut conv.pads.iter().chain(&conv.pads)));
+                // Dilations of 1 are the default, which rten 0.27 does not know.
+                let dilations = vec![1; conv.strides.len()];
+                let attributes = [("dilations", dilations), ("strides", strides), ("pads", pads)];
+                self.whole(id, &attributes.map(|(name, values)| Attribute::Ints(name, values)))?;
             }
             Op::LogSumExp => self.log_sum_exp(id, node)?,
             Op::ShiftedExp => {

@@ -52,12 +52,8 @@ pub fn find_graphs(folder: &Path, engine: Engine, device: Device) -> Result<Expo
     let Some(place) = optimum(folder) else {
         let layout = find_layout(folder).unwrap_or_default();
         // On a GPU the same operator expects another order of keys, and results would be wrong without an error.
-        if layout == Layout::SharedCache && (engine, device) != (Engine::Ort, Device::Cpu) {
-            let found = if device == Device::Cuda { "--device cuda".to_owned() } else { engine.to_string() };
-            let message = format!(
-                "was exported with --target ort, for ONNX Runtime on the CPU only, found {found}; \
-                 export it without --target ort, or choose --engine ort (`cargo xtask onnxruntime` installs the library)"
-            );
+        if layout == Layout::SharedCache && device == Device::Cuda {
+            let message = "was exported with --target ort, for the CPU only, found --device cuda; export it without --target ort";
             return Err(Error::new(ErrorKind::Engine, folder.display(), message));
         }
         if layout == Layout::Generate {

@@ -8,7 +8,7 @@ use crate::tokenizer::open_tokenizer;
 use cognate_folder::{Configuration, ExportedGraphs, Manifest, ModelSource, f32_programs, find_graphs, search_graph};
 use cognate_generate::{Decoder, FixedSizes, SearchDecoder, Settings, check_search, decoder};
 use cognate_model::{Attentions, Config, Front, Layout, Model, Parts};
-use cognate_runtime::{Device, Engine, Loaded, Options, Runtime, Session};
+use cognate_runtime::{Device, Engine, ErrorKind, Loaded, Options, Runtime, Session};
 use cognate_text::Tokenizer;
 use std::num::NonZeroUsize;
 use std::path::{MAIN_SEPARATOR, Path};
@@ -380,13 +380,18 @@ pub(crate) fn exported_graphs(folder: &Path, runtime: &dyn Runtime, options: &Op
 
 /// The graphs of a model in memory.
 pub(crate) fn model_graphs(model: &Model, attentions: Attentions, runtime: &dyn Runtime, options: &Options) -> Result<Graphs> {
-    // The layout for ONNX Runtime's operators on the processor is the fastest there; these return no weights of the decoder's
-    // self-attention, do not have all its choices, and are for a decoder with an encoder.
+    // Programs of kernels compute the layout with shared caches, which is the fastest on the processor; they return no weights of the
+    // decoder's self-attention, do not have all its choices, and are for a decoder with an encoder.
     let is_pair = model.config().parts == Parts::Both;
-    let has_operators = attentions != Attentions::All && is_pair && model.config().require_shared_caches().is_ok();
-    let is_fused = runtime.engine() == Engine::Ort && options.device == Device::Cpu && has_operators;
-    let layout = if is_fused { Layout::SharedCache } else { Layout::Cognate };
-    Ok((layout, runtime.read_graphs(&f32_programs(model, layout, attentions)?, options)?))
+    let has_form = attentions != Attentions::All && is_pair && model.config().require_shared_caches().is_ok();
+    if has_form && options.device == Device::Cpu && runtime.engine() != Engine::Reference {
+        match runtime.read_graphs(&f32_programs(model, Layout::SharedCache, attentions)?, options) {
+            // tract lacks ONNX Runtime's operators where programs do not compute them.
+            Err(error) if error.kind() == ErrorKind::Unavailable => {}
+            graphs => return Ok((Layout::SharedCache, graphs?)),
+        }
+    }
+    Ok((Layout::Cognate, runtime.read_graphs(&f32_programs(model, Layout::Cognate, attentions)?, options)?))
 }
 
 /// Warns if ONNX Runtime accumulates 8-bit products in 16 bits, which saturate: its kernels for older x86 processors do.

@@ -18,7 +18,7 @@ pub struct Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The engine or the device is missing.
+    /// The engine or the device is missing, or lacks operators of the source.
     Unavailable,
     /// An engine's library was found, but cannot be used.
     Library,

@@ -5,7 +5,7 @@ use cognate_export::{Existing, Export, LAYOUT_KEY, Metadata, Staged, Target, wri
 use cognate_graph::{Op, Program};
 use std::sync::Arc;
 
-/// The metadata of files with caches that beams share, which only ONNX Runtime runs.
+/// The metadata of files with caches that beams share: for ONNX Runtime, and for programs.
 pub(crate) const SHARED_CACHE: [&str; 2] = [LAYOUT_KEY, "shared-cache"];
 
 /// Exports the graphs to a temporary folder with a shared weights file, and reads them.
@@ -14,9 +14,9 @@ pub(crate) fn read_graphs(runtime: &dyn Runtime, programs: &[Program], options: 
     let folder = Staged::temporary().map_err(wrong)?;
     let names: Vec<_> = (0..programs.len()).map(|index| format!("{index}.onnx")).collect();
     let graphs: Vec<_> = names.iter().map(String::as_str).zip(programs).collect();
-    let target = if runtime.engine() == Engine::Ort { Target::Ort } else { Target::Portable };
     let path = folder.path().join("graphs");
     let is_shared = programs.iter().any(|program| program.graph().nodes().iter().any(|node| matches!(node.op, Op::CachedAttention(_))));
+    let target = if is_shared || runtime.engine() == Engine::Ort { Target::Ort } else { Target::Portable };
     let [key, value] = SHARED_CACHE.map(str::to_owned);
     let metadata = Metadata { properties: is_shared.then_some((key, value)).into_iter().collect(), ..Metadata::default() };
     let export = Export { target, ..Export::new(&graphs, "weights.onnx_data", &metadata) };

@@ -17,7 +17,7 @@ mod huge_pages;
 mod in_memory;
 #[cfg(feature = "ort")]
 mod ort;
-#[cfg(feature = "ort")]
+#[cfg(any(feature = "tract", feature = "ort"))]
 mod program;
 #[cfg(feature = "reference")]
 mod reference;
@@ -192,7 +192,12 @@ pub trait Session {
 
 /// Implements [`Session::run_in_place`] by [`Session::run`].
 fn run_and_exchange<S: Session + ?Sized>(session: &mut S, state: &mut Values, pairs: &[(String, String)]) -> Result<Values> {
-    let mut outputs = session.run(state)?;
+    let outputs = session.run(state)?;
+    exchange(session, outputs, state, pairs)
+}
+
+/// Moves each output of `pairs` to its input in `state`; returns the other outputs.
+fn exchange<S: Session + ?Sized>(session: &S, mut outputs: Values, state: &mut Values, pairs: &[(String, String)]) -> Result<Values> {
     for (input, output) in pairs {
         let value = outputs.remove(output).ok_or_else(|| {
             let message = format!("output {output}: expected one of {}", session.outputs().join(", "));

@@ -11,14 +11,18 @@ mod embedding;
 mod memory;
 mod operation;
 mod places;
+mod registered;
 mod rows;
 mod sizes;
+mod substitute;
 
 pub(crate) use compile::{Compiled, compile};
 pub(crate) use constants::Constants;
 pub(crate) use operation::{Among, Counted, MaskOf, Operation, PositionsOf, TableOf};
 pub(crate) use places::{Places, other};
+pub(crate) use registered::{Kernel, Registered};
 pub(crate) use sizes::Size;
+pub(crate) use substitute::{DOMAIN, NUMBER, PROGRAM, Substituted, substitute};
 
 use attention::{CachedAttention, Heads, MemoryAttention, SelfAttention};
 use cognate_kernels::{IntegerWeights, Parallel, Weights};

@@ -6,11 +6,14 @@
 
 mod operators;
 mod prepare;
+mod program;
 
 use crate::huge_pages::{self, HugePages};
+use crate::program::Substituted;
 use crate::signature::{Axis, Element, Given, Input, Signature};
 use crate::{
-    Device, Engine, EngineTensor, Error, ErrorKind, Loaded, Options, Result, Runtime, Session, Value, Values, in_memory, read_checked,
+    Device, Engine, EngineTensor, Error, ErrorKind, Loaded, Options, Result, Runtime, Session, Value, Values, exchange, in_memory,
+    read_checked,
 };
 use cognate_graph::{Program, f16};
 use ndarray::ArrayD;
@@ -28,6 +31,8 @@ use tract_onnx::tract_core::ops::matmul::pack::OptMatMulPack;
 
 /// Name and version; a test compares it with the workspace's lock file.
 const ENGINE: &str = "tract 0.23.9";
+/// The same, if programs replace ONNX Runtime's operators.
+const WITH_PROGRAMS: &str = "tract 0.23.9 with Cognate's operators";
 
 /// Runs exported ONNX files on the CPU, on one thread regardless of [`Options::threads`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,7 +51,9 @@ impl Runtime for Tract {
         read_checked(path, || {
             let before = huge_pages::Before::loading(options);
             let wrong = |reason| Error::new(ErrorKind::Load, path.display(), format!("{ENGINE} cannot load it: {reason}"));
-            let planned: Arc<dyn Loaded> = Arc::new(guarded(|| Planned::read(path, before)).map_err(wrong)?);
+            let proto = guarded(|| operators::reader().proto_model_for_path(path)).map_err(wrong)?;
+            let own = program::substituted(path, &proto)?;
+            let planned: Arc<dyn Loaded> = Arc::new(guarded(|| Planned::read(path, proto, own, before)).map_err(wrong)?);
             Ok(planned)
         })
     }
@@ -58,8 +65,11 @@ impl Runtime for Tract {
 
 /// A file planned by tract, with weights.
 struct Planned {
+    engine: &'static str,
     signature: Signature,
     plan: Arc<TypedSimplePlan>,
+    own_lengths: bool,
+    prefill: bool,
     huge_pages: HugePages,
 }
 
@@ -70,9 +80,10 @@ impl Loaded for Planned {
 }
 
 impl Planned {
-    fn read(path: &Path, before: huge_pages::Before) -> TractResult<Self> {
+    /// Plans the file at `path`, whose contents are `proto`, or `own` with programs.
+    fn read(path: &Path, proto: pb::ModelProto, own: Option<Substituted>, before: huge_pages::Before) -> TractResult<Self> {
         let onnx = operators::reader();
-        let mut proto = onnx.proto_model_for_path(path)?;
+        let mut proto = own.as_ref().map_or(Ok(proto), program::converted)?;
         prepare::prepare(&mut proto);
         let graph = proto.graph.as_ref().ok_or_else(|| TractError::msg("missing graph"))?;
         let signature = signature(path, graph);
@@ -81,11 +92,17 @@ impl Planned {
         if !parsed.unresolved_inputs.is_empty() {
             return Err(TractError::msg(format!("no node computes the inputs {}", parsed.unresolved_inputs.join(", "))));
         }
+        let mut model = parsed.model;
+        if own.is_some() {
+            program::set_inputs(&mut model, &proto)?;
+        }
         drop(proto);
-        let mut model = parsed.model.into_optimized()?;
+        let mut model = model.into_optimized()?;
         pack_shared_weights(&mut model)?;
         let plan = TypedSimplePlan::new(model)?;
-        Ok(Self { signature, plan, huge_pages: before.loaded() })
+        let engine = if own.is_some() { WITH_PROGRAMS } else { ENGINE };
+        let [own_lengths, prefill] = own.map_or([false; 2], |own| [own.own_lengths, own.prefill]);
+        Ok(Self { engine, signature, plan, own_lengths, prefill, huge_pages: before.loaded() })
     }
 }
 
@@ -155,7 +172,7 @@ struct TractSession {
 
 impl Session for TractSession {
     fn engine(&self) -> &str {
-        ENGINE
+        self.planned.engine
     }
 
     fn inputs(&self) -> &[String] {
@@ -166,15 +183,50 @@ impl Session for TractSession {
         self.planned.signature.output_names()
     }
 
+    fn has_own_lengths(&self) -> bool {
+        self.planned.own_lengths
+    }
+
+    fn supports_prefill(&self) -> bool {
+        self.planned.prefill
+    }
+
     fn run(&mut self, inputs: &Values) -> Result<Values> {
-        let Planned { signature, plan, huge_pages } = &*self.planned;
-        let given: Vec<(&str, TValue)> =
-            inputs.iter().map(|(name, value)| Ok((name, given(tensor(value)?, signature.takes_half(name))?))).collect::<Result<_>>()?;
-        let given: TVec<TValue> = signature.arrange(given)?.into_iter().collect();
-        let outputs = guarded(|| plan.run(given)?.into_iter().map(TractTensor::new).collect::<TractResult<Vec<_>>>());
-        let outputs = outputs.map_err(|reason| Error::new(ErrorKind::Run, signature.place(), format!("{ENGINE} failed: {reason}")))?;
-        huge_pages.after_run();
-        let names = signature.output_names().iter();
+        self.planned.run(inputs.iter().map(|(name, value)| Ok((name, self.planned.given(name, value)?))).collect::<Result<_>>()?)
+    }
+
+    /// A program writes over an input that nobody else has.
+    fn run_in_place(&mut self, state: &mut Values, pairs: &[(String, String)]) -> Result<Values> {
+        let mut written = Vec::with_capacity(pairs.len());
+        for (input, _) in pairs {
+            let Some(value) = state.remove(input) else { continue };
+            written.push((input.as_str(), self.planned.given(input, &value)?));
+        }
+        // The host's arrays become tensors once, not in each step.
+        let names: Vec<_> = state.iter().filter(|(_, value)| matches!(value, Value::F32(_))).map(|(name, _)| name.to_owned()).collect();
+        for name in names {
+            let value = state.get(&name).map(|value| self.planned.given(&name, value)).expect("a name of the state")?;
+            state.insert(name, Value::Engine(Arc::new(TractTensor { value })));
+        }
+        let read = state.iter().map(|(name, value)| Ok((name, self.planned.given(name, value)?)));
+        let given: Vec<_> = written.into_iter().map(Ok).chain(read).collect::<Result<_>>()?;
+        let outputs = self.planned.run(given)?;
+        exchange(self, outputs, state, pairs)
+    }
+}
+
+impl Planned {
+    fn given(&self, name: &str, value: &Value) -> Result<TValue> {
+        given(tensor(value)?, self.signature.takes_half(name))
+    }
+
+    fn run(&self, given: Vec<(&str, TValue)>) -> Result<Values> {
+        let given: TVec<TValue> = self.signature.arrange(given)?.into_iter().collect();
+        let outputs = guarded(|| self.plan.run(given)?.into_iter().map(TractTensor::new).collect::<TractResult<Vec<_>>>());
+        let failed = |reason| Error::new(ErrorKind::Run, self.signature.place(), format!("{} failed: {reason}", self.engine));
+        let outputs = outputs.map_err(failed)?;
+        self.huge_pages.after_run();
+        let names = self.signature.output_names().iter();
         Ok(names.zip(outputs).map(|(name, output)| (name.as_str(), Value::Engine(Arc::new(output)))).collect())
     }
 }
@@ -299,7 +351,8 @@ mod tests {
         let program = Program::new(builder.finish().expect("a legal graph"), weights).expect("weights that fit");
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         std::fs::write(file.path(), to_onnx_bytes(&program, &Metadata::default()).expect("an export")).expect("written");
-        let planned = Planned::read(file.path(), huge_pages::Before::loading(&Options::default())).expect("a legal file");
+        let proto = operators::reader().proto_model_for_path(file.path()).expect("a file of ONNX");
+        let planned = Planned::read(file.path(), proto, None, huge_pages::Before::loading(&Options::default())).expect("a legal file");
         let model = planned.plan.model();
         let packs_a_constant = |node: &&TypedNode| node.op_is::<OptMatMulPack>() && model.node(node.inputs[0].node).op_is::<Const>();
         let late: Vec<_> = planned.plan.order_without_consts().iter().map(|&id| model.node(id)).filter(packs_a_constant).collect();

@@ -11,6 +11,10 @@ import torch
 from transformers import (
     BartConfig,
     BartForConditionalGeneration,
+    BertConfig,
+    BertModel,
+    GPT2Config,
+    GPT2LMHeadModel,
     M2M100Config,
     M2M100ForConditionalGeneration,
     MarianConfig,
@@ -53,7 +57,17 @@ def m2m100_small():
     return M2M100ForConditionalGeneration(M2M100Config(vocab_size=128112, max_position_embeddings=1024, encoder_layerdrop=0.0, decoder_layerdrop=0.0, **BASE))
 
 
-SHAPES = {"marian-base": marian_base, "t5-small": t5_small, "bart-base": bart_base, "m2m100-small": m2m100_small}
+def bert_base():
+    """google-bert/bert-base-uncased's shape: 109.5 million parameters, 438 MB."""
+    return BertModel(BertConfig())
+
+
+def gpt2():
+    """openai-community/gpt2's shape: 124.4 million parameters, 498 MB."""
+    return GPT2LMHeadModel(GPT2Config())
+
+
+SHAPES = {"marian-base": marian_base, "t5-small": t5_small, "bart-base": bart_base, "m2m100-small": m2m100_small, "bert-base": bert_base, "gpt2": gpt2}
 
 if __name__ == "__main__":
     shape, folder = sys.argv[1:]

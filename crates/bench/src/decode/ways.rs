@@ -111,7 +111,8 @@ pub const WAYS: &[Way] = &[
     theirs("pytorch", "PyTorch", F32, "pytorch", false, CT2),
     theirs("optimum", "Optimum", F32, "optimum", true, CT2),
     theirs("optimum-int8", "Optimum int8", Int8, "optimum-int8", true, CT2_INT8),
-    ours("cognate-tract", "Cognate on tract", F32, &[], "tract", None),
+    ours("cognate-tract", "Cognate on tract, portable", F32, &[], "tract", None),
+    ours("cognate-tract-ort", "Cognate on tract", F32, F32_EXPORT, "tract", None),
     ours("cognate-portable", "Cognate, portable", F32, &[], "ort", None),
     // Rows with floors directly follow their peer, so that both see the same load of the machine.
     theirs("ct2", "CTranslate2", F32, "ctranslate2", true, None),
@@ -126,6 +127,7 @@ pub const WAYS: &[Way] = &[
         "ort",
         Some([[1.2, 1.4, 1.5], [1.2, 1.5, 2.0]]),
     ),
+    ours("cognate-tract-int8", "Cognate int8 on tract", Int8, INT8_EXPORT, "tract", None),
     without("cognate-int8-plain", "Cognate int8, no operators of ours", Int8, INT8_EXPORT, "--plain"),
     without("cognate-ort-pages", "Cognate, no huge pages", F32, F32_EXPORT, "--no-huge-pages"),
     without("cognate-int8-pages", "Cognate int8, no huge pages", Int8, INT8_EXPORT, "--no-huge-pages"),

@@ -18,7 +18,7 @@ fn files_are_transcribed() {
     let model = folder.path().to_str().unwrap();
     for batch in ["1", "2"] {
         let answers = answers(&["transcribe", "--engine", "tract", "--model", model, "--batch", batch], &request);
-        assert_eq!((answers.len(), &answers[0]["engine"]), (2, &"tract 0.23.9".into()), "{answers:?}");
+        assert_eq!((answers.len(), &answers[0]["engine"]), (2, &"tract 0.23.9 with Cognate's operators".into()), "{answers:?}");
         let answer: Answer = serde_json::from_value(answers[1].clone()).unwrap();
         assert_eq!(answer.audio_seconds, 5.0);
         assert!(answer.seconds > 0.0 && answer.peak_bytes > 0, "{answer:?}");

@@ -13,7 +13,7 @@ fn translate<'a>(args: &[&'a str]) -> Vec<&'a str> {
 #[test]
 fn tract_translates_as_the_reference() {
     let ended = run(&[&translate(&SENTENCES)[..], &["-v"]].concat());
-    assert_snapshot!(ended.err, @"cognate: model testdata/multi30k-en-de on tract 0.23.9");
+    assert_snapshot!(ended.err, @"cognate: model testdata/multi30k-en-de on tract 0.23.9 with Cognate's operators");
     let lines = ended.ok();
     assert_snapshot!(lines, @"
     Ein Mann fährt Fahrrad.

@@ -1,8 +1,8 @@
-//! A custom operator for ONNX Runtime that runs a [`Program`].
+//! A custom operator for ONNX Runtime that runs a [`Program`](crate::program::Program).
 //!
 //! Exported files contain only ONNX Runtime's operators. When a file written for ONNX Runtime
-//! (`--target ort`) is loaded on the CPU, [`substitute`] replaces what programs compute by nodes of
-//! the domain [`DOMAIN`], with equal results except for rounding.
+//! (`--target ort`) is loaded on the CPU, [`substitute`](crate::program::substitute) replaces what
+//! programs compute by nodes of the domain [`DOMAIN`], with equal results except for rounding.
 //! [`Options::plain`](crate::Options::plain) disables this.
 //!
 //! Kernels have no mutable state but what a lock guards: the runs of several workers share the kernel
@@ -10,23 +10,16 @@
 
 mod context;
 mod operator;
-mod substitute;
-
-pub(super) use substitute::{Substituted, substitute};
 
 use self::context::Context;
 use self::operator::{Attributes, Operator};
-use crate::program::Program;
+use crate::program::{DOMAIN, Kernel};
 use ::ort::session::builder::SessionBuilder;
 use ::ort::sys::{OrtCustomOpDomain, OrtKernelContext};
 use ::ort::{AsPointer, Error, Result};
-use std::collections::HashMap;
 use std::ffi::CString;
 use std::ptr;
-use std::sync::{Arc, Mutex, PoisonError};
-
-/// The operators' domain, which does not occur in files.
-const DOMAIN: &str = "cognate";
+use std::sync::{Mutex, PoisonError};
 
 /// The domain with the operator, owned by the library.
 struct Domain(*mut OrtCustomOpDomain);
@@ -37,45 +30,9 @@ unsafe impl Send for Domain {}
 /// One per process, like the library: it must outlive every session that uses it.
 static DOMAIN_OF_PROCESS: Mutex<Option<Domain>> = Mutex::new(None);
 
-/// The programs of sessions that are being created, by the number in their nodes, and the next number.
-static PROGRAMS: Mutex<(i64, Option<HashMap<i64, Kernel>>)> = Mutex::new((0, None));
-
-/// A program that nodes find by its number, as long as this lives.
-pub(super) struct Registered(i64);
-
-impl Registered {
-    fn new(program: Arc<Program>, threads: usize) -> Self {
-        let mut programs = PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner);
-        programs.0 += 1;
-        let number = programs.0;
-        programs.1.get_or_insert_default().insert(number, Kernel { program, threads });
-        Self(number)
-    }
-
-    fn number(&self) -> i64 {
-        self.0
-    }
-}
-
-impl Drop for Registered {
-    fn drop(&mut self) {
-        let mut programs = PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner);
-        programs.1.get_or_insert_default().remove(&self.0);
-    }
-}
-
-/// The kernel of a node.
-#[derive(Clone)]
-struct Kernel {
-    program: Arc<Program>,
-    threads: usize,
-}
-
 impl Operator for Kernel {
     fn new(attributes: &Attributes<'_>) -> Result<Self> {
-        let programs = PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner);
-        let kernel = attributes.integer(c"program").and_then(|number| programs.1.as_ref()?.get(&number).cloned());
-        kernel.ok_or_else(|| Error::new("no program of this number"))
+        attributes.integer(c"program").and_then(Kernel::of).ok_or_else(|| Error::new("no program of this number"))
     }
 
     fn compute(&self, context: *mut OrtKernelContext) -> Result<()> {

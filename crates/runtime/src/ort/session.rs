@@ -11,7 +11,8 @@ mod in_place;
 
 use crate::huge_pages::{self, HugePages};
 use crate::ort::Ort;
-use crate::ort::kernels::{self, Substituted};
+use crate::ort::kernels;
+use crate::program::{Substituted, substitute};
 use crate::signature::{Axis, Element, Given, Input, Signature};
 use crate::{Device, EngineTensor, Error, ErrorKind, Loaded, Options, Result, Session, Value, Values, run_and_exchange};
 use ::ort::ep::CUDA;
@@ -188,7 +189,7 @@ fn substituted(path: &Path, options: &Options) -> Result<Option<Substituted>> {
     }
     let model = cognate_export::read_model(path).map_err(Error::from_export)?;
     let threads = options.threads.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
-    Ok(kernels::substitute(model, folder_of(path), threads))
+    Ok(substitute(model, folder_of(path), threads))
 }
 
 /// Whether the library has registered the operators' domain. Two sessions created at the same time would both register it, and one

@@ -1,5 +1,6 @@
-//! Custom operators for tract: one that it computes differently from ONNX, and one that it lacks.
+//! Custom operators for tract: one that it computes differently from ONNX, and those that it lacks.
 
+use crate::program::PROGRAM;
 use tract_onnx::Onnx;
 use tract_onnx::tract_core::broadcast::multi_broadcast;
 use tract_onnx::tract_core::ndarray::Zip;
@@ -13,6 +14,7 @@ pub(super) const NUMBERS: &str = "CognateNumbers";
 /// tract's ONNX reader with these operators.
 pub(super) fn reader() -> Onnx {
     let mut onnx = tract_onnx::onnx();
+    onnx.op_register.insert(PROGRAM, super::program::read);
     onnx.op_register.insert(NUMBERS, |_, _| Ok((expand(Integers::Numbers), Vec::new())));
     onnx.op_register.insert("Mod", |_, node| {
         let of_floats = node.attribute.iter().any(|attribute| attribute.name == "fmod" && attribute.i != 0);

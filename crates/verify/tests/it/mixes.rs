@@ -10,7 +10,7 @@ use cognate_graph::{Program, Steps};
 use cognate_model::interface::LOGITS_SCALE;
 use cognate_model::{Attentions, Layout, Model};
 use cognate_passes::{fuse::fuse, quantize};
-use cognate_runtime::{Options, Ort, Runtime, Source};
+use cognate_runtime::{Options, Ort, Runtime, Source, Tract};
 use cognate_testing::golden;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -37,7 +37,7 @@ struct Subject {
 }
 
 impl Subject {
-    fn open(ort: &Ort, name: &str, integers: bool, random: &mut ChaCha8Rng) -> Self {
+    fn open(runtime: &dyn Runtime, name: &str, integers: bool, random: &mut ChaCha8Rng) -> Self {
         let (model, layout) = (Model::open(&golden(name)).unwrap(), Layout::SharedCache);
         let graphs = model.graphs(layout, Attentions::Omit).unwrap();
         let mut programs: Vec<Program> = graphs.iter().map(|program| fuse(program).unwrap()).collect();
@@ -47,7 +47,7 @@ impl Subject {
         }
         let folder = for_our_operators(&programs);
         let load = |file: &&str| {
-            ort.load(&Source::Onnx(folder.path().join(file)), &Options { threads: NonZeroUsize::new(1), ..Options::default() }).unwrap()
+            runtime.load(&Source::Onnx(folder.path().join(file)), &Options { threads: NonZeroUsize::new(1), ..Options::default() }).unwrap()
         };
         let [encoder, decoder] = [&layout.files()[0], &layout.files()[1]].map(load);
         let generation = std::fs::read_to_string(golden(name).join("generation_config.json")).unwrap();
@@ -119,11 +119,12 @@ fn each_sentence_of_a_thousand_mixes_gets_what_it_gets_alone() {
     let Ok(ort) = Ort::find() else {
         return cognate_testing::skip("no library of ONNX Runtime; `cargo xtask onnxruntime` installs it");
     };
-    for integers in [false, true] {
+    let engines: [(&dyn Runtime, bool); 3] = [(&Tract, false), (&ort, false), (&ort, true)];
+    for (runtime, integers) in engines {
         let mut random = ChaCha8Rng::seed_from_u64(22);
         let (mut compared, mut ties, mut lengths, mut failures) = (0, 0, BTreeSet::new(), Vec::new());
         for name in MODELS {
-            let mut subject = Subject::open(&ort, name, integers, &mut random);
+            let mut subject = Subject::open(runtime, name, integers, &mut random);
             for settings in subject.settings.clone() {
                 let alone = subject.alone(&settings);
                 for mix in 0..MIXES.div_ceil(MODELS.len() * subject.settings.len()) {

@@ -8,7 +8,7 @@ use cognate_graph::{Program, Steps};
 use cognate_model::interface::LOGITS_SCALE;
 use cognate_model::{Attentions, Layout, Model};
 use cognate_passes::{fuse::fuse, quantize};
-use cognate_runtime::{Engine, Options, Ort, Reference, Runtime, Source};
+use cognate_runtime::{Engine, Options, Ort, Reference, Runtime, Source, Tract};
 use cognate_testing::{Golden, SPEECH_MODELS, golden};
 use cognate_verify::{CLOSE, compare};
 use ndarray::{Array2, ArrayD};
@@ -88,8 +88,9 @@ fn prompts(clips: usize, n: usize) -> Vec<Vec<i64>> {
 #[test]
 fn prompts_are_read_at_once_as_token_by_token() {
     let Ok(ort) = Ort::find() else { return cognate_testing::skip("no library of ONNX Runtime; `cargo xtask onnxruntime` installs it") };
-    for (name, integers) in SPEECH_MODELS.into_iter().flat_map(|name| [(name, false), (name, true)]) {
-        let Subject { mut decoder, settings, features, .. } = subject(&ort, name, integers, &Options::default());
+    let engines: [(&dyn Runtime, bool); 3] = [(&Tract, false), (&ort, false), (&ort, true)];
+    for (name, (runtime, integers)) in SPEECH_MODELS.into_iter().flat_map(|name| engines.map(|engine| (name, engine))) {
+        let Subject { mut decoder, settings, features, .. } = subject(runtime, name, integers, &Options::default());
         for (n, num_beams) in [(8, 1), (9, 9), (29, 1), (29, 3)] {
             let settings = Settings { num_beams, num_return_sequences: num_beams, max_new_tokens: NEW, scores: true, ..settings.clone() };
             let prefixes = prompts(features.shape()[0], n);
@@ -104,7 +105,7 @@ fn prompts_are_read_at_once_as_token_by_token() {
             assert_eq!(std::mem::take(&mut decoder.n_read), n_read, "{name}: prompts of {n} tokens");
             for (clip, (found, expected)) in found.iter().zip(&expected).enumerate() {
                 let tokens = |found: &[Hypothesis]| found.iter().map(|hypothesis| hypothesis.tokens.clone()).collect::<Vec<_>>();
-                let place = format!("{name}, integers {integers}, {n} tokens, {num_beams} beams, clip {clip}");
+                let place = format!("{name}, {}, integers {integers}, {n} tokens, {num_beams} beams, clip {clip}", runtime.name());
                 assert_eq!(tokens(found), tokens(expected), "{place}");
                 for (found, expected) in found.iter().zip(expected) {
                     assert!((found.score - expected.score).abs() < 1e-5, "{place}: {} and {}", found.score, expected.score);

@@ -14,9 +14,8 @@ use std::ffi::{CStr, CString, c_int, c_void};
 use std::marker::PhantomData;
 use std::ptr;
 
-/// The operator's name in nodes.
-pub(super) const NAME: &str = "Program";
-const C_NAME: &CStr = c"Program";
+/// The operator's name in nodes, [`PROGRAM`](crate::program::PROGRAM).
+const NAME: &CStr = c"Program";
 
 /// The kernel of a node, with any number of inputs and outputs of any type.
 pub(super) trait Operator: Sized + Send + Sync + 'static {
@@ -89,7 +88,7 @@ fn table<O: Operator>() -> &'static OrtCustomOp {
 }
 
 unsafe extern "system" fn name(_: *const OrtCustomOp) -> *const std::ffi::c_char {
-    C_NAME.as_ptr()
+    NAME.as_ptr()
 }
 
 /// The CPU's provider.

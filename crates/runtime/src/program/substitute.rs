@@ -1,12 +1,11 @@
-//! Replaces subgraphs by custom operators.
+//! Replaces subgraphs of a file by nodes that run programs.
 
 mod attention;
 mod read;
 mod rows;
 
-use super::{DOMAIN, Registered, operator};
+use super::{Compiled, Constants, Kernel, Places, Program, Registered, compile};
 use crate::in_memory::SHARED_CACHE;
-use crate::program::{Compiled, Constants, Places, Program, compile};
 use cognate_export::proto::{
     AttributeProto, AttributeType, DataType, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorTypeProto, TypeProto,
     ValueInfoProto,
@@ -14,6 +13,12 @@ use cognate_export::proto::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
+
+/// The domain of nodes that replace subgraphs, which does not occur in files.
+pub(crate) const DOMAIN: &str = "cognate";
+/// The operator of a node that runs a program: that of the number in its attribute [`NUMBER`].
+pub(crate) const PROGRAM: &str = "Program";
+pub(crate) const NUMBER: &str = "program";
 
 /// Operations that replace subgraphs, before a program computes them.
 ///
@@ -29,18 +34,18 @@ const SELF: &str = "SelfAttention";
 const BETWEEN: &str = "BetweenProducts";
 
 /// A model whose nodes run programs, as long as these live.
-pub(in crate::ort) struct Substituted {
-    pub(in crate::ort) model: ModelProto,
-    pub(in crate::ort) programs: Vec<Registered>,
+pub(crate) struct Substituted {
+    pub(crate) model: ModelProto,
+    pub(crate) programs: Vec<Registered>,
     /// As [`Session::has_own_lengths`](crate::Session::has_own_lengths).
-    pub(in crate::ort) own_lengths: bool,
+    pub(crate) own_lengths: bool,
     /// As [`Session::supports_prefill`](crate::Session::supports_prefill).
-    pub(in crate::ort) prefill: bool,
+    pub(crate) prefill: bool,
 }
 
 /// The graph with custom operators; `None` if none applies, or it is not of the layout for ONNX Runtime only. Its weights lie in
 /// `folder`.
-pub(in crate::ort) fn substitute(mut model: ModelProto, folder: &Path, threads: usize) -> Option<Substituted> {
+pub(crate) fn substitute(mut model: ModelProto, folder: &Path, threads: usize) -> Option<Substituted> {
     if !model.metadata_props.iter().any(|entry| [&entry.key, &entry.value] == SHARED_CACHE) {
         return None;
     }
@@ -48,16 +53,16 @@ pub(in crate::ort) fn substitute(mut model: ModelProto, folder: &Path, threads: 
     if with_own(graph) == 0 {
         return None;
     }
-    let node = |index: usize, inputs, outputs| own(operator::NAME, inputs, outputs, &format!("program.{index}"), Vec::new());
+    let node = |index: usize, inputs, outputs| own(PROGRAM, inputs, outputs, &format!("program.{index}"), Vec::new());
     let Compiled { graph: mut compiled, programs: found } = compile(graph, &mut Constants::new(folder), read::operation, node);
     let mut programs = Vec::new();
     for (node, program) in compiled.node.iter_mut().filter(|node| node.domain == DOMAIN).zip(&found) {
-        let registered = Registered::new(program.clone(), threads);
-        node.attribute.push(integer("program", registered.number()));
+        let registered = Registered::new(Kernel { program: program.clone(), threads });
+        node.attribute.push(integer(NUMBER, registered.number()));
         programs.push(registered);
     }
     prune(&mut compiled);
-    if compiled.node.iter().any(|node| node.domain == DOMAIN && node.op_type != operator::NAME) {
+    if compiled.node.iter().any(|node| node.domain == DOMAIN && node.op_type != PROGRAM) {
         return None;
     }
     let own_lengths = has_own_lengths(&compiled, &found);
@@ -253,7 +258,7 @@ mod tests {
                 let own = substitute(read_model(&folder.path().join(file)).unwrap(), folder.path(), 1).unwrap();
                 let operators: Vec<_> = own.model.graph.unwrap().node.into_iter().map(|node| node.op_type).collect();
                 let is_one = !integers || multiplies_integers(256);
-                let n_programs = operators.iter().filter(|operator| **operator == operator::NAME).count();
+                let n_programs = operators.iter().filter(|operator| **operator == PROGRAM).count();
                 assert!(!is_one || (n_programs == 1 && operators.len() <= 5), "{file}: {operators:?}");
             }
         }
@@ -275,11 +280,7 @@ mod tests {
                 });
                 let [(_, encoder), (prefill, decoder)] = own.collect::<Vec<_>>().try_into().unwrap();
                 let count = |wanted: &str| encoder.iter().filter(|operator| *operator == wanted).count();
-                assert_eq!(
-                    [operator::NAME, "Conv", "Transpose", "Gemm", "LayerNormalization"].map(count),
-                    [1, 2, 1, 0, 0],
-                    "{name}: {encoder:?}"
-                );
+                assert_eq!([PROGRAM, "Conv", "Transpose", "Gemm", "LayerNormalization"].map(count), [1, 2, 1, 0, 0], "{name}: {encoder:?}");
                 assert!(prefill, "{name}: {decoder:?}");
             }
         }

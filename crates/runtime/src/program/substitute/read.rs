@@ -1,7 +1,6 @@
 //! Reads the operations of programs from nodes.
 
-use super::{BETWEEN, CACHED, MEMORY, SELF, attribute};
-use crate::ort::kernels::DOMAIN;
+use super::{BETWEEN, CACHED, DOMAIN, MEMORY, SELF, attribute};
 use crate::program::{Among, Counted, MaskOf, Operation, Places, PositionsOf, Size, TableOf};
 use cognate_export::proto::{DataType, NodeProto};
 use cognate_kernels::{Activation, multiplies_integers};

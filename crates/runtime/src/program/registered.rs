@@ -1,0 +1,48 @@
+//! Programs that nodes find by number while an engine creates their session.
+
+use super::Program;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The last number, and the programs by number.
+static PROGRAMS: Mutex<(i64, BTreeMap<i64, Kernel>)> = Mutex::new((0, BTreeMap::new()));
+
+fn programs() -> MutexGuard<'static, (i64, BTreeMap<i64, Kernel>)> {
+    PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a node computes, and on how many threads.
+#[derive(Clone)]
+pub(crate) struct Kernel {
+    pub(crate) program: Arc<Program>,
+    pub(crate) threads: usize,
+}
+
+impl Kernel {
+    /// The kernel of this number, while it is [`Registered`].
+    pub(crate) fn of(number: i64) -> Option<Self> {
+        programs().1.get(&number).cloned()
+    }
+}
+
+/// A kernel that nodes find by its number, as long as this lives.
+pub(crate) struct Registered(i64);
+
+impl Registered {
+    pub(super) fn new(kernel: Kernel) -> Self {
+        let (last, kernels) = &mut *programs();
+        *last += 1;
+        kernels.insert(*last, kernel);
+        Self(*last)
+    }
+
+    pub(super) fn number(&self) -> i64 {
+        self.0
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        programs().1.remove(&self.0);
+    }
+}

@@ -194,7 +194,7 @@ impl<'c> Call<'c> {
         self.outputs.get(index).and_then(Cell::take).ok_or_else(|| format!("output {index} is missing or requested twice"))
     }
 
-    fn new<T: Datum>(&self, index: usize, shape: &[usize]) -> program::Result<&'c mut [T]> {
+    fn made<T: Datum>(&self, index: usize, shape: &[usize]) -> program::Result<&'c mut [T]> {
         let tensor = Tensor::zero_dt(T::datum_type(), shape).map_err(|error| format!("output {index}: {error:#}"))?;
         elements(index, self.output(index)?.insert(tensor))
     }
@@ -234,11 +234,11 @@ impl<'c> Tensors<'c> for Call<'c> {
     }
 
     fn new_floats(&self, output: usize, shape: &[usize]) -> program::Result<&'c mut [f32]> {
-        self.new(output, shape)
+        self.made(output, shape)
     }
 
     fn new_bytes(&self, output: usize, shape: &[usize]) -> program::Result<&'c mut [u8]> {
-        self.new(output, shape)
+        self.made(output, shape)
     }
 
     fn written(&self, input: usize, output: usize) -> program::Result<(Vec<usize>, &'c mut [f32])> {

@@ -86,6 +86,9 @@ pub(crate) struct Options {
     /// Compute the time and the probability of each word (in JSON); export with --attentions for it
     #[arg(long)]
     word_timestamps: bool,
+    /// Pad audio to its length and 2 s in place of 30 s: faster for short audio, with other results
+    #[arg(long)]
+    short_windows: bool,
     /// Number of windows to decode together, cut in pauses; 1 lets windows follow the timestamps
     #[arg(long, value_name = "N", default_value = "1", value_parser = at_most(256))]
     batch: NonZeroUsize,
@@ -140,6 +143,7 @@ impl Options {
             word_timestamps: self.word_timestamps,
             suppress_tokens: self.suppress_tokens.clone(),
             seed: self.seed,
+            short_windows: self.short_windows,
             batch: self.batch.get(),
             voice_detector: self.vad.clone().or_else(|| env::var_os(VAD_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)),
             ..TranscriptionOptions::default()

@@ -3,7 +3,7 @@
 //! Tokens are embedded (`embedding`). Log-mel frames pass two convolutions over time, of which the second halves their number (Radford
 //! et al. 2022, section 2.2): `x = gelu(conv2(gelu(conv1(frames))))ᵀ + P`, with a stored table of positions `P`.
 //!
-//! `frames: [batch, n_mels, 2 · positions]` -> `[batch, positions, d_model]`
+//! `frames: [batch, n_mels, 2 · src]` -> `[batch, src, d_model]`, where `src` is at most the number of rows of `P`
 //!
 //! `patches` has those of images.
 
@@ -12,6 +12,9 @@ use crate::interface::{ATTENTION_MASK, INPUT_FEATURES, INPUT_IDS, PIXEL_VALUES, 
 use crate::patches::{embed_patches, image_sizes, n_positions};
 use crate::{Activation, Config, Front, TokenTypes};
 use cognate_graph::{Builder, Conv, DType, Dim, Scope, Tensor};
+
+/// The frames of one position of the encoder.
+const FRAMES_PER_POSITION: usize = 2;
 
 /// The encoder's input.
 #[derive(Clone, Copy)]
@@ -33,8 +36,8 @@ impl<'g> Source<'g> {
                 let types = is_given.then(|| builder.input(TOKEN_TYPE_IDS, DType::I64, axes));
                 Source::Tokens(InputTokens { types, ..InputTokens::new(ids) }, mask)
             }
-            Front::Frames { n_mels, positions } => {
-                let shape = [axes[0].into(), Dim::from(n_mels), Dim::from(2 * positions)];
+            Front::Frames { n_mels, .. } => {
+                let shape = [axes[0].into(), Dim::from(n_mels), Dim::from(axes[1]) * FRAMES_PER_POSITION];
                 Source::Features(builder.input(INPUT_FEATURES, DType::F32, shape))
             }
             Front::Pixels(patches) => {
@@ -47,7 +50,9 @@ impl<'g> Source<'g> {
     /// The number of the encoder's positions.
     pub(crate) fn len(self, config: &Config) -> Dim {
         match (self, config.front) {
-            (Source::Features(_), Front::Frames { positions, .. }) => positions.into(),
+            (Source::Features(frames), Front::Frames { .. }) => {
+                frames.dim(2).divided(FRAMES_PER_POSITION as i64).expect("declared as a multiple")
+            }
             (Source::Features(_), Front::Pixels(patches)) => n_positions(&patches),
             (Source::Tokens(tokens, _), _) => tokens.ids.dim(1),
             (Source::Features(features), Front::Tokens) => features.dim(1),
@@ -76,7 +81,9 @@ impl<'g> Source<'g> {
     pub(crate) fn embed(self, root: &Scope<'g>, config: &Config) -> Embedded<'g> {
         let config = config.of_encoder();
         match (self, config.front) {
-            (Source::Features(frames), Front::Frames { positions, .. }) => convolve(root, config, frames, positions),
+            (Source::Features(frames), Front::Frames { positions, .. }) => {
+                convolve(root, config, frames, [&positions.into(), &self.len(config)])
+            }
             (Source::Features(pixels), Front::Pixels(patches)) => embed_patches(root, config, &patches, pixels),
             (Source::Tokens(tokens, _), _) => embed(root, config, Side::Encoder, tokens, &Dim::from(0)),
             (Source::Features(_), Front::Tokens) => unreachable!("sources are declared by the front"),
@@ -84,7 +91,7 @@ impl<'g> Source<'g> {
     }
 }
 
-fn convolve<'g>(root: &Scope<'g>, config: &Config, frames: Tensor<'g>, positions: usize) -> Embedded<'g> {
+fn convolve<'g>(root: &Scope<'g>, config: &Config, frames: Tensor<'g>, [positions, src]: [&Dim; 2]) -> Embedded<'g> {
     let stack = Side::Encoder.at(root);
     // GELU, whatever the activation of the feed-forward is.
     let layer = |name: &str, x: Tensor<'g>, stride| {
@@ -98,6 +105,6 @@ fn convolve<'g>(root: &Scope<'g>, config: &Config, frames: Tensor<'g>, positions
     let scope = stack.at("embed_positions");
     let _scope = scope.enter();
     let tokens = halved.transpose(&[0, 2, 1]);
-    let table = scope.parameter("weight", [positions, config.d_model]);
+    let table = scope.parameter("weight", [positions, &config.d_model.into()]).slice(0, 0, src);
     Embedded { tokens, positions: Some(table), sum: tokens + table }
 }

@@ -1,7 +1,7 @@
 //! Speech models: exports in every layout, and commands given a model of the other kind.
 
 use crate::run;
-use cognate_testing::{SPEECH_MODELS, bundled_checkpoint, golden, testdata};
+use cognate_testing::{SPEECH_MODELS, bundled_checkpoint, golden, make_speech_model, testdata};
 use std::fs;
 
 /// Exported and verified on every engine that is here, with seeded frames.
@@ -53,17 +53,42 @@ fn models_of_text_and_of_speech_have_their_own_commands() {
 }
 
 #[test]
+fn exports_read_short_windows_unless_their_frames_are_fixed() {
+    const FRAMES: [&[u8]; 2] = [b"\x12\x052*src", b"\x08\xe4\x80\x80\x80\x80\x00"];
+    let folder = tempfile::tempdir().unwrap();
+    let (checkpoint, out) = (folder.path().join("checkpoint"), folder.path().join("out"));
+    fs::create_dir(&checkpoint).unwrap();
+    make_speech_model(&checkpoint);
+    let clip = testdata("audio/clip.wav");
+    let transcribe = || run(&["transcribe", "--model", out.to_str().unwrap(), "--short-windows", clip.to_str().unwrap()]);
+    let export = |kind: &[&str]| {
+        let all = [&["export", checkpoint.to_str().unwrap(), out.to_str().unwrap(), "--force", "--no-verify"], kind].concat();
+        assert_eq!(run(&all).status, Some(0));
+        transcribe().ok();
+    };
+    export(&[]);
+    // An axis of 100 frames, as long in the file as the name of one.
+    let file = out.join("encoder.onnx");
+    let mut bytes = fs::read(&file).unwrap();
+    let at = bytes.windows(FRAMES[0].len()).position(|part| part == FRAMES[0]).unwrap();
+    bytes[at..at + FRAMES[1].len()].copy_from_slice(FRAMES[1]);
+    fs::write(&file, bytes).unwrap();
+    let refused = transcribe().failed(1);
+    assert!(refused.contains("--short-windows: ") && refused.contains("takes windows of one length"), "{refused}");
+    fs::remove_dir_all(&out).unwrap();
+    export(&["--layout", "hf"]);
+    // Now it looks as if Optimum had written it.
+    fs::remove_file(out.join("cognate.json")).unwrap();
+    let refused = transcribe().failed(1);
+    assert!(refused.contains("takes windows of one length"), "{refused}");
+}
+
+#[test]
 fn times_of_words_need_an_export_with_attention() {
     let folder = tempfile::tempdir().unwrap();
     let (checkpoint, out) = (folder.path().join("checkpoint"), folder.path().join("out"));
     fs::create_dir(&checkpoint).unwrap();
-    for (from, file) in
-        [(SPEECH_MODELS[0], "config.json"), (SPEECH_MODELS[0], "generation_config.json"), (SPEECH_MODELS[0], "model.safetensors")]
-            .into_iter()
-            .chain(["tokenizer.json", "tokenizer_config.json", "preprocessor_config.json"].map(|file| ("speech/tokens", file)))
-    {
-        fs::copy(golden(from).join(file), checkpoint.join(file)).unwrap();
-    }
+    make_speech_model(&checkpoint);
     let clip = testdata("audio/clip.wav");
     let words = |model: &std::path::Path| {
         run(&["transcribe", "--model", model.to_str().unwrap(), "--word-timestamps", "--format", "json", clip.to_str().unwrap()])

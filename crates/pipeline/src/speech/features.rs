@@ -10,8 +10,13 @@ use ndarray::{Array3, ArrayD, Axis, s};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use tempfile::SpooledTempFile;
 
+/// A position of the encoder, and a step of timestamps, has this many frames.
+pub(super) const FRAMES_PER_STEP: usize = 2;
 /// The largest size of frames in memory, in bytes: 8 minutes of 80 filters.
 const IN_MEMORY: usize = 16 << 20;
+
+/// The frames after the audio of a short window: 2 s of silence. With 0.5 s the model repeats texts in place of ending.
+const MARGIN: usize = 200;
 
 /// The frames of audio.
 pub(super) struct Frames {
@@ -27,6 +32,8 @@ pub(super) struct Frames {
     pub(super) damage: Damage,
     /// Frames that are padding, at the end.
     padding: usize,
+    /// Whether windows end after a margin, in place of their full length.
+    are_short: bool,
 }
 
 /// What follows the audio before its features are computed.
@@ -88,7 +95,12 @@ impl Frames {
             Padding::ToWindow => (n_frames, chunk.saturating_sub(n_samples) / hop),
         };
         let step = hop as f64 / f64::from(SAMPLE_RATE);
-        Ok(Self { energies, n_frames, maximum, n_mels, window: chunk / hop, step, damage: audio.damage(), padding })
+        Ok(Self { energies, n_frames, maximum, n_mels, window: chunk / hop, step, damage: audio.damage(), padding, are_short: false })
+    }
+
+    /// With windows that end after a margin, if `are_short`.
+    pub(super) fn with_short_windows(self, are_short: bool) -> Self {
+        Self { are_short, ..self }
     }
 
     /// The number of frames before padding.
@@ -107,12 +119,18 @@ impl Frames {
     }
 
     /// The features of windows from the given frames on, of at most the given lengths: `[windows, n_mels, frames]`. What is beyond the
-    /// audio is 0.
+    /// audio is 0. Short windows have the length of the longest.
     pub(super) fn windows(&mut self, windows: &[(usize, usize)]) -> Result<ArrayD<f32>> {
-        let mut features = Array3::zeros((windows.len(), self.n_mels, self.window));
+        let size = if self.are_short {
+            let longest = windows.iter().map(|(start, len)| *len.min(&self.n_frames.saturating_sub(*start))).max().unwrap_or(0);
+            (longest + MARGIN).next_multiple_of(FRAMES_PER_STEP).clamp(FRAMES_PER_STEP, self.window)
+        } else {
+            self.window
+        };
+        let mut features = Array3::zeros((windows.len(), self.n_mels, size));
         let mut bytes = Vec::new();
         for (mut features, &(start, len)) in features.outer_iter_mut().zip(windows) {
-            let end = (start + len.min(self.window)).min(self.n_frames);
+            let end = (start + len.min(size)).min(self.n_frames);
             let size = self.n_mels * size_of::<f32>();
             bytes.resize(end.saturating_sub(start) * size, 0);
             self.energies.seek(SeekFrom::Start((start * size) as u64)).map_err(unreadable)?;

@@ -68,6 +68,9 @@ pub struct TranscriptionOptions {
     pub suppress_tokens: Vec<i64>,
     /// The seed of sampling.
     pub seed: u64,
+    /// Whether windows end 2 s after their audio, and are not padded to their full length: short audio is read faster, and its text can
+    /// differ.
+    pub short_windows: bool,
     /// The number of windows that are decoded together, cut in pauses; 1 for windows that follow timestamps.
     pub batch: usize,
     /// The file of the package silero-vad that finds pauses; by default one in the model's folder, else the energy of the audio tells them.
@@ -117,6 +120,7 @@ impl Default for TranscriptionOptions {
             max_new_tokens: None,
             suppress_tokens: Vec::new(),
             seed: 0,
+            short_windows: false,
             batch: 1,
             voice_detector: None,
         }

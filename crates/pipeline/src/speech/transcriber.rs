@@ -3,7 +3,7 @@
 //! A window begins where the last complete segment of the one before ended (Radford et al. 2022, section 3.8), or windows are cut in
 //! pauses and decoded in batches.
 
-use super::features::{Frames, Padding};
+use super::features::{FRAMES_PER_STEP, Frames, Padding};
 use super::languages::LANGUAGES;
 use super::options::{Semantics, TranscriberOptions, TranscriptionOptions};
 use super::segments::{Cut, Cuts, Segment, cut};
@@ -15,15 +15,14 @@ use crate::error::{Cause, Error, Result};
 use crate::loaded::LoadedModel;
 use crate::notice::Notice;
 use cognate_audio::{AudioReader, Damage, FeatureExtractor};
-use cognate_folder::{Configuration, ModelSource, PREPROCESSOR_CONFIG, read_if_there};
+use cognate_export::read_model;
+use cognate_folder::{Configuration, ModelSource, PREPROCESSOR_CONFIG, optimum, read_if_there};
 use cognate_generate::{Decoder, Sources};
 use cognate_model::{Front, Names};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Timestamps count this many frames.
-const FRAMES_PER_STEP: usize = 2;
 /// A temperature above which a text does not condition the next one.
 const UNCONDITIONAL: f32 = 0.5;
 
@@ -153,6 +152,9 @@ impl Transcriber {
         if options.word_timestamps {
             check_attentions(model)?;
         }
+        if options.short_windows {
+            check_lengths(model)?;
+        }
         if let Some(language) = &options.language {
             tokens.prompt(&tokens.language(language)?, options.task, options.timestamps)?;
         } else if !tokens.is_multilingual() {
@@ -227,7 +229,8 @@ impl Transcriber {
             check_wanted(is_wanted)
         };
         let listener = detector.as_mut().map(|detector| &mut **detector as &mut dyn VoiceDetector);
-        let mut frames = Frames::read(audio, extractor, padding, (listener, &mut progress))?;
+        let frames = Frames::read(audio, extractor, padding, (listener, &mut progress))?;
+        let mut frames = frames.with_short_windows(options.short_windows);
         if frames.n_heard() == 0 {
             return Err(Error::input("the audio is empty; expected at least one frame of 10 ms"));
         }
@@ -237,7 +240,7 @@ impl Transcriber {
         let language = match &options.language {
             Some(language) => tokens.language(language)?,
             None if tokens.is_multilingual() => {
-                let found = decoding.languages(decoder.as_mut(), &frames.windows(&[(0, window)])?)?;
+                let found = decoding.languages(decoder.as_mut(), &frames.windows(&[(0, window.min(frames.n_heard()))])?)?;
                 let (code, probability) = found.into_iter().next().expect("a language for each window");
                 events(TranscriptionEvent::Language { code: &code, probability });
                 code
@@ -277,6 +280,27 @@ fn check_attentions(model: &LoadedModel) -> Result<()> {
         model.source()
     );
     Err(Error::wrong_option("word_timestamps", message))
+}
+
+/// Checks that an encoder takes windows of any length.
+fn check_lengths(model: &LoadedModel) -> Result<()> {
+    let ModelSource::Exported(folder) = model.source() else { return Ok(()) };
+    let is_fixed = match model.layout().files().first().filter(|_| optimum(folder).is_none()) {
+        Some(file) => {
+            let graph = read_model(&folder.join(file))?.graph.unwrap_or_default();
+            let shape = graph.input.first().and_then(|input| input.r#type.as_ref()?.tensor_type.as_ref()?.shape.as_ref());
+            shape.and_then(|shape| shape.dim.last()).is_none_or(|size| size.dim_value.is_some())
+        }
+        None => true,
+    };
+    if !is_fixed {
+        return Ok(());
+    }
+    let message = format!(
+        "{}: its encoder takes windows of one length; export the checkpoint by this version of `cognate export`, or pass the checkpoint",
+        model.source()
+    );
+    Err(Error::wrong_option("short_windows", message))
 }
 
 /// A file of the package silero-vad in a model's folder.
@@ -325,7 +349,8 @@ impl Run<'_> {
         let mut last_speech = 0.0;
         while seek < self.frames.n_heard() {
             let len = self.frames.window().min(self.frames.n_heard() - seek);
-            let size = if options.semantics == Semantics::OpenAi { len } else { self.frames.window() };
+            let is_cut = options.semantics == Semantics::OpenAi || options.short_windows;
+            let size = if is_cut { len } else { self.frames.window() };
             let features = self.frames.windows(&[(seek, size)])?;
             let mut previous = written[since..].to_vec();
             if options.carry_initial_prompt && !initial_prompt.is_empty() {

@@ -38,7 +38,7 @@ pub(super) struct MemoryAttention {
 /// Attention among rows `[batch · n, 3 · heads · d_k]` of queries, keys and values side by side, optionally with a mask as above.
 pub(super) struct SelfAttention {
     pub(super) rows: usize,
-    pub(super) among: Among<MaskSource>,
+    pub(super) among: Among<MaskSource, Size>,
     pub(super) heads: usize,
     pub(super) scale: f32,
     pub(super) out: usize,
@@ -227,9 +227,9 @@ impl SelfAttention {
     pub(super) fn run<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>) -> Result<()> {
         let tensors = call.tensors;
         let (n_rows, stride) = (call.rows(self.rows)?, call.program.buffers[self.rows].width);
-        let (n, mask) = match self.among {
+        let (n, mask) = match &self.among {
             Among::Masked(mask) => mask.read(tensors).map(|mask| (mask.0.last().copied().unwrap_or(0), Some(mask)))?,
-            Among::All(n) => (n, None),
+            Among::All(n) => (values(std::slice::from_ref(n), tensors)?[0], None),
         };
         if !stride.is_multiple_of(3 * self.heads) || (n == 0) != (n_rows == 0) || n_rows % n.max(1) != 0 {
             let wanted = format!("queries, keys and values of {} heads in sentences of {n}", self.heads);

@@ -323,7 +323,7 @@ impl<'b, 'g> Builder<'b, 'g> {
             Operation::SelfAttention { rows, among, heads, scale, out } => {
                 let among = match among {
                     Among::Masked(mask) => Among::Masked(self.mask(mask)),
-                    Among::All(n) => Among::All(n),
+                    Among::All(n) => Among::All(self.size(n)),
                 };
                 Step::SelfAttention(SelfAttention { rows: self.rows(rows)?.buffer, among, heads, scale, out: self.made(out)? })
             }

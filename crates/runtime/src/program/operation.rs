@@ -12,7 +12,7 @@ pub(crate) enum Operation<'g> {
     Rows { inputs: [&'g str; 6], epsilon: f32, activation: Activation, outputs: [&'g str; 3] },
     Cached { news: [&'g str; 3], caches: [&'g str; 2], beams: &'g str, bias: Option<&'g str>, scale: f32, outputs: [&'g str; 3] },
     Memory { inputs: [&'g str; 3], mask: Option<MaskOf<'g>>, scale: f32, out: &'g str, weights: Option<&'g str> },
-    SelfAttention { rows: &'g str, among: Among<MaskOf<'g>>, heads: usize, scale: f32, out: &'g str },
+    SelfAttention { rows: &'g str, among: Among<MaskOf<'g>, Size<&'g str>>, heads: usize, scale: f32, out: &'g str },
     Heads { x: &'g str, sizes: Vec<Size<&'g str>>, out: &'g str },
     Embedding { ids: &'g str, tokens: TableOf<'g>, factor: f32, positions: Option<PositionsOf<'g>>, out: &'g str },
     Largest { x: &'g str, least: f32, sizes: Vec<Size<&'g str>>, out: &'g str },
@@ -42,12 +42,12 @@ pub(crate) struct Counted {
 }
 
 /// The rows that attend to each other.
-#[derive(Clone, Copy)]
-pub(crate) enum Among<M> {
+#[derive(Clone)]
+pub(crate) enum Among<M, S> {
     /// Those of a sentence, whose number is the last axis of its mask.
     Masked(M),
     /// So many, all of them.
-    All(usize),
+    All(S),
 }
 
 /// A mask, or the input `i64 [batch, src]` that it hides the zeros of, and the number that it adds there.
@@ -68,7 +68,7 @@ impl<'g> Operation<'g> {
                 (vec![*query], others.iter().copied().chain(mask.map(|mask| mask.tensor)).collect())
             }
             Self::SelfAttention { rows, among: Among::Masked(mask), .. } => (vec![*rows], vec![mask.tensor]),
-            Self::SelfAttention { rows, among: Among::All(_), .. } => (vec![*rows], vec![]),
+            Self::SelfAttention { rows, among: Among::All(n), .. } => (vec![*rows], of_sizes(std::slice::from_ref(n))),
             Self::Heads { x, sizes, .. } | Self::Largest { x, sizes, .. } => (vec![*x], of_sizes(sizes)),
             Self::Embedding { ids, positions, .. } => {
                 (vec![], [*ids].into_iter().chain(positions.iter().flat_map(|positions| of_sizes(&positions.sizes))).collect())

@@ -11,6 +11,8 @@ pub(crate) enum Size<I = usize> {
     Axis(I, usize),
     /// The first, and so often the second: a sum or a difference.
     Sum(Box<Size<I>>, Box<Size<I>>, i64),
+    /// A size divided by a number above 0, rounded down.
+    Quotient(Box<Size<I>>, i64),
 }
 
 impl<I> Size<I> {
@@ -20,6 +22,7 @@ impl<I> Size<I> {
             Size::Number(number) => Size::Number(number),
             Size::Axis(tensor, axis) => Size::Axis(input(tensor), axis),
             Size::Sum(one, other, factor) => Size::Sum(Box::new(one.with(input)), Box::new(other.with(input)), factor),
+            Size::Quotient(size, by) => Size::Quotient(Box::new(size.with(input)), by),
         }
     }
 
@@ -29,6 +32,7 @@ impl<I> Size<I> {
             Size::Number(_) => Vec::new(),
             Size::Axis(tensor, _) => vec![tensor],
             Size::Sum(one, other, _) => one.inputs().into_iter().chain(other.inputs()).collect(),
+            Size::Quotient(size, _) => size.inputs(),
         }
     }
 }
@@ -40,6 +44,7 @@ pub(super) fn values<'c>(sizes: &[Size], tensors: &impl Tensors<'c>) -> Result<V
             Size::Number(number) => *number,
             Size::Axis(input, axis) => tensors.shape(*input)?.get(*axis).map_or(0, |&size| size as i64),
             Size::Sum(one, other, factor) => value(one, tensors)? + factor * value(other, tensors)?,
+            Size::Quotient(size, by) => value(size, tensors)? / by,
         })
     }
     sizes.iter().map(|size| usize::try_from(value(size, tensors)?).map_err(|_| "a size is below zero".into())).collect()
@@ -67,6 +72,11 @@ impl<'g> Places<'g> {
                 let ([one], [other]) =
                     (<[_; 1]>::try_from(self.sizes(first)?).ok()?, <[_; 1]>::try_from(self.sizes(node.input.get(1)?)?).ok()?);
                 Some(vec![Size::Sum(Box::new(one), Box::new(other), factor)])
+            }
+            "Div" => {
+                let [size] = <[_; 1]>::try_from(self.sizes(first)?).ok()?;
+                let by = self.integer(node.input.get(1)?).filter(|by| *by > 0)?;
+                Some(vec![Size::Quotient(Box::new(size), by)])
             }
             _ => None,
         }

@@ -27,7 +27,7 @@ pub(crate) const NUMBER: &str = "program";
 const CACHED: &str = "CachedAttention";
 /// Inputs: queries, keys, values, mask. Outputs: the context, and the weights if the graph gives them.
 const MEMORY: &str = "MemoryAttention";
-/// Inputs: queries, keys and values side by side, mask.
+/// Inputs: queries, keys and values side by side, and a mask or sizes whose second is the number of rows of a sentence.
 const SELF: &str = "SelfAttention";
 /// Inputs: rows, and optionally a factor of each row, a bias, a residual, weight and bias of a layer normalisation. Outputs: the rows,
 /// the rows in 8-bit integers, and their largest magnitudes, each if it is read.

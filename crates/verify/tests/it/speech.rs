@@ -2,15 +2,18 @@
 //! layout on every engine.
 
 use crate::decoding::silent;
-use crate::engines::{STEPPED, everywhere, on_ort};
+use crate::engines::{STEPPED, assert_close, everywhere, for_our_operators, on_ort, output};
 use crate::golden::array;
 use crate::golden_tokens::difference;
 use cognate_folder::f32_programs;
 use cognate_generate::{Decoder, SentenceBatch, Settings, Sources, TimestampRules, decode, decoder};
+use cognate_model::interface::{ENCODER_HIDDEN_STATES, INPUT_FEATURES};
 use cognate_model::{Attentions, Layout, Model};
-use cognate_runtime::Session;
+use cognate_runtime::{Options, Ort, Reference, Runtime, Session, Source, Values};
 use cognate_testing::{Golden, IMAGE_MODELS, SPEECH_MODELS, golden};
-use ndarray::ArrayD;
+use ndarray::{ArrayD, Axis, Slice};
+use safetensors::SafeTensors;
+use safetensors::tensor::TensorView;
 
 /// A way of decoding: the names of its tokens and prompt, and its settings.
 struct Way {
@@ -116,6 +119,53 @@ fn a_source_is_decoded_again_without_its_encoder() {
             assert_eq!([1, 3, 2].map(|beams| run(Sources::Again(1), beams).unwrap()), expected, "{layout}");
             let refused = run(Sources::Again(2), 1).unwrap_err().to_string();
             assert_eq!(refused, "expected the sources of the last batch, 2, found 1");
+        }
+    }
+}
+
+/// The model with the first rows of its encoder's positions only.
+fn with_positions(name: &str, n_positions: usize) -> Model {
+    const POSITIONS: &str = "model.encoder.embed_positions.weight";
+    let (folder, given) = (tempfile::tempdir().unwrap(), golden(name));
+    let config = std::fs::read_to_string(given.join("config.json")).unwrap();
+    let changed = config.replace("\"max_source_positions\": 50", &format!("\"max_source_positions\": {n_positions}"));
+    assert_ne!(changed, config);
+    std::fs::write(folder.path().join("config.json"), changed).unwrap();
+    let bytes = std::fs::read(given.join("model.safetensors")).unwrap();
+    let mut tensors = SafeTensors::deserialize(&bytes).unwrap().tensors();
+    let (_, table) = tensors.iter_mut().find(|(name, _)| name == POSITIONS).unwrap();
+    let width = table.shape()[1];
+    let rows = &table.data()[..n_positions * width * size_of::<f32>()];
+    *table = TensorView::new(table.dtype(), vec![n_positions, width], rows).unwrap();
+    std::fs::write(folder.path().join("model.safetensors"), safetensors::serialize(tensors, None).unwrap()).unwrap();
+    Model::open(folder.path()).unwrap()
+}
+
+/// An encoder reads windows of any even number of frames, as one that has no more positions.
+#[test]
+fn short_windows_are_those_of_a_model_with_fewer_positions() {
+    let frames = |features: &ArrayD<f32>, n: usize| -> Values {
+        let part = features.slice_axis(Axis(2), Slice::from(..n)).to_owned();
+        [(INPUT_FEATURES, part)].into_iter().collect()
+    };
+    for name in SPEECH_MODELS {
+        let (model, _, features, _) = subject(name);
+        let programs = [Layout::Cognate, Layout::SharedCache].map(|layout| f32_programs(&model, layout, Attentions::Cross).unwrap());
+        let mut sessions = everywhere(&programs[0][0]);
+        if let Ok(ort) = Ort::find() {
+            let folder = for_our_operators(&programs[1]);
+            let file = Source::Onnx(folder.path().join(Layout::SharedCache.files()[0]));
+            sessions.push(ort.load(&file, &Options::default()).unwrap());
+        }
+        for n_positions in [1, 17, 30, 49] {
+            let expected = f32_programs(&with_positions(name, n_positions), Layout::Cognate, Attentions::Omit).unwrap();
+            let mut reference = Reference::F64.load(&Source::Graph(expected[0].clone()), &Options::default()).unwrap();
+            let expected = output(&reference.run(&frames(&features, 2 * n_positions)).unwrap(), ENCODER_HIDDEN_STATES);
+            assert_eq!(expected.shape()[1], n_positions);
+            for session in &mut sessions {
+                let found = output(&session.run(&frames(&features, 2 * n_positions)).unwrap(), ENCODER_HIDDEN_STATES);
+                assert_close(&found, &expected, 1e-3, &format!("{name}, {n_positions} positions, {}", session.engine()));
+            }
         }
     }
 }

@@ -52,11 +52,11 @@ pub(super) fn of_memory(places: &Places<'_>, index: usize) -> Option<Found> {
     let (name, mut out) = (&softmax.name, reshape.output.clone());
     let mut after = vec![index, weighted, turned];
     if let Some((rows, heads, path)) = path.side_by_side(&queries, keys, values).filter(|_| weights.is_none()) {
-        let mut attributes = vec![float("scale", path.scale), integer("heads", heads)];
-        if mask.is_none() {
-            attributes.push(integer("places", places.shape(keys)?[2].dim_value?));
-        }
-        let inputs = [rows].into_iter().chain(mask).cloned().collect();
+        let attributes = vec![float("scale", path.scale), integer("heads", heads)];
+        let inputs = match mask {
+            Some(mask) => vec![rows.clone(), mask.clone()],
+            None => vec![rows.clone(), String::new(), sizes_of_heads(places, keys)?.clone()],
+        };
         return path.found(own(SELF, inputs, out, name, attributes), at, after);
     }
     let Heads::Rows(queries) = queries else { return None };
@@ -70,6 +70,18 @@ pub(super) fn of_memory(places: &Places<'_>, index: usize) -> Option<Found> {
     let inputs = [queries, keys, values].into_iter().chain(mask).cloned().collect();
     let own = own(MEMORY, inputs, out, name, vec![float("scale", path.scale)]);
     path.found(own, at, after)
+}
+
+/// The sizes `[batch, n, ...]` into which rows were reshaped for heads.
+fn sizes_of_heads<'g>(places: &Places<'g>, mut tensor: &'g String) -> Option<&'g String> {
+    loop {
+        let node = &places.graph.node[places.source(tensor)?];
+        match node.op_type.as_str() {
+            "Mul" | "Transpose" | "Slice" => tensor = node.input.first()?,
+            "Reshape" => return node.input.get(1),
+            _ => return None,
+        }
+    }
 }
 
 /// Weights `[batch, n, heads, 1, places]` that the graph gives, beside the product with values.

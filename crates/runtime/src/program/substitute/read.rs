@@ -41,7 +41,7 @@ pub(super) fn operation<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<
             let heads = usize::try_from(integer("heads")?).ok().filter(|&heads| heads > 0)?;
             let (rows, among) = match inputs.as_slice() {
                 [rows, mask] => (rows, Among::Masked(mask_of(places, mask))),
-                [rows] => (rows, Among::All(usize::try_from(integer("places")?).ok()?)),
+                [rows, "", sizes] => (rows, Among::All(places.sizes(sizes)?.get(1)?.clone())),
                 _ => return None,
             };
             Operation::SelfAttention { rows, among, heads, scale: float("scale")?, out }

@@ -150,6 +150,8 @@ class Transcribing(TypedDict, total=False):
     condition_on_previous_text: bool
     initial_prompt: str
     carry_initial_prompt: bool
+    hotwords: str
+    """Words that are likely, such as names, before every window."""
     timestamps: bool
     word_timestamps: bool
     """Compute the time and the probability of each word; an export needs its attention weights for it."""

@@ -80,6 +80,9 @@ pub(crate) struct Options {
     /// Put --initial-prompt before every window
     #[arg(long, requires = "initial_prompt")]
     carry_initial_prompt: bool,
+    /// Words that precede every window, such as names and terms
+    #[arg(long, value_name = "TEXT")]
+    hotwords: Option<String>,
     /// Write text without timestamps; windows of 30 s follow each other
     #[arg(long)]
     without_timestamps: bool,
@@ -139,6 +142,7 @@ impl Options {
             condition_on_previous_text: self.condition_on_previous_text,
             initial_prompt: self.initial_prompt.clone(),
             carry_initial_prompt: self.carry_initial_prompt,
+            hotwords: self.hotwords.clone(),
             timestamps: !self.without_timestamps,
             word_timestamps: self.word_timestamps,
             suppress_tokens: self.suppress_tokens.clone(),

@@ -54,6 +54,8 @@ pub struct TranscriptionOptions {
     pub initial_prompt: Option<String>,
     /// Whether `initial_prompt` stands before every window.
     pub carry_initial_prompt: bool,
+    /// Words that are likely, such as names, before every window.
+    pub hotwords: Option<String>,
     /// Whether the text has timestamps, by which windows follow each other.
     pub timestamps: bool,
     /// Whether words have times and probabilities.
@@ -113,6 +115,7 @@ impl Default for TranscriptionOptions {
             condition_on_previous_text: true,
             initial_prompt: None,
             carry_initial_prompt: false,
+            hotwords: None,
             timestamps: true,
             word_timestamps: false,
             prepend_punctuations: "\"'“¿([{-".into(),

@@ -132,6 +132,20 @@ impl SpeechTokens {
         }
     }
 
+    /// What precedes the text of a window, in the order of faster-whisper: hot words, the end of earlier text, and `prompt`. Earlier text
+    /// gives way to hot words where less than a quarter of the positions would be left.
+    pub(super) fn start_of_window(&self, [hotwords, previous, prompt]: [&[i64]; 3], positions: usize) -> Vec<i64> {
+        let mut start = Vec::new();
+        if !hotwords.is_empty() || !previous.is_empty() {
+            start.push(self.previous);
+            start.extend(hotwords);
+            let room = (positions - positions / 4).saturating_sub(start.len() + prompt.len()).min(longest_part(positions));
+            start.extend(&previous[previous.len().saturating_sub(room)..]);
+        }
+        start.extend(prompt);
+        start
+    }
+
     /// The prompt of a window: start, language, task, and the token that says that there are no timestamps.
     pub(super) fn prompt(&self, language: &str, task: Task, timestamps: bool) -> Result<Vec<i64>> {
         let mut prompt = vec![self.start];
@@ -144,6 +158,11 @@ impl SpeechTokens {
         prompt.extend((!timestamps).then_some(self.no_timestamps));
         Ok(prompt)
     }
+}
+
+/// The most tokens of earlier text, and of hot words, before a window.
+pub(super) fn longest_part(positions: usize) -> usize {
+    (positions / 2).saturating_sub(1)
 }
 
 fn wrong_setting(message: String) -> Error {

@@ -7,7 +7,7 @@ use super::features::{FRAMES_PER_STEP, Frames, Padding};
 use super::languages::LANGUAGES;
 use super::options::{Semantics, TranscriberOptions, TranscriptionOptions};
 use super::segments::{Cut, Cuts, Segment, cut};
-use super::tokens::SpeechTokens;
+use super::tokens::{SpeechTokens, longest_part};
 use super::voice::{Energy, SileroModel, Speech, VoiceDetector};
 use super::window::{WindowDecoder, WindowText, check_wanted};
 use super::words::Aligner;
@@ -35,6 +35,7 @@ pub struct Transcriber {
     shared: Arc<Shared>,
     options: TranscriptionOptions,
     initial_prompt: Vec<i64>,
+    hotwords: Vec<i64>,
 }
 
 struct Shared {
@@ -160,9 +161,17 @@ impl Transcriber {
         } else if !tokens.is_multilingual() {
             tokens.prompt("en", options.task, options.timestamps)?;
         }
-        let initial = options.initial_prompt.as_deref().map(|text| model.tokenizer().encode_target(&format!(" {}", text.trim())));
-        let initial_prompt = initial.transpose()?.unwrap_or_default();
-        Ok(Self { shared, options, initial_prompt })
+        let encoded = |text: Option<&str>| {
+            let ids = text.map(|text| model.tokenizer().encode_target(&format!(" {}", text.trim())));
+            ids.transpose().map(Option::unwrap_or_default)
+        };
+        let hotwords = options.hotwords.as_deref().filter(|words| !words.trim().is_empty());
+        let (initial_prompt, hotwords) = (encoded(options.initial_prompt.as_deref())?, encoded(hotwords)?);
+        let longest = longest_part(shared.positions);
+        if hotwords.len() > longest {
+            return Err(Error::wrong_option("hotwords", format!("expected at most {longest} tokens, found {}", hotwords.len())));
+        }
+        Ok(Self { shared, options, initial_prompt, hotwords })
     }
 
     /// The loaded model.
@@ -235,7 +244,7 @@ impl Transcriber {
             return Err(Error::input("the audio is empty; expected at least one frame of 10 ms"));
         }
         let (tokenizer, settings, positions) = (model.tokenizer(), model.settings(), *positions);
-        let decoding = WindowDecoder { tokens, tokenizer, settings, options, positions, is_wanted };
+        let decoding = WindowDecoder { tokens, tokenizer, settings, options, hotwords: &self.hotwords, positions, is_wanted };
         let (mut decoder, window) = (model.decoder()?, frames.window());
         let language = match &options.language {
             Some(language) => tokens.language(language)?,
@@ -495,5 +504,48 @@ impl Run<'_> {
         }
         self.progress(self.frames.n_heard());
         Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "as in the folders of tests")]
+mod tests {
+    use super::*;
+    use crate::speech::Task;
+    use cognate_testing::{golden, make_speech_model};
+    use serde_json::Value;
+
+    /// `testdata/golden/speech/prompts.py` wrote the prompts.
+    #[test]
+    fn hot_words_precede_windows_as_in_faster_whisper() {
+        let folder = tempfile::tempdir().unwrap();
+        make_speech_model(folder.path());
+        let transcriber = Transcriber::open(folder.path()).unwrap();
+        let with = |hotwords: Option<&str>| {
+            transcriber.with(TranscriptionOptions { hotwords: hotwords.map(str::to_owned), ..TranscriptionOptions::default() })
+        };
+        let cases: Vec<Value> = serde_json::from_str(&std::fs::read_to_string(golden("speech/tokens/prompts.json")).unwrap()).unwrap();
+        let ids = |list: &Value| -> Vec<i64> { list.as_array().unwrap().iter().map(|id| id.as_i64().unwrap()).collect() };
+        for case in &cases {
+            let given = with(case["hotwords"].as_str()).unwrap();
+            let Shared { tokens, positions, .. } = &*given.shared;
+            let prompt = tokens.prompt("en", Task::Transcribe, case["without_timestamps"] == false).unwrap();
+            let found = tokens.start_of_window([&given.hotwords, &ids(&case["previous"]), &prompt], *positions);
+            assert_eq!(found, ids(&case["ids"]), "{case}");
+        }
+        assert_eq!(with(Some(" ")).unwrap().hotwords, [0; 0]);
+        let refused = with(Some(&"w1 ".repeat(20))).err().unwrap().to_string();
+        assert_eq!(refused, "hotwords: expected at most 19 tokens, found 20");
+    }
+
+    /// Earlier text gives way to hot words, so that there is room for a text.
+    #[test]
+    fn a_quarter_of_the_positions_remains_after_hot_words() {
+        let folder = tempfile::tempdir().unwrap();
+        make_speech_model(folder.path());
+        let transcriber = Transcriber::open(folder.path()).unwrap();
+        let (hotwords, previous): (Vec<i64>, Vec<i64>) = ((1..20).collect(), (20..50).collect());
+        let start = transcriber.shared.tokens.start_of_window([&hotwords, &previous, &[61, 62, 66]], 40);
+        assert_eq!(start, [&[68], &hotwords[..], &previous[23..], &[61, 62, 66]].concat());
     }
 }

@@ -31,6 +31,7 @@ pub(super) struct WindowDecoder<'a> {
     pub(super) tokenizer: &'a Tokenizer,
     pub(super) settings: &'a Settings,
     pub(super) options: &'a TranscriptionOptions,
+    pub(super) hotwords: &'a [i64],
     /// The number of the decoder's positions.
     pub(super) positions: usize,
     /// Whether the transcription goes on, asked before each step.
@@ -111,13 +112,7 @@ impl WindowDecoder<'_> {
         numbers: &[u64],
         temperature: f32,
     ) -> Result<Vec<WindowText>> {
-        let half = self.positions / 2;
-        let mut start = Vec::new();
-        if !previous.is_empty() {
-            start.push(self.tokens.previous);
-            start.extend(&previous[previous.len().saturating_sub(half - 1)..]);
-        }
-        start.extend(prompt);
+        let start = self.tokens.start_of_window([self.hotwords, previous, prompt], self.positions);
         let prefixes = vec![start[1..].to_vec(); numbers.len()];
         let batch = SentenceBatch { sources, prefixes: &prefixes, numbers };
         let settings = self.settings_at(start[0], temperature);

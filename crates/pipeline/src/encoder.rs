@@ -75,7 +75,8 @@ impl LoadedEncoder {
         };
         let runtime = options.engine.open(options.device)?;
         let (threads, workers) = (options.n_threads(), options.n_workers());
-        let load = Options { device: options.device, threads, workers: Some(workers), plain: false, huge_pages: options.huge_pages };
+        let (device, huge_pages) = (options.device, options.huge_pages);
+        let load = Options { device, threads, workers: Some(workers), huge_pages, ..Options::default() };
         let (mut config, mut notices) = (config, Vec::new());
         let (_, graphs) = if let ModelSource::Exported(_) = source {
             notices.extend(saturation(folder, runtime.engine())?);

@@ -100,7 +100,8 @@ impl LoadedModel {
             notices.push(Notice::OneThread { engine: runtime.name() });
         }
         let (device, threads, workers) = (options.device, options.n_threads(), options.n_workers());
-        let load = Options { device, threads, workers: Some(workers), plain: false, huge_pages: options.huge_pages };
+        let (huge_pages, without_outputs) = (options.huge_pages, unread(attentions));
+        let load = Options { device, threads, workers: Some(workers), plain: false, huge_pages, without_outputs };
         let (layout, graphs) = match &source {
             ModelSource::Exported(folder) => {
                 notices.extend(saturation(folder, runtime.engine())?);
@@ -378,12 +379,22 @@ pub(crate) fn exported_graphs(folder: &Path, runtime: &dyn Runtime, options: &Op
     Ok((layout, files.iter().map(|file| runtime.read_file(file, options)).collect::<Result<_, _>>()?))
 }
 
+/// The beginnings of the names of outputs that an export may have and nobody reads. Any call can ask for cross-attention.
+fn unread(attentions: Attentions) -> &'static [&'static str] {
+    const ENCODER_AND_DECODER: [&str; 2] = ["encoder_attentions.", "decoder_attentions."];
+    match attentions {
+        Attentions::Omit | Attentions::Cross => &ENCODER_AND_DECODER,
+        Attentions::Decoder => &ENCODER_AND_DECODER[..1],
+        Attentions::All => &[],
+    }
+}
+
 /// The graphs of a model in memory.
 pub(crate) fn model_graphs(model: &Model, attentions: Attentions, runtime: &dyn Runtime, options: &Options) -> Result<Graphs> {
     // Programs of kernels compute the layout with shared caches, which is the fastest on the processor; they return no weights of the
     // decoder's self-attention, do not have all its choices, and are for a decoder with an encoder.
     let is_pair = model.config().parts == Parts::Both;
-    let has_form = attentions != Attentions::All && is_pair && model.config().require_shared_caches().is_ok();
+    let has_form = matches!(attentions, Attentions::Omit | Attentions::Cross) && is_pair && model.config().require_shared_caches().is_ok();
     if has_form && options.device == Device::Cpu && runtime.engine() != Engine::Reference {
         match runtime.read_graphs(&f32_programs(model, Layout::SharedCache, attentions)?, options) {
             // tract lacks ONNX Runtime's operators where programs do not compute them.

@@ -96,6 +96,17 @@ pub struct Options {
     /// Move the memory that the engine allocates while loading into huge pages, after it has been
     /// used for a while (Linux). Off by default, since it is the memory of the embedding process.
     pub huge_pages: bool,
+    /// Outputs of an ONNX file whose names begin with one of these are removed: they are neither kept nor copied, and not computed if
+    /// nothing else needs them.
+    pub without_outputs: &'static [&'static str],
+}
+
+impl Options {
+    /// Whether an output is removed.
+    #[cfg(any(feature = "tract", feature = "ort"))]
+    fn removes(&self, output: &str) -> bool {
+        self.without_outputs.iter().any(|prefix| output.starts_with(prefix))
+    }
 }
 
 /// An engine that executes graphs.

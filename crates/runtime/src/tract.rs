@@ -53,7 +53,12 @@ impl Runtime for Tract {
             let wrong = |reason| Error::new(ErrorKind::Load, path.display(), format!("{ENGINE} cannot load it: {reason}"));
             let proto = guarded(|| operators::reader().proto_model_for_path(path)).map_err(wrong)?;
             let own = program::substituted(path, &proto)?;
-            let planned: Arc<dyn Loaded> = Arc::new(guarded(|| Planned::read(path, proto, own, before)).map_err(wrong)?);
+            let planned = guarded(|| {
+                let mut proto = own.as_ref().map_or(Ok(proto), program::converted)?;
+                proto.graph.iter_mut().for_each(|graph| graph.output.retain(|output| !options.removes(&output.name)));
+                Planned::read(path, proto, own, before)
+            });
+            let planned: Arc<dyn Loaded> = Arc::new(planned.map_err(wrong)?);
             Ok(planned)
         })
     }
@@ -80,10 +85,9 @@ impl Loaded for Planned {
 }
 
 impl Planned {
-    /// Plans the file at `path`, whose contents are `proto`, or `own` with programs.
-    fn read(path: &Path, proto: pb::ModelProto, own: Option<Substituted>, before: huge_pages::Before) -> TractResult<Self> {
+    /// Plans the file at `path`, whose contents are `proto`, which may be `own` with programs.
+    fn read(path: &Path, mut proto: pb::ModelProto, own: Option<Substituted>, before: huge_pages::Before) -> TractResult<Self> {
         let onnx = operators::reader();
-        let mut proto = own.as_ref().map_or(Ok(proto), program::converted)?;
         prepare::prepare(&mut proto);
         let graph = proto.graph.as_ref().ok_or_else(|| TractError::msg("missing graph"))?;
         let signature = signature(path, graph);

@@ -20,6 +20,7 @@ use ::ort::memory::{AllocationDevice, AllocatorType, MemoryInfo, MemoryType};
 use ::ort::session::{Session as Engine, SessionInputValue, SharedSessionInner, builder::SessionBuilder};
 use ::ort::value::{DynTensor, DynTensorValueType, DynValue, PrimitiveTensorElementType, TensorElementType, TensorRef, ValueType};
 use ::ort::{AsPointer, sys::OrtValue};
+use cognate_export::proto::ModelProto;
 use cognate_graph::f16;
 use ndarray::{ArrayD, ArrayViewMutD};
 use prost::Message;
@@ -75,7 +76,10 @@ impl Shared {
         let [own_lengths, prefill] = own.as_ref().map_or([false; 2], |own| [own.own_lengths, own.prefill]);
         let (session, engine) = match own {
             Some(own) => (with_kernels(builder, path, own).map_err(wrong)?, format!("{engine} with Cognate's operators")),
-            None => (builder.commit_from_file(path).map_err(wrong)?, engine.clone()),
+            None => match reduced(path, options)? {
+                Some(model) => (commit(builder, path, &model).map_err(wrong)?, engine.clone()),
+                None => (builder.commit_from_file(path).map_err(wrong)?, engine.clone()),
+            },
         };
         let outputs = session.outputs().iter().map(|output| output.name().to_string()).collect();
         let optional = session.overridable_initializers();
@@ -182,14 +186,43 @@ fn builder(ort: &Ort, options: &Options, profile: Option<&Path>) -> ::ort::Resul
 /// The file at `path` with custom operators, if it is an export to which they apply, and the
 /// device is the CPU.
 fn substituted(path: &Path, options: &Options) -> Result<Option<Substituted>> {
-    /// Exported graphs with external weights are far smaller; larger files are not parsed again.
-    const LARGEST: u64 = 1 << 26;
-    if options.plain || options.device != Device::Cpu || path.metadata().is_ok_and(|metadata| metadata.len() > LARGEST) {
+    if options.plain || options.device != Device::Cpu || is_large(path) {
         return Ok(None);
     }
     let model = cognate_export::read_model(path).map_err(Error::from_export)?;
     let threads = options.threads.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
     Ok(substitute(model, folder_of(path), threads))
+}
+
+/// Whether a file is too large to be parsed again. Exported graphs with external weights are far smaller.
+fn is_large(path: &Path) -> bool {
+    const LARGEST: u64 = 1 << 26;
+    path.metadata().is_ok_and(|metadata| metadata.len() > LARGEST)
+}
+
+/// The file at `path` without the outputs that [`Options`] removes, if it has any.
+fn reduced(path: &Path, options: &Options) -> Result<Option<ModelProto>> {
+    if options.without_outputs.is_empty() || is_large(path) {
+        return Ok(None);
+    }
+    let mut model = cognate_export::read_model(path).map_err(Error::from_export)?;
+    let outputs = model.graph.as_mut().map(|graph| &mut graph.output);
+    let is_reduced = outputs.is_some_and(|outputs| {
+        let n_outputs = outputs.len();
+        outputs.retain(|output| !options.removes(&output.name));
+        outputs.len() < n_outputs
+    });
+    Ok(is_reduced.then_some(model))
+}
+
+/// Creates a session of a modified graph whose weights are in the folder of `path`.
+fn commit(builder: SessionBuilder, path: &Path, model: &ModelProto) -> ::ort::Result<Engine> {
+    in_folder(builder, path)?.commit_from_memory(&model.encode_to_vec())
+}
+
+fn in_folder(builder: SessionBuilder, path: &Path) -> ::ort::Result<SessionBuilder> {
+    let folder = folder_of(path).display().to_string();
+    Ok(builder.with_config_entry("session.model_external_initializers_file_folder_path", folder)?)
 }
 
 /// Whether the library has registered the operators' domain. Two sessions created at the same time would both register it, and one
@@ -198,8 +231,7 @@ static DOMAIN_IS_KNOWN: Mutex<bool> = Mutex::new(false);
 
 /// Creates a session from a modified graph whose weights are in the folder of `path`.
 fn with_kernels(builder: SessionBuilder, path: &Path, own: Substituted) -> ::ort::Result<Engine> {
-    let folder = folder_of(path).display().to_string();
-    let mut builder = builder.with_config_entry("session.model_external_initializers_file_folder_path", folder)?;
+    let mut builder = in_folder(builder, path)?;
     kernels::register(&mut builder)?;
     let Substituted { model, programs, .. } = own;
     let known = DOMAIN_IS_KNOWN.lock().unwrap_or_else(PoisonError::into_inner);

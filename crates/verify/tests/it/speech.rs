@@ -9,7 +9,7 @@ use cognate_folder::f32_programs;
 use cognate_generate::{Decoder, SentenceBatch, Settings, Sources, TimestampRules, decode, decoder};
 use cognate_model::interface::{ENCODER_HIDDEN_STATES, INPUT_FEATURES};
 use cognate_model::{Attentions, Layout, Model};
-use cognate_runtime::{Options, Ort, Reference, Runtime, Session, Source, Values};
+use cognate_runtime::{Device, Options, Ort, Reference, Runtime, Session, Source, Values, available};
 use cognate_testing::{Golden, IMAGE_MODELS, SPEECH_MODELS, golden};
 use ndarray::{ArrayD, Axis, Slice};
 use safetensors::SafeTensors;
@@ -166,6 +166,26 @@ fn short_windows_are_those_of_a_model_with_fewer_positions() {
                 let found = output(&session.run(&frames(&features, 2 * n_positions)).unwrap(), ENCODER_HIDDEN_STATES);
                 assert_close(&found, &expected, 1e-3, &format!("{name}, {n_positions} positions, {}", session.engine()));
             }
+        }
+    }
+}
+
+#[test]
+fn outputs_that_nobody_reads_are_removed() {
+    let (model, _, features, _) = subject(SPEECH_MODELS[0]);
+    let encoder = f32_programs(&model, Layout::Cognate, Attentions::All).unwrap().remove(0);
+    for engine in available(Device::Cpu).unwrap() {
+        let run = |without_outputs: &'static [&'static str]| {
+            let options = Options { without_outputs, ..Options::default() };
+            let mut session = engine.load(&Source::Graph(encoder.clone()), &options).unwrap();
+            let found = session.run(&[(INPUT_FEATURES, features.clone())].into_iter().collect()).unwrap();
+            (session.outputs().to_vec(), found)
+        };
+        let ((all, expected), (kept, found)) = (run(&[]), run(&["encoder_attentions."]));
+        assert_eq!(all.len() - kept.len(), model.config().encoder.n_layers, "{}: {all:?}, {kept:?}", engine.name());
+        assert_eq!(found.iter().count(), kept.len());
+        for name in &kept {
+            assert_close(&output(&found, name), &output(&expected, name), 1e-5, &format!("{}: {name}", engine.name()));
         }
     }
 }

@@ -364,9 +364,6 @@ impl Export {
     fn written_layout(&self) -> Result<Layout> {
         match (self.target, self.layout) {
             (Target::Portable, Layout::Generate) => self.check_generates().map(|()| Layout::Generate),
-            (Target::Ort, _) if self.model.config().parts == Parts::Decoder => {
-                Err(Error::wrong_option("target", "a decoder alone has no form over caches that beams share; leave out target ort"))
-            }
             (Target::Portable, layout) => Ok(layout),
             (Target::Ort, Layout::Cognate) => Ok(Layout::SharedCache),
             (Target::Ort, layout) => Err(Error::wrong_option("target", format!("ort has a layout of its own; leave out layout {layout}"))),

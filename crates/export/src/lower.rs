@@ -7,6 +7,7 @@
 //! A tensor with the name of a node has that node's value in the graph's shape; `NAME.flat` has the
 //! same elements as `[rows, width]`, `NAME.read` in the shape in which they are read.
 
+mod caches;
 mod contrib;
 mod emit;
 mod forms;
@@ -16,6 +17,7 @@ mod sizes;
 mod sums;
 
 use crate::Error;
+use crate::error::Problem;
 use crate::proto::{DataType, GraphProto, TensorProto};
 use cognate_graph::{Binary, Class, DType, Dim, Graph, Node, NodeId, Op, Scalar, Shape, Symbol, Type};
 use contrib::Pending;
@@ -45,7 +47,8 @@ pub(crate) const CONTRIB: &str = "com.microsoft";
 /// Returns the ONNX graph without parameters, which the writer adds. The graph is valid, since it
 /// is verified when built.
 pub(crate) fn lower(graph: &Graph, target: Target) -> Result<GraphProto, Error> {
-    let mut lowering = Lowering::new(graph, target)?;
+    let expanded = if target == Target::Ort { caches::expanded(graph).map_err(Problem::from)? } else { None };
+    let mut lowering = Lowering::new(expanded.as_ref().unwrap_or(graph), target)?;
     lower_nodes(&mut lowering)?;
     Ok(lowering.made)
 }
@@ -271,7 +274,7 @@ impl<'g> Lowering<'g> {
             Op::QuantizedLinear(steps) => self.quantized_linear(id, node, *steps)?,
             Op::BlockLinear(blocks) => self.block_linear(id, node, *blocks)?,
             Op::LargestMagnitude => self.largest_magnitude(id, node)?,
-            Op::CacheWrite { .. } => self.cache_write(id, node)?,
+            Op::CacheWrite { at } => self.cache_write(id, node, at)?,
             Op::CachedAttention(attention) => self.cached_attention(id, node, attention)?,
             Op::Loop(repeat) => self.repeat(id, node, repeat)?,
             Op::LoopResult { index, .. } => {

@@ -102,6 +102,9 @@ fn metadata(layout: Layout, parts: Parts, name: &str) -> Metadata {
         ),
         (Parts::Both, _) => format!("An encoder-decoder Transformer with its search, exported from {name}: one call decodes a batch."),
         (Parts::Encoder(_), _) => format!("The encoder of a Transformer, exported from {name}."),
+        (Parts::Decoder, _) if layout == Layout::SharedCache => {
+            format!("A decoder-only Transformer, exported from {name}: run once for each token, with caches that are written in place.")
+        }
         (Parts::Decoder, _) => {
             format!(
                 "A decoder-only Transformer, exported from {name}: run once for a prompt, then for each new token, from a past of length 0 on."

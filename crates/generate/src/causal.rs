@@ -6,7 +6,7 @@
 use crate::decoder::{missing, select};
 use crate::error::Cause;
 use crate::logits::{LastLogits, Logits};
-use crate::{Decoder, Result, Sources};
+use crate::{Decoder, Error, Result, Sources};
 use cognate_model::interface::{ATTENTION_MASK, INPUT_IDS, LOGITS, POSITION_IDS, present_of};
 use cognate_model::{Config, Stack};
 use cognate_runtime::{Session, Value, Values};
@@ -127,6 +127,22 @@ impl CausalDecoder {
     }
 }
 
+/// The sources of a decoder alone.
+pub(crate) fn prompts_of(sources: Sources<'_>) -> Result<&[Vec<i64>]> {
+    let Sources::Tokens(prompts) = sources else {
+        return Err(Cause::Contradiction("a decoder-only model reads prompts of tokens".into()).into());
+    };
+    match prompts.iter().position(Vec::is_empty) {
+        Some(index) => Err(Cause::Empty(index).into()),
+        None => Ok(prompts),
+    }
+}
+
+pub(crate) fn no_cross_attention() -> Error {
+    let expected = "a model with an encoder for alignments".into();
+    Cause::Layout { graph: "model", expected, found: "a decoder alone".into() }.into()
+}
+
 impl Decoder for CausalDecoder {
     fn engine(&self) -> &str {
         self.session.engine()
@@ -137,12 +153,7 @@ impl Decoder for CausalDecoder {
     }
 
     fn start(&mut self, sources: Sources<'_>, beams: usize) -> Result<()> {
-        let Sources::Tokens(prompts) = sources else {
-            return Err(Cause::Contradiction("a decoder-only model reads prompts of tokens".into()).into());
-        };
-        if let Some(index) = prompts.iter().position(Vec::is_empty) {
-            return Err(Cause::Empty(index).into());
-        }
+        let prompts = prompts_of(sources)?;
         let len = prompts.iter().map(Vec::len).max().unwrap_or(0);
         let token = |(row, place): (usize, usize)| place.checked_sub(len - prompts[row].len()).map(|place| prompts[row][place]);
         let shape = (prompts.len(), len);
@@ -171,8 +182,7 @@ impl Decoder for CausalDecoder {
     }
 
     fn cross_attention(&mut self, _: usize) -> Result<Array4<f32>> {
-        let expected = "a model with an encoder for alignments".into();
-        Err(Cause::Layout { graph: "model", expected, found: "a decoder alone".into() }.into())
+        Err(no_cross_attention())
     }
 
     fn retain(&mut self, sentences: &[usize]) -> Result<()> {

@@ -100,7 +100,7 @@ impl SessionDecoder {
     /// # Errors
     /// If their inputs and outputs are not those of the Cognate layout.
     pub fn new(encoder: Box<dyn Session>, decoder: Box<dyn Session>, pad_token: i64) -> Result<Self> {
-        let past = pasts(encoder.as_ref(), decoder.as_ref(), &[])?;
+        let past = pasts(Some(encoder.as_ref()), decoder.as_ref(), &[])?;
         Ok(Self {
             encoder,
             decoder,
@@ -204,9 +204,9 @@ impl Attentions {
     }
 }
 
-/// Each past input of a decoder of Cognate with its present output. Its other inputs are tokens, the mask, the encoder's outputs and
-/// `others`.
-pub(crate) fn pasts(encoder: &dyn Session, decoder: &dyn Session, others: &[&str]) -> Result<Vec<(String, String)>> {
+/// Each past input of a decoder of Cognate with its present output. Its other inputs are tokens, the mask, the outputs of its encoder,
+/// if it has one, and `others`.
+pub(crate) fn pasts(encoder: Option<&dyn Session>, decoder: &dyn Session, others: &[&str]) -> Result<Vec<(String, String)>> {
     let layout = |graph, expected, found: &[String]| Cause::Layout { graph, expected, found: found.join(", ") };
     let present = |input: &String| Some((input.clone(), present_of(input)?));
     let pasts: Vec<_> = decoder.inputs().iter().filter_map(present).collect();
@@ -225,8 +225,9 @@ pub(crate) fn pasts(encoder: &dyn Session, decoder: &dyn Session, others: &[&str
     }
     for input in decoder.inputs() {
         let is_own = input == INPUT_IDS || input == ATTENTION_MASK || is_past(input) || others.contains(&input.as_str());
-        if !is_own && !encoder.outputs().contains(input) {
-            return Err(layout("encoder", format!("an output {input}, which the decoder reads"), encoder.outputs()).into());
+        let given = encoder.map_or(&[][..], Session::outputs);
+        if !is_own && !given.contains(input) {
+            return Err(layout("encoder", format!("an output {input}, which the decoder reads"), given).into());
         }
     }
     Ok(pasts)

@@ -97,6 +97,9 @@ pub fn decoder(layout: Layout, sessions: impl Into<Vec<Box<dyn Session>>>, confi
         (Layout::HuggingFace, [Some(encoder), Some(first), Some(decoder), None]) => {
             Box::new(HuggingFaceDecoder::with_first_step(encoder, first, decoder, config, pad_token)?)
         }
+        (Layout::SharedCache, [Some(session), None, None, None]) if config.parts == Parts::Decoder => {
+            Box::new(SharedCacheDecoder::alone(session, config, pad_token)?)
+        }
         (Layout::SharedCache, [Some(encoder), Some(decoder), None, None]) => {
             Box::new(SharedCacheDecoder::new(encoder, decoder, pad_token)?)
         }

@@ -3,11 +3,16 @@
 //! A step writes into the caches in place. A beam that continues another gets its history as a list of positions, and nothing is
 //! copied. When a sentence is finished, another moves to its place. Others join behind them, if the session takes sentences whose
 //! pasts have different lengths.
+//!
+//! The sources of a decoder alone are prompts, whose tokens but the last are read before the first step: in one pass if the session
+//! supports it, else token by token, and padded on the left if the session takes no pasts of different lengths.
 
+use crate::causal::{no_cross_attention, prompts_of};
 use crate::decoder::{Attentions, Decoder, cross_sizes, encoded, missing, no_join, no_prefill, pasts, select};
 use crate::logits::{LastLogits, Logits};
 use crate::{Result, Sources};
 use cognate_model::interface::{ATTENTION_MASK, CACHE_BEAMS, INPUT_IDS, LOGITS, LOGITS_SCALE, is_cross, is_past};
+use cognate_model::{Config, Stack};
 use cognate_runtime::{Session, Value, Values};
 use ndarray::{Array2, Array3, Array4, ArrayD, Axis, s};
 use std::mem;
@@ -15,12 +20,15 @@ use std::mem;
 /// The initial capacity of caches, which doubles when needed.
 const CAPACITY: usize = 32;
 
-/// The holder of positions behind a sentence's past.
+/// The holder of positions behind a sentence's past, and of padding.
 const NONE: i64 = -1;
+
+/// Tokens of a prompt that are read in one pass; each reads the holders of all places before it.
+const TOGETHER: usize = 256;
 
 /// The decoder of a folder in the shared-cache layout.
 pub struct SharedCacheDecoder {
-    encoder: Box<dyn Session>,
+    before: Before,
     decoder: Box<dyn Session>,
     pad_token: i64,
     /// The input and the output of each cache.
@@ -36,15 +44,105 @@ pub struct SharedCacheDecoder {
     attentions: Attentions,
 }
 
+/// What is before the first step.
+enum Before {
+    Encoder(Box<dyn Session>),
+    /// Of a decoder alone: prompts, until they are read.
+    Prompts {
+        stack: Stack,
+        unread: Option<Vec<Vec<i64>>>,
+    },
+}
+
 impl SharedCacheDecoder {
     /// Joins the two sessions.
     ///
     /// # Errors
     /// If their inputs and outputs are not those of the layout.
     pub fn new(encoder: Box<dyn Session>, decoder: Box<dyn Session>, pad_token: i64) -> Result<Self> {
-        let caches = pasts(encoder.as_ref(), decoder.as_ref(), &[CACHE_BEAMS])?;
+        let caches = pasts(Some(encoder.as_ref()), decoder.as_ref(), &[CACHE_BEAMS])?;
+        Ok(Self::with(Before::Encoder(encoder), decoder, caches, pad_token))
+    }
+
+    /// Takes the session of a decoder-only model of the given configuration.
+    ///
+    /// # Errors
+    /// If its inputs and outputs are not those of the layout.
+    pub fn alone(session: Box<dyn Session>, config: &Config, pad_token: i64) -> Result<Self> {
+        let caches = pasts(None, session.as_ref(), &[CACHE_BEAMS])?;
+        Ok(Self::with(Before::Prompts { stack: config.decoder, unread: None }, session, caches, pad_token))
+    }
+
+    fn with(before: Before, decoder: Box<dyn Session>, caches: Vec<(String, String)>, pad_token: i64) -> Self {
         let (holders, logits, attentions) = (Array3::default((0, 0, 0)), LastLogits::default(), Attentions::default());
-        Ok(Self { encoder, decoder, pad_token, caches, state: Values::new(), holders, lengths: Vec::new(), logits, attentions })
+        Self { before, decoder, pad_token, caches, state: Values::new(), holders, lengths: Vec::new(), logits, attentions }
+    }
+
+    /// Runs the decoder on tokens `[batch, rows]`, whose earlier positions these beams hold, and writes their keys and values.
+    fn run(&mut self, tokens: Array2<i64>, holders: Array3<i64>) -> Result<Values> {
+        self.state.insert(INPUT_IDS, tokens.into_dyn());
+        self.state.insert(CACHE_BEAMS, holders.into_dyn());
+        Ok(self.decoder.run_in_place(&mut self.state, &self.caches)?)
+    }
+
+    /// Appends a token `[batch, beams]` to each hypothesis of the sentences that `is_real` names; those of others are padding.
+    fn append(&mut self, tokens: &Array2<i64>, is_real: impl Fn(usize) -> bool) -> Result<Values> {
+        let (past, capacity) = (self.longest(PAST), self.holders.len_of(Axis(2)));
+        if past == capacity {
+            self.fit(2 * capacity)?;
+        }
+        let outputs = self.run(tokens.clone(), self.holders.slice(s![.., .., ..past]).to_owned())?;
+        let has_own_lengths = self.decoder.has_own_lengths();
+        for (index, (mut sentence, [past, _])) in self.holders.outer_iter_mut().zip(&mut self.lengths).enumerate() {
+            if is_real(index) {
+                sentence.column_mut(*past).iter_mut().enumerate().for_each(|(beam, holder)| *holder = beam as i64);
+            } else if has_own_lengths {
+                // The next token is written over it.
+                continue;
+            }
+            *past += 1;
+        }
+        Ok(outputs)
+    }
+
+    /// Reads tokens `[batch, n]`, `n > 1`, from the first position on, in the caches of each sentence's first beam.
+    fn read_together(&mut self, tokens: &Array2<i64>) -> Result<()> {
+        let (batch, n) = tokens.dim();
+        if n >= self.holders.len_of(Axis(2)) {
+            self.fit((n + 1).next_power_of_two())?;
+        }
+        let mut first = 0;
+        while first < n {
+            // A token by itself would be a step.
+            let end = if n - first <= TOGETHER + 1 { n } else { first + TOGETHER };
+            let holders = Array3::from_shape_fn((batch, end - first, end), |(_, row, place)| if place < first + row { 0 } else { NONE });
+            self.run(tokens.slice(s![.., first..end]).to_owned(), holders)?;
+            first = end;
+        }
+        Ok(())
+    }
+
+    /// Reads the tokens of prompts but the last of each.
+    fn read_prompts(&mut self, prompts: &[Vec<i64>]) -> Result<()> {
+        let (batch, beams, _) = self.holders.dim();
+        let n_read = |sentence: usize| prompts[sentence].len() - 1;
+        let n = (0..batch).map(n_read).max().unwrap_or(0);
+        if n > 1 && self.decoder.supports_prefill() {
+            // What is behind the end of a shorter prompt is never read.
+            let token = |(sentence, place)| if place < n_read(sentence) { prompts[sentence][place] } else { self.pad_token };
+            self.read_together(&Array2::from_shape_fn((batch, n), token))?;
+            for (sentence, [past, _]) in self.lengths.iter_mut().enumerate() {
+                *past = n_read(sentence);
+                self.holders.slice_mut(s![sentence, .., ..*past]).fill(0);
+            }
+            return Ok(());
+        }
+        for step in 0..n {
+            let place = |sentence: usize| step.checked_sub(n - n_read(sentence));
+            let token = |(sentence, _)| place(sentence).map_or(self.pad_token, |place| prompts[sentence][place]);
+            self.append(&Array2::from_shape_fn((batch, beams), token), |sentence| place(sentence).is_some())?;
+        }
+        Ok(())
     }
 
     /// The longest past, or the longest source.
@@ -72,13 +170,23 @@ impl Decoder for SharedCacheDecoder {
         self.decoder.engine()
     }
 
+    fn continues_sources(&self) -> bool {
+        matches!(self.before, Before::Prompts { .. })
+    }
+
     fn start(&mut self, sources: Sources<'_>, beams: usize) -> Result<()> {
-        let mut before = mem::take(&mut self.state);
-        let caches: Vec<_> = self.caches.iter().map(|(name, _)| (name, before.remove(name))).collect();
-        self.state = encoded([self.encoder.as_mut(), self.decoder.as_mut()], sources, self.pad_token, before)?;
-        for (name, before) in caches {
-            let [batch, heads, d_k] = cross_sizes(&self.state, name)?;
-            self.state.insert(name, empty(vec![batch * beams, heads, CAPACITY, d_k], before));
+        let mut last = mem::take(&mut self.state);
+        let caches: Vec<_> = self.caches.iter().map(|(name, _)| (name, last.remove(name))).collect();
+        match &mut self.before {
+            Before::Encoder(encoder) => self.state = encoded([encoder.as_mut(), self.decoder.as_mut()], sources, self.pad_token, last)?,
+            Before::Prompts { unread, .. } => *unread = Some(prompts_of(sources)?.to_vec()),
+        }
+        for (name, last) in caches {
+            let [batch, heads, d_k] = match self.before {
+                Before::Encoder(_) => cross_sizes(&self.state, name)?,
+                Before::Prompts { stack, .. } => [sources.len(), stack.key_heads, stack.d_k],
+            };
+            self.state.insert(name, empty(vec![batch * beams, heads, CAPACITY, d_k], last));
         }
         self.holders = Array3::from_elem((sources.len(), beams, CAPACITY), NONE);
         self.lengths = source_lengths(sources, &self.state);
@@ -86,14 +194,16 @@ impl Decoder for SharedCacheDecoder {
     }
 
     fn joins(&self) -> bool {
-        self.decoder.has_own_lengths()
+        matches!(self.before, Before::Encoder(_)) && self.decoder.has_own_lengths()
     }
 
     fn join(&mut self, sources: Sources<'_>) -> Result<()> {
-        if !self.joins() {
-            return Err(no_join(self.engine()));
+        let engine = self.engine().to_owned();
+        let Before::Encoder(encoder) = &mut self.before else { return Err(no_join(&engine)) };
+        if !self.decoder.has_own_lengths() {
+            return Err(no_join(&engine));
         }
-        let mut new = encoded([self.encoder.as_mut(), self.decoder.as_mut()], sources, self.pad_token, Values::new())?;
+        let mut new = encoded([encoder.as_mut(), self.decoder.as_mut()], sources, self.pad_token, Values::new())?;
         let beams = self.holders.len_of(Axis(1));
         self.lengths.extend(source_lengths(sources, &new));
         let (longest, width) =
@@ -125,8 +235,9 @@ impl Decoder for SharedCacheDecoder {
         Ok(())
     }
 
+    // A decoder alone reads its prompts by itself.
     fn supports_prefill(&self) -> bool {
-        self.decoder.supports_prefill()
+        matches!(self.before, Before::Encoder(_)) && self.decoder.supports_prefill()
     }
 
     fn prefill(&mut self, tokens: &Array2<i64>) -> Result<()> {
@@ -134,22 +245,17 @@ impl Decoder for SharedCacheDecoder {
         if !self.supports_prefill() || self.longest(PAST) > 0 || batch != self.lengths.len() {
             return Err(no_prefill(self.engine()));
         }
-        if n >= self.holders.len_of(Axis(2)) {
-            self.fit((n + 1).next_power_of_two())?;
-        }
-        let holders = Array3::from_shape_fn((batch, n, n), |(_, row, place)| if place < row { 0 } else { NONE });
-        self.state.insert(INPUT_IDS, tokens.clone().into_dyn());
-        self.state.insert(CACHE_BEAMS, holders.into_dyn());
-        self.decoder.run_in_place(&mut self.state, &self.caches)?;
+        self.read_together(tokens)?;
         self.holders.slice_mut(s![.., .., ..n]).fill(0);
         self.lengths.iter_mut().for_each(|[past, _]| *past = n);
         Ok(())
     }
 
     fn advance(&mut self, parents: Option<&Array2<usize>>, tokens: &Array2<i64>) -> Result<Logits<'_>> {
-        let (past, capacity) = (self.longest(PAST), self.holders.len_of(Axis(2)));
-        if past == capacity {
-            self.fit(2 * capacity)?;
+        if let Before::Prompts { unread, .. } = &mut self.before
+            && let Some(prompts) = unread.take()
+        {
+            self.read_prompts(&prompts)?;
         }
         if let Some(parents) = parents {
             for (mut sentence, parents) in self.holders.outer_iter_mut().zip(parents.outer_iter()) {
@@ -160,13 +266,7 @@ impl Decoder for SharedCacheDecoder {
                 }
             }
         }
-        self.state.insert(INPUT_IDS, tokens.clone().into_dyn());
-        self.state.insert(CACHE_BEAMS, self.holders.slice(s![.., .., ..past]).to_owned().into_dyn());
-        let mut outputs = self.decoder.run_in_place(&mut self.state, &self.caches)?;
-        for (mut sentence, [past, _]) in self.holders.outer_iter_mut().zip(&mut self.lengths) {
-            sentence.column_mut(*past).iter_mut().enumerate().for_each(|(beam, holder)| *holder = beam as i64);
-            *past += 1;
-        }
+        let mut outputs = self.append(tokens, |_| true)?;
         let logits = outputs.remove(LOGITS).ok_or_else(|| missing("decoder", LOGITS))?;
         let scales = outputs.remove(LOGITS_SCALE);
         self.attentions = Attentions { outputs, rows: tokens.dim() };
@@ -174,10 +274,16 @@ impl Decoder for SharedCacheDecoder {
     }
 
     fn cross_attention(&mut self, layer_index: usize) -> Result<Array4<f32>> {
-        self.attentions.layer(layer_index, self.decoder.outputs())
+        match self.before {
+            Before::Encoder(_) => self.attentions.layer(layer_index, self.decoder.outputs()),
+            Before::Prompts { .. } => Err(no_cross_attention()),
+        }
     }
 
     fn retain(&mut self, sentences: &[usize]) -> Result<()> {
+        if let Before::Prompts { unread: Some(prompts), .. } = &mut self.before {
+            *prompts = sentences.iter().map(|&sentence| prompts[sentence].clone()).collect();
+        }
         let (beams, past) = (self.holders.len_of(Axis(1)), self.longest(PAST));
         self.holders = self.holders.select(Axis(0), sentences);
         self.lengths = sentences.iter().map(|&sentence| self.lengths[sentence]).collect();

@@ -214,11 +214,15 @@ fn block_linear(blocks: Blocks, inputs: &[&Type]) -> Result<Type, String> {
 fn cached_attention(attention: &CachedAttention, inputs: &[&Type]) -> Result<Type, String> {
     let ([query, keys, values, beams], bias) = take_with_option(inputs)?;
     let one = Dim::from(1);
-    let [rows, heads, _, d_k] = cache_dims("keys", keys)?;
+    let [rows, key_heads, _, d_k] = cache_dims("keys", keys)?;
     expect_type("values", values, keys)?;
-    if *heads != Dim::from(attention.heads) {
-        return Err(format!("{} heads, but keys {}", attention.heads, keys.shape));
+    if *key_heads != Dim::from(attention.key_heads) || attention.key_heads == 0 || attention.heads % attention.key_heads != 0 {
+        return Err(format!("{} heads in groups of {}, but keys {}", attention.heads, attention.key_heads, keys.shape));
     }
+    if attention.window == Some(0) {
+        return Err("window: expected 1 or more, found 0".into());
+    }
+    let heads = &Dim::from(attention.heads);
     expect_type("query", query, &Type::new(DType::F32, [rows, &one, &(heads * d_k)]))?;
     let [batch, n_beams, past] = beams.shape.dims() else {
         return Err(format!("beams: expected [batch, beams, past], found {}", beams.shape));

@@ -130,7 +130,7 @@ pub enum Op {
     BlockLinear(Blocks),
     /// The largest magnitude along the last axis: `[..., n]` -> `[..., 1]`, at least [`SMALLEST_MAGNITUDE`]; f32.
     LargestMagnitude,
-    /// A cache `[rows, heads, capacity, d_k]` with `new: [rows, 1, heads · d_k]` written at one position of its third axis.
+    /// A cache `[rows, key_heads, capacity, d_k]` with `new: [rows, 1, key_heads · d_k]` written at one position of its third axis.
     CacheWrite {
         /// The position, below the capacity.
         at: Dim,
@@ -264,17 +264,32 @@ impl Blocks {
 
 /// Multi-head attention over caches that the beams of a sentence share.
 ///
-/// Inputs: `query: [rows, 1, heads · d_k]`, `keys, values: [rows, heads, capacity, d_k]`, `beams: i64 [batch, beams, past]` with
+/// Inputs: `query: [rows, 1, heads · d_k]`, `keys, values: [rows, key_heads, capacity, d_k]`, `beams: i64 [batch, beams, past]` with
 /// `rows = batch · beams`, and if positions are relative `bias: [1, heads, 1, past + 1]`. Gives `[rows, 1, heads · d_k]`.
 ///
 /// At position `t < past`, row `s · beams + b` reads the cache of row `s · beams + beams[s, b, t]`, and at position `past` its own:
 /// beams change parents without moving their caches.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CachedAttention {
-    /// Number of heads.
+    /// Number of heads of queries.
     pub heads: usize,
+    /// Number of heads of keys and values, each of which `heads / key_heads` heads of queries read in turn.
+    pub key_heads: usize,
     /// The factor of the scores.
     pub scale: f32,
+    /// The bound `c` of scores: `c · tanh(score / c)`.
+    pub cap: Option<f32>,
+    /// The number of positions that a query reads, its own included, if not all.
+    pub window: Option<usize>,
+    /// Whether positions may be padding, which `beams` below 0 hide.
+    pub padded: bool,
+}
+
+impl CachedAttention {
+    /// Attention in which each head has its own keys, and reads all positions.
+    pub fn new(heads: usize, scale: f32) -> Self {
+        Self { heads, key_heads: heads, scale, cap: None, window: None, padded: false }
+    }
 }
 
 /// A constant number.

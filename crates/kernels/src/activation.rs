@@ -14,12 +14,25 @@ pub enum Activation {
     Swish,
     /// `x · Φ(x)`, where Φ is the normal distribution's (Hendrycks and Gimpel 2016).
     Gelu,
+    /// `x / 2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))`, the same paper's approximation.
+    TanhGelu,
 }
 
 /// The sigmoid of a very negative number is tiny: neither exponential overflows.
 #[inline(always)]
 pub(crate) fn swish(x: f32) -> f32 {
     let small = exponential::<false, 7>(-x.abs());
+    let share = if x < 0.0 { small } else { 1.0 };
+    x * share / (1.0 + small)
+}
+
+/// `(1 + tanh(u)) / 2 = sigmoid(2u)`
+#[inline(always)]
+pub(crate) fn tanh_gelu(x: f32) -> f32 {
+    const FACTORS: [f32; 2] = [1.595_769_1, 0.071_354_82];
+    let size = (x * (FACTORS[0] + FACTORS[1] * x * x)).abs();
+    // Beyond, the share of a negative number is no normal number.
+    let small = if size < 87.0 { exponential::<false, 7>(-size) } else { 0.0 };
     let share = if x < 0.0 { small } else { 1.0 };
     x * share / (1.0 + small)
 }

@@ -18,12 +18,16 @@ pub const MANY: usize = 8;
 /// The sizes that all queries have in common.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Attention {
-    /// Number of heads.
+    /// Number of heads of queries.
     pub heads: usize,
+    /// Number of heads of keys and values, each of which `heads / key_heads` heads of queries read in turn.
+    pub key_heads: usize,
     /// Numbers of a head's key.
     pub d_k: usize,
     /// The factor of the scores.
     pub scale: f32,
+    /// The bound `c` of scores, if there is one: `c · tanh(score / c)`.
+    pub cap: Option<f32>,
 }
 
 /// The keys and values of one sentence.
@@ -75,26 +79,28 @@ pub struct Mask<'m> {
 /// One step of the hypotheses of a sentence, a row for each.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'s> {
-    /// Query, key and value of the new position: each `[beams, heads · d_k]`, of which rows begin `stride` apart.
+    /// The query of the new position: `[beams, heads · d_k]`.
     pub query: &'s [f32],
-    /// As `query`.
+    /// Its key: `[beams, key_heads · d_k]`.
     pub key: &'s [f32],
-    /// As `query`.
+    /// As `key`.
     pub value: &'s [f32],
-    /// The stride between hypotheses in `query`, `key` and `value`.
-    pub stride: usize,
+    /// The strides between hypotheses in `query`, `key` and `value`.
+    pub strides: [usize; 3],
     /// At which place of the caches key and value are put.
     pub past: usize,
+    /// The first place that is read: others are padding, or too far away.
+    pub first: usize,
     /// The largest `past` of the batch.
     pub longest: usize,
-    /// The beam that holds each place: `[beams, longest]`, of which the first `past` are read.
+    /// The beam that holds each place: `[beams, longest]`, of which those from `first` to `past` are read.
     pub holders: &'s [i64],
     /// The additive mask of the scores by their distance from the new position: `[heads, longest + 1]`, of which the last `past + 1`
     /// are read; or none.
     pub bias: Option<&'s [f32]>,
 }
 
-/// The keys and values of the hypotheses of a sentence, `[beams, heads, capacity, d_k]`.
+/// The keys and values of the hypotheses of a sentence, `[beams, key_heads, capacity, d_k]`.
 #[derive(Debug)]
 pub struct Caches<'c> {
     /// The keys.
@@ -106,9 +112,32 @@ pub struct Caches<'c> {
 }
 
 impl Attention {
+    /// Attention in which each head has keys and values of its own.
+    pub fn new(heads: usize, d_k: usize, scale: f32) -> Self {
+        Self { heads, key_heads: heads, d_k, scale, cap: None }
+    }
+
     /// The width of a query and of its result: `heads · d_k`.
     pub fn width(&self) -> usize {
         self.heads * self.d_k
+    }
+
+    /// The width of a key and of a value: `key_heads · d_k`.
+    pub fn key_width(&self) -> usize {
+        self.key_heads * self.d_k
+    }
+
+    /// The head of keys that a head of queries reads.
+    #[inline(always)]
+    fn key_head(&self, head: usize) -> usize {
+        head / (self.heads / self.key_heads)
+    }
+
+    /// The score of a product.
+    #[inline(always)]
+    fn score(&self, product: f32) -> f32 {
+        let score = product * self.scale;
+        self.cap.map_or(score, |cap| cap * (score / cap).tanh())
     }
 
     /// Attention from some queries of one sentence to its memory. `stride` separates the rows of queries. Threads share the heads.
@@ -123,7 +152,7 @@ impl Attention {
         if n == 0 || places == 0 || self.width() == 0 {
             return context.fill(0.0);
         }
-        let last = (self.heads - 1) * strides.head + (places - 1) * strides.place + self.d_k;
+        let last = (self.key_heads - 1) * strides.head + (places - 1) * strides.place + self.d_k;
         assert!(memory.keys.len() >= last && memory.values.len() >= last, "keys and values of all places");
         assert!(queries.len() >= (n - 1) * stride + self.width(), "all queries");
         let least = |mask: Mask<'_>| (self.heads - 1) * mask.head + (n - 1) * mask.query + places;
@@ -142,16 +171,20 @@ impl Attention {
     pub fn step(&self, step: &Step<'_>, caches: Caches<'_>, out: &mut [f32]) {
         let Caches { keys, values, capacity } = caches;
         assert!(step.past < capacity && step.past <= step.longest, "place {} of {capacity}, at most {}", step.past, step.longest);
+        assert!(step.first <= step.past, "from place {} to {}", step.first, step.past);
         let beams = out.len() / self.width().max(1);
-        let least = beams.saturating_sub(1) * step.stride + if beams > 0 { self.width() } else { 0 };
+        let least = |stride: usize, width| beams.saturating_sub(1) * stride + if beams > 0 { width } else { 0 };
+        let [query, key, value] = step.strides;
+        let news = [(step.query, query, self.width()), (step.key, key, self.key_width()), (step.value, value, self.key_width())];
         assert_eq!(out.len(), beams * self.width(), "[beams, heads · d_k]");
-        assert!([step.query, step.key, step.value].iter().all(|rows| rows.len() >= least), "query, key and value of each hypothesis");
-        assert_eq!([keys.len(), values.len()], [out.len() * capacity; 2], "[beams, heads, capacity, d_k]");
+        let is_whole = news.iter().all(|&(rows, stride, width)| rows.len() >= least(stride, width));
+        assert!(is_whole, "query, key and value of each hypothesis");
+        assert_eq!([keys.len(), values.len()], [beams * self.key_width() * capacity; 2], "[beams, key_heads, capacity, d_k]");
         assert_eq!(step.holders.len(), beams * step.longest, "[beams, longest]");
         assert!(step.bias.is_none_or(|bias| bias.len() == self.heads * (step.longest + 1)), "[heads, longest + 1]");
-        for (cache, new) in [(&mut *keys, step.key), (&mut *values, step.value)] {
+        for (cache, new, stride) in [(&mut *keys, step.key, key), (&mut *values, step.value, value)] {
             for (index, places) in cache.chunks_exact_mut((capacity * self.d_k).max(1)).enumerate() {
-                let start = index / self.heads * step.stride + index % self.heads * self.d_k;
+                let start = index / self.key_heads * stride + index % self.key_heads * self.d_k;
                 places[step.past * self.d_k..][..self.d_k].copy_from_slice(&new[start..][..self.d_k]);
             }
         }
@@ -169,16 +202,16 @@ impl<'m> Memory<'m> {
     /// Makes the products of a query with all keys, of which there are whole vectors, exponentials of their distances to the largest
     /// score, and gives their sum.
     #[inline(always)]
-    fn weights<S: Simd>(&self, simd: S, [head, index]: [usize; 2], scale: f32, scores: &mut [f32]) -> f32 {
+    fn weights<S: Simd>(&self, simd: S, [head, index]: [usize; 2], attention: &Attention, scores: &mut [f32]) -> f32 {
         let (real, filled) = scores.split_at_mut(self.places);
         match self.mask {
             Some(mask) => {
                 let mask = &mask.numbers[head * mask.head + index * mask.query..][..self.places];
                 for place in 0..real.len() {
-                    real[place] = real[place] * scale + mask[place];
+                    real[place] = attention.score(real[place]) + mask[place];
                 }
             }
-            None => real.iter_mut().for_each(|score| *score *= scale),
+            None => real.iter_mut().for_each(|score| *score = attention.score(*score)),
         }
         filled.fill(f32::NEG_INFINITY);
         exponentials(simd, scores)

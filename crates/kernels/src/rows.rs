@@ -1,6 +1,6 @@
 //! Fused operations on rows between two products, in one pass over memory.
 
-use crate::activation::{Activation, gelu, swish};
+use crate::activation::{Activation, gelu, swish, tanh_gelu};
 use pulp::{Arch, Simd, WithSimd};
 
 /// The operations on each row, in the order of the fields.
@@ -12,20 +12,21 @@ pub struct Rows<'r> {
     pub bias: Option<&'r [f32]>,
     /// Added to the rows: `[rows, width]`.
     pub residual: Option<&'r [f32]>,
-    /// Layer normalisation (Ba et al. 2016).
+    /// Normalisation.
     pub norm: Option<Norm<'r>>,
     /// Applied to each number.
     pub activation: Activation,
 }
 
-/// Layer normalisation of rows.
+/// Layer normalisation of rows (Ba et al. 2016), or without a bias normalisation by the root of the mean square (Zhang and Sennrich
+/// 2019).
 #[derive(Clone, Copy, Debug)]
 pub struct Norm<'r> {
     /// `[width]`
     pub weight: &'r [f32],
     /// `[width]`
-    pub bias: &'r [f32],
-    /// Added to the variance.
+    pub bias: Option<&'r [f32]>,
+    /// Added to the variance, or to the mean square.
     pub epsilon: f32,
 }
 
@@ -68,7 +69,7 @@ impl Rows<'_> {
         assert_eq!(place.len(), n * width, "whole rows");
         assert!(!matches!(&place, Place::To(rows, out) if rows.len() != out.len()), "[n, width]");
         assert!(quantised.as_ref().is_none_or(|made| (made.bytes.len(), made.largest.len()) == (n * width, n)), "bytes: [n, width]");
-        let wide = [self.bias, self.norm.map(|norm| norm.weight), self.norm.map(|norm| norm.bias)];
+        let wide = [self.bias, self.norm.map(|norm| norm.weight), self.norm.and_then(|norm| norm.bias)];
         assert!(wide.into_iter().flatten().all(|row| row.len() == width), "[width]");
         assert!(self.scale.is_none_or(|scale| scale.len() >= first + n), "[rows]");
         assert!(self.residual.is_none_or(|residual| residual.len() >= (first + n) * width), "[rows, width]");
@@ -117,6 +118,7 @@ impl WithSimd for Apply<'_, '_> {
                 Activation::Relu => apply(row, |x| if x < 0.0 { 0.0 } else { x }),
                 Activation::Swish => apply(row, swish),
                 Activation::Gelu => apply(row, gelu),
+                Activation::TanhGelu => apply(row, tanh_gelu),
             }
             if let Some(Quantised { bytes, largest }) = &mut quantised {
                 largest[index] = quantise(simd, row, &mut bytes[at]);
@@ -150,11 +152,13 @@ fn apply(row: &mut [f32], f: impl Fn(f32) -> f32) {
 fn normalise<S: Simd>(simd: S, row: &mut [f32], norm: &Norm<'_>) {
     let n = row.len() as f32;
     let (vectors, rest) = S::as_simd_f32s(row);
-    let mut sum = simd.splat_f32s(0.0);
-    for &vector in vectors {
-        sum = simd.add_f32s(sum, vector);
-    }
-    let mean = (simd.reduce_sum_f32s(sum) + rest.iter().sum::<f32>()) / n;
+    let mean = norm.bias.map_or(0.0, |_| {
+        let mut sum = simd.splat_f32s(0.0);
+        for &vector in vectors {
+            sum = simd.add_f32s(sum, vector);
+        }
+        (simd.reduce_sum_f32s(sum) + rest.iter().sum::<f32>()) / n
+    });
     let (wide_mean, mut squares) = (simd.splat_f32s(mean), simd.splat_f32s(0.0));
     for &vector in vectors {
         let distance = simd.sub_f32s(vector, wide_mean);
@@ -162,9 +166,14 @@ fn normalise<S: Simd>(simd: S, row: &mut [f32], norm: &Norm<'_>) {
     }
     let squares = simd.reduce_sum_f32s(squares) + rest.iter().map(|x| (x - mean) * (x - mean)).sum::<f32>();
     let factor = 1.0 / (squares / n + norm.epsilon).sqrt();
-    let (weight, bias) = (&norm.weight[..row.len()], &norm.bias[..row.len()]);
-    for index in 0..row.len() {
-        row[index] = (row[index] - mean) * factor * weight[index] + bias[index];
+    match norm.bias {
+        Some(bias) => {
+            let (weight, bias) = (&norm.weight[..row.len()], &bias[..row.len()]);
+            for index in 0..row.len() {
+                row[index] = (row[index] - mean) * factor * weight[index] + bias[index];
+            }
+        }
+        None => each(row, norm.weight, |x, weight| x * factor * weight),
     }
 }
 

@@ -10,7 +10,7 @@
 use crate::dropout::Dropout;
 use crate::layers::{capped, linear};
 use crate::positions::Order;
-use crate::{AttentionScore, Config, Stack};
+use crate::{AttentionScore, Config, Parts, Stack};
 use cognate_graph::{CachedAttention, DType, Dim, Scope, Tensor, Unary};
 
 /// Added to masked scores. Finite, so that a fully masked row contains no NaN. Next to any real
@@ -43,7 +43,7 @@ impl<'g> KeyValue<'g> {
 pub(crate) enum Memory<'g> {
     /// No past.
     None,
-    /// `[..., heads, past, d_k]`, to which new keys and values are appended.
+    /// `[..., key_heads, past, d_k]`, to which new keys and values are appended.
     Joined(KeyValue<'g>),
     /// A cache shared by beams; see [`CachedAttention`].
     Cached { cache: KeyValue<'g>, beams: Tensor<'g> },
@@ -52,7 +52,7 @@ pub(crate) enum Memory<'g> {
 /// The outputs of self-attention besides the context.
 #[derive(Clone, Copy)]
 pub(crate) struct Attended<'g> {
-    /// The keys and values `[..., heads, past + len, d_k]`, or the cache.
+    /// The keys and values `[..., key_heads, past + len, d_k]`, or the cache.
     pub(crate) seen: KeyValue<'g>,
     /// `[..., heads, len, past + len]`; `None` for the operator over caches, which does
     /// not return them.
@@ -87,7 +87,7 @@ pub(crate) fn self_attention<'g>(
 }
 
 /// Self-attention of one token per beam: `x: [batch, beams, 1, d_model]`, caches of keys and values
-/// `[batch · beams, heads, capacity, d_k]`, `beams: i64 [batch, beams, past]`.
+/// `[batch · beams, key_heads, capacity, d_k]`, `beams: i64 [batch, beams, past]`.
 fn cached_self_attention<'g>(
     scope: &Scope<'g>,
     config: &Config,
@@ -96,18 +96,18 @@ fn cached_self_attention<'g>(
     [keys, values, beams]: [Tensor<'g>; 3],
     order: Order<'g>,
 ) -> (Tensor<'g>, Attended<'g>) {
-    let (rows, past) = (keys.dim(0), beams.dim(2));
-    let width = Dim::from(stack.heads * stack.d_k);
-    let flat = |x: Tensor<'g>| x.reshape([&rows, &1.into(), &width]);
-    let project = |name| linear(&scope.at(name), config, x, &width);
-    let turned = |x: Tensor<'g>| match order.rotation {
-        Some(rotation) => flat(rotation.turn(x.reshape([rows.clone(), stack.heads.into(), 1.into(), stack.d_k.into()]))),
-        None => flat(x),
+    let (rows, past, Stack { heads, key_heads, d_k, .. }) = (keys.dim(0), beams.dim(2), stack);
+    let project = |name, heads: usize| linear(&scope.at(name), config, x, heads * d_k);
+    let flat = |x: Tensor<'g>, heads: usize| x.reshape([rows.clone(), 1.into(), (heads * d_k).into()]);
+    let turned = |x: Tensor<'g>, heads: usize| match order.rotation {
+        Some(rotation) => flat(rotation.turn(x.reshape([rows.clone(), heads.into(), 1.into(), d_k.into()])), heads),
+        None => flat(x, heads),
     };
-    let query = turned(project("q_proj"));
-    let written =
-        KeyValue { key: keys.cache_write(turned(project("k_proj")), &past), value: values.cache_write(flat(project("v_proj")), &past) };
-    let bias = order.mask.map(|bias| bias.reshape([Dim::from(1), stack.heads.into(), 1.into(), past + 1]));
+    let query = turned(project("q_proj", heads), heads);
+    let key = turned(project("k_proj", key_heads), key_heads);
+    let value = flat(project("v_proj", key_heads), key_heads);
+    let written = KeyValue { key: keys.cache_write(key, &past), value: values.cache_write(value, &past) };
+    let bias = order.mask.map(|bias| bias.reshape([Dim::from(1), heads.into(), 1.into(), past + 1]));
     let scale = match config.score {
         AttentionScore::ScaledDot => scale_width(config, stack).powf(-0.5),
         AttentionScore::Dot => 1.0,
@@ -116,8 +116,11 @@ fn cached_self_attention<'g>(
             1.0
         }
     };
-    let context = query.attend_cached(CachedAttention { heads: stack.heads, scale }, [written.key, written.value], beams, bias);
-    let context = context.reshape([x.dim(0), x.dim(1), 1.into(), width]);
+    // Prompts of a decoder alone are of different lengths.
+    let padded = config.parts == Parts::Decoder;
+    let attention = CachedAttention { heads, key_heads, scale, cap: config.caps.scores, window: order.window, padded };
+    let context = query.attend_cached(attention, [written.key, written.value], beams, bias);
+    let context = context.reshape([x.dim(0), x.dim(1), 1.into(), (heads * d_k).into()]);
     (linear(&scope.at("out_proj"), config, context, config.d_model), Attended { seen: written, weights: None })
 }
 

@@ -501,26 +501,16 @@ impl Config {
         }
     }
 
-    /// Fails if attention has no form over caches that beams share, whose operator has plain products, masks and heads.
+    /// Fails if attention has no form over caches that beams share, whose operator compares by products.
     ///
     /// # Errors
-    /// If it has not; the message names the reason.
+    /// If the score is additive.
     pub fn require_shared_caches(&self) -> Result<(), Error> {
-        let reason = if self.score == AttentionScore::Additive {
-            "attention_score \"additive\""
-        } else if self.caps != Caps::default() {
-            "a bound on scores or logits"
-        } else if self.decoder.key_heads != self.decoder.heads {
-            "attention with fewer heads of keys than of queries"
-        } else if self.windows.iter().any(Option::is_some) {
-            "attention within a window"
-        } else {
+        if self.score != AttentionScore::Additive {
             return Ok(());
-        };
-        let message = format!(
-            "{reason} has no form over caches that beams share (layout shared-cache), whose operator compares by products; use the layout \
-             cognate or hf"
-        );
+        }
+        let message = "attention_score \"additive\" has no form over caches that beams share (layout shared-cache), whose operator \
+             compares by products; use the layout cognate or hf";
         Err(Error::new(crate::ErrorKind::Config, "config.json", message))
     }
 

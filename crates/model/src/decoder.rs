@@ -31,9 +31,9 @@ pub(crate) struct DecoderInputs<'g> {
 /// Prompts of different lengths, padded on the left.
 #[derive(Clone, Copy)]
 pub(crate) struct Prompts<'g> {
-    /// `i64 [batch, past + tgt]`: 1 for tokens and 0 for padding.
-    pub(crate) attention_mask: Tensor<'g>,
-    /// `i64 [batch, tgt]`
+    /// `i64 [batch, past + tgt]`: 1 for tokens and 0 for padding. Caches name it by themselves.
+    pub(crate) attention_mask: Option<Tensor<'g>>,
+    /// `i64 [batch, (beams,) tgt]`
     pub(crate) positions: Tensor<'g>,
 }
 
@@ -41,14 +41,14 @@ pub(crate) struct Prompts<'g> {
 pub(crate) enum Past<'g> {
     /// None: teacher forcing.
     None,
-    /// For each layer `[batch, (beams,) heads, past, d_k]`, to which new keys and
+    /// For each layer `[batch, (beams,) key_heads, past, d_k]`, to which new keys and
     /// values are appended.
     Joined(Vec<KeyValue<'g>>),
-    /// For each layer a cache `[batch · beams, heads, capacity, d_k]`, into which the keys and
+    /// For each layer a cache `[batch · beams, key_heads, capacity, d_k]`, into which the keys and
     /// values of one new token per beam are written.
     Cached {
         caches: Vec<KeyValue<'g>>,
-        /// i64 `[batch, beams, past]`: the beam of the sentence that holds each position.
+        /// i64 `[batch, beams, past]`: the beam of the sentence that holds each position, below 0 at padding.
         beams: Tensor<'g>,
     },
 }
@@ -69,7 +69,7 @@ pub(crate) struct DecoderOutputs<'g> {
     pub(crate) hidden: Tensor<'g>,
     /// `[batch, (beams,) tgt, vocab]`
     pub(crate) logits: Tensor<'g>,
-    /// For each layer `[batch, (beams,) heads, past + tgt, d_k]`.
+    /// For each layer `[batch, (beams,) key_heads, past + tgt, d_k]`.
     pub(crate) present: Vec<KeyValue<'g>>,
     /// For each layer the weights `[batch, (beams,) heads, tgt, src]`; empty in a decoder-only model.
     pub(crate) cross_attentions: Vec<Tensor<'g>>,
@@ -101,10 +101,11 @@ pub(crate) fn decoder<'g>(root: &Scope<'g>, config: &Config, inputs: &DecoderInp
     let stack = Side::Decoder.at(root);
     let tgt = inputs.ids.ty().shape.dims().last().cloned().unwrap_or_default();
     let past_len = inputs.past.len();
-    let (own_mask, positions) = inputs.prompts.map(|prompts| (prompts.attention_mask, prompts.positions)).unzip();
+    let (own_mask, positions) = inputs.prompts.map_or((None, None), |prompts| (prompts.attention_mask, Some(prompts.positions)));
     // A single query attends to all positions: no mask.
-    let mask = if matches!(inputs.past, Past::Cached { .. }) { None } else { Some(causal_mask(root, &past_len, &tgt, own_mask)) };
-    let orders = orders(root, config, Side::Decoder, mask, Span { past: &past_len, tgt: &tgt, positions });
+    let cached = matches!(inputs.past, Past::Cached { .. });
+    let mask = (!cached).then(|| causal_mask(root, &past_len, &tgt, own_mask));
+    let orders = orders(root, config, Side::Decoder, mask, Span { past: &past_len, tgt: &tgt, positions, cached });
     let padding = inputs.attention_mask.map(padding_mask);
     let dropout = &inputs.dropout;
     let tokens = InputTokens { positions, ..InputTokens::new(inputs.ids) };

@@ -23,7 +23,7 @@ pub(crate) fn encoder<'g>(root: &Scope<'g>, config: &Config, source: Source<'g>,
     let mask = source.attention_mask().map(padding_mask);
     let mask = if config.windows.is_empty() { mask } else { mask.map(with_itself) };
     let (first, src) = (Dim::from(0), source.len(config));
-    let orders = orders(root, config, Side::Encoder, mask, Span { past: &first, tgt: &src, positions: None });
+    let orders = orders(root, config, Side::Encoder, mask, Span { past: &first, tgt: &src, positions: None, cached: false });
     let mut x = dropout.embedding(source.embed(root, config).sum);
     let mut attentions = Vec::new();
     for (layer_index, order) in orders.into_iter().enumerate() {

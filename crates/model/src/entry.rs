@@ -14,6 +14,7 @@ pub use embeddings::EmbeddingNames;
 pub(crate) use embeddings::embeddings;
 pub(crate) use loss::loss;
 pub use loss::{Loss, LossNames};
+pub(crate) use shared_cache::step as shared_cache_step;
 
 use crate::attention::KeyValue;
 use crate::decoder::{DecoderInputs, DecoderOutputs, Past, cross_key_values, decoder};

@@ -30,7 +30,7 @@ pub const LAST_HIDDEN_STATE: &str = "last_hidden_state";
 pub const LOGITS: &str = "logits";
 /// The factor of the logits, if the caller must apply it.
 pub const LOGITS_SCALE: &str = "logits_scale";
-/// The beam of a sentence that holds each position of shared caches: i64 `[batch, beams, past]`.
+/// The beam of a sentence that holds each position of shared caches: i64 `[batch, beams, past]`; -1 at the padding of a decoder alone.
 pub const CACHE_BEAMS: &str = "cache_beams";
 
 const CROSS: &str = "cross.";

@@ -277,17 +277,25 @@ impl Model {
     /// of an encoder-only or decoder-only model.
     ///
     /// # Errors
-    /// As [`Model::graphs`], except for encoder-only models. Decoder-only models have no form over shared caches, and no graph that
-    /// decodes.
+    /// As [`Model::graphs`], except for encoder-only models. Decoder-only models have no graph that decodes.
     pub fn programs(&self, layout: Layout, attentions: Attentions) -> Result<Vec<Program>, Error> {
         match self.config.parts {
             Parts::Both => Ok(self.graphs(layout, attentions)?.into()),
             Parts::Encoder(head) => Ok(vec![self.program(entry::alone(&self.config, head, layout, attentions)?)?]),
-            Parts::Decoder if !Layout::PORTABLE.contains(&layout) => {
-                let message = format!("a decoder-only model has no graphs of the layout {layout}; use the layout cognate or hf");
-                Err(Error::new(ErrorKind::Config, "config.json", message))
+            Parts::Decoder => {
+                let graph = match layout {
+                    Layout::Cognate | Layout::HuggingFace => entry::causal_step(&self.config, layout, attentions)?,
+                    Layout::SharedCache => {
+                        self.config.require_shared_caches()?;
+                        entry::shared_cache_step(&self.config, attentions)?
+                    }
+                    Layout::Generate => {
+                        let message = "a decoder-only model has no graph that decodes (layout generate); use the layout cognate or hf";
+                        return Err(Error::new(ErrorKind::Config, "config.json", message));
+                    }
+                };
+                Ok(vec![self.program(graph)?])
             }
-            Parts::Decoder => Ok(vec![self.program(entry::causal_step(&self.config, layout, attentions)?)?]),
         }
     }
 

@@ -16,6 +16,8 @@ pub(crate) struct Order<'g> {
     pub(crate) mask: Option<Tensor<'g>>,
     /// The rotation of queries and keys.
     pub(crate) rotation: Option<Rotation<'g>>,
+    /// The number of positions that a query reads, its own included, if not all. The mask hides others, but for keys in caches.
+    pub(crate) window: Option<usize>,
 }
 
 /// Queries and keys of self-attention: queries `past..past + tgt`, keys `0..past + tgt`.
@@ -23,34 +25,39 @@ pub(crate) struct Order<'g> {
 pub(crate) struct Span<'s, 'g> {
     pub(crate) past: &'s Dim,
     pub(crate) tgt: &'s Dim,
-    /// The positions of the queries, `i64 [batch, tgt]`, if they differ from these numbers.
+    /// The positions of the queries, `i64 [batch, (beams,) tgt]`, if they differ from these numbers.
     pub(crate) positions: Option<Tensor<'g>>,
+    /// Whether keys are in caches, whose operator applies windows.
+    pub(crate) cached: bool,
 }
 
 /// The positions of each layer, with `mask` added.
 pub(crate) fn orders<'g>(root: &Scope<'g>, config: &Config, side: Side, mask: Option<Tensor<'g>>, span: Span<'_, 'g>) -> Vec<Order<'g>> {
     let n_layers = side.stack(config).n_layers;
     let Span { past, tgt, .. } = span;
-    let masked = |mask| Order { mask: Some(mask), rotation: None };
+    let masked = |mask| Order { mask: Some(mask), rotation: None, window: None };
     let relative = |ranges| relative::masks(root, config, side, ranges, mask, [past, tgt]).into_iter().map(masked).collect();
     let orders = match config.positions {
         Positions::Sinusoidal(_) | Positions::Learned { .. } | Positions::Counted | Positions::LearnedCounted { relative: None } => {
-            vec![Order { mask, rotation: None }; n_layers]
+            vec![Order { mask, rotation: None, window: None }; n_layers]
         }
         Positions::Relative { buckets, max_distance, of } => relative(Ranges { buckets, max_distance, of }),
         Positions::LearnedCounted { relative: Some([buckets, max_distance]) } => {
             relative(Ranges { buckets, max_distance, of: RelativeLayers::First })
         }
-        Positions::Rotary => vec![Order { mask, rotation: Some(Rotation::new(root, config, side, span)) }; n_layers],
+        Positions::Rotary => {
+            vec![Order { mask, rotation: Some(Rotation::new(root, config, side, span)), window: None }; n_layers]
+        }
         Positions::Alibi => vec![masked(alibi::mask(root, config, side, mask, [past, tgt])); n_layers],
     };
     let mut within = BTreeMap::new();
     let mut windowed = |(layer_index, order): (usize, Order<'g>)| match config.window(layer_index) {
+        Some(window) if span.cached => Order { window: Some(window), ..order },
         Some(window) => {
             let is_near = *within.entry(window).or_insert_with(|| is_near(root, side, window, [past, tgt]));
             let builder = root.builder();
             let scores = order.mask.unwrap_or_else(|| builder.scalar(0.0));
-            Order { mask: Some(is_near.select(scores, builder.scalar(HIDDEN))), ..order }
+            Order { mask: Some(is_near.select(scores, builder.scalar(HIDDEN))), window: Some(window), ..order }
         }
         None => order,
     };

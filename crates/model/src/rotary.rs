@@ -13,14 +13,14 @@
 use crate::embedding::Side;
 use crate::positions::Span;
 use crate::{Config, RotaryScaling};
-use cognate_graph::{Generator, Recipe, Scope, Tensor, concat};
+use cognate_graph::{Dim, Generator, Recipe, Scope, Tensor, concat};
 use std::f64::consts::TAU;
 use std::sync::Arc;
 
 /// The angles of a range of positions.
 #[derive(Clone, Copy)]
 pub(crate) struct Rotation<'g> {
-    /// `[len, d_k]`, or `[batch, 1, len, d_k]`
+    /// `[len, d_k]`, or `[batch, 1, len, d_k]`, with beams `[batch · beams, 1, len, d_k]`
     cosines: Tensor<'g>,
     /// The same shape; those of the first half are negative.
     sines: Tensor<'g>,
@@ -31,7 +31,7 @@ const SINES: &str = "rotary.sines";
 
 impl<'g> Rotation<'g> {
     /// The angles of queries and new keys.
-    pub(crate) fn new(root: &Scope<'g>, config: &Config, side: Side, Span { past, tgt, positions }: Span<'_, 'g>) -> Self {
+    pub(crate) fn new(root: &Scope<'g>, config: &Config, side: Side, Span { past, tgt, positions, .. }: Span<'_, 'g>) -> Self {
         let stack = side.at(root);
         let _scope = stack.at("rotary").enter();
         let consecutive = || root.builder().range(past, past + tgt);
@@ -39,7 +39,10 @@ impl<'g> Rotation<'g> {
         let table = |path| stack.parameter(path, [config.position_rows(), d_k]);
         let rows = |path| match positions {
             // The same for all heads.
-            Some(positions) => table(path).gather(positions).reshape([positions.dim(0), 1.into(), tgt.clone(), d_k.into()]),
+            Some(positions) => {
+                let rows = positions.ty().shape.dims().iter().rev().skip(1).fold(Dim::from(1), |rows, dim| dim * rows);
+                table(path).gather(positions).reshape([rows, 1.into(), tgt.clone(), d_k.into()])
+            }
             None => table(path).gather(consecutive()),
         };
         Self { cosines: rows(COSINES), sines: rows(SINES) }

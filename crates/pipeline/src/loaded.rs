@@ -392,9 +392,10 @@ fn unread(attentions: Attentions) -> &'static [&'static str] {
 /// The graphs of a model in memory.
 pub(crate) fn model_graphs(model: &Model, attentions: Attentions, runtime: &dyn Runtime, options: &Options) -> Result<Graphs> {
     // Programs of kernels compute the layout with shared caches, which is the fastest on the processor; they return no weights of the
-    // decoder's self-attention, do not have all its choices, and are for a decoder with an encoder.
-    let is_pair = model.config().parts == Parts::Both;
-    let has_form = matches!(attentions, Attentions::Omit | Attentions::Cross) && is_pair && model.config().require_shared_caches().is_ok();
+    // decoder's self-attention, and do not have all its choices.
+    let has_decoder = model.config().require_decoder().is_ok();
+    let has_form =
+        matches!(attentions, Attentions::Omit | Attentions::Cross) && has_decoder && model.config().require_shared_caches().is_ok();
     if has_form && options.device == Device::Cpu && runtime.engine() != Engine::Reference {
         match runtime.read_graphs(&f32_programs(model, Layout::SharedCache, attentions)?, options) {
             // tract lacks ONNX Runtime's operators where programs do not compute them.

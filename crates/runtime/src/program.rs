@@ -8,17 +8,19 @@ mod attention;
 mod compile;
 mod constants;
 mod embedding;
+mod gate;
 mod memory;
 mod operation;
 mod places;
 mod registered;
+mod rotation;
 mod rows;
 mod sizes;
 mod substitute;
 
 pub(crate) use compile::{Compiled, compile};
 pub(crate) use constants::Constants;
-pub(crate) use operation::{Among, Counted, MaskOf, Operation, PositionsOf, TableOf};
+pub(crate) use operation::{Among, Counted, MaskOf, Operation, PositionsFrom, PositionsOf, Scores, TableOf};
 pub(crate) use places::{Places, other};
 pub(crate) use registered::{Kernel, Registered};
 pub(crate) use sizes::Size;
@@ -27,6 +29,8 @@ pub(crate) use substitute::{DOMAIN, NUMBER, PROGRAM, Substituted, substitute};
 use attention::{CachedAttention, Heads, MemoryAttention, SelfAttention};
 use cognate_kernels::{IntegerWeights, Parallel, Weights};
 use embedding::Embedding;
+use gate::Gate;
+use rotation::Rotation;
 use rows::{BetweenProducts, Largest};
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -76,6 +80,8 @@ enum Step {
     Cached(CachedAttention),
     Memory(MemoryAttention),
     SelfAttention(SelfAttention),
+    Rotation(Rotation),
+    Gate(Gate),
     Heads(Heads),
     Embedding(Embedding),
     Largest(Largest),
@@ -169,6 +175,8 @@ struct Call<'p, 'c, T> {
     scratch: Scratch,
     /// Whether rows are positions of a prefill, which computes no logits.
     is_prefill: bool,
+    /// Whether sentences have pasts of their own lengths: positions behind the last that a beam holds are no padding.
+    own_lengths: bool,
 }
 
 impl<'c, T: Tensors<'c>> Call<'_, 'c, T> {
@@ -261,17 +269,18 @@ impl Program {
     pub(crate) fn supports_prefill(&self) -> bool {
         self.steps.iter().all(|step| match step {
             Step::Cached(cached) => cached.bias.is_none(),
-            Step::Embedding(embedding) => embedding.positions.as_ref().is_none_or(|positions| positions.counted.is_none()),
+            Step::Embedding(embedding) => !embedding.counts_tokens(),
             Step::SelfAttention(_) | Step::Heads(_) => false,
             Step::Product { .. } | Step::IntegerProduct { .. } | Step::Rows(_) | Step::Memory(_) | Step::Largest(_) => true,
+            Step::Rotation(_) | Step::Gate(_) => true,
         })
     }
 
-    /// Computes the outputs.
-    pub(crate) fn run<'c>(&self, tensors: &impl Tensors<'c>) -> Result<()> {
+    /// Computes the outputs, of sentences that may have pasts of [their own lengths](crate::Session::has_own_lengths).
+    pub(crate) fn run<'c>(&self, tensors: &impl Tensors<'c>, own_lengths: bool) -> Result<()> {
         let scratch = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
         let elements = self.buffers.iter().map(|_| Elements::None).collect();
-        let mut call = Call { program: self, tensors, elements, scratch, is_prefill: false };
+        let mut call = Call { program: self, tensors, elements, scratch, is_prefill: false, own_lengths };
         for (index, step) in self.steps.iter().enumerate() {
             match step {
                 Step::Product { x, weights, out } => {
@@ -293,6 +302,8 @@ impl Program {
                 Step::Cached(step) => step.run(&mut call)?,
                 Step::Memory(step) => step.run(&mut call)?,
                 Step::SelfAttention(step) => step.run(&mut call)?,
+                Step::Rotation(step) => step.run(&mut call)?,
+                Step::Gate(step) => step.run(&mut call)?,
                 Step::Heads(step) => step.run(&mut call)?,
                 Step::Embedding(step) => step.run(&mut call)?,
                 Step::Largest(step) => step.run(&mut call)?,

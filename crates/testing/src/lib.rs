@@ -63,6 +63,18 @@ pub fn golden_models() -> Vec<String> {
     names
 }
 
+/// The names of the models in `testdata/decoders` with PyTorch's answers, in alphabetical order.
+///
+/// # Panics
+/// If the folder cannot be read.
+pub fn decoder_models() -> Vec<String> {
+    let entries = fs::read_dir(testdata("decoders")).expect("testdata is readable").map(|entry| entry.expect("testdata is readable"));
+    let models = entries.filter(|entry| entry.path().join("answers.safetensors").is_file());
+    let mut names: Vec<_> = models.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
 /// The names of the golden models of images and text, as [`golden_models`].
 pub const IMAGE_MODELS: [&str; 3] = ["images/mbart", "images/trocr", "images/trocr-projected"];
 

@@ -6,7 +6,7 @@ use cognate_model::interface::{
     ATTENTION_MASK, CACHE_BEAMS, ENCODER_ATTENTION_MASK, ENCODER_HIDDEN_STATES, INPUT_IDS, LAST_HIDDEN_STATE, POSITION_IDS, TOKEN_TYPE_IDS,
     is_cross, past_of,
 };
-use cognate_model::{Config, Front, HuggingFaceNames, Layout, Names, TokenTypes};
+use cognate_model::{Config, Front, HuggingFaceNames, Layout, Names, Parts, TokenTypes};
 use cognate_runtime::{Value, Values};
 use ndarray::{Array2, Array3, ArrayD, IxDyn, s};
 use rand_chacha::ChaCha8Rng;
@@ -160,22 +160,37 @@ impl Inputs {
         values
     }
 
-    /// Places are held by any beam of the sentence, and there is room for more than are filled.
+    /// Those of a decoder with an encoder.
     fn shared_cache_decoder(&mut self, case: Case, config: &Config, mask: Option<&Value>, encoded: &Values) -> Values {
-        let ids = Array2::from_shape_simple_fn((case.batch, case.beams), || self.id(config.vocab));
-        let holders = Array3::from_shape_simple_fn((case.batch, case.beams, case.past), || self.id(case.beams));
-        let mut values: Values = [(INPUT_IDS, ids.into_dyn()), (CACHE_BEAMS, holders.into_dyn())].into_iter().collect();
+        let mut values = self.shared_caches(case, config);
         mask.into_iter().for_each(|mask| values.insert(ATTENTION_MASK, mask.clone()));
-        let shape = IxDyn(&[case.batch * case.beams, config.decoder.heads, case.past + SPARE_PLACES, config.decoder.d_k]);
-        for (name, cross) in encoded.iter().filter(|(name, _)| is_cross(name)) {
-            values.insert(name, cross.clone());
-            values.insert(past_of(name).expect("a cross value has a layer"), self.key_or_value(&shape));
+        encoded.iter().filter(|(name, _)| is_cross(name)).for_each(|(name, cross)| values.insert(name, cross.clone()));
+        values
+    }
+
+    /// Places are held by any beam of the sentence, and there is room for more than are filled. Of a decoder alone the first positions of
+    /// all sentences but one may be padding.
+    fn shared_caches(&mut self, case: Case, config: &Config) -> Values {
+        let Case { batch, beams, past, .. } = case;
+        let ids = Array2::from_shape_simple_fn((batch, beams), || self.id(config.vocab));
+        let mut holders = Array3::from_shape_simple_fn((batch, beams, past), || self.id(beams));
+        for sentence in 1..if config.parts == Parts::Decoder && past > 0 { batch } else { 1 } {
+            let padding = self.random.next_u32() as usize % past;
+            holders.slice_mut(s![sentence, .., ..padding]).fill(-1);
+        }
+        let mut values: Values = [(INPUT_IDS, ids.into_dyn()), (CACHE_BEAMS, holders.into_dyn())].into_iter().collect();
+        let shape = IxDyn(&[batch * beams, config.decoder.key_heads, past + SPARE_PLACES, config.decoder.d_k]);
+        for name in (0..config.decoder.n_layers).flat_map(Names::past) {
+            values.insert(name, self.key_or_value(&shape));
         }
         values
     }
 
     /// The inputs of a decoder-only model: random tokens and pasts, of which the first positions of all rows but one may be padding.
     pub(crate) fn causal(&mut self, layout: Layout, case: Case, config: &Config) -> Values {
+        if layout == Layout::SharedCache {
+            return self.shared_caches(case, config);
+        }
         let Case { batch, past, tgt, .. } = case;
         let ids = Array2::from_shape_simple_fn((batch, tgt), || self.id(config.vocab));
         let mut mask = Array2::<i64>::ones((batch, past + tgt));

@@ -1,6 +1,7 @@
 //! `cognate generate`: texts that continue prompts, as transformers continues them.
 
 use crate::{run, run_with, with_dir};
+use cognate_runtime::{Device, Engine};
 use cognate_testing::{bundled_checkpoint, testdata};
 use insta::assert_snapshot;
 use serde_json::Value;
@@ -24,11 +25,16 @@ fn texts() -> Vec<(String, String, Vec<String>)> {
 
 /// The command on tract, with further arguments.
 fn generate<'a>(model: &'a str, args: &[&'a str]) -> Vec<&'a str> {
-    [&["generate", "--engine", "tract", "--max-new-tokens", "10", "--model", model], args].concat()
+    generate_on("tract", model, args)
+}
+
+fn generate_on<'a>(engine: &'a str, model: &'a str, args: &[&'a str]) -> Vec<&'a str> {
+    [&["generate", "--engine", engine, "--max-new-tokens", "10", "--model", model], args].concat()
 }
 
 /// What of the greedy texts and of beams is not transformers', for a folder.
-fn check(folder: &str) {
+fn check(engine: &str, folder: &str) {
+    let generate = |folder, args| generate_on(engine, folder, args);
     let texts = texts();
     let prompts: Vec<_> = texts.iter().map(|(prompt, ..)| prompt.as_str()).collect();
     let greedy: String = texts.iter().map(|(_, greedy, _)| format!("{greedy}\n")).collect();
@@ -43,13 +49,13 @@ fn check(folder: &str) {
 #[test]
 fn texts_are_transformers_in_every_layout() {
     let model = model();
-    check(&model);
+    check("tract", &model);
     let folder = tempfile::tempdir().unwrap();
     for layout in ["cognate", "hf"] {
         let out = folder.path().join(layout);
         let out = out.to_str().unwrap();
         run(&["export", &model, out, "--layout", layout]).ok();
-        check(out);
+        check("tract", out);
         run(&["verify", out]).ok();
     }
     for file in ["cognate/model.onnx", "hf/onnx/model.onnx"] {
@@ -67,6 +73,36 @@ fn other_precisions_pass_their_verification() {
         run(&["verify", out, "--checkpoint", &model]).ok();
         assert_eq!(run(&generate(out, &["A man is", "a"])).ok().lines().count(), 2, "{precision}");
     }
+}
+
+/// The form for ONNX Runtime alone, in every precision; and checkpoints, which take that form in memory.
+#[test]
+fn texts_are_transformers_for_onnx_runtime_alone() {
+    if let Err(why) = Engine::Ort.open(Device::Cpu) {
+        return cognate_testing::skip(&why.to_string());
+    }
+    let (model, folder) = (model(), tempfile::tempdir().unwrap());
+    check("ort", &model);
+    for precision in ["f32", "int8", "int8-tensor", "int8-block", "int4"] {
+        let out = folder.path().join(precision);
+        let out = out.to_str().unwrap();
+        run(&["export", &model, out, "--target", "ort", "--precision", precision]).ok();
+        assert!(Path::new(out).join("model_ort.onnx").is_file());
+        let lines = run(&generate_on("ort", out, &["A man is", "a"])).ok();
+        assert_eq!(lines.lines().count(), 2, "{precision}");
+        if precision == "f32" {
+            check("ort", out);
+            let verified = run(&["verify", out, "--checkpoint", &model]).ok();
+            assert!(verified.contains("with Cognate's operators"), "{verified}");
+        }
+    }
+    let out = folder.path().join("f32");
+    let out = out.to_str().unwrap();
+    let refused = |args: &[&str]| with_dir(run(args).failed(1).lines().last().unwrap(), folder.path());
+    assert_snapshot!(refused(&["translate", "--model", out, "a"]), @"");
+    assert_snapshot!(refused(&generate(out, &["a"])), @"");
+    assert_snapshot!(refused(&generate_on("ort", out, &[&"a ".repeat(60)])), @"");
+    assert_snapshot!(refused(&["export", &model, out, "--target", "ort", "--precision", "f16"]), @"");
 }
 
 #[test]
@@ -112,7 +148,6 @@ fn what_a_decoder_alone_cannot_do_is_an_error() {
         &["generate", "--model", &model, "--target-prefix", "b", "a"],
         &["generate", "--model", &model, "--target-prefixes", "b", "a"],
         &["generate", "--model", &model, "--beams", "2", "--stream", "a"],
-        &["export", &model, out, "--target", "ort"],
         &["export", &model, out, "--layout", "generate"],
         &["export", &model, out, "--part", "encoder"],
         &["export-training", &model, out],

@@ -1,14 +1,14 @@
 //! Attention with shared caches: an operator of ONNX Runtime that also writes the caches.
 //!
-//! A [`CacheWrite`](Op::CacheWrite) emits nothing; the attention that reads the cache writes it, in
-//! place if the caller binds input and output to the same memory.
+//! A [`CacheWrite`](Op::CacheWrite) emits nothing if such attention reads the cache, and writes it. Caches are written in place if the
+//! caller binds input and output to the same memory.
 
 use super::emit::{Attribute, value_info};
 use super::{Lowering, Target};
 use crate::Error;
 use crate::error::Problem;
 use crate::proto::DataType;
-use cognate_graph::{CachedAttention, DType, Dim, Node, NodeId, Op, Type};
+use cognate_graph::{CachedAttention, DType, Dim, Node, NodeId, Op, Shape, Type};
 use std::collections::{BTreeSet, HashMap};
 
 /// Caches that no attention has written yet, and tensors shared by several attentions.
@@ -22,9 +22,13 @@ pub(super) struct Pending {
 }
 
 impl Lowering<'_> {
-    pub(super) fn cache_write(&mut self, id: NodeId, node: &Node) -> Result<(), Error> {
+    pub(super) fn cache_write(&mut self, id: NodeId, node: &Node, at: &Dim) -> Result<(), Error> {
         if self.target == Target::Portable {
             return Err(Problem::Contrib { place: node.name.clone(), operation: node.op.name() }.into());
+        }
+        let is_written = |reader: &Node| matches!(reader.op, Op::CachedAttention(_)) && reader.inputs.contains(&id);
+        if !self.graph.nodes().iter().any(is_written) {
+            return self.scattered(id, node, at);
         }
         let title = self.titles.get(&(id, &node.ty.shape)).copied().filter(|title| self.titled.insert(title));
         let tensor = title.map_or_else(|| self.tensor_names.fresh(&node.name), str::to_owned);
@@ -33,6 +37,17 @@ impl Lowering<'_> {
         }
         self.declare(node, tensor);
         self.caches.writes.insert(id);
+        Ok(())
+    }
+
+    /// A cache that standard operations read.
+    fn scattered(&mut self, id: NodeId, node: &Node, at: &Dim) -> Result<(), Error> {
+        let [rows, heads, _, d_k] = node.ty.shape.dims() else { unreachable!("verified: four axes") };
+        let place: Shape = [rows, heads, &Dim::from(1), d_k].into_iter().collect();
+        let (at, shape) = (self.size(at), self.shape(&place));
+        let places = self.emit_between("Expand", "places", vec![at, shape], &[], &Type::new(DType::I64, place.clone()));
+        let inputs = vec![self.value(node.inputs[0])?, places, self.form(node.inputs[1], &place)?];
+        self.define(id, &node.ty.shape, "ScatterElements", inputs, &[Attribute::Int("axis", 2)]);
         Ok(())
     }
 

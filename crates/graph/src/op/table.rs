@@ -2,7 +2,7 @@
 //!
 //! Passes and counts read an operation's [`Class`], so that a new operation is one row here.
 
-use super::{Op, Ranked, Statistic, Unary};
+use super::{CachedAttention, Op, Ranked, Statistic, Unary};
 use crate::{Binary, Dim, Shape, Type};
 use std::fmt;
 
@@ -247,8 +247,13 @@ impl Op {
             Op::QuantizedLinear(steps) => vec![text("steps", format!("{steps:?}"))],
             Op::BlockLinear(blocks) => vec![text("bits", blocks.bits.count().to_string()), text("size", blocks.size.to_string())],
             Op::CacheWrite { at } => vec![size("at", at)],
-            Op::CachedAttention(attention) => {
-                vec![text("heads", attention.heads.to_string()), text("scale", attention.scale.to_string())]
+            Op::CachedAttention(CachedAttention { heads, key_heads, scale, cap, window, padded }) => {
+                let always = [text("heads", heads.to_string()), text("scale", scale.to_string())];
+                let key_heads = (key_heads != heads).then(|| text("key_heads", key_heads.to_string()));
+                let cap = cap.map(|cap| text("cap", cap.to_string()));
+                let window = window.map(|window| text("window", window.to_string()));
+                let padded = padded.then(|| text("padded", padded.to_string()));
+                always.into_iter().chain(key_heads).chain(cap).chain(window).chain(padded).collect()
             }
             Op::Input
             | Op::Parameter

@@ -19,7 +19,7 @@ impl WithSimd for Blocks<'_, '_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Self(read) = self;
-        let (&Attention { d_k, scale, heads }, memory) = (read.attention, read.memory);
+        let (&Attention { d_k, heads, .. }, memory) = (read.attention, read.memory);
         let (columns, places) = (WIDE * S::F32_LANES, memory.places);
         let [wide, deep] = [places, d_k].map(|size| size.next_multiple_of(columns));
         let (mut keys, mut values) = (Lines::zeros(d_k * wide), Lines::zeros(places * deep));
@@ -27,11 +27,12 @@ impl WithSimd for Blocks<'_, '_> {
         let stride = wide + S::F32_LANES;
         let (mut scores, zeros) = (vec![0.0; QUERIES.min(read.n) * stride], vec![0.0; wide.max(deep)]);
         for head in read.heads.clone() {
+            let key_head = read.attention.key_head(head);
             for place in 0..places {
                 let (panel, column) = (place / columns, place % columns);
                 let into = keys.all_mut()[panel * d_k * columns + column..].iter_mut().step_by(columns);
-                into.zip(memory.vector(memory.keys, [head, place], d_k)).for_each(|(to, &number)| *to = number);
-                let value = memory.vector(memory.values, [head, place], d_k);
+                into.zip(memory.vector(memory.keys, [key_head, place], d_k)).for_each(|(to, &number)| *to = number);
+                let value = memory.vector(memory.values, [key_head, place], d_k);
                 for (panel, part) in value.chunks(columns).enumerate() {
                     values.all_mut()[(panel * places + place) * columns..][..part.len()].copy_from_slice(part);
                 }
@@ -47,7 +48,7 @@ impl WithSimd for Blocks<'_, '_> {
                 let mut sums = [0.0; QUERIES];
                 for (index, sum) in sums[..n].iter_mut().enumerate() {
                     let scores = &mut scores[index * stride..][..wide];
-                    *sum = memory.weights(simd, [head, first + index], scale, scores);
+                    *sum = memory.weights(simd, [head, first + index], read.attention, scores);
                     read.put([head, first + index], &scores[..places], 1.0 / *sum);
                 }
                 let (out, start) = (read.context, read.place_of([head, first]));
@@ -72,7 +73,7 @@ mod tests {
     /// The same blocks without vectors and with narrower ones, compared with the processor's widest.
     #[test]
     fn blocks_of_other_vectors_are_the_same() {
-        let (attention, n, places) = (Attention { heads: 2, d_k: 20, scale: 0.4 }, 29, 70);
+        let (attention, n, places) = (Attention::new(2, 20, 0.4), 29, 70);
         let width = attention.width();
         let rows: Vec<f32> = (0..3 * places * width).map(|index| (index * 7_919 % 2_003) as f32 / 1_001.5 - 1.0).collect();
         let strides = Strides { head: 20, place: 3 * width };

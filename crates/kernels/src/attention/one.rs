@@ -54,11 +54,12 @@ impl WithSimd for Read<'_, '_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let &Attention { d_k, scale, .. } = self.attention;
+        let d_k = self.attention.d_k;
         let &Memory { keys, values, places, .. } = self.memory;
         let mut scores = vec![0.0; places.next_multiple_of(S::F32_LANES)];
         for head in self.heads.clone() {
-            let [key, value] = [keys, values].map(|of| move |head, place| self.memory.vector(of, [head, place], d_k));
+            let [key, value] =
+                [keys, values].map(|of| move |head, place| self.memory.vector(of, [self.attention.key_head(head), place], d_k));
             for index in 0..self.n {
                 let query = self.query([head, index]);
                 for (place, score) in scores[..places].iter_mut().enumerate() {
@@ -67,7 +68,7 @@ impl WithSimd for Read<'_, '_> {
                     }
                     *score = dot(simd, query, key(head, place));
                 }
-                let sum = self.memory.weights(simd, [head, index], scale, &mut scores);
+                let sum = self.memory.weights(simd, [head, index], self.attention, &mut scores);
                 self.put([head, index], &scores[..places], 1.0 / sum);
                 // SAFETY: a thread has heads of its own.
                 let out = unsafe { self.context.part(self.place_of([head, index]), d_k) };
@@ -92,30 +93,33 @@ impl WithSimd for StepOfBeams<'_, '_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { attention: &Attention { heads, d_k, scale }, step, keys, values, capacity, out } = self;
-        let (width, past, longest) = (heads * d_k, step.past, step.longest);
-        let mut scores = vec![0.0; (past + 1).next_multiple_of(S::F32_LANES)];
+        let Self { attention, step, keys, values, capacity, out } = self;
+        let &Attention { heads, key_heads, d_k, .. } = attention;
+        let (width, past, first, longest) = (heads * d_k, step.past, step.first, step.longest);
+        let n = past + 1 - first;
+        let mut scores = vec![0.0; n.next_multiple_of(S::F32_LANES)];
         for head in 0..heads {
             for (beam, out) in out.chunks_exact_mut(width).enumerate() {
-                let (query, out) = (&step.query[beam * step.stride + head * d_k..][..d_k], &mut out[head * d_k..][..d_k]);
+                let (query, out) = (&step.query[beam * step.strides[0] + head * d_k..][..d_k], &mut out[head * d_k..][..d_k]);
                 let holders = &step.holders[beam * longest..][..past];
                 let start = |head: usize, place: usize| {
                     let holder = if place < past { holders[place] as usize } else { beam };
-                    ((holder * heads + head) * capacity + place) * d_k
+                    ((holder * key_heads + attention.key_head(head)) * capacity + place) * d_k
                 };
-                let [key, value] = [keys, values].map(|cache| move |head, place| &cache[start(head, place)..][..d_k]);
-                let (real, filled) = scores.split_at_mut(past + 1);
+                // Places are counted from the first that is read.
+                let [key, value] = [keys, values].map(|cache| move |head, place| &cache[start(head, first + place)..][..d_k]);
+                let (real, filled) = scores.split_at_mut(n);
                 for (place, score) in real.iter_mut().enumerate() {
-                    ask([head, place], [heads, past + 1], key, value);
-                    *score = dot(simd, query, key(head, place)) * scale;
+                    ask([head, place], [heads, n], key, value);
+                    *score = attention.score(dot(simd, query, key(head, place)));
                 }
                 if let Some(bias) = step.bias {
-                    let bias = &bias[head * (longest + 1) + longest - past..];
+                    let bias = &bias[head * (longest + 1) + longest - past + first..];
                     real.iter_mut().zip(bias).for_each(|(score, bias)| *score += bias);
                 }
                 filled.fill(f32::NEG_INFINITY);
                 let sum = exponentials(simd, &mut scores);
-                weigh(simd, &scores[..=past], 1.0 / sum, |place| value(head, place), out);
+                weigh(simd, &scores[..n], 1.0 / sum, |place| value(head, place), out);
             }
         }
     }

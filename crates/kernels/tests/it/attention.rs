@@ -11,15 +11,17 @@ fn context(context: &mut [f32]) -> Results<'_> {
     Results { context, weights: None }
 }
 
-/// `softmax(scale · q Kᵀ + mask) V` in f64: keys and values of one head, a row for each place. And the sum of magnitudes in the largest
+/// `softmax(scale · q Kᵀ + mask) V` in f64, with the scores bounded before the mask if there is a bound: keys and values of one head, a row for each place. And the sum of magnitudes in the largest
 /// score, by which f32 rounds.
-fn expected(query: &[f32], keys: &[&[f32]], values: &[&[f32]], scale: f32, mask: impl Fn(usize) -> f32) -> (Vec<f64>, f64) {
+fn expected(query: &[f32], keys: &[&[f32]], values: &[&[f32]], attention: Attention, mask: impl Fn(usize) -> f32) -> (Vec<f64>, f64) {
+    let (scale, cap) = (f64::from(attention.scale), attention.cap.map(f64::from));
+    let capped = |score: f64| cap.map_or(score, |cap| cap * (score / cap).tanh());
     let products = |key: &[f32]| query.iter().zip(key).map(|(&q, &k)| f64::from(q) * f64::from(k)).collect::<Vec<_>>();
     let (mut scores, mut size) = (Vec::new(), 1.0f64);
     for (place, key) in keys.iter().enumerate() {
         let products = products(key);
-        scores.push(products.iter().sum::<f64>() * f64::from(scale) + f64::from(mask(place)));
-        size = size.max(products.iter().map(|product| product.abs()).sum::<f64>() * f64::from(scale));
+        scores.push(capped(products.iter().sum::<f64>() * scale) + f64::from(mask(place)));
+        size = size.max(products.iter().map(|product| product.abs()).sum::<f64>() * scale);
     }
     let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let weights: Vec<f64> = scores.iter().map(|score| (score - largest).exp()).collect();
@@ -48,7 +50,7 @@ fn memories_are_read_as_in_f64() {
         (33, 130, 61, true),
     ] {
         let (heads, scale) = (3, 0.3);
-        let attention = Attention { heads, d_k, scale };
+        let attention = Attention::new(heads, d_k, scale);
         let width = attention.width();
         // As they come from a layer that gives all three, side by side.
         let rows = numbers(places.max(n) * 3 * width, 1);
@@ -66,7 +68,7 @@ fn memories_are_read_as_in_f64() {
                 let part = |third: usize, row: usize| &rows[row * 3 * width + third * width + head * d_k..][..d_k];
                 let [keys, values] = [1, 2].map(|third| (0..places).map(|place| part(third, place)).collect::<Vec<_>>());
                 let mask = |place: usize| mask[(head * n + index) * places + place];
-                let expected = expected(part(0, index), &keys, &values, scale, mask);
+                let expected = expected(part(0, index), &keys, &values, attention, mask);
                 let found = &out[(index * heads + head) * d_k..][..d_k];
                 assert_near(found, &expected, &format!("{d_k} numbers, {places} places, query {index} of {n}, head {head}"));
                 let weights = &weights[(index * heads + head) * places..][..places];
@@ -78,35 +80,46 @@ fn memories_are_read_as_in_f64() {
     }
 }
 
-/// Hypotheses whose histories lie in each other's rows.
+/// Hypotheses whose histories lie in each other's rows; heads that share keys, places that are not read, and bounded scores.
 #[test]
 fn a_step_sees_what_its_beams_wrote() {
-    for (d_k, past, longest, bias) in [(64, 17, 17, false), (6, 0, 0, true), (20, 9, 9, true), (20, 9, 30, true), (6, 0, 3, true)] {
-        let (heads, beams, capacity, scale) = (2, 3, 20, 0.5);
-        let attention = Attention { heads, d_k, scale };
-        let (width, size) = (attention.width(), beams * attention.width() * capacity);
+    for (d_k, [first, past, longest], bias, key_heads, cap) in [
+        (64, [0, 17, 17], false, 4, None),
+        (6, [0, 0, 0], true, 4, None),
+        (20, [0, 9, 9], true, 2, None),
+        (20, [0, 9, 30], true, 4, Some(0.7)),
+        (6, [0, 0, 3], true, 1, None),
+        (20, [4, 9, 9], false, 1, None),
+        (20, [9, 9, 12], true, 2, None),
+        (64, [3, 17, 18], true, 2, Some(1.5)),
+    ] {
+        let (heads, beams, capacity, scale) = (4, 3, 20, 0.5);
+        let attention = Attention { key_heads, cap, ..Attention::new(heads, d_k, scale) };
+        let (width, size) = (attention.width(), beams * attention.key_width() * capacity);
         let (mut keys, mut values) = (numbers(size, 3), numbers(size, 4));
         // As they come from a layer that gives all three, side by side.
         let (stride, rows) = (3 * width, numbers(beams * 3 * width, 5));
         let [query, key, value] = [0, 1, 2].map(|third| &rows[third * width..]);
-        // Behind the past there is no holder.
-        let holder = |index: usize| if index % longest < past { (index * 5 % beams) as i64 } else { -1 };
+        // Behind the past there is no holder, and what is before the first place is not read.
+        let holder = |index: usize| if (first..past).contains(&(index % longest)) { (index * 5 % beams) as i64 } else { -1 };
         let holders: Vec<i64> = (0..beams * longest).map(holder).collect();
         let biases = numbers(heads * (longest + 1), 8);
-        let step = Step { query, key, value, stride, past, longest, holders: &holders, bias: bias.then_some(&*biases) };
+        let step =
+            Step { query, key, value, strides: [stride; 3], past, first, longest, holders: &holders, bias: bias.then_some(&*biases) };
         let mut out = vec![f32::NAN; beams * width];
         attention.step(&step, Caches { keys: &mut keys, values: &mut values, capacity }, &mut out);
         for beam in 0..beams {
             for head in 0..heads {
+                let key_head = head / (heads / key_heads);
                 let (at, to) = (beam * stride + head * d_k, beam * width + head * d_k);
-                let own = ((beam * heads + head) * capacity + past) * d_k;
-                assert_eq!([&keys[own..][..d_k], &values[own..][..d_k]], [&key[at..][..d_k], &value[at..][..d_k]]);
+                let (new, own) = (beam * stride + key_head * d_k, ((beam * key_heads + key_head) * capacity + past) * d_k);
+                assert_eq!([&keys[own..][..d_k], &values[own..][..d_k]], [&key[new..][..d_k], &value[new..][..d_k]]);
                 let holder = |place: usize| if place == past { beam } else { holders[beam * longest + place] as usize };
-                let start = |place: usize| ((holder(place) * heads + head) * capacity + place) * d_k;
+                let start = |place: usize| ((holder(place) * key_heads + key_head) * capacity + place) * d_k;
                 let [seen_keys, seen_values] =
-                    [&keys, &values].map(|cache| (0..=past).map(|place| &cache[start(place)..][..d_k]).collect::<Vec<_>>());
-                let bias = |place: usize| if bias { biases[head * (longest + 1) + longest - past + place] } else { 0.0 };
-                let expected = expected(&query[at..][..d_k], &seen_keys, &seen_values, scale, bias);
+                    [&keys, &values].map(|cache| (first..=past).map(|place| &cache[start(place)..][..d_k]).collect::<Vec<_>>());
+                let bias = |place: usize| if bias { biases[head * (longest + 1) + longest - past + first + place] } else { 0.0 };
+                let expected = expected(&query[at..][..d_k], &seen_keys, &seen_values, attention, bias);
                 assert_near(&out[to..][..d_k], &expected, &format!("{d_k} numbers, {past} places, beam {beam}, head {head}"));
             }
         }
@@ -116,7 +129,7 @@ fn a_step_sees_what_its_beams_wrote() {
 /// The same sentence, with and without places that are hidden: the same bits.
 #[test]
 fn padding_changes_nothing() {
-    let (attention, places, filled) = (Attention { heads: 1, d_k: 20, scale: 0.7 }, 9, 75);
+    let (attention, places, filled) = (Attention::new(1, 20, 0.7), 9, 75);
     let (mut keys, values, query) = (numbers(filled * 20, 1), numbers(filled * 20, 2), numbers(20, 3));
     keys[places * 20..].fill(3.0);
     let mask: Vec<f32> = (0..filled).map(|place| if place < places { 0.0 } else { -1e9 }).collect();
@@ -138,7 +151,7 @@ fn padding_changes_nothing() {
 
 #[test]
 fn padding_weighs_nothing() {
-    let attention = Attention { heads: 1, d_k: 16, scale: 1.0 };
+    let attention = Attention::new(1, 16, 1.0);
     let (keys, mut values, query) = (numbers(64, 1), numbers(64, 2), numbers(16, 3));
     let mask = [0.0, 0.0, -1e9, f32::NEG_INFINITY];
     let read = |values: &[f32]| {
@@ -160,7 +173,7 @@ fn padding_weighs_nothing() {
 /// A query alone, and among others of its sentence: the same bits.
 #[test]
 fn a_query_is_the_same_in_every_block() {
-    let (attention, n, places) = (Attention { heads: 2, d_k: 20, scale: 0.4 }, 61, 70);
+    let (attention, n, places) = (Attention::new(2, 20, 0.4), 61, 70);
     let (queries, keys, values) = (numbers(n * 40, 1), numbers(places * 40, 2), numbers(places * 40, 3));
     let memory = Memory { keys: &keys, values: &values, strides: Strides { head: 20, place: 40 }, places, mask: None, packed: true };
     let mut all = vec![f32::NAN; n * 40];

@@ -11,6 +11,11 @@ fn gelu(x: f64) -> f64 {
     x * 0.5 * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2)
 }
 
+fn tanh_gelu(x: f64) -> f64 {
+    // `1 + tanh(u)` without the cancellation of a negative `u`.
+    x / (1.0 + (-2.0 * std::f64::consts::FRAC_2_PI.sqrt() * (x + 0.044_715 * x.powi(3))).exp())
+}
+
 /// A row in f64.
 fn expected(rows: &Rows<'_>, x: &[f32], row: usize) -> Vec<f64> {
     let width = x.len();
@@ -21,10 +26,10 @@ fn expected(rows: &Rows<'_>, x: &[f32], row: usize) -> Vec<f64> {
             rows.bias.map_or(0.0, |bias| wide(bias[index])) + rows.residual.map_or(0.0, |residual| wide(residual[row * width + index]));
     }
     if let Some(norm) = rows.norm {
-        let mean = made.iter().sum::<f64>() / width as f64;
+        let mean = norm.bias.map_or(0.0, |_| made.iter().sum::<f64>() / width as f64);
         let variance = made.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / width as f64;
         let normal = |(index, x): (usize, &f64)| {
-            (x - mean) / (variance + wide(norm.epsilon)).sqrt() * wide(norm.weight[index]) + wide(norm.bias[index])
+            (x - mean) / (variance + wide(norm.epsilon)).sqrt() * wide(norm.weight[index]) + norm.bias.map_or(0.0, |bias| wide(bias[index]))
         };
         made = made.iter().enumerate().map(normal).collect();
     }
@@ -33,6 +38,7 @@ fn expected(rows: &Rows<'_>, x: &[f32], row: usize) -> Vec<f64> {
         Activation::Relu => x.max(0.0),
         Activation::Swish => x / (1.0 + (-x).exp()),
         Activation::Gelu => gelu(x),
+        Activation::TanhGelu => tanh_gelu(x),
     });
     activated.collect()
 }
@@ -43,7 +49,7 @@ fn every_step_is_as_in_f64() {
         let n = 5;
         let (x, residual) = (numbers(n * width, 1), numbers(n * width, 2));
         let [bias, weight, scale] = [3, 4, 5].map(|seed| numbers(width, seed));
-        let norm = Norm { weight: &weight, bias: &bias, epsilon: 1e-5 };
+        let norm = Norm { weight: &weight, bias: Some(&bias), epsilon: 1e-5 };
         let none = Rows::default();
         let all =
             Rows { scale: Some(&scale), bias: Some(&bias), residual: Some(&residual), norm: Some(norm), activation: Activation::Swish };
@@ -52,8 +58,10 @@ fn every_step_is_as_in_f64() {
             Rows { scale: Some(&scale), ..none },
             Rows { bias: Some(&bias), activation: Activation::Relu, ..none },
             Rows { residual: Some(&residual), norm: Some(norm), ..none },
+            Rows { norm: Some(Norm { bias: None, ..norm }), ..none },
             Rows { activation: Activation::Swish, ..none },
             Rows { activation: Activation::Gelu, ..none },
+            Rows { activation: Activation::TanhGelu, ..none },
             all,
         ] {
             let (mut out, mut bytes, mut largest) = (vec![f32::NAN; n * width], vec![0; n * width], vec![0.0; n]);
@@ -101,15 +109,17 @@ fn large_numbers_overflow_nothing() {
 /// Against f64, over all that is neither zero nor the number itself, and beyond.
 #[test]
 fn gelu_is_as_in_f64() {
-    let x: Vec<f32> = (-200_000..=200_000).map(|step| step as f32 * 1e-4).collect();
-    let mut out = vec![f32::NAN; x.len()];
-    let rows = Rows { activation: Activation::Gelu, ..Rows::default() };
-    rows.apply(0, Place::To(&x, &mut out), x.len(), None);
-    for (x, found) in x.into_iter().map(f64::from).zip(out) {
-        let error = (f64::from(found) - gelu(x)).abs();
-        assert!(error < 2e-7 * x.abs().max(1.0), "{x}: {found}, expected {}", gelu(x));
+    for (activation, gelu) in [(Activation::Gelu, gelu as fn(f64) -> f64), (Activation::TanhGelu, tanh_gelu)] {
+        let x: Vec<f32> = (-200_000..=200_000).map(|step| step as f32 * 1e-4).collect();
+        let mut out = vec![f32::NAN; x.len()];
+        let rows = Rows { activation, ..Rows::default() };
+        rows.apply(0, Place::To(&x, &mut out), x.len(), None);
+        for (x, found) in x.into_iter().map(f64::from).zip(out) {
+            let error = (f64::from(found) - gelu(x)).abs();
+            assert!(error < 2e-7 * x.abs().max(1.0), "{activation:?}, {x}: {found}, expected {}", gelu(x));
+        }
+        let mut extremes = [f32::MIN, f32::MAX, f32::NAN];
+        rows.apply(0, Place::Over(&mut extremes), 3, None);
+        assert!(extremes[0].abs() < 1e-30 && extremes[1] == f32::MAX && extremes[2].is_nan(), "{activation:?}: {extremes:?}");
     }
-    let mut extremes = [f32::MIN, f32::MAX, f32::NAN];
-    rows.apply(0, Place::Over(&mut extremes), 3, None);
-    assert!(extremes[0].abs() < 1e-30 && extremes[1] == f32::MAX && extremes[2].is_nan(), "{extremes:?}");
 }

@@ -34,7 +34,7 @@ pub(crate) fn step(config: &Config, layout: Layout, attentions: Attentions) -> R
         KeyValue { key, value }
     });
     let past = Past::Joined(pasts.collect());
-    continue_tokens(&builder, config, attentions, (ids, Prompts { attention_mask, positions }), past);
+    continue_tokens(&builder, config, attentions, (ids, Prompts { attention_mask: Some(attention_mask), positions }), past);
     builder.finish()
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn teacher_forced(config: &Config) -> Result<Graph, Error> {
     let builder = Builder::new("teacher_forced");
     let [ids, attention_mask] = [INPUT_IDS, ATTENTION_MASK].map(|name| builder.input(name, DType::I64, ["batch", "tgt"]));
     let positions = counted(attention_mask, [&Dim::from(0), &ids.dim(1)]);
-    continue_tokens(&builder, config, Attentions::All, (ids, Prompts { attention_mask, positions }), Past::None);
+    continue_tokens(&builder, config, Attentions::All, (ids, Prompts { attention_mask: Some(attention_mask), positions }), Past::None);
     builder.finish()
 }
 

@@ -38,7 +38,7 @@ impl Operator for Kernel {
     fn compute(&self, context: *mut OrtKernelContext) -> Result<()> {
         // SAFETY: the context is that of this call and lives as long.
         let tensors = unsafe { Context::new(context, &self.program.caches, self.threads) };
-        self.program.run(&tensors).map_err(Error::new)
+        self.program.run(&tensors, self.own_lengths).map_err(Error::new)
     }
 }
 

@@ -1,24 +1,25 @@
 //! Attention: to caches that beams share, which it also writes; and to keys and values of whole sentences.
 
-use super::operation::Among;
+use super::operation::{Among, Scores};
 use super::sizes::{Size, values};
 use super::{Call, Result, Tensors, View, by_parts, expected};
 use cognate_kernels::{Attention, Caches, MANY, Mask, Memory, Parallel, Results, Serial, Step, Strides};
 use std::borrow::Cow;
+use std::ops::Range;
 
-/// Attention of one new position to caches `[rows, heads, capacity, d_k]`, or of several in a prefill: see
+/// Attention of one new position to caches `[rows, key_heads, capacity, d_k]`, or of several in a prefill: see
 /// [`Session::supports_prefill`](crate::Session::supports_prefill). Numbers of `query`, `key`, `value` and `out` are those of
 /// buffers, others those of inputs and outputs.
 pub(super) struct CachedAttention {
-    /// Query, key and value: views of buffers of one width.
+    /// Query, key and value.
     pub(super) news: [View; 3],
     /// Keys and values: input and output.
     pub(super) caches: [[usize; 2]; 2],
-    /// The beam of each position, `i64 [batch, beams, past]`; below 0 behind the past of a shorter sentence.
+    /// The beam of each position, `i64 [batch, beams, past]`; below 0 at padding and behind the past of a shorter sentence.
     pub(super) beams: usize,
     /// `[1, heads, 1, past + 1]`, of which a shorter sentence takes the last: it depends on distances.
     pub(super) bias: Option<usize>,
-    pub(super) scale: f32,
+    pub(super) scores: Scores,
     pub(super) out: usize,
 }
 
@@ -88,15 +89,21 @@ impl CachedAttention {
         let bias = self.bias.map(|bias| tensors.floats(bias)).transpose()?.map(|(_, bias)| bias);
         let [keys, values] = self.caches.map(|[input, output]| tensors.written(input, output));
         let ((shape, keys), (_, values)) = (keys?, values?);
-        let &[n_caches, heads, capacity, d_k] = shape.as_slice() else { return Err(expected("cache", "4 axes", format!("{shape:?}"))) };
-        let attention = Attention { heads, d_k, scale: self.scale };
+        let &[n_caches, key_heads, capacity, d_k] = shape.as_slice() else { return Err(expected("cache", "4 axes", format!("{shape:?}"))) };
+        let (heads, Scores { scale, cap, .. }) = (self.news[0].width / d_k.max(1), self.scores);
+        let attention = Attention { heads, key_heads, d_k, scale, cap };
+        let widths = [attention.width(), attention.key_width(), attention.key_width()];
+        if self.news.map(|view| view.width) != widths || key_heads == 0 || heads % key_heads != 0 {
+            let found = format!("{:?}", self.news.map(|view| view.width));
+            return Err(expected("query, key and value", format!("widths that match caches {shape:?}"), found));
+        }
         let past = |row: usize| past_of(&holders[row * longest..][..longest]);
-        if beams > 1 && holders.len() == rows * longest && past(0) != past(1) {
+        if call.own_lengths && beams > 1 && holders.len() == rows * longest && past(0) != past(1) {
             let prefill = Prefill { attention, n: beams, past: past(0), shape: [n_caches, capacity] };
             return self.prefill(call, &prefill, holders, [keys, values]);
         }
-        if n_caches != rows || keys.len() != values.len() || self.news.iter().any(|view| view.width != attention.width()) {
-            return Err(expected("caches", format!("[{rows}, heads, capacity, d_k] of {}", self.news[0].width), format!("{shape:?}")));
+        if n_caches != rows || keys.len() != values.len() {
+            return Err(expected("caches", format!("[{rows}, key_heads, capacity, d_k]"), format!("{shape:?}")));
         }
         if longest >= capacity || holders.len() != rows * longest || beams == 0 || rows % beams != 0 {
             let found = format!("position {longest} of {capacity}, beams of {} positions, {beams} beams", holders.len());
@@ -109,20 +116,28 @@ impl CachedAttention {
             return Err(expected("beams of positions", format!("less than {beams}"), beam));
         }
         let of_sentence = |sentence: usize| &holders[sentence * beams * longest..][..beams * longest];
-        let differ = |holders: &[i64]| holders.chunks(longest.max(1)).any(|row| past_of(row) != past_of(&holders[..longest]));
+        let own_lengths = call.own_lengths;
+        let held = |holders: &[i64]| held(holders, own_lengths);
+        let has_gap = |holders: &[i64]| holders[held(holders)].iter().any(|&beam| beam < 0);
+        let differ = |holders: &[i64]| holders.chunks(longest.max(1)).any(|row| held(row) != held(&holders[..longest]) || has_gap(row));
         if let Some(sentence) = (0..rows / beams).find(|&sentence| differ(of_sentence(sentence))) {
-            return Err(expected("beams of positions", "as many positions in all beams of a sentence", format!("others in {sentence}")));
+            return Err(expected("beams of positions", "the same positions in all beams of a sentence", format!("others in {sentence}")));
         }
         let mut out = call.take_floats(self.out, rows)?;
-        let stride = call.program.buffers[self.news[0].buffer].width;
-        let [query, key, value] = self.news.map(|view| &call.floats(view.buffer)[view.offset..]);
-        let (width, block) = (beams * attention.width(), beams * attention.width() * capacity);
+        let strides = self.news.map(|view| call.program.buffers[view.buffer].width);
+        let news = self.news.map(|view| &call.floats(view.buffer)[view.offset..]);
+        let (width, block) = (beams * attention.width(), beams * attention.key_width() * capacity);
         let sentences = out.floats_mut().chunks_mut(width.max(1)).zip(keys.chunks_mut(block.max(1)).zip(values.chunks_mut(block.max(1))));
         by_parts(tensors, sentences, |sentence, (out, (keys, values))| {
             let holders = of_sentence(sentence);
-            let past = past_of(&holders[..longest]);
-            let [query, key, value] = [query, key, value].map(|rows| &rows[sentence * beams * stride..]);
-            attention.step(&Step { query, key, value, stride, past, longest, holders, bias }, Caches { keys, values, capacity }, out);
+            let Range { start: padding, end: past } = held(&holders[..longest]);
+            let first = self.first_within(past).max(padding);
+            let [query, key, value] = [0, 1, 2].map(|new| &news[new][sentence * beams * strides[new]..]);
+            attention.step(
+                &Step { query, key, value, strides, past, first, longest, holders, bias },
+                Caches { keys, values, capacity },
+                out,
+            );
         });
         call.put(self.out, out);
         Ok(())
@@ -138,6 +153,11 @@ struct Prefill {
 }
 
 impl CachedAttention {
+    /// The first place in the window of a query behind `past` places.
+    fn first_within(&self, past: usize) -> usize {
+        self.scores.window.map_or(0, |window| (past + 1).saturating_sub(window))
+    }
+
     /// Attention of each row of a prompt to the rows before it and to itself, in the first row of the sentence's caches.
     fn prefill<'c, T: Tensors<'c>>(
         &self,
@@ -148,7 +168,7 @@ impl CachedAttention {
     ) -> Result<()> {
         let (tensors, rows) = (call.tensors, call.rows(self.news[0].buffer)?);
         let &Prefill { attention, n, past, shape: [n_caches, capacity] } = prefill;
-        let (longest, width, batch) = (holders.len() / rows, attention.width(), rows / n);
+        let (longest, width, key_width, batch) = (holders.len() / rows, attention.width(), attention.key_width(), rows / n);
         let is_right = |(row, holders): (usize, &[i64])| {
             let before = past + row % n;
             past_of(holders) == before && holders[..before].iter().all(|&beam| beam == 0)
@@ -157,26 +177,27 @@ impl CachedAttention {
             let wanted = format!("at most {capacity}, each row of a sentence with one more than the row before it, in beam 0");
             return Err(expected("beams of positions", wanted, format!("{past} to {} or other pasts", past + n)));
         }
-        if batch == 0 || n_caches % batch != 0 || keys.len() != values.len() || self.news.iter().any(|view| view.width != width) {
-            return Err(expected("caches", format!("rows for {batch} sentences of width {}", self.news[0].width), n_caches));
+        if batch == 0 || n_caches % batch != 0 || keys.len() != values.len() {
+            return Err(expected("caches", format!("rows for {batch} sentences"), n_caches));
         }
         call.is_prefill = true;
         let mut out = call.take_floats(self.out, rows)?;
-        let stride = call.program.buffers[self.news[0].buffer].width;
+        let [stride, key_stride, value_stride] = self.news.map(|view| call.program.buffers[view.buffer].width);
         let [query, key, value] = self.news.map(|view| &call.floats(view.buffer)[view.offset..]);
-        let (place, size) = (attention.d_k, n_caches / batch * width * capacity);
-        for (cache, new) in [(&mut *keys, key), (&mut *values, value)] {
+        let (place, size) = (attention.d_k, n_caches / batch * key_width * capacity);
+        for (cache, new, stride) in [(&mut *keys, key, key_stride), (&mut *values, value, value_stride)] {
             for row in 0..rows {
                 let start = row / n * size + (past + row % n) * place;
-                for (head, new) in new[row * stride..][..width].chunks_exact(place).enumerate() {
+                for (head, new) in new[row * stride..][..key_width].chunks_exact(place).enumerate() {
                     cache[start + head * capacity * place..][..place].copy_from_slice(new);
                 }
             }
         }
         let strides = Strides { head: capacity * place, place };
         by_parts(tensors, out.floats_mut().chunks_mut(width.max(1)), |row, context| {
-            let [keys, values] = [&*keys, &*values].map(|cache| &cache[row / n * size..][..width * capacity]);
-            let memory = Memory { keys, values, strides, places: past + row % n + 1, mask: None, packed: false };
+            let (end, first) = (past + row % n + 1, self.first_within(past + row % n));
+            let [keys, values] = [&*keys, &*values].map(|cache| &cache[row / n * size..][first * place..key_width * capacity]);
+            let memory = Memory { keys, values, strides, places: end - first, mask: None, packed: false };
             attention.read((&query[row * stride..], stride), &memory, Results { context, weights: None }, &Serial);
         });
         call.put(self.out, out);
@@ -184,9 +205,15 @@ impl CachedAttention {
     }
 }
 
-/// The number of positions before the first that no beam holds.
+/// The number of positions up to the last that a beam holds.
 pub(super) fn past_of(holders: &[i64]) -> usize {
-    holders.iter().position(|&beam| beam < 0).unwrap_or(holders.len())
+    holders.iter().rposition(|&beam| beam >= 0).map_or(0, |last| last + 1)
+}
+
+/// The positions of the past without the padding before them.
+fn held(holders: &[i64], own_lengths: bool) -> Range<usize> {
+    let past = if own_lengths { past_of(holders) } else { holders.len() };
+    holders[..past].iter().position(|&beam| beam >= 0).unwrap_or(past)..past
 }
 
 impl MemoryAttention {
@@ -201,7 +228,7 @@ impl MemoryAttention {
             let found = format!("{n_rows} queries of {} numbers, values {same:?}", self.query.width);
             return Err(expected("queries and values", format!("shapes that match keys {shape:?}"), found));
         }
-        let (attention, n) = (Attention { heads, d_k, scale: self.scale }, n_rows / batch);
+        let (attention, n) = (Attention::new(heads, d_k, self.scale), n_rows / batch);
         let masks = mask.as_ref().map(|mask| Masks::new(mask, [batch, heads, n, places])).transpose()?;
         let (strides, size) = (Strides { head: places * d_k, place: d_k }, heads * d_k * places);
         let mut out = call.take_floats(self.out, n_rows)?;
@@ -235,7 +262,7 @@ impl SelfAttention {
             let wanted = format!("queries, keys and values of {} heads in sentences of {n}", self.heads);
             return Err(expected("rows", wanted, format!("[{n_rows}, {stride}]")));
         }
-        let (attention, width) = (Attention { heads: self.heads, d_k: stride / 3 / self.heads, scale: self.scale }, stride / 3);
+        let (attention, width) = (Attention::new(self.heads, stride / 3 / self.heads, self.scale), stride / 3);
         let masks = mask.as_ref().map(|mask| Masks::new(mask, [n_rows / n.max(1), self.heads, n, n])).transpose()?;
         let strides = Strides { head: attention.d_k, place: stride };
         let mut out = call.take_floats(self.out, n_rows)?;

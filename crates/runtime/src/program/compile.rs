@@ -6,8 +6,10 @@
 use super::attention::{CachedAttention, Heads, MaskSource, MemoryAttention, SelfAttention};
 use super::constants::{Constants, numbers};
 use super::embedding::{Embedding, Positions, Table};
-use super::operation::{Among, MaskOf, Operation, PositionsOf, TableOf};
+use super::gate::Gate;
+use super::operation::{Among, MaskOf, Operation, PositionsFrom, PositionsOf, TableOf};
 use super::places::Places;
+use super::rotation::Rotation;
 use super::rows::{BetweenProducts, Largest, RowNorm};
 use super::sizes::Size;
 use super::{Buffer, Place, Program, Step, View};
@@ -102,11 +104,16 @@ fn fits<'g>(places: &Places<'g>, operation: &Operation<'g>) -> bool {
             whole(x, None) && (scale.is_empty() || whole(scale, Some(1))) && (residual.is_empty() || whole(residual, width))
         }
         Operation::Cached { news, .. } => {
-            let bases: Option<Vec<_>> = news.iter().map(|rows| base(rows)).collect();
-            bases.is_some_and(|bases| bases.iter().all(|base| base.whole == bases[0].whole && base.width == bases[0].width))
+            let [_, key, value] = news.map(|rows| base(rows).map(|base| base.width));
+            base(news[0]).is_some() && key.is_some() && key == value
         }
         Operation::Memory { inputs: [query, ..], .. } => base(query).is_some(),
         Operation::SelfAttention { rows, .. } => whole(rows, None),
+        Operation::Rotation { x, tables, .. } => {
+            let d_k = size(tables[0], 1).filter(|d_k| d_k.is_multiple_of(2) && size(tables[1], 1) == Some(*d_k));
+            base(x).zip(d_k).is_some_and(|(base, d_k)| base.width.is_multiple_of(d_k))
+        }
+        Operation::Gate { x, gate, .. } => base(x).zip(base(gate)).is_some_and(|(x, gate)| x.width == gate.width),
         Operation::Heads { x, .. } => base(x).is_some(),
         Operation::Largest { x, .. } => whole(x, Some(1)),
         Operation::Embedding { .. } => true,
@@ -291,7 +298,7 @@ impl<'b, 'g> Builder<'b, 'g> {
                     name => Some(Some(self.constant(name)?)).filter(|found| found.as_ref().is_some_and(|row| row.len() == width)),
                 };
                 let (bias, weight, norm_bias) = (wide(bias)?, wide(weight)?, wide(norm_bias)?);
-                let norm = weight.zip(norm_bias).map(|(weight, bias)| RowNorm { weight, bias, epsilon });
+                let norm = weight.map(|weight| RowNorm { weight, bias: norm_bias, epsilon });
                 let [scale, residual] = [scale, residual].map(|rows| match rows {
                     "" => Some(None),
                     rows => Some(Some(self.rows(rows)?.buffer)),
@@ -309,11 +316,11 @@ impl<'b, 'g> Builder<'b, 'g> {
                 let quantised = if bytes.is_empty() { None } else { Some([self.made(bytes)?, self.made(largest)?]) };
                 Step::Rows(BetweenProducts { x, scale, bias, residual, norm, activation, out, quantised })
             }
-            Operation::Cached { news, caches: [keys, values], beams, bias, scale, outputs: [out, keys_out, values_out] } => {
+            Operation::Cached { news, caches: [keys, values], beams, bias, scores, outputs: [out, keys_out, values_out] } => {
                 let [query, key, value] = news.map(|rows| self.rows(rows));
                 let caches = [(keys, keys_out), (values, values_out)].map(|(input, output)| [self.input(input), self.output(output)]);
                 let (beams, bias) = (self.input(beams), bias.map(|bias| self.input(bias)));
-                Step::Cached(CachedAttention { news: [query?, key?, value?], caches, beams, bias, scale, out: self.made(out)? })
+                Step::Cached(CachedAttention { news: [query?, key?, value?], caches, beams, bias, scores, out: self.made(out)? })
             }
             Operation::Memory { inputs: [query, keys, values], mask, scale, out, weights } => {
                 let (keys, values, mask) = (self.input(keys), self.input(values), mask.map(|mask| self.mask(mask)));
@@ -327,6 +334,14 @@ impl<'b, 'g> Builder<'b, 'g> {
                 };
                 Step::SelfAttention(SelfAttention { rows: self.rows(rows)?.buffer, among, heads, scale, out: self.made(out)? })
             }
+            Operation::Rotation { x, tables: [cosines, sines], beams, out } => {
+                let [cosines, sines] = [cosines, sines].map(|table| self.table(TableOf { table, steps: None }));
+                let (x, tables, beams) = (self.rows(x)?, [cosines?, sines?], self.input(beams));
+                Step::Rotation(Rotation { x, tables, beams, out: self.made(out)? })
+            }
+            Operation::Gate { x, gate, activation, out } => {
+                Step::Gate(Gate { x: self.rows(x)?, gate: self.rows(gate)?, activation, out: self.made(out)? })
+            }
             Operation::Heads { x, sizes, out } => {
                 Step::Heads(Heads { x: self.rows(x)?, sizes: self.sizes(sizes), output: self.output(out) })
             }
@@ -336,11 +351,17 @@ impl<'b, 'g> Builder<'b, 'g> {
             Operation::Embedding { ids, tokens, factor, positions, out } => {
                 let (ids, table) = (self.input(ids), self.table(tokens)?);
                 let positions = match positions {
-                    Some(PositionsOf { table, sizes, counted }) => {
-                        let beams = sizes.iter().flat_map(Size::inputs).find(|tensor| self.beams.contains(**tensor));
+                    Some(PositionsOf { table, from }) => {
+                        let beams = from.inputs().into_iter().find(|tensor| self.beams.contains(**tensor)).copied();
                         let beams = beams.map(|beams| self.input(beams));
                         let table = self.table(TableOf { table, steps: None })?;
-                        Some(Positions { table, sizes: sizes.map(|size| self.size(size)), counted, beams })
+                        let from = match from {
+                            PositionsFrom::Sizes { sizes, counted } => {
+                                PositionsFrom::Sizes { sizes: sizes.map(|size| self.size(size)), counted }
+                            }
+                            PositionsFrom::Held { beams, offset } => PositionsFrom::Held { beams: self.input(beams), offset },
+                        };
+                        Some(Positions { table, from, beams })
                     }
                     None => None,
                 };
@@ -372,7 +393,14 @@ impl<'b, 'g> Builder<'b, 'g> {
         Some(Table { bytes, steps, width })
     }
 
+    /// A constant, or one to which a number is added.
     fn constant(&mut self, name: &str) -> Option<Vec<f32>> {
+        if let Some((_, add)) = self.places.giver(name, "Add") {
+            let number = self.places.number(&add.input[1])?;
+            let mut numbers = self.constants.floats(self.places.constant(&add.input[0])?)?;
+            numbers.iter_mut().for_each(|given| *given += number);
+            return Some(numbers);
+        }
         self.constants.floats(self.places.constant(name)?)
     }
 

@@ -2,7 +2,7 @@
 
 use super::attention::past_of;
 use super::constants::{Bytes, numbers};
-use super::operation::Counted;
+use super::operation::{Counted, PositionsFrom};
 use super::sizes::{Size, values};
 use super::{Call, Result, Tensors, expected};
 
@@ -18,9 +18,8 @@ pub(super) struct Embedding {
 
 pub(super) struct Positions {
     pub(super) table: Table,
-    /// The first row that is read and the end; ids are in rows of as many.
-    pub(super) sizes: [Size; 2],
-    pub(super) counted: Option<Counted>,
+    /// Of sizes, ids are in rows of as many.
+    pub(super) from: PositionsFrom,
     /// The beam of each earlier position, `i64 [.., past]`, if sizes depend on their number: of a row with fewer all is as much less.
     pub(super) beams: Option<usize>,
 }
@@ -34,7 +33,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    fn rows(&self) -> usize {
+    pub(super) fn rows(&self) -> usize {
         self.bytes.all().len() / self.row_bytes().max(1)
     }
 
@@ -43,7 +42,7 @@ impl Table {
     }
 
     /// Calls `put` with each number of a row, and its place.
-    fn read(&self, row: usize, to: &mut [f32], put: impl Fn(&mut f32, f32)) {
+    pub(super) fn read(&self, row: usize, to: &mut [f32], put: impl Fn(&mut f32, f32)) {
         let bytes = &self.bytes.all()[row * self.row_bytes()..][..self.row_bytes()];
         match &self.steps {
             Some(steps) => to.iter_mut().zip(bytes).for_each(|(to, &byte)| put(to, f32::from(byte as i8) * steps[row])),
@@ -53,6 +52,12 @@ impl Table {
 }
 
 impl Embedding {
+    /// Whether positions depend on other ids of a row.
+    pub(super) fn counts_tokens(&self) -> bool {
+        let from = self.positions.as_ref().map(|positions| &positions.from);
+        matches!(from, Some(PositionsFrom::Sizes { counted: Some(_), .. }))
+    }
+
     pub(super) fn run<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>) -> Result<()> {
         let (shape, ids) = call.tensors.integers(self.ids)?;
         let places = self.positions.as_ref().map(|positions| Ok::<_, String>((positions, positions.rows(&shape, ids, call.tensors)?)));
@@ -72,10 +77,37 @@ impl Embedding {
     }
 }
 
+/// The number of positions that a beam holds before each row, of the input `i64 [batch, beams, past]`.
+pub(super) fn held<'c>(beams: usize, n_rows: usize, tensors: &impl Tensors<'c>) -> Result<Vec<usize>> {
+    let (shape, holders) = tensors.integers(beams)?;
+    let longest = shape.last().copied().unwrap_or(0);
+    if holders.len() != n_rows * longest {
+        return Err(expected("beams of positions", format!("those of {n_rows} rows"), format!("{shape:?}")));
+    }
+    Ok((0..n_rows).map(|row| holders[row * longest..][..longest].iter().filter(|&&beam| beam >= 0).count()).collect())
+}
+
 impl Positions {
     /// The row of each id.
     fn rows<'c>(&self, shape: &[usize], ids: &[i64], tensors: &impl Tensors<'c>) -> Result<Vec<usize>> {
-        let sizes = values(&self.sizes, tensors)?;
+        let rows = match &self.from {
+            PositionsFrom::Sizes { sizes, counted } => self.rows_of_sizes(sizes, *counted, (shape, ids), tensors)?,
+            PositionsFrom::Held { beams, offset } => held(*beams, ids.len(), tensors)?.into_iter().map(|held| offset + held).collect(),
+        };
+        match rows.iter().max().filter(|&&row| row >= self.table.rows()) {
+            Some(row) => Err(expected("positions", format!("below {}", self.table.rows()), row)),
+            None => Ok(rows),
+        }
+    }
+
+    fn rows_of_sizes<'c>(
+        &self,
+        sizes: &[Size],
+        counted: Option<Counted>,
+        (shape, ids): (&[usize], &[i64]),
+        tensors: &impl Tensors<'c>,
+    ) -> Result<Vec<usize>> {
+        let sizes = values(sizes, tensors)?;
         let [first, end] = sizes[..] else { unreachable!("compiled: two sizes") };
         let wrong = |found: String| expected("positions", format!("below {}", self.table.rows()), found);
         if first > end || (first == end && !ids.is_empty()) {
@@ -84,7 +116,7 @@ impl Positions {
         let (_, holders) = self.beams.map(|beams| tensors.integers(beams)).transpose()?.unwrap_or_default();
         let n_rows = ids.len() / (end - first).max(1);
         let longest = holders.len() / n_rows.max(1);
-        let width = match self.counted {
+        let width = match counted {
             Some(Counted { is_single: false, .. }) => shape.last().copied().unwrap_or(0),
             Some(Counted { is_single: true, .. }) => 1,
             None => end - first,
@@ -97,7 +129,7 @@ impl Positions {
         for (index, &id) in ids.iter().enumerate() {
             let place = index % width.max(1);
             count = if place == 0 { 0 } else { count };
-            let (start, before) = match self.counted {
+            let (start, before) = match counted {
                 Some(Counted { pad, .. }) if id == pad => (pad, Some(0)),
                 Some(Counted { pad, .. }) => {
                     count += 1;
@@ -106,7 +138,7 @@ impl Positions {
                 None => (0, lacks(index).and_then(|lacks| (first + place).checked_sub(lacks))),
             };
             let row = usize::try_from(start).ok().zip(before).map(|(start, before)| start + before);
-            rows.push(row.filter(|&row| row < self.table.rows()).ok_or_else(|| wrong(format!("{row:?}")))?);
+            rows.push(row.ok_or_else(|| wrong(format!("{row:?}")))?);
         }
         Ok(rows)
     }

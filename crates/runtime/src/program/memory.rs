@@ -49,6 +49,8 @@ impl Step {
             Step::Cached(cached) => (cached.news.iter().map(|view| view.buffer).collect(), vec![cached.out], vec![]),
             Step::Memory(memory) => (vec![memory.query.buffer], vec![memory.out], vec![]),
             Step::SelfAttention(attention) => (vec![attention.rows], vec![attention.out], vec![]),
+            Step::Rotation(rotation) => (vec![rotation.x.buffer], vec![rotation.out], vec![]),
+            Step::Gate(gate) => (vec![gate.x.buffer, gate.gate.buffer], vec![gate.out], vec![]),
             Step::Heads(heads) => (vec![heads.x.buffer], vec![], vec![]),
             Step::Largest(largest) => (vec![largest.x], vec![], vec![]),
             Step::Embedding(embedding) => (vec![], vec![embedding.out], vec![]),

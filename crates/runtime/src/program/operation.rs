@@ -7,15 +7,86 @@ use cognate_kernels::Activation;
 /// An operation on rows, as the substitution of subgraphs names them, or a product.
 #[derive(Clone)]
 pub(crate) enum Operation<'g> {
-    Product { x: &'g str, weight: &'g TensorProto, bias: Option<&'g str>, out: &'g str },
-    IntegerProduct { x: &'g str, weight: &'g TensorProto, step: f32, scale: &'g TensorProto, out: &'g str },
-    Rows { inputs: [&'g str; 6], epsilon: f32, activation: Activation, outputs: [&'g str; 3] },
-    Cached { news: [&'g str; 3], caches: [&'g str; 2], beams: &'g str, bias: Option<&'g str>, scale: f32, outputs: [&'g str; 3] },
-    Memory { inputs: [&'g str; 3], mask: Option<MaskOf<'g>>, scale: f32, out: &'g str, weights: Option<&'g str> },
-    SelfAttention { rows: &'g str, among: Among<MaskOf<'g>, Size<&'g str>>, heads: usize, scale: f32, out: &'g str },
-    Heads { x: &'g str, sizes: Vec<Size<&'g str>>, out: &'g str },
-    Embedding { ids: &'g str, tokens: TableOf<'g>, factor: f32, positions: Option<PositionsOf<'g>>, out: &'g str },
-    Largest { x: &'g str, least: f32, sizes: Vec<Size<&'g str>>, out: &'g str },
+    Product {
+        x: &'g str,
+        weight: &'g TensorProto,
+        bias: Option<&'g str>,
+        out: &'g str,
+    },
+    IntegerProduct {
+        x: &'g str,
+        weight: &'g TensorProto,
+        step: f32,
+        scale: &'g TensorProto,
+        out: &'g str,
+    },
+    Rows {
+        inputs: [&'g str; 6],
+        epsilon: f32,
+        activation: Activation,
+        outputs: [&'g str; 3],
+    },
+    Cached {
+        news: [&'g str; 3],
+        caches: [&'g str; 2],
+        beams: &'g str,
+        bias: Option<&'g str>,
+        scores: Scores,
+        outputs: [&'g str; 3],
+    },
+    Memory {
+        inputs: [&'g str; 3],
+        mask: Option<MaskOf<'g>>,
+        scale: f32,
+        out: &'g str,
+        weights: Option<&'g str>,
+    },
+    SelfAttention {
+        rows: &'g str,
+        among: Among<MaskOf<'g>, Size<&'g str>>,
+        heads: usize,
+        scale: f32,
+        out: &'g str,
+    },
+    /// `tables` are cosines and sines of the positions that `beams` hold.
+    Rotation {
+        x: &'g str,
+        tables: [&'g TensorProto; 2],
+        beams: &'g str,
+        out: &'g str,
+    },
+    Gate {
+        x: &'g str,
+        gate: &'g str,
+        activation: Activation,
+        out: &'g str,
+    },
+    Heads {
+        x: &'g str,
+        sizes: Vec<Size<&'g str>>,
+        out: &'g str,
+    },
+    Embedding {
+        ids: &'g str,
+        tokens: TableOf<'g>,
+        factor: f32,
+        positions: Option<PositionsOf<'g>>,
+        out: &'g str,
+    },
+    Largest {
+        x: &'g str,
+        least: f32,
+        sizes: Vec<Size<&'g str>>,
+        out: &'g str,
+    },
+}
+
+/// The scores of attention to caches: see [`CachedAttention`](cognate_graph::CachedAttention).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Scores {
+    pub(crate) scale: f32,
+    pub(crate) cap: Option<f32>,
+    pub(crate) window: Option<usize>,
 }
 
 /// A table, with the steps of rows in 8 bits.
@@ -25,12 +96,30 @@ pub(crate) struct TableOf<'g> {
     pub(crate) steps: Option<&'g TensorProto>,
 }
 
-/// A table of positions, of which ids read the rows from the first size to the second.
+/// A table of positions, and which of its rows ids read.
 #[derive(Clone)]
 pub(crate) struct PositionsOf<'g> {
     pub(crate) table: &'g TensorProto,
-    pub(crate) sizes: [Size<&'g str>; 2],
-    pub(crate) counted: Option<Counted>,
+    pub(crate) from: PositionsFrom<&'g str>,
+}
+
+/// The rows of positions, in a table of which ids read one each.
+#[derive(Clone)]
+pub(crate) enum PositionsFrom<I = usize> {
+    /// From the first size to the second.
+    Sizes { sizes: [Size<I>; 2], counted: Option<Counted> },
+    /// As many as a beam holds of the earlier positions, in the input `[batch, beams, past]`, and so many more.
+    Held { beams: I, offset: usize },
+}
+
+impl<I> PositionsFrom<I> {
+    /// The inputs.
+    pub(super) fn inputs(&self) -> Vec<&I> {
+        match self {
+            Self::Sizes { sizes, .. } => sizes.iter().flat_map(Size::inputs).collect(),
+            Self::Held { beams, .. } => vec![beams],
+        }
+    }
 }
 
 /// Positions that count tokens but padding: those of the `n`th token are in the row `pad + n`, those of padding in the row `pad`.
@@ -68,10 +157,12 @@ impl<'g> Operation<'g> {
                 (vec![*query], others.iter().copied().chain(mask.map(|mask| mask.tensor)).collect())
             }
             Self::SelfAttention { rows, among: Among::Masked(mask), .. } => (vec![*rows], vec![mask.tensor]),
-            Self::SelfAttention { rows, among: Among::All(n), .. } => (vec![*rows], of_sizes(std::slice::from_ref(n))),
+            Self::SelfAttention { rows, among: Among::All(_), .. } => (vec![*rows], vec![]),
+            Self::Rotation { x, beams, .. } => (vec![*x], vec![*beams]),
+            Self::Gate { x, gate, .. } => (vec![*x, *gate], vec![]),
             Self::Heads { x, sizes, .. } | Self::Largest { x, sizes, .. } => (vec![*x], of_sizes(sizes)),
             Self::Embedding { ids, positions, .. } => {
-                (vec![], [*ids].into_iter().chain(positions.iter().flat_map(|positions| of_sizes(&positions.sizes))).collect())
+                (vec![], [*ids].into_iter().chain(positions.iter().flat_map(|positions| positions.from.inputs()).copied()).collect())
             }
         };
         (rows.into_iter().filter(|rows| !rows.is_empty()).collect(), tensors)
@@ -85,7 +176,7 @@ impl<'g> Operation<'g> {
             Self::SelfAttention { out, .. } => (vec![*out], vec![]),
             Self::Rows { outputs, .. } => (outputs.to_vec(), vec![]),
             Self::Cached { outputs: [out, caches @ ..], .. } => (vec![*out], caches.to_vec()),
-            Self::Embedding { out, .. } => (vec![*out], vec![]),
+            Self::Embedding { out, .. } | Self::Rotation { out, .. } | Self::Gate { out, .. } => (vec![*out], vec![]),
             Self::Heads { out, .. } | Self::Largest { out, .. } => (vec![], vec![*out]),
         };
         (rows.into_iter().filter(|rows| !rows.is_empty()).collect(), tensors)

@@ -19,10 +19,10 @@ pub(super) struct BetweenProducts {
     pub(super) quantised: Option<[usize; 2]>,
 }
 
-/// Weight, bias and epsilon of a normalisation.
+/// See [`Norm`].
 pub(super) struct RowNorm {
     pub(super) weight: Vec<f32>,
-    pub(super) bias: Vec<f32>,
+    pub(super) bias: Option<Vec<f32>>,
     pub(super) epsilon: f32,
 }
 
@@ -71,7 +71,7 @@ impl BetweenProducts {
             Some([bytes, largest]) => Some((call.take_bytes(bytes, rows)?, call.take_floats(largest, rows)?)),
             None => None,
         };
-        let norm = self.norm.as_ref().map(|norm| Norm { weight: &norm.weight, bias: &norm.bias, epsilon: norm.epsilon });
+        let norm = self.norm.as_ref().map(|norm| Norm { weight: &norm.weight, bias: norm.bias.as_deref(), epsilon: norm.epsilon });
         let work = Rows {
             scale: self.scale.map(|scale| call.floats(scale)),
             bias: self.bias.as_deref(),

@@ -1,7 +1,9 @@
 //! Replaces subgraphs of a file by nodes that run programs.
 
 mod attention;
+mod caches;
 mod read;
+mod rotation;
 mod rows;
 
 use super::{Compiled, Constants, Kernel, Places, Program, Registered, compile};
@@ -22,13 +24,17 @@ pub(crate) const NUMBER: &str = "program";
 
 /// Operations that replace subgraphs, before a program computes them.
 ///
-/// Inputs: query, new key, new value, the caches of keys and of values, the number of used positions, that of beams, the beam of each
-/// position, and optionally a bias. Outputs: the context and the caches.
+/// Inputs: query, new key, new value, the caches of keys and of values, the beam of each position, and optionally a bias. Outputs: the
+/// context and the caches.
 const CACHED: &str = "CachedAttention";
 /// Inputs: queries, keys, values, mask. Outputs: the context, and the weights if the graph gives them.
 const MEMORY: &str = "MemoryAttention";
 /// Inputs: queries, keys and values side by side, and a mask or sizes whose second is the number of rows of a sentence.
 const SELF: &str = "SelfAttention";
+/// Inputs: rows of heads, cosines and sines of positions, and the beams that hold earlier ones.
+const ROTATION: &str = "Rotation";
+/// Inputs: rows, and what they are multiplied by after their activation.
+const GATE: &str = "Gate";
 /// Inputs: rows, and optionally a factor of each row, a bias, a residual, weight and bias of a layer normalisation. Outputs: the rows,
 /// the rows in 8-bit integers, and their largest magnitudes, each if it is read.
 const BETWEEN: &str = "BetweenProducts";
@@ -55,17 +61,17 @@ pub(crate) fn substitute(mut model: ModelProto, folder: &Path, threads: usize) -
     }
     let node = |index: usize, inputs, outputs| own(PROGRAM, inputs, outputs, &format!("program.{index}"), Vec::new());
     let Compiled { graph: mut compiled, programs: found } = compile(graph, &mut Constants::new(folder), read::operation, node);
-    let mut programs = Vec::new();
-    for (node, program) in compiled.node.iter_mut().filter(|node| node.domain == DOMAIN).zip(&found) {
-        let registered = Registered::new(Kernel { program: program.clone(), threads });
-        node.attribute.push(integer(NUMBER, registered.number()));
-        programs.push(registered);
-    }
     prune(&mut compiled);
     if compiled.node.iter().any(|node| node.domain == DOMAIN && node.op_type != PROGRAM) {
         return None;
     }
     let own_lengths = has_own_lengths(&compiled, &found);
+    let mut programs = Vec::new();
+    for (node, program) in compiled.node.iter_mut().filter(|node| node.domain == DOMAIN).zip(&found) {
+        let registered = Registered::new(Kernel { program: program.clone(), threads, own_lengths });
+        node.attribute.push(integer(NUMBER, registered.number()));
+        programs.push(registered);
+    }
     let prefill = own_lengths && supports_prefill(&compiled, &found);
     *graph = compiled;
     model.opset_import.push(OperatorSetIdProto { domain: DOMAIN.into(), version: 1 });
@@ -73,7 +79,7 @@ pub(crate) fn substitute(mut model: ModelProto, folder: &Path, threads: usize) -
 }
 
 /// Whether sentences may have pasts of their own lengths. Programs know each one's; what other operations make of the length of the
-/// past may only be the bias of attention, of which a shorter sentence takes the end.
+/// longest past may only be the bias of attention, of which a shorter sentence takes the end.
 fn has_own_lengths(graph: &GraphProto, programs: &[Arc<Program>]) -> bool {
     let is_program = |node: &&NodeProto| node.domain == DOMAIN;
     let read = |inputs: BTreeSet<usize>, node: &NodeProto| inputs.into_iter().map(|input| node.input[input].clone()).collect::<Vec<_>>();
@@ -83,31 +89,46 @@ fn has_own_lengths(graph: &GraphProto, programs: &[Arc<Program>]) -> bool {
     });
     let (beams, biases): (Vec<_>, Vec<_>) = of_caches.unzip();
     let [beams, biases] = [beams, biases].map(|names| names.into_iter().flatten().collect::<BTreeSet<_>>());
-    let mut of_past = beams.clone();
+    let mut of_past = BTreeSet::new();
     for node in &graph.node {
         let reads = |input: &&String| of_past.contains(*input);
+        // The beams themselves say how many positions each sentence has.
+        let is_length = |input: &&String| beams.contains(*input) && node.op_type == "Shape";
         if is_program(&node) {
-            if node.input.iter().filter(reads).any(|input| !beams.contains(input) && !biases.contains(input)) {
+            if node.input.iter().filter(reads).any(|input| !biases.contains(input)) {
                 return false;
             }
-        } else if node.input.iter().any(|input| reads(&input)) {
+        } else if node.input.iter().any(|input| reads(&input) || is_length(&input)) {
             of_past.extend(node.output.iter().cloned());
         }
     }
     !beams.is_empty() && !graph.output.iter().any(|output| of_past.contains(&output.name))
 }
 
-/// Whether programs that support prefill compute all that depends on tokens, and only the caller reads their outputs.
+/// Whether programs that support prefill compute all that depends on tokens, but for functions of single logits.
 fn supports_prefill(graph: &GraphProto, programs: &[Arc<Program>]) -> bool {
-    let is_program = |node: &&NodeProto| node.domain == DOMAIN;
-    let made: BTreeSet<_> = graph.node.iter().filter(is_program).flat_map(|node| &node.output).collect();
-    let is_read = graph.node.iter().flat_map(|node| &node.input).any(|input| made.contains(input));
+    let mut of_tokens = BTreeSet::new();
+    let constants: BTreeSet<_> = graph.initializer.iter().map(|constant| &constant.name).collect();
+    for node in &graph.node {
+        if node.domain == DOMAIN {
+            of_tokens.extend(&node.output);
+        } else if node.input.iter().any(|input| of_tokens.contains(input)) {
+            let is_function = ["Div", "Mul", "Tanh"].contains(&node.op_type.as_str());
+            if !is_function || !node.input.iter().all(|input| of_tokens.contains(input) != constants.contains(input)) {
+                return false;
+            }
+            of_tokens.extend(&node.output);
+        }
+    }
+    let is_read =
+        graph.node.iter().filter(|node| node.domain == DOMAIN).flat_map(|node| &node.input).any(|input| of_tokens.contains(input));
     !is_read && programs.iter().all(|program| program.supports_prefill())
 }
 
 /// Replaces subgraphs by operations of ours; returns how many.
 fn with_own(graph: &mut GraphProto) -> usize {
-    let n = attention::of_caches(graph) + replace(graph, attention::of_memory) + replace(graph, rows::between_products);
+    let looks = [caches::of_operator, caches::of_operations, attention::of_memory, rows::gates, rows::between_products];
+    let n = looks.into_iter().map(|look| replace(graph, look)).sum::<usize>() + rotation::of_rotations(graph);
     prune(graph);
     let places = Places::new(graph);
     let bytes: Vec<_> = graph.node.iter().filter(|node| node.op_type == BETWEEN).filter_map(|node| typed_bytes(&places, node)).collect();
@@ -179,6 +200,10 @@ fn attribute<'n>(node: &'n NodeProto, name: &str) -> Option<&'n AttributeProto> 
     node.attribute.iter().find(|attribute| attribute.name == name)
 }
 
+fn permutes<const N: usize>(node: &NodeProto, axes: [i64; N]) -> bool {
+    attribute(node, "perm").is_some_and(|perm| perm.ints == axes)
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "as in the folders of tests")]
 mod tests {
@@ -189,7 +214,7 @@ mod tests {
     use cognate_kernels::multiplies_integers;
     use cognate_model::{Attentions, Layout, Model};
     use cognate_passes::{fuse::fuse, quantize};
-    use cognate_testing::{SPEECH_MODELS, bundled_checkpoint, golden, golden_models};
+    use cognate_testing::{SPEECH_MODELS, bundled_checkpoint, decoder_models, golden, golden_models, testdata};
     use ndarray::Array2;
     use std::num::NonZeroUsize;
     use std::thread;
@@ -202,15 +227,15 @@ mod tests {
 
     fn exported_with(model: &Model, integers: bool, attentions: Attentions) -> TempDir {
         let layout = Layout::SharedCache;
-        let graphs = model.graphs(layout, attentions).unwrap();
+        let graphs = model.programs(layout, attentions).unwrap();
         let mut programs: Vec<Program> = graphs.iter().map(|program| fuse(program).unwrap()).collect();
         if integers {
             let options = quantize::Options::Columns { steps: Steps::Row, unscaled: Some(["logits", "logits_scale"]) };
-            programs = quantize::quantize(&[&programs[0], &programs[1]], options).unwrap();
+            programs = quantize::quantize(&programs.iter().collect::<Vec<_>>(), options).unwrap();
         }
         let folder = tempfile::tempdir().unwrap();
         let metadata = Metadata { properties: [(SHARED_CACHE[0].into(), SHARED_CACHE[1].into())].into(), ..Metadata::default() };
-        let files: Vec<_> = layout.files().iter().copied().zip(&programs).collect();
+        let files: Vec<_> = layout.files_of(model.config().parts).into_iter().zip(&programs).collect();
         let export = Export { target: Target::Ort, ..Export::new(&files, "weights.onnx_data", &metadata) };
         write_folder(folder.path(), &export, &[], Existing::Replace).unwrap();
         folder
@@ -242,6 +267,11 @@ mod tests {
             let [encoder, decoder] = operators(&model, false);
             let count = |operators: &[String], wanted: &str| operators.iter().filter(|operator| *operator == wanted).count();
             let [n_encoder, n_decoder] = [model.config().encoder.n_layers, model.config().decoder.n_layers];
+            if name.contains("t5gemma") {
+                // Grouped or rotated queries, and bounded scores.
+                assert_eq!(count(&decoder, "CachedAttention"), n_decoder, "{name}: {decoder:?}");
+                continue;
+            }
             assert_eq!(count(&encoder, "SelfAttention"), n_encoder, "{name}: {encoder:?}");
             assert_eq!([count(&decoder, "CachedAttention"), count(&decoder, "MemoryAttention")], [n_decoder; 2], "{name}: {decoder:?}");
             assert_eq!([count(&encoder, "Softmax"), count(&decoder, "Softmax")], [0; 2], "{name}");
@@ -286,6 +316,25 @@ mod tests {
         }
     }
 
+    /// They read prompts at once, of different lengths.
+    #[test]
+    fn decoders_alone_are_one_program() {
+        let layout = Layout::SharedCache;
+        for name in decoder_models() {
+            let model = Model::open(&testdata("decoders").join(&name)).unwrap();
+            for integers in [false, multiplies_integers(256)] {
+                let folder = exported(&model, integers);
+                let own = substitute(read_model(&folder.path().join(layout.file())).unwrap(), folder.path(), 1).unwrap();
+                let operators: Vec<_> = own.model.graph.unwrap().node.into_iter().map(|node| node.op_type).collect();
+                assert!(own.own_lengths && own.prefill, "{name}: {operators:?}");
+                // Positions that are added to projected tokens, and bounded logits.
+                let left = if ["opt-narrow", "gemma2"].contains(&name.as_str()) { 5 } else { 0 };
+                let n_programs = operators.iter().filter(|operator| **operator == PROGRAM).count();
+                assert!(n_programs == 1 && operators.len() <= 1 + left, "{name}: {operators:?}");
+            }
+        }
+    }
+
     /// Otherwise they could not join running batches.
     #[test]
     fn pasts_have_lengths_of_their_own_in_every_family() {
@@ -301,8 +350,8 @@ mod tests {
                 }
             }
         }
-        // Embeddings that are normalised before positions are added; and models that no program computes.
-        let expected = ["blenderbot-small", "blenderbot-small-untied", "t5-gated-tied", "t5-gated-untied"];
+        // Embeddings that are normalised before positions are added, and rotations by consecutive positions.
+        let expected = ["blenderbot-small", "blenderbot-small-untied", "t5gemma", "t5gemma-source-output", "t5gemma-untied"];
         assert_eq!(without, expected.map(|name| format!("strange/{name}")).into());
     }
 

@@ -165,7 +165,8 @@ impl EvalOp for Computed {
             made[output] = Some(mem::replace(&mut inputs[input], Tensor::default().into()).into_tensor());
         }
         let outputs = made.iter_mut().map(|output| Cell::new(Some(output))).collect();
-        program.run(&Call { inputs: &inputs, shapes, outputs, caches: &program.caches }).map_err(TractError::msg)?;
+        let call = Call { inputs: &inputs, shapes, outputs, caches: &program.caches };
+        program.run(&call, self.kernel.own_lengths).map_err(TractError::msg)?;
         made.into_iter().map(|output| Ok(output.context("an output was not computed")?.into_tvalue())).collect()
     }
 }

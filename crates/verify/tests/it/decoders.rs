@@ -1,15 +1,16 @@
 //! `testdata/decoders`: PyTorch's numbers for decoders alone, on every engine and in every layout.
 
 use crate::decoding::silent;
-use crate::engines::{everywhere, output};
+use crate::engines::{everywhere, output, own_and_plain};
 use crate::golden::array;
 use crate::golden_tokens::difference;
-use cognate_generate::{CausalDecoder, Decoder, SentenceBatch, Settings, decode, greedy_choices};
+use cognate_folder::f32_programs;
+use cognate_generate::{Decoder, SentenceBatch, Settings, decode, decoder, greedy_choices};
 use cognate_graph::Program;
 use cognate_model::interface::{ATTENTION_MASK, INPUT_IDS, LOGITS, Names};
 use cognate_model::{Attentions, Layout, Model};
-use cognate_runtime::{Session, Values};
-use cognate_testing::{Golden, shared_golden, testdata};
+use cognate_runtime::{Options, Reference, Runtime, Session, Source, Values};
+use cognate_testing::{Golden, decoder_models, shared_golden, testdata};
 use cognate_verify::{CLOSE, compare};
 use ndarray::{ArrayD, Axis, Slice, stack};
 use std::fs;
@@ -19,19 +20,11 @@ use std::path::Path;
 /// every export, and each of them is good to 6e-8.
 const DOUBLE_BOUND: f64 = 3e-7;
 
-const LAYOUTS: [Layout; 2] = [Layout::Cognate, Layout::HuggingFace];
-
-fn cases() -> Vec<String> {
-    let entries = fs::read_dir(testdata("decoders")).unwrap().map(|entry| entry.unwrap());
-    let is_case = |path: &std::path::Path| path.join("answers.safetensors").is_file();
-    let mut names: Vec<_> = entries.filter(|entry| is_case(&entry.path())).map(|entry| entry.file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
-}
+const LAYOUTS: [Layout; 3] = [Layout::Cognate, Layout::HuggingFace, Layout::SharedCache];
 
 #[test]
 fn every_decoder_agrees_with_pytorch() {
-    let names = cases();
+    let names = decoder_models();
     let of = |name: &String| differences(name, &testdata("decoders").join(name), &Golden::decoder(name));
     let failures: Vec<_> = names.iter().flat_map(of).collect();
     assert!(failures.is_empty(), "from PyTorch:\n{}", failures.join("\n"));
@@ -97,7 +90,7 @@ type Hypotheses = Vec<Vec<(Vec<i64>, Option<f32>)>>;
 fn every_decoder_continues_as_transformers() {
     let way = Continued { ways: [("greedy", 1), ("beams", 3)], skipped: 0, max_new_tokens: 12 };
     let of = |name: String| continued(&name, &testdata("decoders").join(&name), &Golden::decoder(&name), way);
-    let failures: Vec<_> = cases().into_iter().flat_map(of).collect();
+    let failures: Vec<_> = decoder_models().into_iter().flat_map(of).collect();
     assert!(failures.is_empty(), "from transformers:\n{}", failures.join("\n"));
 }
 
@@ -118,22 +111,24 @@ fn continued(name: &str, folder: &Path, expected: &Golden, Continued { ways, ski
     let text = fs::read_to_string(folder.join("generation_config.json")).unwrap();
     let defaults = Settings::from_json(model.config_json(), Some(&text), model.config()).unwrap();
     for layout in LAYOUTS {
-        let [program] = <[Program; 1]>::try_from(model.programs(layout, Attentions::Omit).unwrap()).unwrap();
-        for session in everywhere(&program) {
-            let mut decoder = CausalDecoder::new(session, model.config(), defaults.pad_token).unwrap();
+        let [program] = <[Program; 1]>::try_from(f32_programs(&model, layout, Attentions::Omit).unwrap()).unwrap();
+        let sessions = if layout == Layout::SharedCache { own_and_plain(&program) } else { everywhere(&program) };
+        for session in sessions {
+            let mut decoder = decoder(layout, [session], model.config(), defaults.pad_token).unwrap();
+            let decoder = decoder.as_mut();
             for (way, num_beams) in ways {
                 let settings = Settings { num_beams, num_return_sequences: num_beams, max_new_tokens, ..defaults.clone() };
                 let answers = answers(expected, way, skipped, &settings);
-                let found = decode(&mut decoder, &SentenceBatch::new(&prompts), &settings, &mut silent).unwrap();
+                let found = decode(decoder, &SentenceBatch::new(&prompts), &settings, &mut silent).unwrap();
                 // A prompt alone, which is not padded.
-                let alone = decode(&mut decoder, &SentenceBatch::new(&prompts[1..2]), &settings, &mut silent).unwrap();
+                let alone = decode(decoder, &SentenceBatch::new(&prompts[1..2]), &settings, &mut silent).unwrap();
                 let place = format!("{name}, {layout}, {}, {way}", decoder.engine());
                 for (found, answers) in found.iter().chain(&alone).zip(answers.iter().chain(&answers[1..2])) {
                     failures.extend(difference(found, answers).err().map(|why| format!("{place}: {why}")));
                 }
                 if num_beams == 1 {
                     let best: Vec<_> = found.iter().map(|found| found[0].clone()).collect();
-                    let chosen = greedy_choices(&mut decoder, &prompts, &best, &settings).unwrap();
+                    let chosen = greedy_choices(decoder, &prompts, &best, &settings).unwrap();
                     let own = best
                         .iter()
                         .map(|best| best.tokens.iter().copied().chain(settings.eos_tokens[0..1].iter().copied().filter(|_| best.complete)));
@@ -145,6 +140,42 @@ fn continued(name: &str, folder: &Path, expected: &Golden, Continued { ways, ski
         }
     }
     failures
+}
+
+/// Prompts that do not fit into one pass, beside short ones; of the same models with more positions.
+#[test]
+fn long_prompts_are_read_in_parts() {
+    for name in ["llama", "qwen2-windows"] {
+        let folder = tempfile::tempdir().unwrap();
+        for entry in fs::read_dir(testdata("decoders").join(name)).unwrap() {
+            let path = entry.unwrap().path();
+            fs::copy(&path, folder.path().join(path.file_name().unwrap())).unwrap();
+        }
+        let config = fs::read_to_string(folder.path().join("config.json")).unwrap();
+        fs::write(folder.path().join("config.json"), config.replace("_embeddings\": 32", "_embeddings\": 640")).unwrap();
+        let model = Model::open(folder.path()).unwrap();
+        let text = fs::read_to_string(folder.path().join("generation_config.json")).unwrap();
+        let defaults = Settings::from_json(model.config_json(), Some(&text), model.config()).unwrap();
+        let token = |row: usize, place: usize| 3 + ((row * 31 + place * place * 7) % (model.config().vocab - 3)) as i64;
+        let prompts: Vec<Vec<i64>> =
+            [520, 7, 259, 1].iter().enumerate().map(|(row, &n)| (0..n).map(|place| token(row, place)).collect()).collect();
+        let [program] = <[Program; 1]>::try_from(f32_programs(&model, Layout::SharedCache, Attentions::Omit).unwrap()).unwrap();
+        assert!(own_and_plain(&program).get(1).is_none_or(|own| own.supports_prefill()), "{name}");
+        let causal = Reference::F64.load(&Source::Graph(model.step(Attentions::Omit).unwrap()), &Options::default()).unwrap();
+        let mut expected = decoder(Layout::Cognate, [causal], model.config(), defaults.pad_token).unwrap();
+        for num_beams in [1, 3] {
+            let settings = Settings { num_beams, num_return_sequences: num_beams, max_new_tokens: 6, ..defaults.clone() };
+            let tokens = |decoder: &mut dyn Decoder| -> Vec<Vec<Vec<i64>>> {
+                let found = decode(decoder, &SentenceBatch::new(&prompts), &settings, &mut silent).unwrap();
+                found.into_iter().map(|found| found.into_iter().map(|found| found.tokens).collect()).collect()
+            };
+            let expected = tokens(expected.as_mut());
+            for session in own_and_plain(&program).into_iter().take(2) {
+                let mut decoder = decoder(Layout::SharedCache, [session], model.config(), defaults.pad_token).unwrap();
+                assert_eq!(tokens(decoder.as_mut()), expected, "{name}, {}, {num_beams} beams", decoder.engine());
+            }
+        }
+    }
 }
 
 fn prompts(expected: &Golden) -> Vec<Vec<i64>> {

@@ -1,7 +1,7 @@
 //! The operations of the fast forms: 8-bit products on every engine, and attention to shared caches on ONNX Runtime, which has an
 //! operator for it.
 
-use crate::engines::{assert_close, everywhere, on_ort, output};
+use crate::engines::{assert_close, everywhere, on_ort, output, own_and_plain};
 use cognate_export::{ErrorKind, Metadata, to_onnx_bytes};
 use cognate_graph::{
     Bits, Blocks, Builder, CachedAttention, DType, Dim, Generator, Op, Program, Quantized, QuantizedTable, Recipe, Steps, Type, Weights,
@@ -192,17 +192,18 @@ fn no_rows_have_no_magnitudes() {
     }
 }
 
-/// A layer of attention over caches, with a bias or without.
-fn attention(heads: usize, d_k: usize, with_bias: bool) -> Program {
+/// A layer of attention over caches with heads of width `d_k`, with a bias or without.
+fn attention(attention: CachedAttention, d_k: usize, with_bias: bool) -> Program {
+    let CachedAttention { heads, key_heads, .. } = attention;
     let builder = Builder::new("step");
     let rows = Dim::symbol("batch") * Dim::symbol("beams");
     let beams = builder.input("cache_beams", DType::I64, ["batch", "beams", "past"]);
-    let row = |name: &str| builder.input(name, DType::F32, [&rows, &1.into(), &Dim::from(heads * d_k)]);
-    let cache = |name: &str| builder.input(name, DType::F32, [&rows, &Dim::from(heads), &"capacity".into(), &Dim::from(d_k)]);
-    let (keys, values) = (cache("keys").cache_write(row("key"), "past"), cache("values").cache_write(row("value"), "past"));
+    let row = |name: &str, heads: usize| builder.input(name, DType::F32, [&rows, &1.into(), &Dim::from(heads * d_k)]);
+    let cache = |name: &str| builder.input(name, DType::F32, [&rows, &Dim::from(key_heads), &"capacity".into(), &Dim::from(d_k)]);
+    let written = |cached: &str, new: &str| cache(cached).cache_write(row(new, key_heads), "past");
+    let (keys, values) = (written("keys", "key"), written("values", "value"));
     let bias = with_bias.then(|| builder.input("bias", DType::F32, [&1.into(), &Dim::from(heads), &1.into(), &(Dim::symbol("past") + 1)]));
-    let attention = CachedAttention { heads, scale: 0.5 };
-    builder.output("context", row("query").attend_cached(attention, [keys, values], beams, bias) * 1.0);
+    builder.output("context", row("query", heads).attend_cached(attention, [keys, values], beams, bias) * 1.0);
     builder.output("new_keys", keys);
     builder.output("new_values", values);
     Program::new(builder.finish().unwrap(), Weights::default()).unwrap()
@@ -210,21 +211,31 @@ fn attention(heads: usize, d_k: usize, with_bias: bool) -> Program {
 
 #[test]
 fn attention_to_shared_caches_agrees() {
-    const HEADS: usize = 2;
+    const HEADS: usize = 4;
     const D_K: usize = 4;
-    for with_bias in [false, true] {
-        let mut sessions = on_ort(&attention(HEADS, D_K, with_bias));
+    let plain = CachedAttention::new(HEADS, 0.5);
+    let alone = CachedAttention { padded: true, ..plain };
+    for (with_bias, given) in [false, true].into_iter().flat_map(|with_bias| {
+        let all = CachedAttention { key_heads: 1, cap: Some(0.4), window: Some(2), ..alone };
+        let of = [plain, CachedAttention { key_heads: 2, ..plain }, alone, CachedAttention { window: Some(3), ..plain }, all];
+        of.map(|attention| (with_bias, attention))
+    }) {
+        let mut sessions = own_and_plain(&attention(given, D_K, with_bias));
         for (batch, beams, past, capacity) in [(1, 1, 0, 1), (2, 3, 0, 4), (2, 3, 4, 7), (3, 1, 6, 7)] {
-            let rows = batch * beams;
-            let caches = [("keys", 0.31), ("values", 0.47)].map(|(name, step)| (name, wave(&[rows, HEADS, capacity, D_K], step)));
-            let row = [("query", 0.83), ("key", 0.59), ("value", 0.67)].map(|(name, step)| (name, wave(&[rows, 1, HEADS * D_K], step)));
+            let (rows, key_heads) = (batch * beams, given.key_heads);
+            let caches = [("keys", 0.31), ("values", 0.47)].map(|(name, step)| (name, wave(&[rows, key_heads, capacity, D_K], step)));
+            let row = [("query", 0.83, HEADS), ("key", 0.59, key_heads), ("value", 0.67, key_heads)]
+                .map(|(name, step, heads)| (name, wave(&[rows, 1, heads * D_K], step)));
             let mut inputs: Values = caches.into_iter().chain(row).collect();
-            let holders = (0..batch * beams * past).map(|index| (index * 7 % 5 % beams) as i64).collect();
+            // The first two places of all sentences but one are padding.
+            let is_padding = |index: usize| given.padded && index >= beams * past && index % past < 2;
+            let holder = |index: usize| if is_padding(index) { -1 } else { (index * 7 % 5 % beams) as i64 };
+            let holders = (0..batch * beams * past).map(holder).collect();
             inputs.insert("cache_beams", Value::I64(ArrayD::from_shape_vec(vec![batch, beams, past], holders).unwrap()));
             if with_bias {
                 inputs.insert("bias", wave(&[1, HEADS, 1, past + 1], 0.9));
             }
-            let what = format!("{batch} x {beams}, past {past} of {capacity}, bias {with_bias}");
+            let what = format!("{batch} x {beams}, past {past} of {capacity}, bias {with_bias}, {given:?}");
             compare(&mut sessions, &inputs, &["context", "new_keys", "new_values"], &what);
             // The same in place: the caches become what the outputs were.
             let pairs = [("keys", "new_keys"), ("values", "new_values")].map(|(input, output)| (input.to_string(), output.to_string()));
@@ -245,7 +256,7 @@ fn attention_to_shared_caches_agrees() {
 
 #[test]
 fn only_onnx_runtime_has_an_operator_for_caches() {
-    let error = to_onnx_bytes(&attention(2, 4, false), &Metadata::default()).unwrap_err();
+    let error = to_onnx_bytes(&attention(CachedAttention::new(2, 0.5), 4, false), &Metadata::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Graph);
     insta::assert_snapshot!(error, @"CacheWrite: CacheWrite has no standard ONNX operator; set the target to ONNX Runtime");
 }

@@ -254,7 +254,7 @@ fn all() -> Vec<Op> {
         Op::QuantizedLinear(_) => Some(Op::BlockLinear(Blocks { bits: Bits::Four, size: 32 })),
         Op::BlockLinear(_) => Some(Op::LargestMagnitude),
         Op::LargestMagnitude => Some(Op::CacheWrite { at: 0.into() }),
-        Op::CacheWrite { .. } => Some(Op::CachedAttention(CachedAttention { heads: 1, scale: 1.0 })),
+        Op::CacheWrite { .. } => Some(Op::CachedAttention(CachedAttention::new(1, 1.0))),
         Op::CachedAttention(_) => Some(Op::LoopResult { index: 0, ty: Box::new(Type::new(DType::F32, [1])) }),
         Op::LoopResult { .. } => Some(Op::Loop(Box::new(Loop { body: loops::counting(), carried: 1, most: 1 }))),
         Op::Loop(_) | Op::Unary(_) | Op::Binary(_) => None,

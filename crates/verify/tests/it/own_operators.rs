@@ -267,7 +267,7 @@ fn step_inputs(model: &Model, mask: &ArrayD<i64>, encoded: &Values, (past, capac
         inputs.insert(name, value.clone());
     }
     for (index, name) in (0..decoder.n_layers).flat_map(Names::past).enumerate() {
-        inputs.insert(name, wave(&[batch * BEAMS, decoder.heads, capacity, decoder.d_k], 0.31 + 0.07 * index as f32));
+        inputs.insert(name, wave(&[batch * BEAMS, decoder.key_heads, capacity, decoder.d_k], 0.31 + 0.07 * index as f32));
     }
     inputs
 }

@@ -1,25 +1,8 @@
 //! Finds subgraphs of attention.
 
-use super::{CACHED, Found, MEMORY, SELF, attribute, float, integer, own};
+use super::{Found, MEMORY, SELF, float, integer, own, permutes};
 use crate::program::{Places, other};
-use cognate_export::proto::{GraphProto, NodeProto};
-
-/// Replaces ONNX Runtime's operator by [`CACHED`]; returns the number of replacements.
-pub(super) fn of_caches(graph: &mut GraphProto) -> usize {
-    let found = graph.node.iter_mut().filter_map(|node| Some((cached(node)?, node)));
-    found.map(|(own, node)| *node = own).count()
-}
-
-fn cached(node: &NodeProto) -> Option<NodeProto> {
-    if node.op_type != "DecoderMaskedMultiHeadAttention" || node.domain != "com.microsoft" {
-        return None;
-    }
-    let scale = attribute(node, "scale")?.f?;
-    let [query, key, value, mask, bias, keys, values, past, beams, places] = node.input.as_slice() else { return None };
-    let bias = Some(bias).filter(|bias| !bias.is_empty());
-    let inputs = [query, key, value, keys, values, past, beams, places].into_iter().chain(bias).cloned().collect();
-    mask.is_empty().then(|| own(CACHED, inputs, node.output.clone(), &node.name, vec![float("scale", scale)]))
-}
+use cognate_export::proto::NodeProto;
 
 /// Matches `softmax(scale · Q Kᵀ (+ mask)) V` around the softmax at `index`, from rows
 /// `[batch · n, heads · d_k]` to such rows.
@@ -188,8 +171,4 @@ impl<'g> Path<'_, 'g> {
             _ => None,
         }
     }
-}
-
-fn permutes<const N: usize>(node: &NodeProto, axes: [i64; N]) -> bool {
-    attribute(node, "perm").is_some_and(|perm| perm.ints == axes)
 }

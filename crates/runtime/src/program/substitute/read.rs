@@ -1,35 +1,48 @@
 //! Reads the operations of programs from nodes.
 
-use super::{BETWEEN, CACHED, DOMAIN, MEMORY, SELF, attribute};
-use crate::program::{Among, Counted, MaskOf, Operation, Places, PositionsOf, Size, TableOf};
+use super::{BETWEEN, CACHED, DOMAIN, GATE, MEMORY, ROTATION, SELF, attribute};
+use crate::program::{Among, Counted, MaskOf, Operation, Places, PositionsFrom, PositionsOf, Scores, Size, TableOf};
 use cognate_export::proto::{DataType, NodeProto};
 use cognate_kernels::{Activation, multiplies_integers};
 
 /// The values of the attribute `activation`.
-const ACTIVATIONS: [Activation; 4] = [Activation::Identity, Activation::Relu, Activation::Swish, Activation::Gelu];
+const ACTIVATIONS: [Activation; 5] = [Activation::Identity, Activation::Relu, Activation::Swish, Activation::Gelu, Activation::TanhGelu];
 
 /// The operation of a node, if a program computes it.
 pub(super) fn operation<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<Operation<'g>> {
     let inputs: Vec<&str> = node.input.iter().map(String::as_str).collect();
     let float = |name| attribute(node, name).and_then(|attribute| attribute.f);
     let integer = |name| attribute(node, name).and_then(|attribute| attribute.i);
+    let activation = || ACTIVATIONS.get(usize::try_from(integer("activation")?).ok()?).copied();
     let out = node.output.first()?.as_str();
     let constant =
         |name: &str, kind: DataType| places.constant(name).filter(|constant| constant.data_type == kind as i32 && constant.dims.len() <= 2);
     Some(match (node.domain.as_str(), node.op_type.as_str()) {
         (DOMAIN, BETWEEN) => {
-            let activation = ACTIVATIONS.get(usize::try_from(integer("activation")?).ok()?).copied()?;
             let outputs: Vec<&str> = node.output.iter().map(String::as_str).collect();
-            Operation::Rows { inputs: inputs.try_into().ok()?, epsilon: float("epsilon")?, activation, outputs: outputs.try_into().ok()? }
+            Operation::Rows {
+                inputs: inputs.try_into().ok()?,
+                epsilon: float("epsilon")?,
+                activation: activation()?,
+                outputs: outputs.try_into().ok()?,
+            }
         }
         (DOMAIN, CACHED) => {
             let outputs: Vec<&str> = node.output.iter().map(String::as_str).collect();
-            let &[query, key, value, keys, values, _, _, holders, ref bias @ ..] = inputs.as_slice() else { return None };
-            // Padded to the capacity as ONNX Runtime's operator needs them.
-            let (_, cast) = places.giver(holders, "Cast")?;
-            let (_, pad) = places.giver(&cast.input[0], "Pad")?;
+            let &[query, key, value, keys, values, beams, ref bias @ ..] = inputs.as_slice() else { return None };
             let (news, caches, bias) = ([query, key, value], [keys, values], bias.first().copied());
-            Operation::Cached { news, caches, beams: &pad.input[0], bias, scale: float("scale")?, outputs: outputs.try_into().ok()? }
+            let window = integer("window").and_then(|window| usize::try_from(window).ok());
+            let scores = Scores { scale: float("scale")?, cap: float("cap"), window };
+            Operation::Cached { news, caches, beams, bias, scores, outputs: outputs.try_into().ok()? }
+        }
+        (DOMAIN, ROTATION) => {
+            let &[x, cosines, sines, beams] = inputs.as_slice() else { return None };
+            let tables = [constant(cosines, DataType::Float)?, constant(sines, DataType::Float)?];
+            Operation::Rotation { x, tables, beams, out }
+        }
+        (DOMAIN, GATE) => {
+            let &[x, gate] = inputs.as_slice() else { return None };
+            Operation::Gate { x, gate, activation: activation()?, out }
         }
         (DOMAIN, MEMORY) => {
             let &[query, keys, values, ref mask @ ..] = inputs.as_slice() else { return None };
@@ -89,14 +102,9 @@ pub(super) fn operation<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<
             let &[one, other] = inputs.as_slice() else { return None };
             let (ids, tokens, factor) = tokens(places, one)?;
             let (_, gather) = places.giver(other, "Gather")?;
-            let (range, counted) = match places.giver(&gather.input[1], "Range") {
-                Some((_, range)) => (range, None),
-                None => counted(places, ids, &gather.input[1]).map(|(range, counted)| (range, Some(counted)))?,
-            };
-            let [start, end, step] = range.input.as_slice() else { return None };
-            let [start, end] = [start, end].map(|size| places.sizes(size)?.pop());
-            let table = constant(&gather.input[0], DataType::Float).filter(|_| places.integer(step) == Some(1))?;
-            Operation::Embedding { ids, tokens, factor, positions: Some(PositionsOf { table, sizes: [start?, end?], counted }), out }
+            let [table, rows] = gather.input.as_slice() else { return None };
+            let positions = PositionsOf { table: constant(table, DataType::Float)?, from: positions(places, ids, rows)? };
+            Operation::Embedding { ids, tokens, factor, positions: Some(positions), out }
         }
         _ => return None,
     })
@@ -118,6 +126,35 @@ fn tokens<'g>(places: &Places<'g>, tensor: &'g str) -> Option<(&'g str, TableOf<
     let [(_, integers), (_, steps)] = [places.giver(&cast.input[0], "Gather")?, places.giver(other, "Gather")?];
     let found = TableOf { table: table(&integers.input[0], DataType::Int8)?, steps: Some(table(&steps.input[0], DataType::Float)?) };
     (integers.input[1] == steps.input[1]).then_some((ids(places, &integers.input[1])?, found, 1.0))
+}
+
+/// Where the rows of positions are, of which there is one for each id.
+fn positions<'g>(places: &Places<'g>, ids: &str, rows: &'g str) -> Option<PositionsFrom<&'g str>> {
+    if let Some((beams, offset)) = held(places, rows) {
+        return Some(PositionsFrom::Held { beams, offset });
+    }
+    let (range, counted) = match places.giver(rows, "Range") {
+        Some((_, range)) => (range, None),
+        None => counted(places, ids, rows).map(|(range, counted)| (range, Some(counted)))?,
+    };
+    let [start, end, step] = range.input.as_slice() else { return None };
+    let [start, end] = [start, end].map(|size| places.sizes(size)?.pop());
+    (places.integer(step) == Some(1)).then_some(PositionsFrom::Sizes { sizes: [start?, end?], counted })
+}
+
+/// Positions that are as many as a beam holds before them, `Σ (0 <= beam) + offset`: the input of beams, and the offset.
+pub(super) fn held<'g>(places: &Places<'g>, rows: &'g str) -> Option<(&'g str, usize)> {
+    if let Some((_, add)) = places.giver(rows, "Add") {
+        let (beams, 0) = held(places, &add.input[0])? else { return None };
+        return Some((beams, usize::try_from(places.integer(&add.input[1])?).ok()?));
+    }
+    let (_, sum) = places.giver(rows, "ReduceSum")?;
+    let (_, held) = places.giver(&sum.input[0], "Where")?;
+    let (_, compared) = places.giver(&held.input[0], "LessOrEqual")?;
+    let [zero, beams] = compared.input.as_slice() else { return None };
+    let is_count = [zero, &held.input[1], &held.input[2], &sum.input[1]].map(|number| places.integer(number)) == [0, 1, 0, 2].map(Some);
+    let is_input = places.graph.input.iter().any(|input| input.name == *beams);
+    (is_count && is_input && places.has_axes(beams, 3)).then_some((beams, 0))
 }
 
 /// Positions that count the tokens of `tokens` but padding: `(count + first) · is_token + pad`, and the range of `first`.

@@ -216,7 +216,7 @@ fn cached_attention(attention: &CachedAttention, inputs: &[&Type]) -> Result<Typ
     let one = Dim::from(1);
     let [rows, key_heads, _, d_k] = cache_dims("keys", keys)?;
     expect_type("values", values, keys)?;
-    if *key_heads != Dim::from(attention.key_heads) || attention.key_heads == 0 || attention.heads % attention.key_heads != 0 {
+    if *key_heads != Dim::from(attention.key_heads) || attention.key_heads == 0 || !attention.heads.is_multiple_of(attention.key_heads) {
         return Err(format!("{} heads in groups of {}, but keys {}", attention.heads, attention.key_heads, keys.shape));
     }
     if attention.window == Some(0) {

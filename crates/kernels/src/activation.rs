@@ -29,7 +29,7 @@ pub(crate) fn swish(x: f32) -> f32 {
 /// `(1 + tanh(u)) / 2 = sigmoid(2u)`
 #[inline(always)]
 pub(crate) fn tanh_gelu(x: f32) -> f32 {
-    const FACTORS: [f32; 2] = [1.595_769_1, 0.071_354_82];
+    const FACTORS: [f32; 2] = [1.595_769, 0.071_354_82];
     let size = (x * (FACTORS[0] + FACTORS[1] * x * x)).abs();
     // Beyond, the share of a negative number is no normal number.
     let small = if size < 87.0 { exponential::<false, 7>(-size) } else { 0.0 };

@@ -86,7 +86,9 @@ fn texts_are_transformers_for_onnx_runtime_alone() {
     for precision in ["f32", "int8", "int8-tensor", "int8-block", "int4"] {
         let out = folder.path().join(precision);
         let out = out.to_str().unwrap();
-        run(&["export", &model, out, "--target", "ort", "--precision", precision]).ok();
+        // 4 bits are too few for a model of width 16.
+        let verified = if precision == "int4" { &["--no-verify"][..] } else { &[] };
+        run(&[&["export", &model, out, "--target", "ort", "--precision", precision], verified].concat()).ok();
         assert!(Path::new(out).join("model_ort.onnx").is_file());
         let lines = run(&generate_on("ort", out, &["A man is", "a"])).ok();
         assert_eq!(lines.lines().count(), 2, "{precision}");
@@ -99,10 +101,10 @@ fn texts_are_transformers_for_onnx_runtime_alone() {
     let out = folder.path().join("f32");
     let out = out.to_str().unwrap();
     let refused = |args: &[&str]| with_dir(run(args).failed(1).lines().last().unwrap(), folder.path());
-    assert_snapshot!(refused(&["translate", "--model", out, "a"]), @"");
-    assert_snapshot!(refused(&generate(out, &["a"])), @"");
-    assert_snapshot!(refused(&generate_on("ort", out, &[&"a ".repeat(60)])), @"");
-    assert_snapshot!(refused(&["export", &model, out, "--target", "ort", "--precision", "f16"]), @"");
+    assert_snapshot!(refused(&["translate", "--model", out, "a"]), @"cognate: error: DIR/f32: a decoder alone, which does not translate; `cognate generate` continues texts by it");
+    assert_snapshot!(refused(&generate(out, &["a"])), @"cognate: error: DIR/f32: was exported with --target ort, for ONNX Runtime on the CPU only, found tract; export it without --target ort, or choose --engine ort (`cargo xtask onnxruntime` installs the library)");
+    assert_snapshot!(refused(&generate_on("ort", out, &[&"a ".repeat(60)])), @"cognate: error: sentence 1: the prompt has 61 tokens; expected at most 48, the positions of the model");
+    assert_snapshot!(refused(&["export", &model, out, "--force", "--target", "ort", "--precision", "f16"]), @"cognate: error: --precision: ONNX Runtime's attention to shared caches computes in f32, found f16; leave out target ort");
 }
 
 #[test]

@@ -34,8 +34,6 @@ pub enum Attentions {
     Omit,
     /// Cross-attention: `cross_attentions.{layer}`.
     Cross,
-    /// Those of the decoder: also `decoder_attentions.{layer}`.
-    Decoder,
     /// All: also `encoder_attentions.{layer}` and `decoder_attentions.{layer}`. Graphs with shared
     /// caches have no `decoder_attentions`.
     All,
@@ -54,7 +52,7 @@ impl Attentions {
         if self != Self::Omit {
             output_each(builder, Names::cross_attentions, &outputs.cross_attentions);
         }
-        if matches!(self, Self::Decoder | Self::All) {
+        if self == Self::All {
             output_each(builder, Names::decoder_attentions, &outputs.self_attentions);
         }
     }

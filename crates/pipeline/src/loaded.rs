@@ -8,7 +8,7 @@ use crate::tokenizer::open_tokenizer;
 use cognate_folder::{Configuration, ExportedGraphs, Manifest, ModelSource, f32_programs, find_graphs, search_graph};
 use cognate_generate::{Decoder, FixedSizes, SearchDecoder, Settings, check_search, decoder};
 use cognate_model::{Attentions, Config, Front, Layout, Model, Parts};
-use cognate_runtime::{Device, Engine, ErrorKind, Loaded, Options, Runtime, Session};
+use cognate_runtime::{Device, Engine, Loaded, Options, Runtime, Session};
 use cognate_text::Tokenizer;
 use std::num::NonZeroUsize;
 use std::path::{MAIN_SEPARATOR, Path};
@@ -381,10 +381,8 @@ pub(crate) fn exported_graphs(folder: &Path, runtime: &dyn Runtime, options: &Op
 
 /// The beginnings of the names of outputs that an export may have and nobody reads. Any call can ask for cross-attention.
 fn unread(attentions: Attentions) -> &'static [&'static str] {
-    const ENCODER_AND_DECODER: [&str; 2] = ["encoder_attentions.", "decoder_attentions."];
     match attentions {
-        Attentions::Omit | Attentions::Cross => &ENCODER_AND_DECODER,
-        Attentions::Decoder => &ENCODER_AND_DECODER[..1],
+        Attentions::Omit | Attentions::Cross => &["encoder_attentions.", "decoder_attentions."],
         Attentions::All => &[],
     }
 }
@@ -394,12 +392,11 @@ pub(crate) fn model_graphs(model: &Model, attentions: Attentions, runtime: &dyn 
     // Programs of kernels compute the layout with shared caches, which is the fastest on the processor; they return no weights of the
     // decoder's self-attention, and do not have all its choices.
     let has_decoder = model.config().require_decoder().is_ok();
-    let has_form =
-        matches!(attentions, Attentions::Omit | Attentions::Cross) && has_decoder && model.config().require_shared_caches().is_ok();
+    let has_form = attentions != Attentions::All && has_decoder && model.config().require_shared_caches().is_ok();
     if has_form && options.device == Device::Cpu && runtime.engine() != Engine::Reference {
         match runtime.read_graphs(&f32_programs(model, Layout::SharedCache, attentions)?, options) {
-            // tract lacks ONNX Runtime's operators where programs do not compute them.
-            Err(error) if error.kind() == ErrorKind::Unavailable => {}
+            // tract runs this layout only where programs compute it.
+            Err(_) if runtime.engine() == Engine::Tract => {}
             graphs => return Ok((Layout::SharedCache, graphs?)),
         }
     }

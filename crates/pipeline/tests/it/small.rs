@@ -61,7 +61,7 @@ fn every_way_of_decoding_transcribes_all_audio() {
         ("words", |options| options.word_timestamps = true),
         ("batches", |options| options.batch = 3),
         ("batches with words", |options| (options.batch, options.word_timestamps) = (2, true)),
-        ("hot words", |options| options.hotwords = Some("w7 w8 w9".into())),
+        ("prompted", |options| options.hotwords = Some("w7 w8 w9".into())),
         ("short windows with words", |options| (options.short_windows, options.word_timestamps) = (true, true)),
         ("batches of short windows", |options| (options.short_windows, options.batch) = (true, 3)),
     ];

@@ -48,7 +48,10 @@ pub(super) fn converted(own: &Substituted) -> TractResult<pb::ModelProto> {
 pub(super) fn read(context: &ParsingContext<'_>, node: &pb::NodeProto) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
     let number = node.attribute.iter().find(|attribute| attribute.name == NUMBER).map(|attribute| attribute.i);
     let kernel = number.and_then(Kernel::of).with_context(|| format!("{}: no program of this number", node.name))?;
-    let outputs = node.output.iter().map(|name| fact(context.model, &context.template.symbols, name)).collect::<TractResult<_>>()?;
+    let symbols = &context.template.symbols;
+    let mut outputs = node.output.iter().map(|name| fact(context.model, symbols, name)).collect::<TractResult<TVec<_>>>()?;
+    // A prefill computes no logits and no attention weights.
+    outputs.iter_mut().filter(|_| kernel.program.supports_prefill()).for_each(|output| set_free(output, symbols, |_| true));
     Ok((expand(Computed { kernel, outputs }), Vec::new()))
 }
 
@@ -57,14 +60,19 @@ pub(super) fn read(context: &ParsingContext<'_>, node: &pb::NodeProto) -> TractR
 pub(super) fn set_inputs(model: &mut InferenceModel, proto: &pb::ModelProto) -> TractResult<()> {
     for outlet in model.input_outlets()?.to_vec() {
         let mut fact = fact(proto, &model.symbols, &model.node(outlet.node).name)?;
-        for axis in 0..fact.rank() {
-            if matches!(&fact.shape[axis], TDim::Mul(_)) {
-                fact.shape.set(axis, model.symbols.new_with_prefix("rows").to_dim());
-            }
-        }
+        set_free(&mut fact, &model.symbols, |size| matches!(size, TDim::Mul(_)));
         model.set_outlet_fact(outlet, (&fact).into())?;
     }
     Ok(())
+}
+
+/// Gives axes whose size is not a constant, and `is_free`, sizes of their own.
+fn set_free(fact: &mut TypedFact, symbols: &SymbolScope, is_free: impl Fn(&TDim) -> bool) {
+    for axis in 0..fact.rank() {
+        if fact.shape[axis].as_i64().is_none() && is_free(&fact.shape[axis]) {
+            fact.shape.set(axis, symbols.new_with_prefix("rows").to_dim());
+        }
+    }
 }
 
 /// The type and the shape of a tensor, as the file tells them.

@@ -9,7 +9,7 @@ use cognate_generate::{Decoder, SentenceBatch, Settings, decode, decoder, greedy
 use cognate_graph::Program;
 use cognate_model::interface::{ATTENTION_MASK, INPUT_IDS, LOGITS, Names};
 use cognate_model::{Attentions, Layout, Model};
-use cognate_runtime::{Options, Reference, Runtime, Session, Source, Values};
+use cognate_runtime::{Options, Reference, Runtime, Session, Source, Tract, Values};
 use cognate_testing::{Golden, decoder_models, shared_golden, testdata};
 use cognate_verify::{CLOSE, compare};
 use ndarray::{ArrayD, Axis, Slice, stack};
@@ -112,7 +112,8 @@ fn continued(name: &str, folder: &Path, expected: &Golden, Continued { ways, ski
     let defaults = Settings::from_json(model.config_json(), Some(&text), model.config()).unwrap();
     for layout in LAYOUTS {
         let [program] = <[Program; 1]>::try_from(f32_programs(&model, layout, Attentions::Omit).unwrap()).unwrap();
-        let sessions = if layout == Layout::SharedCache { own_and_plain(&program) } else { everywhere(&program) };
+        let mut sessions = if layout == Layout::SharedCache { own_and_plain(&program) } else { everywhere(&program) };
+        sessions.extend(on_tract(&program).filter(|_| layout == Layout::SharedCache));
         for session in sessions {
             let mut decoder = decoder(layout, [session], model.config(), defaults.pad_token).unwrap();
             let decoder = decoder.as_mut();
@@ -140,6 +141,22 @@ fn continued(name: &str, folder: &Path, expected: &Golden, Continued { ways, ski
         }
     }
     failures
+}
+
+/// The layout with shared caches on tract, if programs compute it.
+fn on_tract(program: &Program) -> Option<Box<dyn Session>> {
+    Tract.load(&Source::Graph(program.clone()), &Options::default()).ok()
+}
+
+#[test]
+fn tract_runs_the_decoders_that_programs_compute() {
+    let is_refused = |name: &String| {
+        let model = Model::open(&testdata("decoders").join(name)).unwrap();
+        let programs = f32_programs(&model, Layout::SharedCache, Attentions::Omit).unwrap();
+        on_tract(&programs[0]).is_none()
+    };
+    let refused: Vec<_> = decoder_models().into_iter().filter(is_refused).collect();
+    assert_eq!(refused, Vec::<String>::new());
 }
 
 /// Prompts that do not fit into one pass, beside short ones; of the same models with more positions.

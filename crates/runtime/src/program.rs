@@ -24,7 +24,9 @@ pub(crate) use operation::{Among, Counted, MaskOf, Operation, PositionsFrom, Pos
 pub(crate) use places::{Places, other};
 pub(crate) use registered::{Kernel, Registered};
 pub(crate) use sizes::Size;
-pub(crate) use substitute::{DOMAIN, NUMBER, PROGRAM, Substituted, substitute};
+pub(crate) use substitute::{DOMAIN, Substituted, substitute};
+#[cfg(feature = "tract")]
+pub(crate) use substitute::{NUMBER, PROGRAM};
 
 use attention::{CachedAttention, Heads, MemoryAttention, SelfAttention};
 use cognate_kernels::{IntegerWeights, Parallel, Weights};

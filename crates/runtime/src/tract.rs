@@ -104,8 +104,14 @@ impl Planned {
         let mut model = model.into_optimized()?;
         pack_shared_weights(&mut model)?;
         let plan = TypedSimplePlan::new(model)?;
-        let engine = if own.is_some() { WITH_PROGRAMS } else { ENGINE };
-        let [own_lengths, prefill] = own.map_or([false; 2], |own| [own.own_lengths, own.prefill]);
+        let (engine, own_lengths, prefill) = match own {
+            Some(Substituted { programs, own_lengths, prefill, .. }) => {
+                // Now its nodes have the programs.
+                drop(programs);
+                (WITH_PROGRAMS, own_lengths, prefill)
+            }
+            None => (ENGINE, false, false),
+        };
         Ok(Self { engine, signature, plan, own_lengths, prefill, huge_pages: before.loaded() })
     }
 }

@@ -173,7 +173,7 @@ impl EvalOp for Computed {
             made[output] = Some(mem::replace(&mut inputs[input], Tensor::default().into()).into_tensor());
         }
         let outputs = made.iter_mut().map(|output| Cell::new(Some(output))).collect();
-        let call = Call { inputs: &inputs, shapes, outputs, caches: &program.caches };
+        let call = Call { inputs: &inputs, shapes, outputs, caches: &program.caches, threads: self.kernel.threads };
         program.run(&call, self.kernel.own_lengths).map_err(TractError::msg)?;
         made.into_iter().map(|output| Ok(output.context("an output was not computed")?.into_tvalue())).collect()
     }
@@ -189,6 +189,7 @@ struct Call<'c> {
     outputs: Vec<Cell<Option<&'c mut Option<Tensor>>>>,
     /// Inputs and outputs that are the same memory.
     caches: &'c [[usize; 2]],
+    threads: usize,
 }
 
 impl<'c> Call<'c> {
@@ -221,7 +222,7 @@ impl Parallel for Call<'_> {
     }
 
     fn threads(&self) -> usize {
-        Serial.threads()
+        self.threads
     }
 }
 

@@ -41,17 +41,19 @@ const profile = fs.mkdtempSync(path.join(os.tmpdir(), 'browser-'));
 const address = `http://127.0.0.1:${server.address().port}/${page}`;
 // The sandbox does not start as root, as whom containers run.
 const flags = ['--headless', '--no-sandbox', '--remote-debugging-port=0', `--user-data-dir=${profile}`];
-const browser = spawn(chromium, [...flags, address], { stdio: 'ignore' });
+// Its own group, since its other processes still write into the profile after its first has ended.
+const browser = spawn(chromium, [...flags, address], { stdio: 'ignore', detached: true });
 browser.on('exit', (code) => finish(`error: the browser ended with ${code}`));
 setTimeout(() => finish(`error: the page shows nothing after ${TIMEOUT_MS} ms`), TIMEOUT_MS);
 
 function finish(text) {
     console.log(text);
     const end = () => {
-        fs.rmSync(profile, { recursive: true, force: true, maxRetries: 3 });
+        fs.rmSync(profile, { recursive: true, force: true, maxRetries: 10 });
         process.exit(text.startsWith('error:') ? 1 : 0);
     };
     browser.removeAllListeners('exit');
     if (browser.exitCode !== null) end();
-    browser.on('exit', end).kill('SIGKILL');
+    browser.on('exit', end);
+    process.kill(-browser.pid, 'SIGKILL');
 }

@@ -218,6 +218,10 @@ impl<'m> Memory<'m> {
     }
 }
 
+/// The distance to the largest score from which on a weight, `exp(-60) = 9e-27`, counts for nothing in a sum of f32. A weight that is
+/// smaller still makes products with values subnormal, with which Intel's processors compute many times slower.
+const NEGLIGIBLE: f32 = -60.0;
+
 /// Makes scores, of which there are whole vectors, exponentials of their distances to the largest, and gives their sum.
 #[inline(always)]
 fn exponentials<S: Simd>(simd: S, scores: &mut [f32]) -> f32 {
@@ -227,7 +231,9 @@ fn exponentials<S: Simd>(simd: S, scores: &mut [f32]) -> f32 {
     }
     let largest = simd.reduce_max_f32s(largest);
     for score in &mut *scores {
-        *score = exponential::<false, 7>(*score - largest);
+        let distance = *score - largest;
+        // Not `max`, which would hide a NaN.
+        *score = exponential::<false, 7>(if distance < NEGLIGIBLE { NEGLIGIBLE } else { distance });
     }
     let mut sum = simd.splat_f32s(0.0);
     for &vector in S::as_simd_f32s(scores).0 {

@@ -37,6 +37,22 @@ fn assert_near(found: &[f32], (expected, size): &(Vec<f64>, f64), what: &str) {
     assert!(worst < 5e-7 * size, "{what}: {worst:e} of {size}");
 }
 
+/// Of one query and of many, whose largest score is far above the others.
+#[test]
+fn no_weight_makes_subnormal_products() {
+    let (d_k, places) = (16, 70);
+    for n in [1, 40] {
+        let attention = Attention::new(1, d_k, 100.0);
+        let rows = numbers(places.max(n) * 3 * d_k, 1);
+        let strides = Strides { head: d_k, place: 3 * d_k };
+        let memory = Memory { keys: &rows[d_k..], values: &rows[2 * d_k..], strides, places, mask: None, packed: n > 1 };
+        let (mut out, mut weights) = (vec![f32::NAN; n * d_k], vec![f32::NAN; n * places]);
+        attention.read((&rows, 3 * d_k), &memory, Results { context: &mut out, weights: Some(&mut weights) }, &Serial);
+        let least = weights.iter().copied().fold(f32::MAX, f32::min);
+        assert!(least > 1e-27 && least < 1e-26, "{n} queries: {least:e}");
+    }
+}
+
 /// One query and many, few places and many, widths that fill vectors and such that do not.
 #[test]
 fn memories_are_read_as_in_f64() {

@@ -161,7 +161,7 @@ class Transcribing(TypedDict, total=False):
     suppress_tokens: list[int]
     seed: int
     short_windows: bool
-    """Pad audio to its length and 2 s in place of 30 s: faster for short audio, with other results."""
+    """Pad audio by 2 s instead of to 30 s: faster for short audio, with other results."""
     batch: int
     """Windows that are decoded together, cut in pauses; by default 1: windows follow the timestamps."""
     vad: str

@@ -89,7 +89,7 @@ pub(crate) struct Options {
     /// Compute the time and the probability of each word (in JSON); export with --attentions for it
     #[arg(long)]
     word_timestamps: bool,
-    /// Pad audio to its length and 2 s in place of 30 s: faster for short audio, with other results
+    /// Pad audio by 2 s instead of to 30 s: faster for short audio, with other results
     #[arg(long)]
     short_windows: bool,
     /// Number of windows to decode together, cut in pauses; 1 lets windows follow the timestamps

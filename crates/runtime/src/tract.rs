@@ -52,7 +52,7 @@ impl Runtime for Tract {
             let before = huge_pages::Before::loading(options);
             let wrong = |reason| Error::new(ErrorKind::Load, path.display(), format!("{ENGINE} cannot load it: {reason}"));
             let proto = guarded(|| operators::reader().proto_model_for_path(path)).map_err(wrong)?;
-            let own = program::substituted(path, &proto)?;
+            let own = guarded(|| Ok(program::substituted(path, &proto))).map_err(wrong)??;
             let planned = guarded(|| {
                 let mut proto = own.as_ref().map_or(Ok(proto), program::converted)?;
                 proto.graph.iter_mut().for_each(|graph| graph.output.retain(|output| !options.removes(&output.name)));

@@ -31,10 +31,10 @@ pub(super) fn substituted(path: &Path, proto: &pb::ModelProto) -> Result<Option<
     if own.is_some() && foreign.is_empty() {
         return Ok(own);
     }
-    let found = if own.is_none() { "none of them".into() } else { Vec::from_iter(foreign).join(", ") };
+    let left = if foreign.is_empty() { "all that this graph computes".into() } else { Vec::from_iter(foreign).join(", ") };
     let message = format!(
         "was exported with --target ort; tract runs such a file only if Cognate's operators replace all of ONNX Runtime's, and they do not \
-         replace {found}; export it without --target ort, or choose --engine ort (`cargo xtask onnxruntime` installs the library)"
+         replace {left}; export it without --target ort, or choose --engine ort (`cargo xtask onnxruntime` installs the library)"
     );
     Err(Error::new(ErrorKind::Unavailable, path.display(), message))
 }

@@ -25,14 +25,15 @@ use std::process::ExitCode;
 /// Tokens are pieces of the vocabulary, where ▁ or Ġ is the space before a word. A row of the decoder is the token that it predicts.
 ///
 /// With --image the source is a picture, and its tokens are patches, named by row and column. The picture is paler where the chosen token
-/// attends less.
+/// attends less. With --audio the picture is the spectrogram, from low frequencies at the bottom to high ones, and the tokens are its times;
+/// the encoder's self-attention over them is not shown.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
     #[command(flatten)]
     sentence: SentenceOptions,
     /// Show another sentence beside it; tokens that occur in both are marked
-    #[arg(long, value_name = "SENTENCE", conflicts_with = "image")]
+    #[arg(long, value_name = "SENTENCE", conflicts_with_all = ["image", "audio"])]
     compare: Option<String>,
     /// Translation of the other sentence [default: the model's]
     #[arg(long, value_name = "TEXT", requires = "compare")]
@@ -90,7 +91,7 @@ enum Which {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum How {
-    /// Tokens on two sides, with lines between them whose width is the weight; with --image, the image for each token of its text
+    /// Tokens on two sides, with lines between them whose width is the weight; with --image or --audio, the picture for each token of its text
     Lines,
     /// A cell for each pair of tokens
     HeatMap,
@@ -105,6 +106,7 @@ Examples:
   cognate attend \"Two dogs.\" --out figure.png --attention encoder
   cognate attend \"Two dogs.\" --out - --format json | python3 -m json.tool | less
   cognate attend --model trocr-base-printed --image line.png --out line.html
+  cognate attend --model whisper-tiny.en --audio speech.wav --out speech.html
   cognate export CHECKPOINT OUT --attentions && cognate attend --model OUT \"Two dogs.\" --out dogs.html";
 
 /// Number of likely next tokens on a page at each step.
@@ -119,7 +121,7 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     options.figure.check(format)?;
     whole_file::check("--out", &options.out)?;
     let input = options.sentence.input()?;
-    let observer = options.observe.load()?;
+    let observer = options.observe.load(&options.sentence)?;
     let model = observer.model();
     messages::status(model.source(), model.engine());
     let details = match format {

@@ -39,12 +39,13 @@ Examples:
   cognate explain \"A man is riding a bicycle.\" --beams 4
   cognate explain \"Two dogs.\" --target \"Zwei Katzen.\" | less
   cognate attend \"A man is riding a bicycle.\" --beams 4 --out page.html
+  cognate explain --model whisper-tiny --audio speech.wav --task translate
   echo \"Two dogs.\" | cognate explain --model OUT";
 
 /// Runs the command.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let input = options.sentence.input()?;
-    let observer = options.observe.load()?;
+    let observer = options.observe.load(&options.sentence)?;
     let model = observer.model();
     let details = Details::Likeliest(options.likeliest.get());
     let example = input.example(&observer, options.sentence.target.as_deref(), details)?;

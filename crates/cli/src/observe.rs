@@ -4,7 +4,7 @@ use crate::amounts::at_most;
 use crate::messages;
 use crate::model_options::ModelOptions;
 use anyhow::{Context, Result, bail};
-use cognate::{DecodingOptions, Details, Observer};
+use cognate::{DecodingOptions, Details, Observer, Task, TranscriberOptions, TranscriptionOptions};
 use cognate_pictures::Example;
 use std::io::{self, Read};
 use std::num::NonZeroUsize;
@@ -19,7 +19,16 @@ pub(crate) struct SentenceOptions {
     /// Read this PNG or JPEG file instead of a sentence, by a model such as TrOCR
     #[arg(long, value_name = "FILE", conflicts_with = "sentence")]
     image: Option<PathBuf>,
-    /// Use this translation, or text of the image, instead of the model's
+    /// Read this audio file of at most 30 s instead of a sentence, by a speech model such as Whisper
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["sentence", "image"])]
+    audio: Option<PathBuf>,
+    /// Language of the audio, as code or English name [default: detected]
+    #[arg(long, value_name = "LANGUAGE", requires = "audio")]
+    language: Option<String>,
+    /// Text of the audio in the language spoken, or its translation into English [default: transcribe]
+    #[arg(long, requires = "audio", value_parser = ["transcribe", "translate"])]
+    task: Option<String>,
+    /// Use this translation, or text of the image or audio, instead of the model's
     #[arg(long, value_name = "TEXT")]
     pub(crate) target: Option<String>,
 }
@@ -27,10 +36,11 @@ pub(crate) struct SentenceOptions {
 impl SentenceOptions {
     /// What is read: an image, or the sentence from the command line or standard input.
     pub(crate) fn input(&self) -> Result<Input> {
-        match (&self.image, &self.sentence) {
-            (Some(path), _) => Ok(Input::Image(path.clone())),
-            (None, Some(sentence)) => Ok(Input::Sentence(sentence.clone())),
-            (None, None) => line().map(Input::Sentence),
+        match (&self.image, &self.audio, &self.sentence) {
+            (Some(path), ..) => Ok(Input::Image(path.clone())),
+            (_, Some(path), _) => Ok(Input::Audio(path.clone())),
+            (.., Some(sentence)) => Ok(Input::Sentence(sentence.clone())),
+            (None, None, None) => line().map(Input::Sentence),
         }
     }
 }
@@ -39,6 +49,7 @@ impl SentenceOptions {
 pub(crate) enum Input {
     Sentence(String),
     Image(PathBuf),
+    Audio(PathBuf),
 }
 
 impl Input {
@@ -47,6 +58,7 @@ impl Input {
         Ok(match self {
             Self::Sentence(text) => observer.example(text, target, details)?,
             Self::Image(path) => observer.example_of_image(path, target, details)?,
+            Self::Audio(path) => observer.example_of_audio(path, target, details)?,
         })
     }
 }
@@ -68,11 +80,23 @@ pub(crate) struct ObserveOptions {
 }
 
 impl ObserveOptions {
-    /// Loads the model.
-    pub(crate) fn load(&self) -> Result<Observer> {
-        let decoding = DecodingOptions { beams: self.beams, max_new_tokens: self.max_new_tokens, ..DecodingOptions::default() };
+    /// Loads the model that reads what `sentence` says.
+    pub(crate) fn load(&self, sentence: &SentenceOptions) -> Result<Observer> {
         let load = self.model.load(Some(NonZeroUsize::MIN), self.threads);
-        let observer = Observer::load(self.model.source()?, &load, &decoding)?;
+        let source = self.model.source()?;
+        let observer = if sentence.audio.is_some() {
+            let transcription = TranscriptionOptions {
+                language: sentence.language.clone(),
+                task: if sentence.task.as_deref() == Some("translate") { Task::Translate } else { Task::Transcribe },
+                beam_size: self.beams.map_or(1, NonZeroUsize::get),
+                max_new_tokens: self.max_new_tokens.map(NonZeroUsize::get),
+                ..TranscriptionOptions::default()
+            };
+            Observer::load_speech(source, TranscriberOptions { load, transcription })?
+        } else {
+            let decoding = DecodingOptions { beams: self.beams, max_new_tokens: self.max_new_tokens, ..DecodingOptions::default() };
+            Observer::load(source, &load, &decoding)?
+        };
         messages::notices(observer.model().notices());
         Ok(observer)
     }

@@ -19,7 +19,7 @@ const MOST_LOGITS: usize = 1 << 24;
 /// The attention weights of one sentence; each row sums to 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SentenceAttention {
-    /// Self-attention of the encoder: `[layers, heads, src, src]`.
+    /// Self-attention of the encoder: `[layers, heads, src, src]`, of no layers if it was not requested.
     pub encoder: Array4<f32>,
     /// Self-attention of the decoder: `[layers, heads, tgt, tgt]`, 0 where it is masked.
     pub decoder: Array4<f32>,
@@ -40,6 +40,8 @@ pub struct AttentionRequest<'a> {
     pub target: &'a [i64],
     /// The number of most probable next tokens, at least 1.
     pub likeliest: usize,
+    /// Whether to return the encoder's self-attention, whose size is quadratic in the length of the source.
+    pub of_encoder: bool,
 }
 
 /// Runs the encoder and the decoder of a layout on one sentence.
@@ -52,14 +54,15 @@ pub fn attend(
     config: &Config,
     sentence: AttentionRequest<'_>,
 ) -> Result<SentenceAttention> {
-    check_outputs(layout, [&*encoder, &*decoder], config)?;
+    let encoder_stack = Stack { n_layers: if sentence.of_encoder { config.encoder.n_layers } else { 0 }, ..config.encoder };
+    check_outputs(layout, [&*encoder, &*decoder], [encoder_stack, config.decoder])?;
     let (mut encoded, mask) = encode(encoder, sentence.source, config.pad_token as i64)?;
     let states = [ENCODER_HIDDEN_STATES, LAST_HIDDEN_STATE].into_iter().find_map(|name| encoded.get(name));
     let src = states.map(|states| states.shape()[1]).ok_or_else(|| missing("encoder", LAST_HIDDEN_STATE))?;
     let tgt = sentence.target.len();
     let layers = |stack: Stack, rows, columns| Array4::zeros((stack.n_layers, stack.heads, rows, columns));
     let mut found = SentenceAttention {
-        encoder: layers(config.encoder, src, src),
+        encoder: layers(encoder_stack, src, src),
         decoder: layers(config.decoder, tgt, tgt),
         cross: layers(config.decoder, tgt, src),
         next: Vec::new(),
@@ -140,7 +143,7 @@ fn put(mut place: ArrayViewMut3<'_, f32>, outputs: &mut Values, graph: &'static 
 }
 
 /// Rejects graphs without attention weights before running them.
-fn check_outputs(layout: Layout, [encoder, decoder]: [&dyn Session; 2], config: &Config) -> Result<()> {
+fn check_outputs(layout: Layout, [encoder, decoder]: [&dyn Session; 2], stacks: [Stack; 2]) -> Result<()> {
     if layout == Layout::SharedCache {
         let found = "a graph of --target ort, which has no attention outputs; export with --attentions and without --target ort".into();
         let expected = format!("an output {}", Names::decoder_attentions(0));
@@ -150,8 +153,9 @@ fn check_outputs(layout: Layout, [encoder, decoder]: [&dyn Session; 2], config: 
         let (expected, found) = ("an encoder and a decoder".into(), "one graph that decodes; export without --layout generate".into());
         return Err(Cause::Layout { graph: "generate", expected, found }.into());
     }
-    let of_encoder = (0..config.encoder.n_layers).map(|layer_index| ("encoder", encoder, Names::encoder_attentions(layer_index)));
-    let of_decoder = (0..config.decoder.n_layers)
+    let [encoder_layers, decoder_layers] = stacks.map(|stack| 0..stack.n_layers);
+    let of_encoder = encoder_layers.map(|layer_index| ("encoder", encoder, Names::encoder_attentions(layer_index)));
+    let of_decoder = decoder_layers
         .flat_map(|layer_index| [Names::cross_attentions, Names::decoder_attentions].map(|name| ("decoder", decoder, name(layer_index))));
     for (graph, session, name) in of_encoder.chain(of_decoder) {
         if !session.outputs().contains(&name) {

@@ -42,20 +42,28 @@ impl BeamTree {
     }
 }
 
-/// Decodes one source by beam search: all finished hypotheses, the best first, and the tree.
+/// Decodes one source by beam search after `prefix`: all finished hypotheses, the best first, and the tree.
 ///
 /// # Errors
 /// As [`decode`].
-pub fn beam_tree(decoder: &mut dyn Decoder, source: Sources<'_>, settings: &Settings) -> Result<(Vec<Hypothesis>, BeamTree)> {
+pub fn beam_tree(
+    decoder: &mut dyn Decoder,
+    source: Sources<'_>,
+    prefix: &[i64],
+    settings: &Settings,
+) -> Result<(Vec<Hypothesis>, BeamTree)> {
     let settings = Settings { num_return_sequences: settings.num_beams.max(1), scores: true, sampling: None, ..settings.clone() };
     let mut watching = Watching { inner: decoder, tree: BeamTree { nodes: Vec::new() }, running: Vec::new(), scores: Vec::new() };
-    let found = decode(&mut watching, &SentenceBatch::new(source), &settings, &mut |_| ControlFlow::Continue(()))?;
+    let batch = SentenceBatch { prefixes: &[prefix.to_vec()], ..SentenceBatch::new(source) };
+    let found = decode(&mut watching, &batch, &settings, &mut |_| ControlFlow::Continue(()))?;
     let (mut tree, hypotheses) = (watching.tree, found.into_iter().next().unwrap_or_default());
+    let before = prefix.iter().try_fold(0, |node, &token| tree.child(node, token));
+    let before = before.map_or(0.0, |node| tree.nodes[node].log_probability);
     for (rank, hypothesis) in hypotheses.iter().enumerate() {
         let end = settings.eos_tokens.first().copied().filter(|_| hypothesis.complete);
         let path: Vec<_> = hypothesis.tokens.iter().copied().chain(end).collect();
-        // The last token is chosen, but never read by the decoder.
-        let total = hypothesis.score * (path.len() as f32).powf(settings.length_penalty);
+        // The last token is chosen, but never read by the decoder. Scores do not count the prefix.
+        let total = before + hypothesis.score * ((path.len() - prefix.len()) as f32).powf(settings.length_penalty);
         let last = path.iter().fold(0, |node, &token| tree.child(node, token).unwrap_or_else(|| tree.push(Some(node), token, total)));
         tree.nodes[last].finished = Some((rank, hypothesis.score));
     }

@@ -117,6 +117,10 @@ impl Figure {
             Err(Error::new(ErrorKind::Choice, format!("{what} {number}: expected 1 to {n}, those of the model")))
         };
         match self.head {
+            _ if layers == 0 => {
+                let message = format!("{}: expected an attention that the document has", self.attention.title().to_lowercase());
+                Err(Error::new(ErrorKind::Choice, message))
+            }
             _ if self.layer >= layers => refuse("layer", self.layer + 1, layers),
             Head::One(head) if head >= heads => refuse("head", head + 1, heads),
             Head::One(head) => Ok(weights.head(self.layer, head).to_vec()),
@@ -167,26 +171,25 @@ fn lines(map: &[f32], [rows, columns]: [&[Token]; 2], frame: Frame) -> Drawing {
     Drawing { size, title: String::new(), shapes }
 }
 
-/// The picture for each row, in rows of up to [`ACROSS`].
+/// The picture for each row of the map.
 fn tiles(map: &[f32], [rows, columns]: [&[Token]; 2], picture: &SourcePicture) -> Result<Drawing> {
-    const SIDE: f32 = 150.0;
-    const ACROSS: usize = 6;
     const GAP: f32 = 10.0;
     let image = picture.pixels()?;
-    let size = [SIDE, SIDE * image.height() as f32 / image.width() as f32];
+    // A strip, as the spectrogram of audio, has a row for itself.
+    let (side, most_across) = if image.width() > 4 * image.height() { (630.0, 1) } else { (150.0, 6) };
+    let size = [side, side * image.height() as f32 / image.width() as f32];
     let step = [size[0] + GAP, size[1] + 24.0];
-    let cells = |row: &[f32]| row[picture.leading..].to_vec();
-    let largest = map.chunks(columns.len()).flat_map(cells).fold(f32::MIN_POSITIVE, f32::max);
+    let largest = map.chunks(columns.len()).flat_map(|row| picture.cells_of(row)).copied().fold(f32::MIN_POSITIVE, f32::max);
     let mut shapes = Vec::new();
     for (index, (token, row)) in rows.iter().zip(map.chunks(columns.len())).enumerate() {
-        let at = [MARGIN + step[0] * (index % ACROSS) as f32, HEADING + step[1] * (index / ACROSS) as f32];
-        let shares: Vec<_> = cells(row).iter().map(|weight| weight / largest).collect();
-        shapes.push(Shape::Image { at, size, png: picture.paler(&image, &shares, 2 * SIDE as u32)? });
-        let (at, text) = ([at[0] + size[0] / 2.0, at[1] + size[1] + 14.0], raster::fitted(&token.piece, SIDE, FONT));
+        let at = [MARGIN + step[0] * (index % most_across) as f32, HEADING + step[1] * (index / most_across) as f32];
+        let shares: Vec<_> = picture.cells_of(row).iter().map(|weight| weight / largest).collect();
+        shapes.push(Shape::Image { at, size, png: picture.paler(&image, &shares, 2 * side as u32)? });
+        let (at, text) = ([at[0] + size[0] / 2.0, at[1] + size[1] + 14.0], raster::fitted(&token.piece, side, FONT));
         shapes.push(Shape::Text { at, size: FONT, anchor: Anchor::Middle, turned: 0.0, colour: INK, text });
     }
-    let across = rows.len().clamp(1, ACROSS) as f32;
-    let down = rows.len().div_ceil(ACROSS) as f32;
+    let across = rows.len().clamp(1, most_across) as f32;
+    let down = rows.len().div_ceil(most_across) as f32;
     let size = [2.0 * MARGIN + step[0] * across - GAP, HEADING + step[1] * down + MARGIN];
     Ok(Drawing { size, title: String::new(), shapes })
 }

@@ -16,6 +16,9 @@ pub struct SourcePicture {
     pub cells: [usize; 2],
     /// The number of source tokens before the first cell, such as a class token.
     pub leading: usize,
+    /// The number of source tokens after the last cell.
+    #[serde(default)]
+    pub trailing: usize,
 }
 
 const URL: &str = "data:image/png;base64,";
@@ -27,20 +30,29 @@ impl SourcePicture {
     ///
     /// # Errors
     /// If there are not three bytes for each pixel, or no pixels.
-    pub fn new(pixels: &[u8], [width, height]: [usize; 2], cells: [usize; 2], leading: usize) -> Result<Self> {
+    pub fn new(pixels: &[u8], [width, height]: [usize; 2], cells: [usize; 2], [leading, trailing]: [usize; 2]) -> Result<Self> {
         let wrong =
             || Error::new(ErrorKind::Raster, format!("expected {width} x {height} pixels of 3 bytes, found {} bytes", pixels.len()));
         let opaque = pixels.chunks(3).flat_map(|pixel| pixel.iter().copied().chain([u8::MAX])).collect();
         let [width, height] = [width, height].map(|side| u32::try_from(side).unwrap_or(0));
         let size = IntSize::from_wh(width, height).ok_or_else(wrong)?;
         let pixmap = Pixmap::from_vec(opaque, size).ok_or_else(wrong)?;
-        Ok(Self { image: data_url(&encoded(&pixmap)?), cells, leading })
+        Ok(Self { image: data_url(&encoded(&pixmap)?), cells, leading, trailing })
+    }
+
+    fn n_cells(&self) -> Option<usize> {
+        let [rows, columns] = self.cells;
+        rows.checked_mul(columns)
+    }
+
+    /// The weights of the cells of a row.
+    pub(crate) fn cells_of<'r>(&self, row: &'r [f32]) -> &'r [f32] {
+        &row[self.leading..row.len() - self.trailing]
     }
 
     /// The number of source tokens.
     pub(crate) fn n_tokens(&self) -> Option<usize> {
-        let [rows, columns] = self.cells;
-        rows.checked_mul(columns)?.checked_add(self.leading)
+        self.n_cells()?.checked_add(self.leading)?.checked_add(self.trailing)
     }
 
     pub(crate) fn pixels(&self) -> Result<Pixmap> {
@@ -56,14 +68,14 @@ impl SourcePicture {
         let mut tile = Pixmap::new(width, height).expect("a picture has pixels");
         tile.draw_pixmap(0, 0, image.as_ref(), &SMOOTH, Transform::from_scale(scale, height as f32 / image.height() as f32), None);
         let [rows, columns] = self.cells;
-        let side = [width as f32 / columns as f32, height as f32 / rows as f32];
+        // Cells end between pixels, or else lines would show where they meet.
+        let edge = |index: usize, n: usize, length: u32| (index as f32 * length as f32 / n as f32).round();
         for (index, share) in shares.iter().enumerate() {
-            let [x, y] = [(index % columns) as f32 * side[0], (index / columns) as f32 * side[1]];
-            let mut white = paint([255; 3], PALEST * (1.0 - share));
-            // Edges of adjacent cells would show.
-            white.anti_alias = false;
-            if let Some(place) = Rect::from_xywh(x, y, side[0], side[1]) {
-                tile.fill_rect(place, &white, Transform::identity(), None);
+            let (column, row) = (index % columns, index / columns);
+            let [left, right] = [column, column + 1].map(|column| edge(column, columns, width));
+            let [top, bottom] = [row, row + 1].map(|row| edge(row, rows, height));
+            if let Some(place) = Rect::from_ltrb(left, top, right, bottom) {
+                tile.fill_rect(place, &paint([255; 3], PALEST * (1.0 - share)), Transform::identity(), None);
             }
         }
         encoded(&tile)

@@ -17,9 +17,9 @@ impl Weights {
     /// Weights in row-major order.
     ///
     /// # Errors
-    /// If the number of values differs from the shape's, or a size is 0.
+    /// If the number of values differs from the shape's, or a size other than that of layers is 0.
     pub fn new(shape: [usize; 4], values: Vec<f32>) -> Result<Self> {
-        if shape.contains(&0) || shape.iter().product::<usize>() != values.len() {
+        if (shape[0] > 0 && shape.contains(&0)) || shape.iter().product::<usize>() != values.len() {
             let found = values.len();
             return Err(Error::new(
                 ErrorKind::Sizes,
@@ -82,7 +82,7 @@ impl Serialize for Nested<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let [n, rest @ ..] = self.shape else { return self.values.serialize(serializer) };
         let mut list = serializer.serialize_seq(Some(*n))?;
-        for part in self.values.chunks((self.values.len() / n).max(1)) {
+        for part in self.values.chunks(self.values.len().checked_div(*n).unwrap_or(0).max(1)) {
             match rest {
                 [] => list.serialize_element(&part[0])?,
                 shape => list.serialize_element(&Nested { shape, values: part })?,

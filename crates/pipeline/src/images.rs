@@ -84,7 +84,7 @@ impl ImageInput {
         let cells = self.patches.grid_of([height, width]).expect("checked with the processor's size");
         let [rows, columns] = [0, 1].map(|axis| cells[axis] * self.patches.patch[axis]);
         let shown = self.processor.picture(values.slice(s![.., ..rows, ..columns]))?;
-        let picture = SourcePicture::new(shown.pixels(), [columns, rows], cells, self.patches.n_tokens()).map_err(Error::input)?;
+        let picture = SourcePicture::new(shown.pixels(), [columns, rows], cells, [self.patches.n_tokens(), 0]).map_err(Error::input)?;
         Ok((values.insert_axis(Axis(0)).into_dyn(), picture))
     }
 }

@@ -73,10 +73,9 @@ impl LoadedModel {
         Self::load(source, options, attentions, |source, notices| files(source, options, adjust, notices))
     }
 
-    /// Loads a speech model, whose prompts are chosen later. Words are aligned by its attention weights,
-    /// which cost nothing that could be measured.
-    pub(crate) fn open_speech(source: ModelSource, options: &LoadOptions) -> Result<Self> {
-        Self::load(source, options, Attentions::Cross, |source, _| {
+    /// Loads a speech model, whose prompts are chosen later.
+    pub(crate) fn open_speech(source: ModelSource, options: &LoadOptions, attentions: Attentions) -> Result<Self> {
+        Self::load(source, options, attentions, |source, _| {
             let (folder, Configuration { config_json, config, generation_json }) = configuration(source)?;
             let given = settings(folder, &config_json, generation_json.as_deref(), &config)?;
             let tokenizer = open_tokenizer(folder, &config)?;
@@ -100,7 +99,7 @@ impl LoadedModel {
             notices.push(Notice::OneThread { engine: runtime.name() });
         }
         let (device, threads, workers) = (options.device, options.n_threads(), options.n_workers());
-        let (huge_pages, without_outputs) = (options.huge_pages, unread(attentions));
+        let (huge_pages, without_outputs) = (options.huge_pages, unread(attentions, files.config.front));
         let load = Options { device, threads, workers: Some(workers), plain: false, huge_pages, without_outputs };
         let (layout, graphs) = match &source {
             ModelSource::Exported(folder) => {
@@ -285,7 +284,12 @@ impl LoadedModel {
     /// # Errors
     /// If it is too long.
     pub fn target_ids(&self, text: &str) -> Result<Vec<i64>> {
-        let ids: Vec<_> = self.settings.forced_bos_token.into_iter().chain(self.tokenizer.encode_target(text)?).collect();
+        self.target_ids_after(self.settings.forced_bos_token.as_slice(), text)
+    }
+
+    /// The tokens of a translation after a prefix, without its end token.
+    pub(crate) fn target_ids_after(&self, prefix: &[i64], text: &str) -> Result<Vec<i64>> {
+        let ids: Vec<_> = prefix.iter().copied().chain(self.tokenizer.encode_target(text)?).collect();
         // The start token has a position, the end token does not.
         self.check_length("translation", ids.len() + 1)?;
         Ok(ids)
@@ -379,11 +383,13 @@ pub(crate) fn exported_graphs(folder: &Path, runtime: &dyn Runtime, options: &Op
     Ok((layout, files.iter().map(|file| runtime.read_file(file, options)).collect::<Result<_, _>>()?))
 }
 
-/// The beginnings of the names of outputs that an export may have and nobody reads. Any call can ask for cross-attention.
-fn unread(attentions: Attentions) -> &'static [&'static str] {
-    match attentions {
-        Attentions::Omit | Attentions::Cross => &["encoder_attentions.", "decoder_attentions."],
-        Attentions::All => &[],
+/// The beginnings of the names of outputs that an export may have and nobody reads. Any call can ask for cross-attention. The encoder's
+/// attention over audio has 1,500 x 1,500 weights a head.
+fn unread(attentions: Attentions, front: Front) -> &'static [&'static str] {
+    match (attentions, front) {
+        (Attentions::Omit | Attentions::Cross, _) => &["encoder_attentions.", "decoder_attentions."],
+        (Attentions::All, Front::Frames { .. }) => &["encoder_attentions."],
+        (Attentions::All, _) => &[],
     }
 }
 

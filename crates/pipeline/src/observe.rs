@@ -1,4 +1,4 @@
-//! Attention weights and explanations of a sentence, or of an image and its text.
+//! Attention weights and explanations of a sentence, or of an image or audio and its text.
 
 mod explained;
 
@@ -7,22 +7,40 @@ use crate::images::ImageInput;
 use crate::loaded::LoadedModel;
 use crate::notice::Notice;
 use crate::options::{DecodingOptions, LoadOptions};
+use crate::speech::{Transcriber, TranscriberOptions};
 use cognate_export::Listing;
 use cognate_folder::{Manifest, ModelSource, optimum, require_layout};
-use cognate_generate::{AttentionRequest, Hypothesis, Sources, attend, generate};
+use cognate_generate::{AttentionRequest, Hypothesis, SentenceBatch, Settings, Sources, attend, decode};
 use cognate_images::Image;
 use cognate_model::{Attentions, Config, Front, Layout, Names};
 use cognate_pictures::{Example, SourceText, TargetText, Token, Weights};
 use cognate_text::Tokenizer;
 use ndarray::{Array4, ArrayD};
+use std::ops::ControlFlow;
 use std::path::Path;
 
 /// A model whose graphs output attention weights.
 pub struct Observer {
     model: LoadedModel,
-    /// Of a model that reads images.
-    images: Option<ImageInput>,
+    input: Input,
     ignore_unused: bool,
+}
+
+/// What a model reads.
+enum Input {
+    Text,
+    Images(ImageInput),
+    Audio(Transcriber),
+}
+
+impl Input {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Text => "texts",
+            Self::Images(_) => "images",
+            Self::Audio(_) => "audio",
+        }
+    }
 }
 
 /// The contents of an example besides attention weights.
@@ -34,9 +52,17 @@ pub enum Details {
     Likeliest(usize),
 }
 
+/// How a text is searched.
+struct Search {
+    settings: Settings,
+    /// What every text begins with, after the start token.
+    prefix: Vec<i64>,
+}
+
 /// The tokens of a sentence and its translation.
 struct Sentence {
     source: Source,
+    search: Search,
     /// The decoder's input, from the start token.
     read: Vec<i64>,
     /// The decoder's output at each of these positions.
@@ -50,14 +76,15 @@ struct Sentence {
 enum Source {
     /// Ids with the end token.
     Tokens(Vec<i64>),
-    Pixels(ArrayD<f32>),
+    /// Pixels or frames.
+    Features(ArrayD<f32>),
 }
 
 impl Source {
     fn as_sources(&self) -> Sources<'_> {
         match self {
             Self::Tokens(tokens) => std::slice::from_ref(tokens).into(),
-            Self::Pixels(pixels) => Sources::Features(pixels),
+            Self::Features(features) => Sources::Features(features),
         }
     }
 }
@@ -71,15 +98,28 @@ impl Observer {
         let (source, notice) = with_attentions(source)?;
         let adjust = |settings, config: &Config, _: &Tokenizer| decoding.apply_deterministic(settings, config);
         let mut model = LoadedModel::open(source, options, Attentions::All, adjust)?;
-        let images = match model.config().front {
-            Front::Pixels(patches) => Some(ImageInput::open(model.source().folder()?, patches)?),
+        let input = match model.config().front {
+            Front::Pixels(patches) => Input::Images(ImageInput::open(model.source().folder()?, patches)?),
             Front::Tokens | Front::Frames { .. } => {
                 model = model.translating()?;
-                None
+                Input::Text
             }
         };
         notice.into_iter().for_each(|notice| model.add_notice(notice));
-        Ok(Self { model, images, ignore_unused: options.ignore_unused })
+        Ok(Self { model, input, ignore_unused: options.ignore_unused })
+    }
+
+    /// Loads a speech model, which writes texts without timestamps and as transformers does, whatever the options of transcription.
+    ///
+    /// # Errors
+    /// As [`Observer::load`] and [`Transcriber::load`].
+    pub fn load_speech(source: ModelSource, options: TranscriberOptions) -> Result<Self> {
+        let (source, notice) = with_attentions(source)?;
+        let ignore_unused = options.load.ignore_unused;
+        let transcriber = Transcriber::observing(source, options)?;
+        let mut model = transcriber.model().clone();
+        notice.into_iter().for_each(|notice| model.add_notice(notice));
+        Ok(Self { model, input: Input::Audio(transcriber), ignore_unused })
     }
 
     /// The loaded model.
@@ -92,12 +132,12 @@ impl Observer {
     /// # Errors
     /// If a text is empty or too long, or the engine fails.
     pub fn example(&self, text: &str, target: Option<&str>, details: Details) -> Result<Example> {
-        if self.images.is_some() {
-            return Err(Error::input("the model reads images, not texts"));
-        }
+        let Input::Text = self.input else { return Err(self.other_input("texts")) };
         let ids = self.model.source_ids(text)?;
         let tokens = ids.iter().map(|&id| Token { piece: self.source_piece(id), id }).collect();
-        self.observed(Source::Tokens(ids), SourceText { text: text.to_owned(), tokens, picture: None }, target, details)
+        let text = SourceText { text: text.to_owned(), tokens, picture: None };
+        let sentence = self.sentence(Source::Tokens(ids), self.search(), target)?;
+        self.observed(&sentence, text, Ok, details)
     }
 
     /// The attention weights of a PNG or JPEG file and its text, `target` or the model's. The source's tokens are the patches of the
@@ -106,18 +146,46 @@ impl Observer {
     /// # Errors
     /// If the file is no picture, the model reads texts, the text is too long, or the engine fails.
     pub fn example_of_image(&self, path: &Path, target: Option<&str>, details: Details) -> Result<Example> {
-        let images = self.images.as_ref().ok_or_else(|| Error::input("the model reads texts, not images"))?;
+        let Input::Images(images) = &self.input else { return Err(self.other_input("images")) };
         let (pixels, picture) = images.observed(&Image::open(path)?)?;
         let [rows, columns] = picture.cells;
         let leading = (0..picture.leading).map(|index| format!("token {}", index + 1));
         let cells = (0..rows * columns).map(|cell| format!("{},{}", cell / columns + 1, cell % columns + 1));
         let tokens = leading.chain(cells).zip(0..).map(|(piece, id)| Token { piece, id }).collect();
-        let text = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        self.observed(Source::Pixels(pixels), SourceText { text, tokens, picture: Some(picture) }, target, details)
+        let sentence = self.sentence(Source::Features(pixels), self.search(), target)?;
+        self.observed(&sentence, SourceText { text: name_of(path), tokens, picture: Some(picture) }, Ok, details)
     }
 
-    fn observed(&self, source: Source, text: SourceText, target: Option<&str>, details: Details) -> Result<Example> {
-        let sentence = self.sentence(source, target)?;
+    /// The attention weights of an audio file of at most 30 s and its text, `target` or the model's. The source's tokens are the
+    /// positions of the encoder, whose pieces are their times; the picture is the spectrogram. There are no weights of the encoder.
+    ///
+    /// # Errors
+    /// If the file is no audio or is longer, the model reads something else, the text is too long, or the engine fails.
+    pub fn example_of_audio(&self, path: &Path, target: Option<&str>, details: Details) -> Result<Example> {
+        let Input::Audio(transcriber) = &self.input else { return Err(self.other_input("audio")) };
+        let window = transcriber.window_of(path)?;
+        let source = SourceText { text: name_of(path), tokens: window.tokens(), picture: Some(window.picture()?) };
+        let search = Search { settings: window.settings.clone(), prefix: window.prompt[1..].to_vec() };
+        let sentence = self.sentence(Source::Features(window.features.clone()), search, target)?;
+        self.observed(&sentence, source, |cross| Ok(window.of_tokens(cross)), details)
+    }
+
+    fn other_input(&self, given: &str) -> Error {
+        Error::input(format_args!("the model reads {}, not {given}", self.input.name()))
+    }
+
+    fn search(&self) -> Search {
+        Search { settings: self.model.settings().clone(), prefix: Vec::new() }
+    }
+
+    /// `columns` makes the columns of cross-attention those of the source's tokens.
+    fn observed(
+        &self,
+        sentence: &Sentence,
+        text: SourceText,
+        columns: impl FnOnce(Array4<f32>) -> Result<Array4<f32>>,
+        details: Details,
+    ) -> Result<Example> {
         let likeliest = match details {
             Details::Omit => 1,
             Details::Likeliest(likeliest) => likeliest,
@@ -127,7 +195,8 @@ impl Observer {
             let message = format!("{}: expected an encoder and a decoder, found {} graphs", self.model.source(), sessions.len());
             return Err(Cause::InFolder(message).into());
         };
-        let attending = AttentionRequest { source: sentence.source.as_sources(), target: &sentence.read, likeliest };
+        let of_encoder = !matches!(self.input, Input::Audio(_));
+        let attending = AttentionRequest { source: sentence.source.as_sources(), target: &sentence.read, likeliest, of_encoder };
         let attended = attend(self.model.layout(), [encoder.as_mut(), decoder.as_mut()], self.model.config(), attending)?;
         let tokens = |ids: &[i64]| ids.iter().map(|&id| self.token(id)).collect();
         let mut example = Example {
@@ -135,24 +204,33 @@ impl Observer {
             target: TargetText { text: sentence.text.clone(), read: tokens(&sentence.read), written: tokens(&sentence.written) },
             encoder_attentions: weights(attended.encoder)?,
             decoder_attentions: weights(attended.decoder)?,
-            cross_attentions: weights(attended.cross)?,
+            cross_attentions: weights(columns(attended.cross)?)?,
             explained: None,
         };
         if details != Details::Omit {
-            example.explained = Some(self.explained(&sentence, &example, &attended.next, &attended.followed)?);
+            example.explained = Some(self.explained(sentence, &example, &attended.next, &attended.followed)?);
         }
         Ok(example)
     }
 
-    fn sentence(&self, source: Source, target: Option<&str>) -> Result<Sentence> {
-        let settings = self.model.settings();
+    fn sentence(&self, source: Source, search: Search, target: Option<&str>) -> Result<Sentence> {
+        let Search { settings, prefix } = &search;
         let (tokens, complete, text) = match target {
-            Some(target) => (self.model.target_ids(target).map_err(|error| Error::wrong_option("target", error))?, true, target.to_owned()),
+            Some(target) if target.trim().is_empty() => return Err(Error::wrong_option("target", "expected a text, found none")),
+            Some(target) => {
+                let ids = match &self.input {
+                    // As all texts of speech models begin.
+                    Input::Audio(_) => self.model.target_ids_after(prefix, &format!(" {}", target.trim())),
+                    Input::Text | Input::Images(_) => self.model.target_ids(target),
+                };
+                (ids.map_err(|error| Error::wrong_option("target", error))?, true, target.to_owned())
+            }
             None => {
-                let found = generate(self.model.decoder()?.as_mut(), source.as_sources(), settings)?;
-                let found = found.into_iter().next().ok_or_else(|| Error::input("the model has no translation"))?;
+                let batch = SentenceBatch { prefixes: std::slice::from_ref(prefix), ..SentenceBatch::new(source.as_sources()) };
+                let found = decode(self.model.decoder()?.as_mut(), &batch, settings, &mut |_| ControlFlow::Continue(()))?;
+                let found = found.into_iter().flatten().next().ok_or_else(|| Error::input("the model has no translation"))?;
                 let Hypothesis { tokens, complete, .. } = found;
-                let text = self.model.tokenizer().decode(&tokens)?;
+                let text = self.model.tokenizer().decode(&tokens)?.trim().to_owned();
                 (tokens, complete, text)
             }
         };
@@ -162,7 +240,7 @@ impl Observer {
             return Err(Error::input("the translation has no tokens; there is nothing to observe"));
         }
         let read = [settings.start_token].into_iter().chain(written[..written.len() - 1].iter().copied()).collect();
-        Ok(Sentence { source, read, written, text, is_given: target.is_some() })
+        Ok(Sentence { source, search, read, written, text, is_given: target.is_some() })
     }
 
     fn source_piece(&self, id: i64) -> String {
@@ -172,6 +250,11 @@ impl Observer {
     fn token(&self, id: i64) -> Token {
         Token { piece: self.model.tokenizer().piece(id).unwrap_or_else(|| format!("<{id}>")), id }
     }
+}
+
+/// The name of a file.
+fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 fn weights(found: Array4<f32>) -> Result<Weights> {

@@ -3,6 +3,7 @@
 mod features;
 mod formats;
 mod languages;
+mod observed;
 mod options;
 mod segments;
 mod tokens;

@@ -11,6 +11,15 @@ pub(super) fn print(example: &Example, embeddings: &Embeddings, out: &mut dyn Wr
         Embeddings::Unknown(_) => [None, None],
     };
     for ((name, tokens), norms) in [("source", &example.source.tokens), ("target", &example.target.read)].into_iter().zip(norms) {
+        if let (Some(picture), "source") = (&example.source.picture, name) {
+            let [rows, columns] = picture.cells;
+            writeln!(
+                out,
+                "  a picture of {rows} x {columns} cells, {} tokens before and {} after them",
+                picture.leading, picture.trailing
+            )?;
+            continue;
+        }
         let width = tokens.iter().map(|token| token.piece.chars().count()).max().unwrap_or(0).max(5);
         if name == "target" {
             writeln!(out, "   Input of the decoder, one more token at each step")?;

@@ -6,7 +6,8 @@ use std::io::Write;
 
 /// Prints the summaries of the encoder's and the decoder's self-attention and of cross-attention.
 pub(super) fn print(layers: &[Vec<Summary>; 3], out: &mut dyn Write) -> Result<()> {
-    for (name, layers) in ["encoder self-attention", "decoder self-attention", "cross-attention"].into_iter().zip(layers) {
+    let names = ["encoder self-attention", "decoder self-attention", "cross-attention"];
+    for (name, layers) in names.into_iter().zip(layers).filter(|(_, layers)| !layers.is_empty()) {
         let has_own = layers.iter().any(|layer| layer.own.is_some());
         let own = if has_own { "     self previous     next" } else { "" };
         writeln!(out, "  {name}\n    layer{own}    first     last  spread  sharpest head")?;

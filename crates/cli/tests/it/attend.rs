@@ -5,10 +5,11 @@ use cognate_generate::{AttentionRequest, Sources, attend};
 use cognate_model::{Attentions, Layout, Model};
 use cognate_pictures::{Attention, Document, Example, SourceText, TargetText, Token, Weights, html, read_html};
 use cognate_runtime::{Device, Options, Reference, Runtime, Session, Source as Graph, available};
-use cognate_testing::{Golden, bundled_checkpoint, golden, testdata};
+use cognate_testing::{Golden, SPEECH_MODELS, bundled_checkpoint, golden, make_speech_model, testdata, wav};
 use insta::assert_snapshot;
 use safetensors::SafeTensors;
 use std::fs;
+use std::path::Path;
 
 const CLOSE: f64 = 1e-5;
 
@@ -16,7 +17,7 @@ const CLOSE: f64 = 1e-5;
 fn through_a_page(layout: Layout, sessions: &mut [Box<dyn Session>], model: &Model, [source, target]: [&[i64]; 2]) -> Example {
     let [encoder, decoder] = sessions else { panic!("two graphs") };
     let sources = [source.to_vec()];
-    let sentence = AttentionRequest { source: (&sources).into(), target, likeliest: 1 };
+    let sentence = AttentionRequest { source: (&sources).into(), target, likeliest: 1, of_encoder: true };
     let found = attend(layout, [encoder.as_mut(), decoder.as_mut()], model.config(), sentence).unwrap();
     let weights = |array: ndarray::Array4<f32>| {
         let (layers, heads, rows, columns) = array.dim();
@@ -151,7 +152,7 @@ fn patches_of_images_are_drawn() {
             let (source, target) = (Sources::Features(&values), &targets.data[tgt * image..][..tgt]);
             let mut sessions = reference(&model);
             let [encoder, decoder] = sessions.as_mut_slice() else { panic!("two graphs") };
-            let request = AttentionRequest { source, target, likeliest: 1 };
+            let request = AttentionRequest { source, target, likeliest: 1, of_encoder: true };
             let found = attend(Layout::Cognate, [encoder.as_mut(), decoder.as_mut()], model.config(), request).unwrap().cross;
             for ((layer, head, row, column), &found) in found.indexed_iter() {
                 let expected = expected.data[(((layer * images + image) * heads + head) * tgt + row) * src + column];
@@ -185,6 +186,68 @@ fn patches_of_images_are_drawn() {
     let image = testdata("images/rgb.png");
     let refused = run(&["attend", "--image", image.to_str().unwrap(), "--out", "-"]).failed(1);
     assert_eq!(refused.lines().last(), Some("cognate: error: the model reads texts, not images"));
+}
+
+/// Over the positions of audio: PyTorch's numbers, and what the commands write of a file.
+#[test]
+fn times_of_audio_are_drawn() {
+    for name in SPEECH_MODELS {
+        let (model, answers) = (Model::open(&golden(name)).unwrap(), Golden::open(name));
+        let (frames, targets) = (answers.floats("input_features"), answers.ids("decoder_input_ids"));
+        let expected = answers.doubles("cross_attentions");
+        let [layers, clips, heads, tgt, src] = expected.shape[..] else { panic!("five axes") };
+        for clip in 0..clips {
+            let size = frames.data.len() / clips;
+            let values = frames.data[size * clip..][..size].to_vec();
+            let values = ndarray::ArrayD::from_shape_vec([&[1], &frames.shape[1..]].concat(), values).unwrap();
+            let (source, target) = (Sources::Features(&values), &targets.data[tgt * clip..][..tgt]);
+            let mut sessions = reference(&model);
+            let [encoder, decoder] = sessions.as_mut_slice() else { panic!("two graphs") };
+            let request = AttentionRequest { source, target, likeliest: 1, of_encoder: false };
+            let found = attend(Layout::Cognate, [encoder.as_mut(), decoder.as_mut()], model.config(), request).unwrap();
+            assert_eq!((found.encoder.dim().0, found.cross.dim()), (0, (layers, heads, tgt, src)));
+            for ((layer, head, row, column), &found) in found.cross.indexed_iter() {
+                let expected = expected.data[(((layer * clips + clip) * heads + head) * tgt + row) * src + column];
+                assert!((f64::from(found) - expected).abs() < CLOSE, "{name}: {found} {expected}");
+            }
+        }
+    }
+
+    let folder = tempfile::tempdir().unwrap();
+    make_speech_model(folder.path());
+    let [checkpoint, short, long, page] = ["", "short.wav", "long.wav", "page.html"].map(|name| folder.path().join(name));
+    let samples: Vec<f32> = (0..16_001).map(|index| (0.1 * index as f32).sin()).collect();
+    fs::write(&short, wav(&samples[..10_000])).unwrap();
+    fs::write(&long, wav(&samples)).unwrap();
+    let given = ["--model", checkpoint.to_str().unwrap(), "--language", "en", "--audio"];
+    let attend = |audio: &Path, more: &[&str]| {
+        run(&[&["attend", "--out", page.to_str().unwrap()], &given[..], &[audio.to_str().unwrap(), "--max-new-tokens", "5"], more].concat())
+    };
+    attend(&short, &["--beams", "2"]).ok();
+    let example = read_html(&fs::read_to_string(&page).unwrap()).unwrap().examples.remove(0);
+    // 0.625 s of the model's 1 s, of which a position is 0.02 s.
+    let picture = example.source.picture.as_ref().unwrap();
+    assert_eq!((picture.cells, picture.leading, picture.trailing), ([1, 32], 0, 1));
+    let pieces: Vec<_> = example.source.tokens[30..].iter().map(|token| token.piece.as_str()).collect();
+    assert_eq!(pieces, ["0.60 s", "0.62 s", "padding"]);
+    assert_eq!(example.encoder_attentions.shape()[0], 0);
+    for row in example.cross_attentions.values().chunks(33) {
+        assert!((row.iter().sum::<f32>() - 1.0).abs() < 1e-5);
+    }
+    let read: Vec<_> = example.target.read.iter().map(|token| token.piece.as_str()).take(4).collect();
+    assert_eq!(read, ["<|startoftranscript|>", "<|en|>", "<|transcribe|>", "<|notimestamps|>"]);
+    let explained = example.explained.unwrap();
+    let beams = explained.beams.unwrap();
+    assert_eq!((beams.finished.len(), beams.finished[0].text.trim()), (2, example.target.text.as_str()));
+
+    let refused = attend(&long, &[]).failed(1);
+    assert!(refused.ends_with("the audio is longer than 1 s, one window of the model; expected a part of it"), "{refused}");
+    let refused = attend(&short, &["--format", "svg", "--attention", "encoder"]).failed(1);
+    assert!(refused.ends_with("encoder self-attention: expected an attention that the document has"), "{refused}");
+    let refused = attend(&short, &["--target", ""]).failed(1);
+    assert!(refused.ends_with("--target: expected a text, found none"), "{refused}");
+    let explained = run(&[&["explain"], &given[..], &[short.to_str().unwrap(), "--max-new-tokens", "5"]].concat()).ok();
+    assert!(explained.starts_with("short.wav\n→ ") && !explained.contains("encoder self-attention"), "{explained}");
 }
 
 /// A reader sees what the model does, and two engines see the same.

@@ -147,9 +147,12 @@
     });
   };
 
-  const kindButtons = KINDS.map(({ name }) => make("button", { textContent: name }));
+  // The encoder's attention over audio is not known.
+  const known = [0, 1, 2].filter((kind) => sizes(kind)[0]);
+  const kindButtons = known.map((kind) => make("button", { textContent: KINDS[kind].name }));
   byId("kinds").append(...kindButtons);
-  const markKind = radios(byId("kinds"), kindButtons, 1, (kind) => {
+  const markKind = radios(byId("kinds"), kindButtons, 1, (index) => {
+    const kind = known[index];
     Object.assign(state, { kind, layer: Math.min(state.layer, last(kind)), head: state.head === sizes(state.kind)[1] ? sizes(kind)[1] : Math.min(state.head, sizes(kind)[1]) });
     showHeads();
     show();
@@ -328,7 +331,7 @@
       });
       context.globalAlpha = 1;
       const marked = isSelf ? row : column;
-      if (marked !== null && marked >= first) {
+      if (marked !== null && marked >= first && marked - first < down * across) {
         context.strokeStyle = resolved("--accent");
         context.lineWidth = 2;
         context.strokeRect(...place(marked - first));
@@ -524,7 +527,7 @@
   };
 
   const show = () => {
-    markKind(state.kind);
+    markKind(known.indexOf(state.kind));
     markPicture(PICTURES.indexOf(state.picture));
     pictureButtons[0].textContent = data.examples[0].source.picture && state.kind !== 1 ? "Picture" : "Lines";
     markHead(state.layer * (sizes(state.kind)[1] + 1) + state.head);

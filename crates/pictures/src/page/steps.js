@@ -44,7 +44,7 @@ const stepByStep = (data, place, { make, draw, isolated }) => {
     const scale = known && known.is_scaled ? `, times √${known.d_model} = ${decimal(Math.sqrt(known.d_model), 2)}` : "";
     return [
       make("div", { className: "beside" },
-        side("Input of the encoder", example.source.tokens, known && known.source),
+        ...(example.source.picture ? [] : [side("Input of the encoder", example.source.tokens, known && known.source)]),
         side("Input of the decoder, one more token at each step", example.target.read, known && known.target)),
       make("p", { className: "note", textContent: known
         ? `|·| is the Euclidean norm over ${known.d_model} values: |token| is that of the row of the embedding table${scale}; |sum| is that of the input of the first layer.`
@@ -53,7 +53,8 @@ const stepByStep = (data, place, { make, draw, isolated }) => {
   };
 
   const layers = (example) => [
-    make("div", { className: "beside" }, ...["Encoder self-attention", "Decoder self-attention", "Cross-attention"].map((name, kind) => {
+    make("div", { className: "beside" }, ...["Encoder self-attention", "Decoder self-attention", "Cross-attention"].flatMap((name, kind) => {
+      if (!example.explained.layers[kind].length) return [];
       const hasOwn = kind < 2;
       return tableOf(
         name,

@@ -1,7 +1,7 @@
 //! The page in a headless Chromium: what readers do with it, and what they see.
 
 use crate::chromium::Chromium;
-use crate::{MARKUP, document, example, markup};
+use crate::{MARKUP, document, example, example_of_audio, markup};
 use cognate_pictures::{Document, SourcePicture, html};
 use std::fs;
 use tempfile::TempDir;
@@ -92,7 +92,7 @@ fn layers_heads_and_numbers() {
 #[test]
 fn a_picture_shows_where_words_look() {
     let mut shown = example([2, 2, 7, 4]);
-    shown.source.picture = Some(SourcePicture::new(&[0; 3 * 300 * 200], [300, 200], [2, 3], 1).unwrap());
+    shown.source.picture = Some(SourcePicture::new(&[0; 3 * 300 * 200], [300, 200], [2, 3], [1, 0]).unwrap());
     let weights = shown.cross_attentions.mean(0);
     let Some((browser, _folder)) = open(&document(vec![shown])) else { return };
     browser.click("#pictures button");
@@ -114,6 +114,23 @@ fn a_picture_shows_where_words_look() {
          canvas.dispatchEvent(new PointerEvent('pointermove', { clientX: box.right - 4, clientY: box.bottom - 4 })); })()",
     );
     assert!(text(&browser, ".readout").starts_with("“▁source6” is attended to by "));
+}
+
+#[test]
+fn audio_has_no_attention_of_the_encoder() {
+    let Some((browser, _folder)) = open(&document(vec![example_of_audio()])) else { return };
+    let names = browser.evaluate("[...document.querySelectorAll('#kinds button')].map((button) => button.textContent)");
+    assert_eq!(names, serde_json::json!(["Decoder self", "Cross"]));
+    browser.click("#kinds button");
+    assert!(text(&browser, "#title").starts_with("Decoder self-attention, layer "));
+    browser.click("#kinds button:nth-child(2)");
+    browser.click("#pictures button");
+    browser.evaluate(
+        "(() => { const canvas = document.querySelector('.words + div canvas'), box = canvas.getBoundingClientRect();
+         canvas.dispatchEvent(new PointerEvent('pointermove', { clientX: box.right - 4, clientY: box.bottom - 4 })); })()",
+    );
+    assert!(text(&browser, ".readout").starts_with("“▁source4” is attended to by "));
+    assert_eq!(browser.complaints(), [""; 0]);
 }
 
 #[test]

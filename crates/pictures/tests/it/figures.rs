@@ -1,6 +1,6 @@
 //! Drawings: what stands in the SVG, and what the pixels show.
 
-use crate::{document, example, markup};
+use crate::{document, example, example_of_audio, markup};
 use cognate_pictures::{Anchor, Attention, Chart, Curve, Document, Drawing, Figure, Head, Panel, Picture, Shape, SourcePicture, Weights};
 use insta::assert_snapshot;
 use tiny_skia::Pixmap;
@@ -32,8 +32,26 @@ fn an_svg_is_text() {
 /// A picture of 2 x 3 cells of 10 pixels in one colour, after a token that is no cell.
 fn of_a_picture() -> Document {
     let mut example = example([2, 2, 7, 4]);
-    example.source.picture = Some(SourcePicture::new(&[0; 3 * 30 * 20], [30, 20], [2, 3], 1).unwrap());
+    example.source.picture = Some(SourcePicture::new(&[0; 3 * 30 * 20], [30, 20], [2, 3], [1, 0]).unwrap());
     document(vec![example])
+}
+
+/// Of cells whose edges are between whole pixels, too.
+#[test]
+fn cells_meet_without_lines_between_them() {
+    let mut example = example([2, 2, 62, 4]);
+    example.source.picture = Some(SourcePicture::new(&[0; 3 * 80 * 10], [80, 10], [1, 61], [0, 1]).unwrap());
+    let row = [0.2].into_iter().chain([0.1; 61]);
+    example.cross_attentions = Weights::new([2, 2, 4, 62], row.cycle().take(992).collect()).unwrap();
+    let drawing = Figure { picture: Picture::Lines, ..FIGURE }.draw(&document(vec![example])).unwrap();
+    let pngs = drawing.shapes.iter().filter_map(|shape| match shape {
+        Shape::Image { png, .. } => Some(Pixmap::decode_png(png).unwrap()),
+        _ => None,
+    });
+    let mut shades: Vec<_> = pngs.flat_map(|tile| tile.pixels().iter().map(|pixel| pixel.red()).collect::<Vec<_>>()).collect();
+    shades.sort_unstable();
+    shades.dedup();
+    assert!(matches!(shades[..], [0, _]), "{shades:?}");
 }
 
 /// A picture for each token: a cell is as dark as its weight.
@@ -68,9 +86,11 @@ fn pictures_are_paler_where_weights_are_smaller() {
 
     let of_encoder = Figure { attention: Attention::Encoder, ..figure }.draw(&document).unwrap_err();
     assert_snapshot!(of_encoder, @"the encoder's attention over a picture: expected a heat map, or the page");
+    let unknown = Figure { attention: Attention::Encoder, ..figure }.draw(&crate::document(vec![example_of_audio()])).unwrap_err();
+    assert_snapshot!(unknown, @"encoder self-attention: expected an attention that the document has");
     let mut wrong = document.clone();
     wrong.examples[0].source.picture.as_mut().unwrap().cells = [2, 2];
-    assert!(wrong.check().unwrap_err().to_string().contains("a picture of 2 x 2 cells after 1 tokens, but 7 source tokens"));
+    assert!(wrong.check().unwrap_err().to_string().contains("expected source tokens for 2 x 2 cells, 1 before and 0 after them, found 7"));
     let mut wrong = document;
     wrong.examples[0].source.picture.as_mut().unwrap().image = "data:image/png;base64,AAAA".into();
     assert!(figure.draw(&wrong).unwrap_err().to_string().starts_with("the picture is no PNG: "));

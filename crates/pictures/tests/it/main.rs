@@ -10,8 +10,8 @@ mod pages;
 mod weights;
 
 use cognate_pictures::{
-    Attention, Beams, Document, Embeddings, Example, Explained, Finished, Likely, Node, Norms, SourceText, Step, Summary, TargetText,
-    Token, Weights,
+    Attention, Beams, Document, Embeddings, Example, Explained, Finished, Likely, Node, Norms, SourcePicture, SourceText, Step, Summary,
+    TargetText, Token, Weights,
 };
 
 /// Layers, heads, tokens of the source and of the target.
@@ -38,6 +38,15 @@ fn weights(shape: [usize; 4], visible: impl Fn(usize) -> usize) -> Weights {
 
 fn tokens(name: &str, length: usize) -> Vec<Token> {
     (0..length).map(|index| Token { piece: format!("▁{name}{index}"), id: index as i64 }).collect()
+}
+
+/// Audio of five cells after which there is padding; the encoder's attention is not known.
+fn example_of_audio() -> Example {
+    let mut example = example([2, 2, 6, 4]);
+    example.source.picture = Some(SourcePicture::new(&[0; 3 * 100 * 10], [100, 10], [1, 5], [0, 1]).unwrap());
+    example.encoder_attentions = Weights::new([0, 2, 6, 6], Vec::new()).unwrap();
+    example.explained = Some(explained(&example));
+    example
 }
 
 fn example([layers, heads, src, tgt]: Sizes) -> Example {

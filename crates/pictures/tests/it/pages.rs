@@ -1,6 +1,6 @@
 //! What is in a page, and what is read back out of it.
 
-use crate::{MARKUP, document, example, markup};
+use crate::{MARKUP, document, example, example_of_audio, markup};
 use cognate_pictures::{Attention, Document, Embeddings, ErrorKind, Explained, html, read_html};
 
 /// The largest distance between the weights of two documents.
@@ -26,6 +26,16 @@ fn thirty_tokens_six_layers_eight_heads_are_below_a_megabyte_and_read_back() {
     assert_eq!(found.examples[0].source, document.examples[0].source);
     assert_eq!(found.examples[0].target, document.examples[0].target);
     assert_eq!(found.examples[0].explained, document.examples[0].explained);
+}
+
+#[test]
+fn an_attention_that_is_not_known_is_read_back_as_such() {
+    let document = document(vec![example_of_audio()]);
+    assert_eq!(read_html(&html(&document)).unwrap().examples[0].source, document.examples[0].source);
+    let found: Document = serde_json::from_str(&serde_json::to_string(&document).unwrap()).unwrap();
+    assert!(distance(&found, &document) < 1e-7);
+    found.check().unwrap();
+    assert_eq!(found.examples[0].explained.as_ref().unwrap().layers[0], []);
 }
 
 #[test]

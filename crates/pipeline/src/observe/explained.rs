@@ -1,9 +1,9 @@
 //! Explanations of a sentence: norms of embeddings, probable next tokens, and the tree of beam search.
 
-use super::{Observer, Sentence, Source};
+use super::{Observer, Search, Sentence, Source};
 use crate::error::Result;
 use cognate_folder::{Manifest, ModelSource, open_exported};
-use cognate_generate::{Sources, alignment_layer, beam_tree};
+use cognate_generate::{alignment_layer, beam_tree};
 use cognate_model::interface::ATTENTION_MASK;
 use cognate_model::{EmbeddingNames, Model};
 use cognate_pictures::{Attention, Beams, Embeddings, Example, Explained, Finished, Likely, Node, Norms, Step, Summary};
@@ -29,7 +29,7 @@ impl Observer {
                 Ok(None) => Embeddings::Unknown(format!("{}: its weights are rounded to integers", self.model.source())),
                 Err(error) => Embeddings::Unknown(error.to_string()),
             },
-            Source::Pixels(_) => Embeddings::Unknown("the source is a picture".into()),
+            Source::Features(_) => Embeddings::Unknown(format!("the source is {}", self.input.name())),
         };
         let layers = Attention::ALL.map(|attention| Summary::of(example.weights(attention), attention != Attention::Cross));
         let alignment_layer = alignment_layer(self.model.config());
@@ -47,8 +47,8 @@ impl Observer {
             }
         });
         let steps = steps.collect();
-        let has_search = self.model.settings().num_beams > 1 && !sentence.is_given;
-        let beams = has_search.then(|| self.beams(sentence.source.as_sources())).transpose()?;
+        let has_search = sentence.search.settings.num_beams > 1 && !sentence.is_given;
+        let beams = has_search.then(|| self.beams(sentence)).transpose()?;
         Ok(Explained { embeddings, layers, alignment_layer, steps, beams })
     }
 
@@ -63,9 +63,9 @@ impl Observer {
     }
 
     /// The beam search of the translation.
-    fn beams(&self, source: Sources<'_>) -> Result<Beams> {
-        let settings = self.model.settings();
-        let (hypotheses, tree) = beam_tree(self.model.decoder()?.as_mut(), source, settings)?;
+    fn beams(&self, sentence: &Sentence) -> Result<Beams> {
+        let Search { settings, prefix } = &sentence.search;
+        let (hypotheses, tree) = beam_tree(self.model.decoder()?.as_mut(), sentence.source.as_sources(), prefix, settings)?;
         let nodes = tree.nodes.iter().map(|node| Node {
             token: self.token(node.token),
             parent: node.parent,

@@ -94,6 +94,9 @@ impl Frames {
             Padding::Window => (n_frames - (chunk / hop).min(n_frames), 0),
             Padding::ToWindow => (n_frames, chunk.saturating_sub(n_samples) / hop),
         };
+        if n_frames == padding {
+            return Err(Error::input("the audio is empty; expected at least one frame of 10 ms"));
+        }
         let step = hop as f64 / f64::from(SAMPLE_RATE);
         Ok(Self { energies, n_frames, maximum, n_mels, window: chunk / hop, step, damage: audio.damage(), padding, are_short: false })
     }

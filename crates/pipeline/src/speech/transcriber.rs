@@ -18,7 +18,7 @@ use cognate_audio::{AudioReader, Damage, FeatureExtractor};
 use cognate_export::read_model;
 use cognate_folder::{Configuration, ModelSource, PREPROCESSOR_CONFIG, optimum, read_if_there};
 use cognate_generate::{Decoder, Sources};
-use cognate_model::{Front, Names};
+use cognate_model::{Attentions, Front, Names};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -115,6 +115,11 @@ impl Transcriber {
     /// # Errors
     /// If it is not a speech model, an option contradicts it, or no engine can run it.
     pub fn load(source: ModelSource, options: &TranscriberOptions) -> Result<Self> {
+        // Words are aligned by attention weights, which cost nothing that could be measured.
+        Self::with_attentions(source, options, Attentions::Cross)
+    }
+
+    pub(super) fn with_attentions(source: ModelSource, options: &TranscriberOptions, attentions: Attentions) -> Result<Self> {
         let TranscriberOptions { load, transcription: options } = options;
         options.check()?;
         let folder = source.folder()?.to_owned();
@@ -124,7 +129,7 @@ impl Transcriber {
             return Err(Cause::InFolder(message).into());
         };
         let extractor = extractor(&folder, n_mels, windows)?;
-        let model = LoadedModel::open_speech(source, load)?;
+        let model = LoadedModel::open_speech(source, load, attentions)?;
         let tokens = SpeechTokens::read(generation_json.as_deref(), model.tokenizer(), &config, model.settings())?;
         let positions = config.max_positions.unwrap_or(0);
         let silero = match (options.batch, options.voice_detector.clone().or_else(|| silero_in(&folder))) {
@@ -225,7 +230,7 @@ impl Transcriber {
         events: &mut dyn FnMut(TranscriptionEvent<'_>),
         is_wanted: &dyn Fn() -> bool,
     ) -> Result<Transcription> {
-        let (Shared { model, tokens, extractor, positions, .. }, options) = (&*self.shared, &self.options);
+        let (Shared { model, extractor, .. }, options) = (&*self.shared, &self.options);
         let padding = if options.semantics == Semantics::OpenAi { Padding::Window } else { Padding::ToWindow };
         let mut detector = (options.batch > 1).then(|| -> Box<dyn VoiceDetector> {
             match &self.shared.silero {
@@ -240,23 +245,12 @@ impl Transcriber {
         let listener = detector.as_mut().map(|detector| &mut **detector as &mut dyn VoiceDetector);
         let frames = Frames::read(audio, extractor, padding, (listener, &mut progress))?;
         let mut frames = frames.with_short_windows(options.short_windows);
-        if frames.n_heard() == 0 {
-            return Err(Error::input("the audio is empty; expected at least one frame of 10 ms"));
+        let (decoding, mut decoder) = (self.window_decoder(is_wanted), model.decoder()?);
+        let (language, probability) = self.language(&decoding, decoder.as_mut(), &mut frames)?;
+        if let Some(probability) = probability {
+            events(TranscriptionEvent::Language { code: &language, probability });
         }
-        let (tokenizer, settings, positions) = (model.tokenizer(), model.settings(), *positions);
-        let decoding = WindowDecoder { tokens, tokenizer, settings, options, hotwords: &self.hotwords, positions, is_wanted };
-        let (mut decoder, window) = (model.decoder()?, frames.window());
-        let language = match &options.language {
-            Some(language) => tokens.language(language)?,
-            None if tokens.is_multilingual() => {
-                let found = decoding.languages(decoder.as_mut(), &frames.windows(&[(0, window.min(frames.n_heard()))])?)?;
-                let (code, probability) = found.into_iter().next().expect("a language for each window");
-                events(TranscriptionEvent::Language { code: &code, probability });
-                code
-            }
-            None => "en".into(),
-        };
-        let prompt = tokens.prompt(&language, options.task, options.timestamps)?;
+        let prompt = self.prompt(&language)?;
         let found =
             Transcription { language, duration: frames.seconds(frames.n_heard()), damage: frames.damage, ..Transcription::default() };
         let n_heard = frames.n_heard();
@@ -268,6 +262,41 @@ impl Transcriber {
         let mut found = run.found;
         found.text = found.segments.iter().map(|segment| segment.text.as_str()).collect();
         Ok(found)
+    }
+
+    pub(super) fn extractor(&self) -> &FeatureExtractor {
+        &self.shared.extractor
+    }
+
+    pub(super) fn window_decoder<'a>(&'a self, is_wanted: &'a dyn Fn() -> bool) -> WindowDecoder<'a> {
+        let Self { shared, options, hotwords, .. } = self;
+        let (tokenizer, settings) = (shared.model.tokenizer(), shared.model.settings());
+        WindowDecoder { tokens: &shared.tokens, tokenizer, settings, options, hotwords, positions: shared.positions, is_wanted }
+    }
+
+    /// The code of the language, and its probability if it is detected, in the first window.
+    pub(super) fn language(
+        &self,
+        decoding: &WindowDecoder<'_>,
+        decoder: &mut dyn Decoder,
+        frames: &mut Frames,
+    ) -> Result<(String, Option<f32>)> {
+        let tokens = &self.shared.tokens;
+        Ok(match &self.options.language {
+            Some(language) => (tokens.language(language)?, None),
+            None if tokens.is_multilingual() => {
+                let window = (0, frames.window().min(frames.n_heard()));
+                let found = decoding.languages(decoder, &frames.windows(&[window])?)?;
+                let (code, probability) = found.into_iter().next().expect("a language for each window");
+                (code, Some(probability))
+            }
+            None => ("en".into(), None),
+        })
+    }
+
+    /// The prompt of each window.
+    pub(super) fn prompt(&self, language: &str) -> Result<Vec<i64>> {
+        self.shared.tokens.prompt(language, self.options.task, self.options.timestamps)
     }
 }
 

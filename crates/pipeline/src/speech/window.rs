@@ -122,7 +122,7 @@ impl WindowDecoder<'_> {
         found.into_iter().map(|hypotheses| self.best(hypotheses, start.len() - 1, &settings)).collect()
     }
 
-    fn settings_at(&self, start_token: i64, temperature: f32) -> Settings {
+    pub(super) fn settings_at(&self, start_token: i64, temperature: f32) -> Settings {
         let options = self.options;
         let is_openai = options.semantics == Semantics::OpenAi;
         let samples = if is_openai { options.best_of } else { 1 };

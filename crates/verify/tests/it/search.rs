@@ -450,7 +450,7 @@ fn tokens_have_their_scores_and_attentions() {
                     let expected = [&[0.0], &scored[0].log_probabilities[..n_new]].concat();
                     let is_near = row.iter().zip(expected.iter().chain(std::iter::repeat(&0.0))).all(|(a, b)| (a - b).abs() < 1e-4);
                     let target: Vec<i64> = [&[settings.start_token][..], &hypothesis.tokens].concat();
-                    let request = AttentionRequest { source: one.into(), target: &target, likeliest: 1 };
+                    let request = AttentionRequest { source: one.into(), target: &target, likeliest: 1, of_encoder: true };
                     let expected = attend(Layout::Cognate, [encoder.as_mut(), decoder.as_mut()], model.config(), request).unwrap().cross;
                     // The step that reads a token chooses the next one.
                     let mut furthest = 0.0_f32;

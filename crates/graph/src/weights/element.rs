@@ -54,7 +54,12 @@ impl Element {
     /// Appends the numbers, rounded to the nearest, ties to even; values out of range become infinite, or the largest integer.
     pub(super) fn encode(self, values: &[f32], bytes: &mut Vec<u8>) {
         match self {
-            Element::F32 => bytes.extend(values.iter().flat_map(|value| value.to_le_bytes())),
+            Element::F32 => {
+                let before = bytes.len();
+                bytes.resize(before + 4 * values.len(), 0);
+                let (numbers, _) = bytes[before..].as_chunks_mut();
+                numbers.iter_mut().zip(values).for_each(|(number, value)| *number = value.to_le_bytes());
+            }
             Element::F16 => {
                 let mut rounded = vec![f16::ZERO; values.len()];
                 rounded.convert_from_f32_slice(values);

@@ -264,7 +264,9 @@ impl Recipe {
                     found
                 })
             }
-            Source::Columns { .. } => {
+            Source::Columns { matrix, .. } => {
+                // Without transposition, which is slow.
+                matrix.first_non_finite()?;
                 let mut first = 0;
                 let search = self.pieces(|values| {
                     let found = values.iter().position(|value| !value.is_finite()).map(|place| (first + place, values[place]));
@@ -342,16 +344,27 @@ impl Recipe {
 
 /// Fills `values` with the elements from position `first` on of the transposed columns of `matrix: [rows, width]` from `column` on.
 fn read_columns(matrix: &Recipe, column: usize, first: usize, values: &mut [f32]) {
+    /// Rows of the matrix whose values are written one after the other.
+    const BLOCK: usize = 16;
     let (&[rows, width], false) = (matrix.shape(), values.is_empty()) else { return };
+    let end = first + values.len();
     // Of each row of the matrix a short piece.
-    let (from, to) = (first / rows, (first + values.len() - 1) / rows);
-    let mut piece = vec![0f32; to + 1 - from];
-    for row in 0..rows {
-        matrix.read(row * width + column + from, &mut piece);
-        for (value, output) in piece.iter().zip(from..) {
-            if let Some(place) = (output * rows + row).checked_sub(first).and_then(|place| values.get_mut(place)) {
-                *place = *value;
+    let (from, to) = (first / rows, (end - 1) / rows);
+    let n_outputs = to + 1 - from;
+    let mut pieces = vec![0f32; BLOCK * n_outputs];
+    for row in (0..rows).step_by(BLOCK) {
+        let n_rows = BLOCK.min(rows - row);
+        for (piece, row) in pieces.chunks_exact_mut(n_outputs).take(n_rows).zip(row..) {
+            matrix.read(row * width + column + from, piece);
+        }
+        for output in 0..n_outputs {
+            let start = (from + output) * rows + row;
+            let wanted = start.max(first)..(start + n_rows).min(end);
+            if wanted.is_empty() {
+                continue;
             }
+            let read = pieces[output..].iter().step_by(n_outputs).skip(wanted.start - start);
+            values[wanted.start - first..wanted.end - first].iter_mut().zip(read).for_each(|(value, read)| *value = *read);
         }
     }
 }

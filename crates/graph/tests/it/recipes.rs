@@ -176,3 +176,27 @@ fn distances() {
     assert_eq!(base.to(Element::F16).distance(&base), f32::INFINITY, "beyond the range of f16");
     assert_eq!(f32s(&[1.0, 1.125]).distance(&stored(Element::F16, [0, 0x3c, 0, 0x3c])), 0.125);
 }
+
+/// Of matrices larger than a piece and smaller, and read from places within a row and at its ends.
+#[test]
+fn columns_are_given_as_rows() {
+    for ([rows, width], columns) in [([37, 5000], 1200..3900), ([70_001, 3], 1..3), ([16, 4], 0..4), ([1, 1], 0..1)] {
+        let value = |index: usize| index as f32;
+        let all: Vec<f32> = (0..rows * width).map(value).collect();
+        let matrix = f32s(&all).reshaped(&[rows, width]).unwrap();
+        let turned = Recipe::columns(&matrix, columns.clone()).unwrap();
+        let expected: Vec<f32> = columns.clone().flat_map(|column| (0..rows).map(move |row| value(row * width + column))).collect();
+        assert_eq!(turned.shape(), [columns.len(), rows]);
+        assert!(turned.values::<f32>() == expected, "{rows} x {width}");
+        let inner = expected.len() / 3..expected.len() - expected.len() / 5;
+        let mut part = vec![f32::NAN; inner.len()];
+        turned.read(inner.start, &mut part);
+        assert!(part == expected[inner], "{rows} x {width}");
+    }
+    let mut holed: Vec<f32> = (0..12).map(|index| index as f32).collect();
+    holed[4 + 2] = f32::NAN;
+    let matrix = f32s(&holed).reshaped(&[3, 4]).unwrap();
+    let (place, value) = Recipe::columns(&matrix, 1..3).unwrap().first_non_finite().unwrap();
+    assert!(place == 4 && value.is_nan());
+    assert!(Recipe::columns(&matrix, 0..2).unwrap().first_non_finite().is_none());
+}

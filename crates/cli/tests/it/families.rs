@@ -378,3 +378,75 @@ fn unused_tensors_are_left_alone_where_that_is_asked_for() {
         allowed.ok();
     }
 }
+
+/// The files of a golden model in a folder, with its tokenizer's.
+fn with_tokenizer(name: &str, files: &[(&str, String)]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["config.json", "generation_config.json", "model.safetensors"] {
+        fs::copy(golden(name).join(file), folder.path().join(file)).unwrap();
+    }
+    for (file, text) in files {
+        fs::write(folder.path().join(file), text).unwrap();
+    }
+    folder
+}
+
+/// The ids of twelve tokens, by the checkpoint and by its export.
+fn ids_of_both(checkpoint: &Path, arguments: &[&str]) -> [String; 2] {
+    let out = tempfile::tempdir().unwrap();
+    let export = out.path().join("export");
+    run(&["export", checkpoint.to_str().unwrap(), export.to_str().unwrap(), "--no-verify"]).ok();
+    [checkpoint, &export].map(|model| {
+        let given = ["translate", "--model", model.to_str().unwrap(), "--json", "--max-new-tokens", "12"];
+        let line: Value = serde_json::from_str(&run(&[&given, arguments].concat()).ok()).unwrap();
+        line["hypotheses"][0]["ids"].to_string()
+    })
+}
+
+/// ByT5 reads bytes. The tokens of transformers 4.57.6 with `ByT5Tokenizer`, greedily and with 3 beams.
+#[test]
+fn byt5_translates_bytes() {
+    let files = [("tokenizer_config.json", json!({ "tokenizer_class": "ByT5Tokenizer" }).to_string())];
+    let folder = with_tokenizer("strange/byt5", &files);
+    for (text, beams, ids) in [
+        ("Two dogs.", "1", "[16,264,376,364,377,376,46,377,146,117,364,117]"),
+        ("Two dogs.", "3", "[189,241,162,368,377,241,231,377,301,293,162,368]"),
+        ("Café 猫", "1", "[278,10,278,10,278,10,278,278,10,278,10,278]"),
+        ("Café 猫", "3", "[278,91,278,301,301,301,301,23,278,301,301,301]"),
+    ] {
+        assert_eq!(ids_of_both(folder.path(), &["--beams", beams, text]), [ids; 2], "{text} {beams}");
+    }
+}
+
+/// The first piece of MADLAD-400's source is the target language; its architecture is that of T5 1.1. The tokens of transformers 4.57.6
+/// for `<2de> abc` and `<2fr> abc` with `T5TokenizerFast`, greedily and with 4 beams.
+#[test]
+fn madlad_translates_into_the_language_of_its_first_piece() {
+    let first = ["<pad>", "</s>", "<unk>", "<2de>", "<2fr>", "▁", "▁a", "b", "c"];
+    let pieces = first.into_iter().map(str::to_owned).chain((9..120).map(|id| format!("p{id}")));
+    let added = first[..5].iter().enumerate().map(|(id, content)| {
+        json!({ "id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": id < 3 })
+    });
+    let spaces = json!({ "type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true });
+    let text = json!({ "Sequence": { "id": "A", "type_id": 0 } });
+    let tokenizer = json!({
+        "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "pre_tokenizer": spaces, "decoder": spaces,
+        "added_tokens": added.collect::<Vec<_>>(),
+        "post_processor": {
+            "type": "TemplateProcessing", "single": [&text, { "SpecialToken": { "id": "</s>", "type_id": 0 } }],
+            "pair": [&text, { "Sequence": { "id": "B", "type_id": 0 } }],
+            "special_tokens": { "</s>": { "id": "</s>", "ids": [1], "tokens": ["</s>"] } },
+        },
+        "model": { "type": "Unigram", "unk_id": 2, "vocab": pieces.map(|piece| json!([piece, -2.0])).collect::<Vec<_>>(), "byte_fallback": false },
+    });
+    let config = json!({ "tokenizer_class": "T5Tokenizer" });
+    let folder = with_tokenizer("t5-gated", &[("tokenizer.json", tokenizer.to_string()), ("tokenizer_config.json", config.to_string())]);
+    for (language, beams, ids) in [
+        ("de", "1", "[41,113,39,65,65,65,65,65,65,65,65,65]"),
+        ("de", "4", "[41,113,39,65,65,65,65,65,65,65,65,65]"),
+        ("fr", "1", "[52,51,113,113,113,113,84,39,54,64,47,64]"),
+        ("fr", "4", "[35,44,113,25,25,25,25,25,25,25,25,97]"),
+    ] {
+        assert_eq!(ids_of_both(folder.path(), &["--beams", beams, "--target-language", language, "abc"]), [ids; 2], "{language} {beams}");
+    }
+}

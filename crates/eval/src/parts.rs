@@ -19,11 +19,12 @@ pub(crate) fn linear<F: Float>(x: &Value<F>, weight: &Recipe, bias: Option<&Valu
     let x = x.to_shape((leading.iter().product(), width)).expect(INFERRED);
     let mut out = Array2::zeros((x.nrows(), outputs));
     let step = (HELD / width.max(1)).clamp(1, outputs.max(1));
+    let mut rows = Rows::new();
     for first in (0..outputs).step_by(step) {
         let last = outputs.min(first + step);
-        let rows = rows(weight, first, last - first);
-        let rows = ArrayView2::from_shape((last - first, width), &rows).expect(INFERRED);
-        general_mat_mul(F::one(), &x, &rows.t(), F::zero(), &mut out.slice_mut(s![.., first..last]));
+        let rows = ArrayView2::from_shape((last - first, width), rows.read(weight, first, last - first)).expect(INFERRED);
+        // The long side of a weight is the one that the product's kernel cuts in larger pieces.
+        general_mat_mul(F::one(), &rows, &x.t(), F::zero(), &mut out.slice_mut(s![.., first..last]).reversed_axes());
     }
     if let Some(bias) = bias {
         out += &float(bias).view();
@@ -35,18 +36,32 @@ pub(crate) fn linear<F: Float>(x: &Value<F>, weight: &Recipe, bias: Option<&Valu
 /// `table: [rows, width]`, `ids: [...]` -> `[..., width]`. The error is the first id that has no row, with their number.
 pub(crate) fn gather<F: Float>(table: &Recipe, ids: &Value<F>) -> Result<Value<F>, (i64, usize)> {
     let (count, ids) = (table.shape()[0], int(ids));
-    let mut taken = Vec::with_capacity(ids.len() * table.shape()[1]);
+    let (mut taken, mut rows) = (Vec::with_capacity(ids.len() * table.shape()[1]), Rows::new());
     for &id in ids {
         let row = usize::try_from(id).ok().filter(|&row| row < count).ok_or((id, count))?;
-        taken.extend(rows::<F>(table, row, 1));
+        taken.extend_from_slice(rows.read(table, row, 1));
     }
     let shape = [ids.shape(), &table.shape()[1..]].concat();
     Ok(Value::Float(ArcArray::from_shape_vec(shape, taken).expect(INFERRED)))
 }
 
-fn rows<F: Float>(weight: &Recipe, first: usize, count: usize) -> Vec<F> {
-    let width = weight.shape()[1];
-    let mut values = vec![0.0; count * width];
-    weight.read(first * width, &mut values);
-    values.into_iter().map(<F as From<f32>>::from).collect()
+/// Rows of a weight, as stored and in the evaluator's precision.
+struct Rows<F> {
+    stored: Vec<f32>,
+    converted: Vec<F>,
+}
+
+impl<F: Float> Rows<F> {
+    fn new() -> Self {
+        Self { stored: Vec::new(), converted: Vec::new() }
+    }
+
+    fn read(&mut self, weight: &Recipe, first: usize, count: usize) -> &[F] {
+        let width = weight.shape()[1];
+        self.stored.resize(count * width, 0.0);
+        weight.read(first * width, &mut self.stored);
+        self.converted.clear();
+        self.converted.extend(self.stored.iter().map(|&value| <F as From<f32>>::from(value)));
+        &self.converted
+    }
 }

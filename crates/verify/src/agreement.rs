@@ -11,7 +11,9 @@ use cognate_model::{Attentions, Front, Layout, Model, without_layer};
 use cognate_runtime::{Options, Reference, Runtime, Session, Source, Value, Values};
 use ndarray::Array1;
 use std::collections::BTreeMap;
+use std::panic::resume_unwind;
 use std::path::Path;
+use std::thread::{self, ScopedJoinHandle};
 
 /// The subject of a verification.
 #[derive(Clone, Debug)]
@@ -68,69 +70,114 @@ pub fn verify(subject: &Subject<'_>, runtimes: &[(Box<dyn Runtime>, Options)], m
     let mut reference = load_reference(subject)?;
     let names = graph_names(&reference);
     let mut report = Verification::new(reference[0].engine(), subject.tolerance.relative_l2, subject.seed);
-
     let mut inputs = Inputs::new(subject.seed);
     let audio = least_cosine_of_audio(subject);
     let batches = batches(subject, &mut reference, &mut inputs)?;
+    drop(reference);
     report.batches = batches.len();
-
     let sources = inputs.sources(&subject.sentences, config);
     let sources = Sources::from(&sources);
     let methods = methods(subject);
-    let mut expected = Vec::new();
-    let mut reference = join(subject, reference)?;
-    for settings in &methods {
-        progress(&format!("reference evaluator, {}", method(settings)));
-        expected.push(decode(reference.as_mut(), sources, settings)?);
-    }
-    let wanted = subject.tolerance.equal_steps;
-    let logits = match audio {
-        Some(_) => Some(along(reference.as_mut(), sources, &expected[0], &methods[0], wanted)?.1),
-        None => None,
-    };
-    drop(reference);
 
-    for (runtime, options) in runtimes {
-        progress(runtime.name());
-        let mut sessions = load_exported(runtime.as_ref(), subject, options)?;
-        let engine = sessions[sessions.len() - 1].engine().to_string();
-        let (mut outputs, mut states) = (BTreeMap::new(), Vec::new());
-        for Batch { graph, inputs, expected } in &batches {
-            let found = scaled(run(&mut sessions[*graph], inputs)?)?;
-            if audio.is_some() {
-                states.extend(rows_of_states(&found)?.into_iter().zip(rows_of_states(expected)?));
-            }
-            for (name, expected) in expected.iter() {
-                let measured = measure(found.get(name), expected, &engine, name)?;
-                let worst = outputs.entry((names[*graph], without_layer(name))).or_insert(measured);
-                *worst = worst.or_worse(measured);
-            }
-        }
-        let mut decoder = join(subject, sessions)?;
-        let mut decoding = Vec::new();
-        for (settings, expected) in methods.iter().zip(&expected) {
-            progress(&format!("{}, {}", runtime.name(), method(settings)));
-            let found = decode(decoder.as_mut(), sources, settings)?;
-            decoding.push(agreement(&found, expected, settings));
-        }
-        let steps = match subject.tolerance.relative_l2 > CLOSE.relative_l2 {
-            true => {
-                progress(&format!("{}, greedy steps", runtime.name()));
-                let (steps, found) = along(decoder.as_mut(), sources, &expected[0], &methods[0], wanted)?;
-                if let Some(logits) = &logits {
-                    outputs.insert(("decoder", LOGITS.into()), measure(Some(&found), logits, &engine, LOGITS)?);
+    // The reference decodes beside the engines, which use one thread each.
+    thread::scope(|scope| {
+        let mut expected = Pending::new(scope.spawn(|| Expected::compute(subject, sources, &methods)));
+        let mut decoded = Vec::new();
+        for (runtime, options) in runtimes {
+            progress(runtime.name());
+            let mut sessions = load_exported(runtime.as_ref(), subject, options)?;
+            let engine = sessions[sessions.len() - 1].engine().to_string();
+            let (mut outputs, mut states) = (BTreeMap::new(), Vec::new());
+            for Batch { graph, inputs, expected } in &batches {
+                let found = scaled(run(&mut sessions[*graph], inputs)?)?;
+                if audio.is_some() {
+                    states.extend(rows_of_states(&found)?.into_iter().zip(rows_of_states(expected)?));
                 }
-                Some(steps)
+                for (name, expected) in expected.iter() {
+                    let measured = measure(found.get(name), expected, &engine, name)?;
+                    let worst = outputs.entry((names[*graph], without_layer(name))).or_insert(measured);
+                    *worst = worst.or_worse(measured);
+                }
             }
-            false => None,
+            let mut decoder = join(subject, sessions)?;
+            let mut found = Vec::new();
+            for settings in &methods {
+                progress(&format!("{}, {}", runtime.name(), method(settings)));
+                found.push(decode(decoder.as_mut(), sources, settings)?);
+            }
+            decoded.push(found);
+            let steps = match subject.tolerance.relative_l2 > CLOSE.relative_l2 {
+                true => {
+                    progress(&format!("{}, greedy steps", runtime.name()));
+                    let expected = expected.wait()?;
+                    let wanted = subject.tolerance.equal_steps;
+                    let (steps, found) = along(decoder.as_mut(), sources, &expected.decoded[0], &methods[0], wanted)?;
+                    if let Some(logits) = &expected.logits {
+                        let measured = measure(Some(&logits_of(found)), &logits_of(logits.clone()), &engine, LOGITS)?;
+                        outputs.insert(("decoder", LOGITS.into()), measured);
+                    }
+                    Some(steps)
+                }
+                false => None,
+            };
+            // The encoder's outputs first, as they are computed.
+            let mut outputs: Vec<_> = outputs.into_iter().map(|((graph, output), measured)| row(graph, output, measured)).collect();
+            outputs.sort_by_key(|output| output.graph != "encoder");
+            let vectors = audio.map(|wanted| cosines(&states, wanted));
+            report.runtimes.push(RuntimeReport { engine, outputs, decoding: Vec::new(), steps, vectors });
+        }
+        progress("reference evaluator, decoding");
+        let expected = expected.wait()?;
+        for (report, found) in report.runtimes.iter_mut().zip(decoded) {
+            let all = methods.iter().zip(&found).zip(&expected.decoded);
+            report.decoding = all.map(|((settings, found), expected)| agreement(found, expected, settings)).collect();
+        }
+        Ok(report)
+    })
+}
+
+/// What the reference decodes.
+struct Expected {
+    /// By each method.
+    decoded: Vec<Vec<Hypothesis>>,
+    /// The logits along the tokens of the first method, where [`least_cosine_of_audio`] applies.
+    logits: Option<Vec<f32>>,
+}
+
+impl Expected {
+    fn compute(subject: &Subject<'_>, sources: Sources<'_>, methods: &[Settings]) -> Result<Self> {
+        let mut reference = join(subject, load_reference(subject)?)?;
+        let decoded = methods.iter().map(|settings| decode(reference.as_mut(), sources, settings)).collect::<Result<Vec<_>>>()?;
+        let logits = match least_cosine_of_audio(subject) {
+            Some(_) => Some(along(reference.as_mut(), sources, &decoded[0], &methods[0], subject.tolerance.equal_steps)?.1),
+            None => None,
         };
-        // The encoder's outputs first, as they are computed.
-        let mut outputs: Vec<_> = outputs.into_iter().map(|((graph, output), measured)| row(graph, output, measured)).collect();
-        outputs.sort_by_key(|output| output.graph != "encoder");
-        let vectors = audio.map(|wanted| cosines(&states, wanted));
-        report.runtimes.push(RuntimeReport { engine, outputs, decoding, steps, vectors });
+        Ok(Self { decoded, logits })
     }
-    Ok(report)
+}
+
+/// A value that another thread computes.
+enum Pending<'s, T> {
+    Running(Option<ScopedJoinHandle<'s, Result<T>>>),
+    Ready(T),
+}
+
+impl<'s, T> Pending<'s, T> {
+    fn new(thread: ScopedJoinHandle<'s, Result<T>>) -> Self {
+        Self::Running(Some(thread))
+    }
+
+    /// The value, for which the first call waits.
+    fn wait(&mut self) -> Result<&T> {
+        if let Self::Running(thread) = self {
+            let thread = thread.take().expect("no call follows one that failed");
+            *self = Self::Ready(thread.join().unwrap_or_else(|panic| resume_unwind(panic))?);
+        }
+        match self {
+            Self::Ready(value) => Ok(value),
+            Self::Running(_) => unreachable!("it was waited for"),
+        }
+    }
 }
 
 /// The bound on cosines of the encoder's states, if the model reads audio and is in integers.
@@ -235,7 +282,7 @@ pub(crate) fn along(
     expected: &[Hypothesis],
     settings: &Settings,
     wanted: f64,
-) -> Result<(StepsReport, Value)> {
+) -> Result<(StepsReport, Vec<f32>)> {
     let mut logits = Vec::new();
     let found = greedy_steps(decoder, sources, expected, settings, |row| logits.extend_from_slice(row));
     let found = found.map_err(|error| Error::runtime(decoder.engine(), error))?;
@@ -248,7 +295,11 @@ pub(crate) fn along(
         }
     }
     report.wanted = (wanted * report.steps as f64).ceil() as usize;
-    Ok((report, Array1::from(logits).into_dyn().into()))
+    Ok((report, logits))
+}
+
+fn logits_of(all: Vec<f32>) -> Value {
+    Array1::from(all).into_dyn().into()
 }
 
 /// Outputs with the logits multiplied by their scale, where that is left to the reader.

@@ -5,6 +5,7 @@ use crate::{Error, Float, Value, cache, choice, conv, ops, parts, quantized, sum
 use cognate_graph::{Bindings, Class, Dim, Graph, Loop, Node, NodeId, Op, Program, Recipe, Scalar};
 use ndarray::{ArcArray, Array, IxDyn};
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 
 /// Evaluates one program in the precision `F`; see [the crate's example](crate).
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub struct Evaluator<F> {
     stored: Vec<bool>,
     /// The bodies of loops, by node.
     bodies: BTreeMap<usize, Self>,
+    /// The number of threads of a product with a weight.
+    threads: NonZeroUsize,
 }
 
 impl<F: Float> Evaluator<F> {
@@ -41,7 +44,14 @@ impl<F: Float> Evaluator<F> {
             Some((id.index(), Self::new(&body)))
         };
         let bodies = graph.iter().filter_map(body).collect();
-        Self { program: program.clone(), parameters: vec![None; graph.nodes().len()], last_use, stored, bodies }
+        Self { program: program.clone(), parameters: vec![None; graph.nodes().len()], last_use, stored, bodies, threads: NonZeroUsize::MIN }
+    }
+
+    /// The same with several threads, which give the same numbers.
+    #[must_use]
+    pub fn with_threads(mut self, threads: NonZeroUsize) -> Self {
+        self.bodies = self.bodies.into_iter().map(|(node, body)| (node, body.with_threads(threads))).collect();
+        Self { threads, ..self }
     }
 
     /// Computes every output from the inputs that `input` gives by name.
@@ -61,7 +71,7 @@ impl<F: Float> Evaluator<F> {
         input: impl Fn(&str) -> Option<Value<F>>,
         mut observe: impl FnMut(&Node, &Value<F>),
     ) -> Result<Vec<(String, Value<F>)>, Error> {
-        let Self { program, parameters, last_use, stored, bodies } = self;
+        let Self { program, parameters, last_use, stored, bodies, threads } = self;
         let graph = program.graph();
         let default = |name: &str| graph.default_of(name).map(ops::scalar);
         let given: Vec<_> = graph.inputs().map(|(id, node)| (id, input(&node.name).or_else(|| default(&node.name)))).collect();
@@ -98,7 +108,9 @@ impl<F: Float> Evaluator<F> {
                         let (of, index) = if let Op::LoopResult { index, .. } = node.op { (of, index) } else { (&id, 0) };
                         carried[of][index].clone()
                     }
-                    (Some(weight), [x, _, bias @ ..]) if node.op == Op::Linear => parts::linear(value(x), weight, bias.first().map(value)),
+                    (Some(weight), [x, _, bias @ ..]) if node.op == Op::Linear => {
+                        parts::linear(value(x), weight, bias.first().map(value), *threads)
+                    }
                     (Some(table), [_, ids]) => parts::gather(table, value(ids)).map_err(|(id, rows)| outside(node, id, rows))?,
                     _ => compute(node, &read(), &bindings)?,
                 };

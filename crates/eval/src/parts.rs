@@ -3,7 +3,9 @@
 
 use cognate_graph::Recipe;
 use ndarray::linalg::general_mat_mul;
-use ndarray::{ArcArray, Array2, ArrayView2, s};
+use ndarray::{ArcArray, Array2, ArrayView2, ArrayViewMut2, Axis};
+use std::num::NonZeroUsize;
+use std::thread;
 
 use crate::ops::{INFERRED, float, int};
 use crate::{Float, Value};
@@ -11,21 +13,34 @@ use crate::{Float, Value};
 /// Numbers of a weight that are held: they fit into a processor's cache.
 const HELD: usize = 1 << 15;
 
-/// `x: [..., width]`, `weight: [outputs, width]` -> `[..., outputs]`
-pub(crate) fn linear<F: Float>(x: &Value<F>, weight: &Recipe, bias: Option<&Value<F>>) -> Value<F> {
+/// Smaller weights are not worth a thread.
+const LEAST_OF_THREAD: usize = 1 << 16;
+
+/// `x: [..., width]`, `weight: [outputs, width]` -> `[..., outputs]`, each output by one of `threads`.
+pub(crate) fn linear<F: Float>(x: &Value<F>, weight: &Recipe, bias: Option<&Value<F>>, threads: NonZeroUsize) -> Value<F> {
     let x = float(x);
     let (outputs, width) = (weight.shape()[0], weight.shape()[1]);
     let leading = &x.shape()[..x.ndim() - 1];
     let x = x.to_shape((leading.iter().product(), width)).expect(INFERRED);
     let mut out = Array2::zeros((x.nrows(), outputs));
     let step = (HELD / width.max(1)).clamp(1, outputs.max(1));
-    let mut rows = Rows::new();
-    for first in (0..outputs).step_by(step) {
-        let last = outputs.min(first + step);
-        let rows = ArrayView2::from_shape((last - first, width), rows.read(weight, first, last - first)).expect(INFERRED);
-        // The long side of a weight is the one that the product's kernel cuts in larger pieces.
-        general_mat_mul(F::one(), &rows, &x.t(), F::zero(), &mut out.slice_mut(s![.., first..last]).reversed_axes());
-    }
+    let compute = |(mut out, first): (ArrayViewMut2<'_, F>, usize)| {
+        let mut rows = Rows::new();
+        for (mut out, first) in out.axis_chunks_iter_mut(Axis(1), step).zip((first..).step_by(step)) {
+            let count = out.ncols();
+            let rows = ArrayView2::from_shape((count, width), rows.read(weight, first, count)).expect(INFERRED);
+            // The long side of a weight is the one that the product's kernel cuts in larger pieces.
+            general_mat_mul(F::one(), &rows, &x.t(), F::zero(), &mut out.view_mut().reversed_axes());
+        }
+    };
+    let n_parts = threads.get().min(outputs * width / LEAST_OF_THREAD).max(1);
+    let part = outputs.div_ceil(n_parts).max(1);
+    thread::scope(|scope| {
+        let mut parts = out.axis_chunks_iter_mut(Axis(1), part).zip((0..).step_by(part));
+        let own = parts.next();
+        parts.for_each(|part| drop(scope.spawn(|| compute(part))));
+        own.into_iter().for_each(compute);
+    });
     if let Some(bias) = bias {
         out += &float(bias).view();
     }

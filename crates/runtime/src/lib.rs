@@ -86,8 +86,8 @@ pub enum Device {
 pub struct Options {
     /// The device.
     pub device: Device,
-    /// Maximum number of threads per operation; `None` for the runtime's default. tract and the
-    /// reference use one.
+    /// Maximum number of threads per operation; `None` for the runtime's default, which is one in tract and the reference. tract
+    /// never uses more.
     pub threads: Option<NonZeroUsize>,
     /// Number of sessions that run at the same time, each with its threads; `None` for one.
     pub workers: Option<NonZeroUsize>,

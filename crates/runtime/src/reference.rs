@@ -4,10 +4,11 @@ use crate::{Device, Engine, Error, ErrorKind, Loaded, Options, Result, Runtime, 
 use cognate_eval::{Evaluator, Float, Value as Computed};
 use cognate_graph::{Node, Program};
 use ndarray::{ArcArray, ArrayD, IxDyn};
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Evaluates graphs in memory; rejects ONNX files. Single-threaded.
+/// Evaluates graphs in memory; rejects ONNX files. By default with one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reference {
     /// Single precision, as in engines.
@@ -30,7 +31,8 @@ impl Runtime for Reference {
         if options.device != Device::Cpu {
             return Err(Error::new(ErrorKind::Unavailable, self.name(), "supports only the CPU; omit `--device cuda`"));
         }
-        let evaluated = |program: &Program| Arc::new(Evaluated { program: program.clone(), precision: *self }) as Arc<dyn Loaded>;
+        let threads = options.threads.unwrap_or(NonZeroUsize::MIN);
+        let evaluated = |program: &Program| Arc::new(Evaluated { program: program.clone(), precision: *self, threads }) as Arc<dyn Loaded>;
         Ok(programs.iter().map(evaluated).collect())
     }
 }
@@ -38,13 +40,14 @@ impl Runtime for Reference {
 struct Evaluated {
     program: Program,
     precision: Reference,
+    threads: NonZeroUsize,
 }
 
 impl Loaded for Evaluated {
     fn session(self: Arc<Self>) -> Box<dyn Session> {
         match self.precision {
-            Reference::F32 => Box::new(Evaluation::<f32>::new(&self.program, "reference evaluator, f32")),
-            Reference::F64 => Box::new(Evaluation::<f64>::new(&self.program, "reference evaluator, f64")),
+            Reference::F32 => Box::new(Evaluation::<f32>::new(&self.program, self.threads, "reference evaluator, f32")),
+            Reference::F64 => Box::new(Evaluation::<f64>::new(&self.program, self.threads, "reference evaluator, f64")),
         }
     }
 }
@@ -53,7 +56,7 @@ impl Reference {
     /// A session in single precision that also calls `observe` with the maximum magnitude in each
     /// floating-point value, given or computed, except weights; NaN if a value contains NaN.
     pub fn observed(program: &Program, observe: impl FnMut(&Node, f32) + 'static) -> Box<dyn Session> {
-        let mut evaluation = Evaluation::<f32>::new(program, "reference evaluator, f32");
+        let mut evaluation = Evaluation::<f32>::new(program, NonZeroUsize::MIN, "reference evaluator, f32");
         evaluation.observe = Some(Box::new(observe));
         Box::new(evaluation)
     }
@@ -72,13 +75,13 @@ struct Evaluation<F> {
 }
 
 impl<F: Float> Evaluation<F> {
-    fn new(program: &Program, engine: &'static str) -> Self {
+    fn new(program: &Program, threads: NonZeroUsize, engine: &'static str) -> Self {
         let graph = program.graph();
         Self {
             graph: graph.name().into(),
             inputs: graph.inputs().map(|(_, node)| node.name.clone()).collect(),
             outputs: graph.outputs().iter().map(|output| output.name.clone()).collect(),
-            evaluator: Evaluator::new(program),
+            evaluator: Evaluator::new(program).with_threads(threads),
             engine,
             observe: None,
         }

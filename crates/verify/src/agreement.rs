@@ -11,6 +11,7 @@ use cognate_model::{Attentions, Front, Layout, Model, without_layer};
 use cognate_runtime::{Options, Reference, Runtime, Session, Source, Value, Values};
 use ndarray::Array1;
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::thread::{self, ScopedJoinHandle};
@@ -67,7 +68,8 @@ pub fn verify(subject: &Subject<'_>, runtimes: &[(Box<dyn Runtime>, Options)], m
         let sources = Inputs::new(subject.seed).sources(&subject.sentences, config);
         return verify_search(subject, (&sources).into(), runtimes, progress);
     }
-    let mut reference = load_reference(subject)?;
+    // Nothing else runs yet.
+    let mut reference = load_reference_with(subject, thread::available_parallelism().ok())?;
     let names = graph_names(&reference);
     let mut report = Verification::new(reference[0].engine(), subject.tolerance.relative_l2, subject.seed);
     let mut inputs = Inputs::new(subject.seed);
@@ -250,8 +252,12 @@ fn batches(subject: &Subject<'_>, reference: &mut Sessions, inputs: &mut Inputs)
 }
 
 pub(crate) fn load_reference(subject: &Subject<'_>) -> Result<Sessions> {
-    let load =
-        |program| Reference::F64.load(&Source::Graph(program), &Options::default()).map_err(|error| Error::runtime("reference", error));
+    load_reference_with(subject, None)
+}
+
+fn load_reference_with(subject: &Subject<'_>, threads: Option<NonZeroUsize>) -> Result<Sessions> {
+    let options = Options { threads, ..Options::default() };
+    let load = |program| Reference::F64.load(&Source::Graph(program), &options).map_err(|error| Error::runtime("reference", error));
     subject.model.programs(subject.layout, Attentions::Omit)?.into_iter().map(load).collect()
 }
 

@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use cognate_eval::{Error, Evaluator, Value};
-use cognate_graph::{Builder, DType, Dim, Program, Tensor, Unary, Weights};
+use cognate_graph::{Builder, DType, Dim, Generator, Program, Recipe, Tensor, Type, Unary, Weights};
 use insta::assert_snapshot;
-use ndarray::{ArrayD, array};
+use ndarray::{Array2, ArrayD, array};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 /// The value of what `build` makes of `x: f32 [rows, 2]` and `ids: i64 [rows]`.
 fn run(
@@ -66,4 +68,37 @@ fn refused() {
     assert_snapshot!(message(floats(array![[1.0]]), integers(&[0])), @"test: input x: expected [rows, 2], found [1, 1]");
     let swapped = Some(Value::from(array![0.0, 1.0].into_dyn()));
     assert_snapshot!(message(x(), swapped), @"test: input ids: expected i64 [rows], found floating point numbers");
+}
+
+/// Element `index` is `sin(index)`.
+#[derive(Debug)]
+struct Sines;
+
+impl Generator for Sines {
+    fn fill(&self, first: usize, values: &mut [f32]) {
+        values.iter_mut().zip(first..).for_each(|(value, index)| *value = (index as f32).sin());
+    }
+}
+
+/// A weight of which each of three threads computes a part, the last a shorter one.
+#[test]
+fn threads_give_the_same_numbers() {
+    let (outputs, width) = (701, 300);
+    let builder = Builder::new("threads");
+    let x = builder.input("x", DType::F32, ["rows".into(), Dim::from(width)]);
+    let weight = builder.parameter("w", Type::new(DType::F32, [outputs, width]));
+    builder.output("y", x.linear(weight, None));
+    let weights: Weights = [("w".to_owned(), Recipe::generated(Arc::new(Sines), &[outputs, width]))].into_iter().collect();
+    let program = Program::new(builder.finish().unwrap(), weights).unwrap();
+    let x = Array2::from_shape_fn((5, width), |(row, column)| f64::from((row * width + column) as u32).cos());
+    let run = |threads| {
+        let mut evaluator = Evaluator::<f64>::new(&program).with_threads(NonZeroUsize::new(threads).unwrap());
+        evaluator.run(|_| Some(Value::from(x.clone().into_dyn()))).unwrap()[0].1.as_float().unwrap().clone()
+    };
+    let expected = Array2::from_shape_fn((5, outputs), |(row, output)| {
+        (0..width).map(|column| x[[row, column]] * f64::from(((output * width + column) as f32).sin())).sum::<f64>()
+    });
+    let found = run(1);
+    assert!((&found - &expected.into_dyn()).iter().all(|difference| difference.abs() < 1e-12));
+    assert_eq!(run(3), found);
 }

@@ -4,7 +4,7 @@ use crate::amounts::at_most;
 use crate::messages;
 use crate::model_options::ModelOptions;
 use anyhow::{Context, Result, bail};
-use cognate::{DecodingOptions, Details, Observer, Task, TranscriberOptions, TranscriptionOptions};
+use cognate::{DecodingOptions, Details, Observer, Task, Transcriber, TranscriberOptions, TranscriptionOptions};
 use cognate_pictures::Example;
 use std::io::{self, Read};
 use std::num::NonZeroUsize;
@@ -93,6 +93,8 @@ impl ObserveOptions {
                 ..TranscriptionOptions::default()
             };
             Observer::load_speech(source, TranscriberOptions { load, transcription })?
+        } else if Transcriber::can_load(&source)? {
+            bail!("{source}: a model of audio; give it a file by --audio");
         } else {
             let decoding = DecodingOptions { beams: self.beams, max_new_tokens: self.max_new_tokens, ..DecodingOptions::default() };
             Observer::load(source, &load, &decoding)?

@@ -13,7 +13,7 @@ use crate::{Float, Value};
 /// Numbers of a weight that are held: they fit into a processor's cache.
 const HELD: usize = 1 << 15;
 
-/// Smaller weights are not worth a thread.
+/// The fewest numbers of a weight for which a thread is worth its start.
 const LEAST_OF_THREAD: usize = 1 << 16;
 
 /// `x: [..., width]`, `weight: [outputs, width]` -> `[..., outputs]`, each output by one of `threads`.

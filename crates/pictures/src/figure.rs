@@ -118,7 +118,7 @@ impl Figure {
         };
         match self.head {
             _ if layers == 0 => {
-                let message = format!("{}: expected an attention that the document has", self.attention.title().to_lowercase());
+                let message = format!("{}: its weights are not known; choose another attention", self.attention.title().to_lowercase());
                 Err(Error::new(ErrorKind::Choice, message))
             }
             _ if self.layer >= layers => refuse("layer", self.layer + 1, layers),

@@ -241,11 +241,16 @@ fn times_of_audio_are_drawn() {
     assert_eq!((beams.finished.len(), beams.finished[0].text.trim()), (2, example.target.text.as_str()));
 
     let refused = attend(&long, &[]).failed(1);
-    assert!(refused.ends_with("the audio is longer than 1 s, one window of the model; expected a part of it"), "{refused}");
+    assert!(refused.ends_with("expected at most 1 s of audio, one window of the model; cut out the part to look at"), "{refused}");
     let refused = attend(&short, &["--format", "svg", "--attention", "encoder"]).failed(1);
-    assert!(refused.ends_with("encoder self-attention: expected an attention that the document has"), "{refused}");
+    assert!(refused.ends_with("encoder self-attention: its weights are not known; choose another attention"), "{refused}");
     let refused = attend(&short, &["--target", ""]).failed(1);
     assert!(refused.ends_with("--target: expected a text, found none"), "{refused}");
+    let refused = run(&["attend", "A dog.", "--out", "-", given[0], given[1]]).failed(1);
+    assert!(refused.ends_with(": a model of audio; give it a file by --audio"), "{refused}");
+    let image_model = golden("images/trocr");
+    let refused = run(&["attend", "--out", "-", "--audio", short.to_str().unwrap(), "--model", image_model.to_str().unwrap()]).failed(1);
+    assert!(refused.ends_with("trocr: a model of images; expected a speech model such as Whisper"), "{refused}");
     let explained = run(&[&["explain"], &given[..], &[short.to_str().unwrap(), "--max-new-tokens", "5"]].concat()).ok();
     assert!(explained.starts_with("short.wav\n→ ") && !explained.contains("encoder self-attention"), "{explained}");
 }

@@ -87,7 +87,7 @@ fn pictures_are_paler_where_weights_are_smaller() {
     let of_encoder = Figure { attention: Attention::Encoder, ..figure }.draw(&document).unwrap_err();
     assert_snapshot!(of_encoder, @"the encoder's attention over a picture: expected a heat map, or the page");
     let unknown = Figure { attention: Attention::Encoder, ..figure }.draw(&crate::document(vec![example_of_audio()])).unwrap_err();
-    assert_snapshot!(unknown, @"encoder self-attention: expected an attention that the document has");
+    assert_snapshot!(unknown, @"encoder self-attention: its weights are not known; choose another attention");
     let mut wrong = document.clone();
     wrong.examples[0].source.picture.as_mut().unwrap().cells = [2, 2];
     assert!(wrong.check().unwrap_err().to_string().contains("expected source tokens for 2 x 2 cells, 1 before and 0 after them, found 7"));

@@ -29,7 +29,7 @@ impl Observer {
                 Ok(None) => Embeddings::Unknown(format!("{}: its weights are rounded to integers", self.model.source())),
                 Err(error) => Embeddings::Unknown(error.to_string()),
             },
-            Source::Features(_) => Embeddings::Unknown(format!("the source is {}", self.input.name())),
+            Source::Features(_) => Embeddings::Unknown(format!("the model reads {}", self.input.name())),
         };
         let layers = Attention::ALL.map(|attention| Summary::of(example.weights(attention), attention != Attention::Cross));
         let alignment_layer = alignment_layer(self.model.config());

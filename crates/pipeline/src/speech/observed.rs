@@ -45,9 +45,9 @@ impl Transcriber {
         let longest = extractor.chunk() as f64 / f64::from(cognate_audio::SAMPLE_RATE);
         let mut limit = |seconds: f64| match seconds <= longest {
             true => Ok(()),
-            false => {
-                Err(Error::input(format_args!("the audio is longer than {longest} s, one window of the model; expected a part of it")))
-            }
+            false => Err(Error::input(format_args!(
+                "expected at most {longest} s of audio, one window of the model; cut out the part to look at"
+            ))),
         };
         let mut frames = Frames::read(AudioReader::open(path)?, extractor, Padding::ToWindow, (None, &mut limit))?;
         let (n_heard, window) = (frames.n_heard(), frames.window());

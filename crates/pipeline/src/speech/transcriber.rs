@@ -125,7 +125,8 @@ impl Transcriber {
         let folder = source.folder()?.to_owned();
         let Configuration { config, generation_json, .. } = Configuration::read(&folder)?;
         let Front::Frames { n_mels, positions: windows } = config.front else {
-            let message = format!("{}: a model of text; expected a speech model such as Whisper", folder.display());
+            let reads = if matches!(config.front, Front::Pixels(_)) { "images" } else { "text" };
+            let message = format!("{}: a model of {reads}; expected a speech model such as Whisper", folder.display());
             return Err(Cause::InFolder(message).into());
         };
         let extractor = extractor(&folder, n_mels, windows)?;

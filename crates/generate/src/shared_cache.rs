@@ -289,7 +289,11 @@ impl Decoder for SharedCacheDecoder {
         self.lengths = sentences.iter().map(|&sentence| self.lengths[sentence]).collect();
         let names: Vec<_> = self.state.iter().map(|(name, _)| name.to_string()).collect();
         for name in names.into_iter().filter(|name| name != INPUT_IDS && name != CACHE_BEAMS) {
-            let Some(value) = self.state.remove(&name) else { continue };
+            let Some(mut value) = self.state.remove(&name) else { continue };
+            if !is_past(&name) && value.keep_rows(sentences) {
+                self.state.insert(name, value);
+                continue;
+            }
             let (rows, used) = if is_past(&name) { (beams, past) } else { (1, usize::MAX) };
             let value = match value.into_host()? {
                 Value::F32(array) => Value::F32(kept(array, sentences, rows, used)),
@@ -318,19 +322,26 @@ fn source_lengths(sources: Sources<'_>, encoded: &Values) -> Vec<[usize; 2]> {
     }
 }
 
-/// The array with `size` places along an axis, of which new ones are `fill`.
+/// The array with `size` places along an axis, of which new ones are `fill`; in the same memory if it is large enough.
 fn resized<T: Copy>(array: ArrayD<T>, axis: usize, size: usize, fill: T) -> ArrayD<T> {
     let mut shape = array.shape().to_vec();
-    let (before, place) = (shape[axis], shape[axis + 1..].iter().product::<usize>());
+    let place = shape[axis + 1..].iter().product::<usize>();
+    let [old, new] = [shape[axis], size].map(|places| places * place);
     shape[axis] = size;
-    let n = shape.iter().product();
-    let mut made = Vec::with_capacity(n);
-    for block in memory(array).chunks((before * place).max(1)) {
-        made.extend_from_slice(&block[..before.min(size) * place]);
-        made.resize(made.len() + size.saturating_sub(before) * place, fill);
+    let (blocks, n) = (shape[..axis].iter().product::<usize>(), shape.iter().product::<usize>());
+    let mut memory = memory(array);
+    if old < new {
+        memory.resize(n, fill);
+        // From the last on: no block is overwritten before it has moved.
+        for block in (0..blocks).rev() {
+            memory.copy_within(block * old..(block + 1) * old, block * new);
+            memory[block * new + old..(block + 1) * new].fill(fill);
+        }
+    } else {
+        (0..blocks).for_each(|block| memory.copy_within(block * old..block * old + new, block * new));
+        memory.truncate(n);
     }
-    made.resize(n, fill);
-    ArrayD::from_shape_vec(shape, made).expect("as many elements as the shape holds")
+    ArrayD::from_shape_vec(shape, memory).expect("as many elements as the shape holds")
 }
 
 /// Both arrays along the first axis, with `size` places along another; zero is padding.
@@ -363,20 +374,20 @@ fn memory<T: Copy>(array: ArrayD<T>) -> Vec<T> {
     memory
 }
 
-/// A cache, in the memory of an earlier one if it is large enough: positions are written before they are read.
+/// A cache, in the memory of an earlier one if it is large enough: positions are written before they are read. Otherwise in twice the
+/// memory, of which the system gives what is written: later batches of shorter sentences have more rows.
 fn empty(shape: Vec<usize>, before: Option<Value>) -> ArrayD<f32> {
-    let size = shape.iter().product();
-    match before {
-        Some(Value::F32(before)) => {
-            let (mut memory, _) = before.into_raw_vec_and_offset();
-            if memory.capacity() < size {
-                return ArrayD::zeros(shape);
-            }
-            memory.resize(size, 0.0);
-            ArrayD::from_shape_vec(shape, memory).expect("as many elements as the shape holds")
-        }
-        _ => ArrayD::zeros(shape),
+    let size = shape.iter().product::<usize>();
+    let mut memory = match before {
+        Some(Value::F32(before)) => before.into_raw_vec_and_offset().0,
+        _ => Vec::new(),
+    };
+    if memory.capacity() < size {
+        drop(memory);
+        memory = vec![0.0; 2 * size];
     }
+    memory.resize(size, 0.0);
+    ArrayD::from_shape_vec(shape, memory).expect("as many elements as the shape holds")
 }
 
 /// The given sentences of `[sentences · beams, heads, positions, d_k]` with their first `used` positions, in the same memory.

@@ -5,6 +5,7 @@
 
 mod blocks;
 mod one;
+mod sums;
 
 use crate::exponential;
 use crate::parallel::{Parallel, Shared, by_parts};
@@ -133,11 +134,13 @@ impl Attention {
         head / (self.heads / self.key_heads)
     }
 
-    /// The score of a product.
+    /// Makes products scores.
     #[inline(always)]
-    fn score(&self, product: f32) -> f32 {
-        let score = product * self.scale;
-        self.cap.map_or(score, |cap| cap * (score / cap).tanh())
+    fn score(&self, products: &mut [f32]) {
+        products.iter_mut().for_each(|product| *product *= self.scale);
+        if let Some(cap) = self.cap {
+            products.iter_mut().for_each(|score| *score = cap * (*score / cap).tanh());
+        }
     }
 
     /// Attention from some queries of one sentence to its memory. `stride` separates the rows of queries. Threads share the heads.
@@ -182,11 +185,8 @@ impl Attention {
         assert_eq!([keys.len(), values.len()], [beams * self.key_width() * capacity; 2], "[beams, key_heads, capacity, d_k]");
         assert_eq!(step.holders.len(), beams * step.longest, "[beams, longest]");
         assert!(step.bias.is_none_or(|bias| bias.len() == self.heads * (step.longest + 1)), "[heads, longest + 1]");
-        for (cache, new, stride) in [(&mut *keys, step.key, key), (&mut *values, step.value, value)] {
-            for (index, places) in cache.chunks_exact_mut((capacity * self.d_k).max(1)).enumerate() {
-                let start = index / self.key_heads * stride + index % self.key_heads * self.d_k;
-                places[step.past * self.d_k..][..self.d_k].copy_from_slice(&new[start..][..self.d_k]);
-            }
+        if out.is_empty() {
+            return;
         }
         Arch::new().dispatch(StepOfBeams { attention: self, step, keys, values, capacity, out });
     }
@@ -204,14 +204,10 @@ impl<'m> Memory<'m> {
     #[inline(always)]
     fn weights<S: Simd>(&self, simd: S, [head, index]: [usize; 2], attention: &Attention, scores: &mut [f32]) -> f32 {
         let (real, filled) = scores.split_at_mut(self.places);
-        match self.mask {
-            Some(mask) => {
-                let mask = &mask.numbers[head * mask.head + index * mask.query..][..self.places];
-                for place in 0..real.len() {
-                    real[place] = attention.score(real[place]) + mask[place];
-                }
-            }
-            None => real.iter_mut().for_each(|score| *score = attention.score(*score)),
+        attention.score(real);
+        if let Some(mask) = self.mask {
+            let mask = &mask.numbers[head * mask.head + index * mask.query..];
+            real.iter_mut().zip(mask).for_each(|(score, mask)| *score += mask);
         }
         filled.fill(f32::NEG_INFINITY);
         exponentials(simd, scores)

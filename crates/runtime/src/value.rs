@@ -22,6 +22,13 @@ pub trait EngineTensor: fmt::Debug + Any + Send + Sync {
         None
     }
 
+    /// Forgets all rows of the first axis but the given ones, which get their order, without a copy of the tensor; returns whether it
+    /// could.
+    fn keep_rows(&mut self, rows: &[usize]) -> bool {
+        let _ = rows;
+        false
+    }
+
     /// Allows the engine to use its own tensors without a copy.
     fn as_any(&self) -> &dyn Any;
 }
@@ -61,6 +68,13 @@ impl Value {
             Value::Engine(held) => Arc::get_mut(held)?.as_f32_mut(),
             Value::F64(_) | Value::I64(_) => None,
         }
+    }
+
+    /// Forgets all rows of the first axis but the given ones, which get their order, if it is an engine's tensor that is not shared and
+    /// can do so in place; returns whether it did. Rows only move to the front.
+    pub fn keep_rows(&mut self, rows: &[usize]) -> bool {
+        let Value::Engine(held) = self else { return false };
+        Arc::get_mut(held).is_some_and(|held| held.keep_rows(rows))
     }
 
     /// Converts to a host array; an engine's tensor is copied.

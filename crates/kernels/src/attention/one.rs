@@ -1,16 +1,13 @@
 //! Attention query by query.
 
+use super::sums::{Ahead, Even, Places, Vectors, products, weighed};
 use super::{Attention, Memory, Step, exponentials};
 use crate::parallel::Shared;
-use crate::prefetch::prefetch;
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
-/// Vectors that are summed together, each in a register.
-const TOGETHER: usize = 4;
-
-/// Places between a key that is read and the key that is asked for, beside the value that is read next.
-const AHEAD: usize = 32;
+/// Scores for which memory is at hand.
+const FEW: usize = 512;
 
 /// [`Attention::read`] for some heads.
 pub(super) struct Read<'a, 'm> {
@@ -49,41 +46,109 @@ impl Read<'_, '_> {
     }
 }
 
+/// Calls a method with the number of registers that hold `d_k` numbers, or 0, and with how many sums then fit into registers.
+macro_rules! by_registers {
+    ($simd:ident, $d_k:expr, $of:ident) => {
+        match ($d_k % S::F32_LANES, $d_k / S::F32_LANES) {
+            (0, 1) => $of.run::<S, 1, 4>($simd),
+            (0, 2) => $of.run::<S, 2, 4>($simd),
+            (0, 4) => $of.run::<S, 4, 2>($simd),
+            (0, 8) => $of.run::<S, 8, 1>($simd),
+            _ => $of.run::<S, 0, 1>($simd),
+        }
+    };
+}
+
 impl WithSimd for Read<'_, '_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let d_k = self.attention.d_k;
-        let &Memory { keys, values, places, .. } = self.memory;
-        let mut scores = vec![0.0; places.next_multiple_of(S::F32_LANES)];
-        for head in self.heads.clone() {
-            let [key, value] =
-                [keys, values].map(|of| move |head, place| self.memory.vector(of, [self.attention.key_head(head), place], d_k));
-            for index in 0..self.n {
-                let query = self.query([head, index]);
-                for (place, score) in scores[..places].iter_mut().enumerate() {
-                    if index == 0 {
-                        ask([head, place], [self.heads.end, places], key, value);
-                    }
-                    *score = dot(simd, query, key(head, place));
-                }
-                let sum = self.memory.weights(simd, [head, index], self.attention, &mut scores);
-                self.put([head, index], &scores[..places], 1.0 / sum);
-                // SAFETY: a thread has heads of its own.
-                let out = unsafe { self.context.part(self.place_of([head, index]), d_k) };
-                weigh(simd, &scores[..places], 1.0 / sum, |place| value(head, place), out);
-            }
-        }
+        by_registers!(simd, d_k, self);
     }
 }
 
-/// [`Attention::step`] with vector instructions, after the caches have been written.
+impl<'m> Read<'_, 'm> {
+    /// Keys or values of a head.
+    #[inline(always)]
+    fn of(&self, numbers: &'m [f32], head: usize) -> Vectors<'m, Even> {
+        let strides = self.memory.strides;
+        let places = Even { first: self.attention.key_head(head) * strides.head, stride: strides.place };
+        Vectors { numbers, places, d_k: self.attention.d_k }
+    }
+
+    #[inline(always)]
+    fn run<S: Simd, const V: usize, const W: usize>(self, simd: S) {
+        let (d_k, &Memory { keys, values, places, .. }) = (self.attention.d_k, self.memory);
+        let (wide, rows) = (places.next_multiple_of(S::F32_LANES), self.heads.len() * self.n);
+        let mut room = Room::new(wide, rows, self.n);
+        let mut first = 0;
+        while first < rows {
+            // What is computed for a row does not wait for another's.
+            let together = room.together.min(rows - first);
+            for (row, scores) in room.scores(together).chunks_exact_mut(wide).enumerate() {
+                let [head, index] = self.at(first + row);
+                let next = (head + 1).min(self.heads.end - 1);
+                let ahead = (index == 0).then(|| Ahead {
+                    keys: self.of(keys, head),
+                    values: self.of(values, head),
+                    next: self.of(keys, next),
+                    behind: keys.len(),
+                });
+                products::<S, _, V>(simd, self.query([head, index]), self.of(keys, head), places, ahead, scores);
+            }
+            for (row, scores) in room.scores(together).chunks_exact_mut(wide).enumerate() {
+                let at = self.at(first + row);
+                let factor = 1.0 / self.memory.weights(simd, at, self.attention, scores);
+                self.put(at, &scores[..places], factor);
+                // SAFETY: a thread has heads of its own.
+                let out = unsafe { self.context.part(self.place_of(at), d_k) };
+                weighed::<S, _, V, W>(simd, &scores[..places], factor, self.of(values, at[0]), out);
+            }
+            first += together;
+        }
+    }
+
+    /// The head and the query of a row of scores.
+    #[inline(always)]
+    fn at(&self, row: usize) -> [usize; 2] {
+        [self.heads.start + row / self.n, row % self.n]
+    }
+}
+
+/// Room for rows of scores.
+struct Room {
+    few: [f32; FEW],
+    many: Vec<f32>,
+    wide: usize,
+    /// Rows that are computed together.
+    together: usize,
+}
+
+impl Room {
+    /// For all rows of `wide` scores if these are few, else for those of a head.
+    #[inline(always)]
+    fn new(wide: usize, rows: usize, of_head: usize) -> Self {
+        let is_small = rows * wide <= FEW;
+        let together = if is_small { rows } else { of_head };
+        Self { few: [0.0; FEW], many: if is_small { Vec::new() } else { vec![0.0; together * wide] }, wide, together }
+    }
+
+    /// That of so many rows.
+    #[inline(always)]
+    fn scores(&mut self, rows: usize) -> &mut [f32] {
+        let all = if self.many.is_empty() { &mut self.few[..] } else { &mut self.many[..] };
+        &mut all[..rows * self.wide]
+    }
+}
+
+/// [`Attention::step`] with vector instructions.
 pub(super) struct StepOfBeams<'a, 's> {
     pub(super) attention: &'a Attention,
     pub(super) step: &'a Step<'s>,
-    pub(super) keys: &'a [f32],
-    pub(super) values: &'a [f32],
+    pub(super) keys: &'a mut [f32],
+    pub(super) values: &'a mut [f32],
     pub(super) capacity: usize,
     pub(super) out: &'a mut [f32],
 }
@@ -93,99 +158,94 @@ impl WithSimd for StepOfBeams<'_, '_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
+        let d_k = self.attention.d_k;
+        by_registers!(simd, d_k, self);
+    }
+}
+
+/// The places of a hypothesis in the caches of a sentence, from the first that is read.
+#[derive(Clone, Copy)]
+struct Held<'h> {
+    /// The beam of each, but that of the new place.
+    holders: &'h [i64],
+    own: usize,
+    /// Numbers of a beam's cache, and of a place.
+    strides: [usize; 2],
+    /// Where a head's first place that is read begins in the first beam.
+    first: usize,
+}
+
+impl Places for Held<'_> {
+    #[inline(always)]
+    fn start(self, place: usize) -> usize {
+        let holder = self.holders.get(place).map_or(self.own, |&holder| holder as usize);
+        holder * self.strides[0] + place * self.strides[1] + self.first
+    }
+}
+
+impl StepOfBeams<'_, '_> {
+    #[inline(always)]
+    fn run<S: Simd, const V: usize, const W: usize>(self, simd: S) {
         let Self { attention, step, keys, values, capacity, out } = self;
         let &Attention { heads, key_heads, d_k, .. } = attention;
         let (width, past, first, longest) = (heads * d_k, step.past, step.first, step.longest);
-        let n = past + 1 - first;
-        let mut scores = vec![0.0; n.next_multiple_of(S::F32_LANES)];
-        for head in 0..heads {
-            for (beam, out) in out.chunks_exact_mut(width).enumerate() {
-                let (query, out) = (&step.query[beam * step.strides[0] + head * d_k..][..d_k], &mut out[head * d_k..][..d_k]);
-                let holders = &step.holders[beam * longest..][..past];
-                let start = |head: usize, place: usize| {
-                    let holder = if place < past { holders[place] as usize } else { beam };
-                    ((holder * key_heads + attention.key_head(head)) * capacity + place) * d_k
-                };
-                // Places are counted from the first that is read.
-                let [key, value] = [keys, values].map(|cache| move |head, place| &cache[start(head, first + place)..][..d_k]);
+        for (cache, new, stride) in [(&mut *keys, step.key, step.strides[1]), (&mut *values, step.value, step.strides[2])] {
+            for (index, places) in cache.chunks_exact_mut(capacity * d_k).enumerate() {
+                let start = index / key_heads * stride + index % key_heads * d_k;
+                copy::<S, V>(&new[start..][..d_k], &mut places[past * d_k..][..d_k]);
+            }
+        }
+        let (n, beams) = (past + 1 - first, out.len() / width);
+        let (wide, rows) = (n.next_multiple_of(S::F32_LANES), heads * beams);
+        let (keys, values) = (&*keys, &*values);
+        let mut room = Room::new(wide, rows, beams);
+        let mut start = 0;
+        while start < rows {
+            let together = room.together.min(rows - start);
+            for (row, scores) in room.scores(together).chunks_exact_mut(wide).enumerate() {
+                let (head, beam) = ((start + row) / beams, (start + row) % beams);
+                let query = &step.query[beam * step.strides[0] + head * d_k..][..d_k];
+                let places = Held::of(attention, step, capacity, [head, beam]);
+                let next = Held::of(attention, step, capacity, [(head + 1).min(heads - 1), beam]);
+                let of = |numbers, places| Vectors { numbers, places, d_k };
+                let ahead = Ahead { keys: of(keys, places), values: of(values, places), next: of(keys, next), behind: keys.len() };
+                products::<S, _, V>(simd, query, of(keys, places), n, Some(ahead), scores);
+            }
+            for (row, scores) in room.scores(together).chunks_exact_mut(wide).enumerate() {
+                let (head, beam) = ((start + row) / beams, (start + row) % beams);
                 let (real, filled) = scores.split_at_mut(n);
-                for (place, score) in real.iter_mut().enumerate() {
-                    ask([head, place], [heads, n], key, value);
-                    *score = attention.score(dot(simd, query, key(head, place)));
-                }
+                attention.score(real);
                 if let Some(bias) = step.bias {
                     let bias = &bias[head * (longest + 1) + longest - past + first..];
                     real.iter_mut().zip(bias).for_each(|(score, bias)| *score += bias);
                 }
                 filled.fill(f32::NEG_INFINITY);
-                let sum = exponentials(simd, &mut scores);
-                weigh(simd, &scores[..n], 1.0 / sum, |place| value(head, place), out);
+                let factor = 1.0 / exponentials(simd, scores);
+                let values = Vectors { numbers: values, places: Held::of(attention, step, capacity, [head, beam]), d_k };
+                weighed::<S, _, V, W>(simd, &scores[..n], factor, values, &mut out[beam * width + head * d_k..][..d_k]);
             }
+            start += together;
         }
     }
 }
 
-/// Asks for the value of a place, and for the key some places behind it or at the start of the next head.
-#[inline(always)]
-fn ask<'v>(
-    [head, place]: [usize; 2],
-    [heads, places]: [usize; 2],
-    key: impl Fn(usize, usize) -> &'v [f32],
-    value: impl Fn(usize, usize) -> &'v [f32],
-) {
-    let ahead = place + AHEAD.min(places);
-    if ahead < places {
-        prefetch(key(head, ahead));
-    } else if head + 1 < heads {
-        prefetch(key(head + 1, ahead - places));
+impl<'h> Held<'h> {
+    #[inline(always)]
+    fn of(attention: &Attention, step: &Step<'h>, capacity: usize, [head, beam]: [usize; 2]) -> Self {
+        let (place, longest, key_head) = (attention.d_k, step.longest, attention.key_head(head));
+        let holders = &step.holders[beam * longest..][..step.past][step.first..];
+        let first = (key_head * capacity + step.first) * place;
+        Self { holders, own: beam, strides: [attention.key_heads * capacity * place, place], first }
     }
-    prefetch(value(head, place));
 }
 
+/// Copies a vector, by registers where it has whole ones.
 #[inline(always)]
-fn dot<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
-    let ((a, a_rest), (b, b_rest)) = (S::as_simd_f32s(a), S::as_simd_f32s(b));
-    let mut sum = simd.splat_f32s(0.0);
-    for (&a, &b) in a.iter().zip(b) {
-        sum = simd.mul_add_e_f32s(a, b, sum);
+fn copy<S: Simd, const V: usize>(from: &[f32], to: &mut [f32]) {
+    if V == 0 {
+        return to.copy_from_slice(from);
     }
-    if !a_rest.is_empty() {
-        sum = simd.mul_add_e_f32s(simd.partial_load_f32s(a_rest), simd.partial_load_f32s(b_rest), sum);
-    }
-    simd.reduce_sum_f32s(sum)
-}
-
-/// `out = factor · Σ weights[place] · values(place)`
-#[inline(always)]
-fn weigh<'v, S: Simd>(simd: S, weights: &[f32], factor: f32, values: impl Fn(usize) -> &'v [f32], out: &mut [f32]) {
-    let (out, out_rest) = S::as_mut_simd_f32s(out);
-    let (groups, rest) = out.as_chunks_mut::<TOGETHER>();
-    let wide_factor = simd.splat_f32s(factor);
-    for (group, out) in groups.iter_mut().enumerate() {
-        let mut sums = [simd.splat_f32s(0.0); TOGETHER];
-        for (place, &weight) in weights.iter().enumerate() {
-            let (weight, values) = (simd.splat_f32s(weight), &S::as_simd_f32s(values(place)).0[group * TOGETHER..][..TOGETHER]);
-            for lane in 0..TOGETHER {
-                sums[lane] = simd.mul_add_e_f32s(weight, values[lane], sums[lane]);
-            }
-        }
-        for lane in 0..TOGETHER {
-            out[lane] = simd.mul_f32s(sums[lane], wide_factor);
-        }
-    }
-    for (last, out) in rest.iter_mut().enumerate() {
-        let mut sum = simd.splat_f32s(0.0);
-        for (place, &weight) in weights.iter().enumerate() {
-            let values = S::as_simd_f32s(values(place)).0[groups.len() * TOGETHER + last];
-            sum = simd.mul_add_e_f32s(simd.splat_f32s(weight), values, sum);
-        }
-        *out = simd.mul_f32s(sum, wide_factor);
-    }
-    if !out_rest.is_empty() {
-        let mut sum = simd.splat_f32s(0.0);
-        for (place, &weight) in weights.iter().enumerate() {
-            sum = simd.mul_add_e_f32s(simd.splat_f32s(weight), simd.partial_load_f32s(S::as_simd_f32s(values(place)).1), sum);
-        }
-        simd.partial_store_f32s(out_rest, simd.mul_f32s(sum, wide_factor));
+    for (from, to) in S::as_simd_f32s(from).0.iter().zip(S::as_mut_simd_f32s(to).0).take(V) {
+        *to = *from;
     }
 }

@@ -13,7 +13,7 @@ use crate::huge_pages::{self, HugePages};
 use crate::ort::Ort;
 use crate::ort::kernels;
 use crate::program::{Substituted, substitute};
-use crate::signature::{Axis, Element, Given, Input, Signature};
+use crate::signature::{self, Element, Given, Input, Signature};
 use crate::{Device, EngineTensor, Error, ErrorKind, Loaded, Options, Result, Session, Value, Values, run_and_exchange};
 use ::ort::ep::CUDA;
 use ::ort::memory::{AllocationDevice, AllocatorType, MemoryInfo, MemoryType};
@@ -22,7 +22,7 @@ use ::ort::value::{DynTensor, DynTensorValueType, DynValue, PrimitiveTensorEleme
 use ::ort::{AsPointer, sys::OrtValue};
 use cognate_export::proto::ModelProto;
 use cognate_graph::f16;
-use ndarray::{ArrayD, ArrayViewMutD};
+use ndarray::{ArrayD, ArrayViewMutD, Axis};
 use prost::Message;
 use std::any::Any;
 use std::ffi::{CString, c_char};
@@ -326,9 +326,9 @@ fn described(name: &str, dtype: &ValueType) -> Input {
     let (element, axes) = match dtype {
         ValueType::Tensor { ty, shape, dimension_symbols } => {
             let axes = shape.iter().zip(dimension_symbols.iter()).map(|(&size, symbol)| match usize::try_from(size) {
-                Ok(size) => Axis::Size(size),
-                Err(_) if symbol.is_empty() => Axis::Open,
-                Err(_) => Axis::Symbol(symbol.clone()),
+                Ok(size) => signature::Axis::Size(size),
+                Err(_) if symbol.is_empty() => signature::Axis::Open,
+                Err(_) => signature::Axis::Symbol(symbol.clone()),
             });
             (element_name(*ty), Some(axes.collect()))
         }
@@ -379,7 +379,7 @@ fn lent(value: &Value, device: Device) -> Result<SessionInputValue<'_>> {
         Value::F64(array) => lent_array(array, device),
         Value::I64(array) => lent_array(array, device),
         Value::Engine(held) => match held.as_any().downcast_ref::<OrtTensor>() {
-            Some(own) if device == Device::Cuda || own.tensor.memory_info().is_cpu_accessible() => Ok(own.tensor.view().into()),
+            Some(own) if device == Device::Cuda || own.tensor.memory_info().is_cpu_accessible() => own.lent(),
             Some(_) | None => match held.to_host()? {
                 Value::F32(array) => owned(array),
                 Value::F64(array) => owned(array),
@@ -416,7 +416,24 @@ fn brought(reason: impl Display) -> Error {
 #[derive(Debug)]
 struct OrtTensor {
     tensor: DynTensor,
+    /// Of the rows that are kept, which may be fewer than the tensor's.
     shape: Vec<usize>,
+}
+
+impl OrtTensor {
+    fn has_all_rows(&self) -> bool {
+        self.tensor.shape().first().is_none_or(|&rows| self.shape.first() == Some(&(rows as usize)))
+    }
+
+    /// Without a copy.
+    fn lent(&self) -> Result<SessionInputValue<'_>> {
+        if self.has_all_rows() {
+            return Ok(self.tensor.view().into());
+        }
+        let (_, elements) = self.tensor.try_extract_tensor::<f32>().map_err(brought)?;
+        let kept = &elements[..self.shape.iter().product()];
+        Ok(TensorRef::from_array_view((self.shape.clone(), kept)).map_err(brought)?.into())
+    }
 }
 
 impl EngineTensor for OrtTensor {
@@ -428,14 +445,34 @@ impl EngineTensor for OrtTensor {
         if !self.tensor.memory_info().is_cpu_accessible() {
             return host(&self.tensor.to(AllocationDevice::CPU, 0).map_err(brought)?);
         }
-        host(&self.tensor)
+        let mut value = host(&self.tensor)?;
+        if let (Value::F32(array), false) = (&mut value, self.has_all_rows()) {
+            array.slice_axis_inplace(Axis(0), (..self.shape[0]).into());
+        }
+        Ok(value)
     }
 
     fn as_f32_mut(&mut self) -> Option<ArrayViewMutD<'_, f32>> {
         if !self.tensor.memory_info().is_cpu_accessible() {
             return None;
         }
-        self.tensor.try_extract_array_mut::<f32>().ok()
+        let mut all = self.tensor.try_extract_array_mut::<f32>().ok()?;
+        if let Some(&rows) = self.shape.first() {
+            all.slice_axis_inplace(Axis(0), (..rows).into());
+        }
+        Some(all)
+    }
+
+    fn keep_rows(&mut self, rows: &[usize]) -> bool {
+        let [count, row @ ..] = self.shape.as_slice() else { return false };
+        let (count, row) = (*count, row.iter().product::<usize>());
+        // No row is overwritten before it has moved.
+        let moves_down = rows.iter().enumerate().all(|(to, &from)| (to..count).contains(&from));
+        let Some(all) = self.as_f32_mut().filter(|_| moves_down) else { return false };
+        let Some(elements) = all.into_slice() else { return false };
+        rows.iter().enumerate().for_each(|(to, &from)| elements.copy_within(from * row..(from + 1) * row, to * row));
+        self.shape[0] = rows.len();
+        true
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -475,5 +512,28 @@ mod tests {
         assert_eq!(address(&Value::Engine(Arc::new(OrtTensor { tensor, shape: vec![2, 3] }))), own);
         let host = array.as_ptr();
         assert_eq!(address(&Value::F32(array)), host);
+    }
+
+    #[test]
+    fn rows_are_kept_in_place() {
+        let Ok(_ort) = Ort::find() else {
+            return cognate_testing::skip("no library of ONNX Runtime; `cargo xtask onnxruntime` installs it");
+        };
+        let array = ArrayD::from_shape_fn(ndarray::IxDyn(&[4, 2, 3]), |index| (index[0] * 100 + index[1] * 10 + index[2]) as f32);
+        let tensor = ::ort::value::Tensor::from_array(array.clone()).expect("a tensor").upcast();
+        let mut value = Value::Engine(Arc::new(OrtTensor { tensor, shape: vec![4, 2, 3] }));
+        let mut expected = array;
+        for rows in [&[0, 3, 2][..], &[1, 2], &[]] {
+            assert!(value.keep_rows(rows));
+            expected = expected.select(Axis(0), rows);
+            assert_eq!(value.shape(), expected.shape());
+            assert_eq!(value.to_f32().expect("floats"), expected);
+            assert_eq!(value.as_f32_mut().expect("floats"), expected);
+            if !rows.is_empty() {
+                let lent = lent(&value, Device::Cpu).expect("a value");
+                assert_eq!(lent.try_extract_array::<f32>().expect("floats"), expected);
+            }
+        }
+        assert!(!value.keep_rows(&[0]), "there is none");
     }
 }

@@ -219,7 +219,7 @@ fn four_sums<S: Simd>(_: S, parts: [S::f32s; 4]) -> S::f32s {
             }
         }
     }
-    unreachable!("adds_across: {} lanes", parts.len())
+    unreachable!("adds_across: no registers of {} numbers", S::F32_LANES)
 }
 
 /// The sums of the 128 bits of each register, one register after the other; as many registers are read as one has 128 bits.
@@ -243,5 +243,5 @@ fn joined<S: Simd>(_: S, fours: [S::f32s; 4]) -> S::f32s {
             }
         }
     }
-    unreachable!("adds_across: {} lanes", fours.len())
+    unreachable!("adds_across: no registers of {} numbers", S::F32_LANES)
 }

@@ -8,6 +8,10 @@ use crate::statistics::Summary;
 use crate::text::{Precision, Way};
 use xtask::table::table;
 
+/// The least ratios to CTranslate2 that count as reached: of files, and of sentences one at a time.
+const FILES_FLOOR: f64 = 1.5;
+const SINGLE_FLOOR: f64 = 1.3;
+
 /// Both programs on the same text.
 #[derive(Debug)]
 pub struct Cell {
@@ -89,7 +93,7 @@ impl Report {
     /// All tables.
     pub fn text(&self) -> String {
         let machine = Machine::here();
-        let mut text = format!("{}{} rounds, {} lines.\n\n", machine.sentence(), self.rounds, self.lines);
+        let mut text = format!("{}{} rounds, {} lines.\n\n{}", machine.sentence(), self.rounds, self.lines, self.missed());
         if !self.files.is_empty() {
             let header = [
                 "whole processes",
@@ -140,6 +144,17 @@ impl Report {
             cells.chain([format!("{:.2}", cell.ratio(1)), cell.equal()]).collect()
         };
         text + &table(&header, &self.single.iter().map(row).collect::<Vec<_>>())
+    }
+
+    /// The cells whose ratio of processor time is below the floor of its kind.
+    fn missed(&self) -> String {
+        let floors = self.files.iter().map(|cell| (cell, FILES_FLOOR)).chain(self.single.iter().map(|cell| (cell, SINGLE_FLOOR)));
+        let missed = floors.filter(|(cell, floor)| cell.ratio(1) < *floor).map(|(cell, floor)| {
+            let kind = if cell.workers.is_none() { ", one sentence at a time" } else { "" };
+            format!("- {}{kind}: {:.2} times CTranslate2, at least {floor}\n", cell.title(), cell.ratio(1))
+        });
+        let missed = missed.collect::<String>();
+        if missed.is_empty() { missed } else { format!("Missed:\n\n{missed}\n") }
     }
 
     /// The part of the committed page.

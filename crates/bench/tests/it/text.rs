@@ -29,3 +29,25 @@ fn ratios_are_of_the_least_rounds() {
     let cells: Vec<&str> = row.split('|').map(str::trim).filter(|cell| !cell.is_empty()).collect();
     assert_eq!(cells[1..], ["8.00", "3.00", "2.67", "4.00", "2.00", "2.00", "1", "1", "50", "40", "1 of 2"]);
 }
+
+#[test]
+fn cells_below_their_floor_are_listed() {
+    let mut report = Report::new(1, 1);
+    for (workers, ours) in [(Some(1), 4.0), (Some(2), 3.0), (None, 4.0), (None, 3.5)] {
+        let mut cell = Cell::new(Precision::F32, 1, workers);
+        cell.add(Way::CTranslate2, [5.0, 5.0], vec!["a".into()]);
+        cell.add(Way::Cognate, [ours, ours], vec!["a".into()]);
+        cell.memory.extend([(Way::CTranslate2, 1), (Way::Cognate, 1)]);
+        cell.singles.extend([(Way::CTranslate2, vec![5.0]), (Way::Cognate, vec![ours])]);
+        if workers.is_some() { report.files.push(cell) } else { report.single.push(cell) }
+    }
+    let text = report.text();
+    let missed: Vec<&str> = text.lines().filter(|line| line.starts_with("- ")).collect();
+    assert_eq!(
+        missed,
+        [
+            "- f32 greedy, 1 worker: 1.25 times CTranslate2, at least 1.5",
+            "- f32 greedy, one sentence at a time: 1.25 times CTranslate2, at least 1.3"
+        ]
+    );
+}

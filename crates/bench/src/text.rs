@@ -110,7 +110,7 @@ pub(crate) struct Place<'a> {
 
 /// Runs the command.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
-    ensure!(!options.beams.contains(&0) && !options.workers.contains(&0), "expected numbers from 1 on");
+    ensure!(!options.beams.contains(&0) && !options.workers.contains(&0), "--beams and --workers: expected numbers from 1 on, found 0");
     let cognate = match &options.cognate {
         Some(program) => program.clone(),
         None => workspace.build_cognate()?,

@@ -15,6 +15,8 @@ mod parallel;
 mod prefetch;
 mod product;
 mod rows;
+#[cfg(test)]
+mod testing;
 
 pub use activation::Activation;
 pub use attention::{Attention, Caches, MANY, Mask, Memory, Results, Step, Strides};

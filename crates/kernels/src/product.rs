@@ -202,12 +202,8 @@ impl<S: Simd> Tiles for Block<'_, '_, S> {
 mod tests {
     use super::*;
     use crate::parallel::Serial;
+    use crate::testing::numbers;
     use pulp::Scalar;
-
-    /// Numbers between -1 and 1 without a pattern.
-    fn numbers(n: usize, seed: usize) -> Vec<f32> {
-        (0..n).map(|index| ((index * 7_919 + seed * 104_729) % 2_003) as f32 / 1_001.5 - 1.0).collect()
-    }
 
     /// Sizes that fill tiles and panels and such that do not: beside f64, and beside the same loops without vectors.
     #[test]

@@ -68,32 +68,22 @@ impl WithSimd for Blocks<'_, '_> {
 mod tests {
     use super::super::{Attention, Memory, Strides};
     use super::*;
-    use pulp::Scalar;
+    use crate::testing::{Registers, numbers};
 
     /// The same blocks without vectors and with narrower ones, compared with the processor's widest.
     #[test]
     fn blocks_of_other_vectors_are_the_same() {
         let (attention, n, places) = (Attention::new(2, 20, 0.4), 29, 70);
         let width = attention.width();
-        let rows: Vec<f32> = (0..3 * places * width).map(|index| (index * 7_919 % 2_003) as f32 / 1_001.5 - 1.0).collect();
+        let rows = numbers(3 * places * width, 1);
         let strides = Strides { head: 20, place: 3 * width };
-        let memory = Memory { keys: &rows[width..], values: &rows[2 * width..], strides, places, mask: None, packed: true };
-        let run = |work: &dyn Fn(Blocks<'_, '_>)| {
+        let memory = &Memory { keys: &rows[width..], values: &rows[2 * width..], strides, places, mask: None, packed: true };
+        let run = |registers: Registers| {
             let mut out = vec![f32::NAN; n * width];
-            let context = &Shared::new(&mut out);
-            let (queries, stride, memory) = (&*rows, 3 * width, &memory);
-            work(Blocks(Read { attention: &attention, queries, stride, memory, n, heads: 0..2, context, weights: None }));
+            let (context, attention, queries, stride) = (&Shared::new(&mut out), &attention, &*rows, 3 * width);
+            registers.run(Blocks(Read { attention, queries, stride, memory, n, heads: 0..2, context, weights: None }));
             out
         };
-        let expected = run(&|blocks| pulp::Arch::new().dispatch(blocks));
-        let mut found = vec![run(&|blocks| blocks.with_simd(Scalar))];
-        #[cfg(target_arch = "x86_64")]
-        if let Some(avx2) = pulp::x86::V3::try_new() {
-            found.push(run(&|blocks| Simd::vectorize(avx2, blocks)));
-        }
-        for found in found {
-            let worst = found.iter().zip(&expected).map(|(found, expected)| (found - expected).abs()).fold(0.0, f32::max);
-            assert!(worst < 1e-6, "{worst:e}");
-        }
+        Registers::assert_same(run, "blocks");
     }
 }

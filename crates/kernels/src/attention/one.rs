@@ -254,27 +254,7 @@ fn copy<S: Simd, const V: usize>(from: &[f32], to: &mut [f32]) {
 mod tests {
     use super::super::Strides;
     use super::*;
-    use pulp::{Arch, Scalar};
-
-    /// Numbers between -1 and 1 without a pattern.
-    fn numbers(n: usize, seed: usize) -> Vec<f32> {
-        (0..n).map(|index| ((index * 7_919 + seed * 104_729) % 2_003) as f32 / 1_001.5 - 1.0).collect()
-    }
-
-    /// Works with registers of one number (set 0), of eight if the processor has them (1), or its widest (2).
-    fn on(set: usize, work: impl WithSimd<Output = ()>) {
-        #[cfg(target_arch = "x86_64")]
-        if let (1, Some(avx2)) = (set, pulp::x86::V3::try_new()) {
-            return Simd::vectorize(avx2, work);
-        }
-        if set == 0 { work.with_simd(Scalar) } else { Arch::new().dispatch(work) }
-    }
-
-    #[track_caller]
-    fn assert_near(found: &[f32], expected: &[f32], what: &str) {
-        let worst = found.iter().zip(expected).map(|(found, expected)| (found - expected).abs()).fold(0.0, f32::max);
-        assert!(worst < 1e-6, "{what}: {worst:e}");
-    }
+    use crate::testing::{Registers, numbers};
 
     /// Widths that fill registers and such that do not, for few places and for more than a register has numbers.
     const SIZES: [[usize; 2]; 10] = [[16, 1], [32, 14], [64, 33], [128, 18], [8, 70], [20, 5], [33, 40], [32, 600], [256, 3], [4, 16]];
@@ -286,15 +266,14 @@ mod tests {
             let (keys, values, queries) = (numbers(2 * places * d_k, 1), numbers(2 * places * d_k, 2), numbers(n * 4 * d_k, 3));
             let strides = Strides { head: places * d_k, place: d_k };
             let memory = &Memory { keys: &keys, values: &values, strides, places, mask: None, packed: false };
-            let run = |set| {
+            let run = |registers: Registers| {
                 let mut out = vec![f32::NAN; n * 4 * d_k];
                 let context = &Shared::new(&mut out);
                 let (attention, queries, stride) = (&attention, &*queries, 4 * d_k);
-                on(set, Read { attention, queries, stride, memory, n, heads: 0..4, context, weights: None });
+                registers.run(Read { attention, queries, stride, memory, n, heads: 0..4, context, weights: None });
                 out
             };
-            let expected = run(0);
-            (1..=2).for_each(|set| assert_near(&run(set), &expected, &format!("{places} places of {d_k}, set {set}")));
+            Registers::assert_same(run, &format!("{places} places of {d_k}"));
         }
     }
 
@@ -306,17 +285,16 @@ mod tests {
             let (capacity, first) = (places + 1, past / 3);
             let holders: Vec<i64> = (0..beams * past).map(|index| (index * 5 % beams) as i64).collect();
             let new = numbers(beams * 4 * d_k, 3);
-            let run = |set| {
+            let run = |registers: Registers| {
                 let size = beams * 2 * capacity * d_k;
                 let (mut keys, mut values, mut rows) = (numbers(size, 1), numbers(size, 2), vec![f32::NAN; beams * 4 * d_k]);
                 let (strides, longest) = ([4 * d_k, 2 * d_k, 2 * d_k], past);
                 let step = &Step { query: &new, key: &new, value: &new, strides, past, first, longest, holders: &holders, bias: None };
                 let (attention, keys, values, out) = (&attention, &mut *keys, &mut *values, &mut *rows);
-                on(set, StepOfBeams { attention, step, keys, values, capacity, out });
+                registers.run(StepOfBeams { attention, step, keys, values, capacity, out });
                 rows
             };
-            let expected = run(0);
-            (1..=2).for_each(|set| assert_near(&run(set), &expected, &format!("{places} places of {d_k}, set {set}")));
+            Registers::assert_same(run, &format!("{places} places of {d_k}"));
         }
     }
 }

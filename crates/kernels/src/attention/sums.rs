@@ -44,6 +44,15 @@ impl<'v, P: Places> Vectors<'v, P> {
     fn registers<S: Simd, const V: usize>(self, place: usize) -> &'v [S::f32s; V] {
         S::as_simd_f32s(self.at(place)).0.first_chunk().expect("V registers of d_k numbers")
     }
+
+    /// `sums += weight · vector`
+    #[inline(always)]
+    fn add<S: Simd, const V: usize>(self, simd: S, place: usize, weight: f32, sums: &mut [S::f32s; V]) {
+        let weight = simd.splat_f32s(weight);
+        for (sum, &number) in sums.iter_mut().zip(self.registers::<S, V>(place)) {
+            *sum = simd.mul_add_e_f32s(weight, number, *sum);
+        }
+    }
 }
 
 /// What is read after a key: where a head has many places its later keys and its values, then the keys of the next head; else the
@@ -132,17 +141,11 @@ pub(super) fn weighed<S: Simd, P: Places, const V: usize, const W: usize>(
     let (turns, rest) = weights.as_chunks::<W>();
     for (turn, weights) in turns.iter().enumerate() {
         for (index, (sums, &weight)) in sums.iter_mut().zip(weights).enumerate() {
-            let (weight, values) = (simd.splat_f32s(weight), values.registers::<S, V>(turn * W + index));
-            for (sum, &value) in sums.iter_mut().zip(values) {
-                *sum = simd.mul_add_e_f32s(weight, value, *sum);
-            }
+            values.add::<S, V>(simd, turn * W + index, weight, sums);
         }
     }
     for (index, (sums, &weight)) in sums.iter_mut().zip(rest).enumerate() {
-        let (weight, values) = (simd.splat_f32s(weight), values.registers::<S, V>(turns.len() * W + index));
-        for (sum, &value) in sums.iter_mut().zip(values) {
-            *sum = simd.mul_add_e_f32s(weight, value, *sum);
-        }
+        values.add::<S, V>(simd, turns.len() * W + index, weight, sums);
     }
     let factor = simd.splat_f32s(factor);
     for (register, out) in S::as_mut_simd_f32s(out).0.iter_mut().enumerate().take(V) {
@@ -188,60 +191,50 @@ fn dot<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
     simd.reduce_sum_f32s(sum)
 }
 
-/// Whether [`four_sums`] and [`joined`] are written for this instruction set.
+/// Whether [`added`] is written for this instruction set.
 #[inline(always)]
 const fn adds_across<S: Simd>() -> bool {
     cfg!(target_arch = "x86_64") && (S::F32_LANES == 8 || S::F32_LANES == 16)
 }
 
-/// In each 128 bits the four sums of the 128 bits of the four parts.
+/// In each 128 bits the four sums of the same 128 bits of the four parts.
 #[inline(always)]
-fn four_sums<S: Simd>(_: S, parts: [S::f32s; 4]) -> S::f32s {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::*;
-        use std::mem::transmute_copy;
-        // SAFETY: registers of this many numbers are those of the set, which the processor has.
-        unsafe {
-            if S::F32_LANES == 16 {
-                let [a, b, c, d]: [__m512; 4] = transmute_copy(&parts);
-                let ab = _mm512_castps_pd(_mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b)));
-                let cd = _mm512_castps_pd(_mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d)));
-                let (low, high) = (_mm512_unpacklo_pd(ab, cd), _mm512_unpackhi_pd(ab, cd));
-                return transmute_copy(&_mm512_add_ps(_mm512_castpd_ps(low), _mm512_castpd_ps(high)));
-            }
-            if S::F32_LANES == 8 {
-                let [a, b, c, d]: [__m256; 4] = transmute_copy(&parts);
-                let ab = _mm256_castps_pd(_mm256_add_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b)));
-                let cd = _mm256_castps_pd(_mm256_add_ps(_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d)));
-                let (low, high) = (_mm256_unpacklo_pd(ab, cd), _mm256_unpackhi_pd(ab, cd));
-                return transmute_copy(&_mm256_add_ps(_mm256_castpd_ps(low), _mm256_castpd_ps(high)));
-            }
-        }
-    }
-    unreachable!("adds_across: no registers of {} numbers", S::F32_LANES)
+fn four_sums<S: Simd>(simd: S, [a, b, c, d]: [S::f32s; 4]) -> S::f32s {
+    added::<S, 64>(simd, added::<S, 32>(simd, a, b), added::<S, 32>(simd, c, d))
 }
 
 /// The sums of the 128 bits of each register, one register after the other; as many registers are read as one has 128 bits.
 #[inline(always)]
-fn joined<S: Simd>(_: S, fours: [S::f32s; 4]) -> S::f32s {
+fn joined<S: Simd>(simd: S, [a, b, c, d]: [S::f32s; 4]) -> S::f32s {
+    let ab = added::<S, 128>(simd, a, b);
+    if S::F32_LANES == 8 { ab } else { added::<S, 128>(simd, ab, added::<S, 128>(simd, c, d)) }
+}
+
+/// Adds pieces of so many bits, two neighbours of one register in each sum: those of `a` and of `b` take turns if they are smaller
+/// than 128 bits, else those of `a` come first.
+#[inline(always)]
+fn added<S: Simd, const BITS: usize>(simd: S, a: S::f32s, b: S::f32s) -> S::f32s {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::*;
-        use std::mem::transmute_copy;
-        // SAFETY: as above.
-        unsafe {
-            if S::F32_LANES == 16 {
-                let [a, b, c, d]: [__m512; 4] = transmute_copy(&fours);
-                let ab = _mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(a, b), _mm512_shuffle_f32x4::<0xdd>(a, b));
-                let cd = _mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(c, d), _mm512_shuffle_f32x4::<0xdd>(c, d));
-                return transmute_copy(&_mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(ab, cd), _mm512_shuffle_f32x4::<0xdd>(ab, cd)));
+        use std::mem::transmute_copy as cast;
+        // SAFETY: registers of this many numbers are those of the set, which the processor has.
+        let [first, second]: [S::f32s; 2] = unsafe {
+            match (S::F32_LANES, BITS) {
+                (16, 32) => cast(&[_mm512_unpacklo_ps(cast(&a), cast(&b)), _mm512_unpackhi_ps(cast(&a), cast(&b))]),
+                (16, 64) => cast(&[_mm512_unpacklo_pd(cast(&a), cast(&b)), _mm512_unpackhi_pd(cast(&a), cast(&b))]),
+                (16, 128) => cast(&[_mm512_shuffle_f32x4::<0x88>(cast(&a), cast(&b)), _mm512_shuffle_f32x4::<0xdd>(cast(&a), cast(&b))]),
+                (8, 32) => cast(&[_mm256_unpacklo_ps(cast(&a), cast(&b)), _mm256_unpackhi_ps(cast(&a), cast(&b))]),
+                (8, 64) => cast(&[_mm256_unpacklo_pd(cast(&a), cast(&b)), _mm256_unpackhi_pd(cast(&a), cast(&b))]),
+                (8, 128) => cast(&[_mm256_permute2f128_ps::<0x20>(cast(&a), cast(&b)), _mm256_permute2f128_ps::<0x31>(cast(&a), cast(&b))]),
+                _ => unreachable!("adds_across: no registers of {} numbers", S::F32_LANES),
             }
-            if S::F32_LANES == 8 {
-                let [a, b, ..]: [__m256; 4] = transmute_copy(&fours);
-                return transmute_copy(&_mm256_add_ps(_mm256_permute2f128_ps::<0x20>(a, b), _mm256_permute2f128_ps::<0x31>(a, b)));
-            }
-        }
+        };
+        simd.add_f32s(first, second)
     }
-    unreachable!("adds_across: no registers of {} numbers", S::F32_LANES)
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = (simd, a, b);
+        unreachable!("adds_across: no registers of {} numbers", S::F32_LANES)
+    }
 }

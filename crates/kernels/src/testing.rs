@@ -1,0 +1,46 @@
+//! What unit tests have in common.
+
+use pulp::{Arch, Scalar, WithSimd};
+
+/// Numbers between -1 and 1 without a pattern.
+pub(crate) fn numbers(n: usize, seed: usize) -> Vec<f32> {
+    (0..n).map(|index| ((index * 7_919 + seed * 104_729) % 2_003) as f32 / 1_001.5 - 1.0).collect()
+}
+
+/// The registers that work is compared on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Registers {
+    /// Of one number.
+    Scalar,
+    /// Of eight numbers, if the processor has them.
+    Avx2,
+    /// The processor's widest.
+    Widest,
+}
+
+impl Registers {
+    /// Runs work with these registers.
+    pub(crate) fn run(self, work: impl WithSimd<Output = ()>) {
+        #[cfg(target_arch = "x86_64")]
+        if let (Registers::Avx2, Some(avx2)) = (self, pulp::x86::V3::try_new()) {
+            return pulp::Simd::vectorize(avx2, work);
+        }
+        match self {
+            Registers::Scalar => work.with_simd(Scalar),
+            Registers::Avx2 | Registers::Widest => Arch::new().dispatch(work),
+        }
+    }
+
+    /// Asserts that `run` gives the same with all of them, within rounding.
+    #[track_caller]
+    pub(crate) fn assert_same(run: impl Fn(Self) -> Vec<f32>, what: &str) {
+        let expected = run(Self::Scalar);
+        for registers in [Self::Avx2, Self::Widest] {
+            let found = run(registers);
+            // False for NaN too.
+            let is_near = |(found, expected): &(&f32, &f32)| (*found - *expected).abs() < 1e-6;
+            let other = found.iter().zip(&expected).find(|pair| !is_near(pair));
+            assert_eq!((found.len(), other), (expected.len(), None), "{what}, {registers:?}");
+        }
+    }
+}

@@ -41,6 +41,8 @@ class Loading(Languages, total=False):
     """Threads of ONNX Runtime for each worker; by default 1."""
     ignore_unused: bool
     """Ignore tensors of a checkpoint that its model does not use."""
+    shortlist: str
+    """File of a lexical shortlist: translations have only the tokens that it allows."""
 
 class Decoding(Languages, total=False):
     """What is not given is as in the model's `generation_config.json`; names are transformers' or the command's."""

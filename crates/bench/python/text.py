@@ -1,8 +1,10 @@
 """CTranslate2 from text to text, for `cargo xtask bench text`.
 
     python text.py convert CHECKPOINT OUT TYPE         TYPE is float32 or int8
-    python text.py file FOLDER TOKENIZER TYPE BEAMS WORKERS BATCH_TOKENS < TEXT > TRANSLATIONS
-    python text.py serve FOLDER TOKENIZER TYPE BEAMS   answers {"lines": [...]}, one line of text after the other
+    python text.py file FOLDER TOKENIZER TYPE BEAMS SHORTLIST WORKERS BATCH_TOKENS < TEXT > TRANSLATIONS
+    python text.py serve FOLDER TOKENIZER TYPE BEAMS SHORTLIST   answers {"lines": [...]}, one line of text after the other
+
+SHORTLIST is `exact`, or `shortlist` for that in the folder's vmap.txt.
 
 The checkpoint is read by CTranslate2's own loader for Marian, with two changes: it takes the last row of the embeddings for the
 padding and drops it, and starts from zeros; here padding is another token, from which decoding starts. The loader gets arrays in
@@ -90,18 +92,18 @@ def convert(checkpoint, out, compute_type):
 
 
 class Text:
-    def __init__(self, folder, tokenizer, compute_type, beams, workers=1):
+    def __init__(self, folder, tokenizer, compute_type, beams, shortlist, workers=1):
         self.tokenizer = Tokenizer.from_file(tokenizer)
         self.tokenizer.no_padding()
         self.tokenizer.no_truncation()
-        self.beams = int(beams)
+        self.options = {"beam_size": int(beams), "use_vmap": shortlist == "shortlist"}
         threads = {"inter_threads": int(workers), "intra_threads": 1}
         self.translator = ctranslate2.Translator(folder, device="cpu", compute_type=compute_type, **threads)
 
     def translate(self, lines, batch_tokens):
         sources = [encoding.tokens for encoding in self.tokenizer.encode_batch(lines)]
         limits = {"max_batch_size": batch_tokens, "batch_type": "tokens"} if batch_tokens else {}
-        found = self.translator.translate_batch(sources, beam_size=self.beams, **limits)
+        found = self.translator.translate_batch(sources, **self.options, **limits)
         token = self.tokenizer.token_to_id
         return self.tokenizer.decode_batch([[token(word) for word in result.hypotheses[0]] for result in found])
 

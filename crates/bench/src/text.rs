@@ -13,7 +13,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
-use self::report::{Cell, Report};
+use self::report::{Cell, Quality, Report};
 use super::decode::RECORD;
 use super::driver::Driver;
 use super::measure::text::Answer;
@@ -35,7 +35,7 @@ pub const BATCH_TOKENS: &str = "2048";
 /// The bundled model translates the first lines of Multi30k's training text (without that text, the bundled parallel text), by whole
 /// processes on 1 and 2 workers, and one sentence at a time by warm programs on one thread. Prints seconds of wall time and of
 /// processors, sentences and tokens a second, memory, and how many texts are equal. The first run installs packages from PyPI under
-/// target/bench/text (0.3 GB).
+/// target/bench/text (0.3 GB). The same with a shortlist on both sides, on one worker, and BLEU with and without it.
 #[derive(clap::Args)]
 pub struct Options {
     /// How often each program takes its turn
@@ -89,6 +89,16 @@ impl Precision {
     }
 }
 
+/// How sentences are translated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Search {
+    pub precision: Precision,
+    /// 1 is greedy.
+    pub beams: usize,
+    /// Whether tokens are chosen among those of a shortlist.
+    pub has_shortlist: bool,
+}
+
 /// A program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Way {
@@ -123,8 +133,10 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let library = onnxruntime::bring(workspace, Build::Cpu)?;
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let root = workspace.root();
-    let text = options.data.clone().or_else(|| multi30k(workspace)?.into_iter().next());
-    let text = text.unwrap_or_else(|| root.join("testdata/parallel/train.en"));
+    let parallel = multi30k(workspace);
+    let own = ["en", "de"].map(|language| root.join("testdata/parallel/train").with_extension(language));
+    let [source, target] = parallel.clone().unwrap_or(own);
+    let text = options.data.clone().unwrap_or_else(|| source.clone());
     let all = fs::read_to_string(&text).with_context(|| text.display().to_string())?;
     let lines: Vec<&str> = all.lines().take(options.lines as usize).collect();
     let place = Place {
@@ -137,17 +149,30 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         folder,
     };
     fs::write(&place.text, lines.join("\n") + "\n").with_context(|| place.text.display().to_string())?;
+    let mut learn = Command::new(place.cognate);
+    learn.args(["shortlist", "--quiet", "--data"]).args([source, target]).arg("--model").arg(&place.model);
+    call(learn.arg("--out").arg(place.shortlist()))?;
     for precision in Precision::ALL {
         [Way::CTranslate2, Way::Cognate].into_iter().try_for_each(|way| place.prepare(way, precision))?;
+        let theirs = place.folder(Way::CTranslate2, precision).join("vmap.txt");
+        fs::copy(place.shortlist(), &theirs).with_context(|| theirs.display().to_string())?;
     }
     let mut report = Report::new(options.rounds, lines.len());
+    let tests = parallel.map(|files| files.map(|file| renamed(&file, "test_2016_flickr")));
     for &beams in &options.beams {
         for precision in Precision::ALL {
-            let workers: &[usize] = if options.latency { &[] } else { &options.workers };
-            for &workers in workers {
-                report.files.push(place.files(options.rounds, [beams, workers], precision)?);
+            for has_shortlist in [false, true] {
+                let search = Search { precision, beams, has_shortlist };
+                let workers = options.workers.iter().take(if has_shortlist { 1 } else { usize::MAX });
+                for &workers in workers.filter(|_| !options.latency) {
+                    report.files.push(place.files(options.rounds, search, workers)?);
+                }
+                report.single.push(place.single(options.rounds, search, &lines[..lines.len().min(options.single as usize)])?);
             }
-            report.single.push(place.single(options.rounds, beams, precision, &lines[..lines.len().min(options.single as usize)])?);
+            if let Some(tests) = &tests {
+                let [exact, short] = [false, true].map(|has_shortlist| place.bleu(Search { precision, beams, has_shortlist }, tests));
+                report.quality.push(Quality { precision, beams, bleu: [exact?, short?] });
+            }
         }
     }
     println!("\n{}", report.text());
@@ -158,7 +183,44 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// The file of another name with the same extension.
+fn renamed(file: &Path, name: &str) -> PathBuf {
+    file.with_file_name(name).with_extension(file.extension().unwrap_or_default())
+}
+
+impl Search {
+    fn theirs(self) -> &'static str {
+        if self.has_shortlist { "shortlist" } else { "exact" }
+    }
+}
+
 impl Place<'_> {
+    fn shortlist(&self) -> PathBuf {
+        self.folder.join("shortlist")
+    }
+
+    /// The options of ours that use the shortlist.
+    fn shortlisted(&self, search: Search) -> impl Iterator<Item = PathBuf> {
+        [PathBuf::from("--shortlist"), self.shortlist()].into_iter().filter(move |_| search.has_shortlist)
+    }
+
+    /// BLEU of our translations of a text.
+    fn bleu(&self, search: Search, [source, reference]: &[PathBuf; 2]) -> Result<f64> {
+        let mut command = Command::new(self.cognate);
+        command.args(["evaluate", "--quiet", "--json", "--metrics", "bleu", "--engine", "ort", "--beams", &search.beams.to_string()]);
+        command
+            .arg("--model")
+            .arg(self.folder(Way::Cognate, search.precision))
+            .arg("--source")
+            .arg(source)
+            .arg("--reference")
+            .arg(reference);
+        let output = command.args(self.shortlisted(search)).env("ORT_DYLIB_PATH", self.library).output().context("cognate evaluate")?;
+        ensure!(output.status.success(), "cognate evaluate: {}", String::from_utf8_lossy(&output.stderr));
+        let found: serde_json::Value = serde_json::from_slice(&output.stdout).context("cognate evaluate")?;
+        found["scores"]["BLEU"]["score"].as_f64().with_context(|| format!("cognate evaluate: expected BLEU, found {found}"))
+    }
+
     pub(crate) fn folder(&self, way: Way, precision: Precision) -> PathBuf {
         self.folder.join(format!("{way:?}-{}", precision.ours()))
     }
@@ -184,8 +246,9 @@ impl Place<'_> {
     }
 
     /// Whole processes on the text.
-    fn files(&self, rounds: u32, [beams, workers]: [usize; 2], precision: Precision) -> Result<Cell> {
-        let mut cell = Cell::new(precision, beams, Some(workers));
+    fn files(&self, rounds: u32, search: Search, workers: usize) -> Result<Cell> {
+        let Search { precision, beams, .. } = search;
+        let mut cell = Cell::new(search, Some(workers));
         for round in 1..=rounds {
             for way in [Way::CTranslate2, Way::Cognate] {
                 let out = self.folder.join(format!("{way:?}.out"));
@@ -198,13 +261,14 @@ impl Place<'_> {
                     Way::CTranslate2 => command.arg(model).arg(self.model.join("tokenizer.json")).args([
                         precision.theirs(),
                         &beams.to_string(),
+                        search.theirs(),
                         &workers.to_string(),
                         BATCH_TOKENS,
                     ]),
                     Way::Cognate => {
                         command.args(["translate", "--engine", "ort", "--threads", "1", "--quiet", "--batch-tokens", BATCH_TOKENS]);
                         command.args(["--beams", &beams.to_string(), "--workers", &workers.to_string(), "--model"]).arg(model);
-                        command.env("ORT_DYLIB_PATH", self.library)
+                        command.args(self.shortlisted(search)).env("ORT_DYLIB_PATH", self.library)
                     }
                 };
                 let open = |path: &Path| File::open(path).with_context(|| path.display().to_string());
@@ -220,8 +284,9 @@ impl Place<'_> {
     }
 
     /// One sentence at a time, through programs that stay.
-    fn single(&self, rounds: u32, beams: usize, precision: Precision, lines: &[&str]) -> Result<Cell> {
-        let mut cell = Cell::new(precision, beams, None);
+    fn single(&self, rounds: u32, search: Search, lines: &[&str]) -> Result<Cell> {
+        let Search { precision, beams, .. } = search;
+        let mut cell = Cell::new(search, None);
         let bench = std::env::current_exe().context("the path of this program")?;
         let mut programs = BTreeMap::new();
         for way in [Way::CTranslate2, Way::Cognate] {
@@ -231,12 +296,14 @@ impl Place<'_> {
                 Way::Cognate => Command::new(&bench),
             };
             match way {
-                Way::CTranslate2 => {
-                    command.arg(model).arg(self.model.join("tokenizer.json")).args([precision.theirs(), &beams.to_string()])
-                }
+                Way::CTranslate2 => command.arg(model).arg(self.model.join("tokenizer.json")).args([
+                    precision.theirs(),
+                    &beams.to_string(),
+                    search.theirs(),
+                ]),
                 Way::Cognate => {
                     command.args(["measure", "text", "--engine", "ort", "--beams", &beams.to_string(), "--model"]).arg(model);
-                    command.env("ORT_DYLIB_PATH", self.library)
+                    command.args(self.shortlisted(search)).env("ORT_DYLIB_PATH", self.library)
                 }
             };
             programs.insert(way, Driver::start(command, &self.folder.join(format!("{way:?}.log"))).with_context(|| format!("{way:?}"))?);

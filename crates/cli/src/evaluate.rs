@@ -90,6 +90,9 @@ pub(crate) struct Options {
     max_new_tokens: Option<NonZeroUsize>,
     #[command(flatten)]
     speed: SpeedOptions,
+    /// Choose tokens among those that FILE allows, as `cognate translate --shortlist`
+    #[arg(long, value_name = "FILE", requires = "source")]
+    shortlist: Option<PathBuf>,
 }
 
 const EXAMPLES: &str = "\
@@ -269,7 +272,9 @@ impl Options {
         let name = model.to_string();
         let input = Input::open(Vec::new(), Some(source), None)?;
         let decoding = DecodingOptions { beams: self.beams, max_new_tokens: self.max_new_tokens, ..DecodingOptions::default() };
-        let translator = self.speed.translator(model, &self.model, decoding, input.is_long)?;
+        let mut loading = self.speed.options(&self.model, decoding, input.is_long);
+        loading.load.shortlist.clone_from(&self.shortlist);
+        let translator = translate::translator(model, &loading)?;
         let mut lines = Vec::new();
         translate::lines(&translator, input, |_, translations| {
             lines.extend(translations.iter().map(|translation| translation.text.clone()));

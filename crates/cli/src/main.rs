@@ -25,6 +25,7 @@ mod score;
 mod sentences;
 #[cfg(feature = "serve")]
 mod serve;
+mod shortlist;
 mod show;
 mod signals;
 mod tokenize;
@@ -71,6 +72,7 @@ Examples:
   cognate show OUT                                show the contents of a model's folder
   cognate attend \"Two dogs.\" --out dogs.html      draw attention
   cognate explain \"Two dogs.\"                     explain a translation step by step
+  cognate shortlist --data A B --out FILE         learn which tokens translate which, for speed
   cognate tokenize \"Two dogs.\"                    print the pieces of a sentence
   cognate verify OUT                              compare every engine with the f64 reference
 
@@ -101,6 +103,7 @@ enum Command {
     Verify(verify::Options),
     #[cfg(feature = "serve")]
     Serve(serve::Options),
+    Shortlist(shortlist::Options),
     Tokenize(tokenize::TokenizeOptions),
     Detokenize(tokenize::DetokenizeOptions),
     Completions(completions::CompletionsOptions),
@@ -170,6 +173,7 @@ fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         Command::Verify(options) => verify::run(options, out),
         #[cfg(feature = "serve")]
         Command::Serve(options) => serve::run(options),
+        Command::Shortlist(options) => shortlist::run(options, out),
         Command::Tokenize(options) => tokenize::tokenize(options, out),
         Command::Detokenize(options) => tokenize::detokenize(options, out),
         Command::Completions(options) => completions::completions(options, out),

@@ -170,6 +170,7 @@ impl EngineOptions {
             ignore_unused: self.unused.ignore_unused,
             huge_pages: true,
             allow_missing_language: false,
+            shortlist: None,
         }
     }
 }

@@ -47,6 +47,10 @@ pub(crate) struct Options {
     model: ModelOptions,
     #[command(flatten)]
     speed: SpeedOptions,
+    /// Choose tokens among those that FILE allows the sentences of a batch, a shortlist of `cognate shortlist` or CTranslate2's
+    /// vmap.txt; faster with checkpoints and exports of --target ort
+    #[arg(long, value_name = "FILE")]
+    shortlist: Option<PathBuf>,
     /// Number of hypotheses in beam search; 1 is greedy [default: the model's]
     #[arg(long, visible_aliases = ["num-beams", "beam-size"], value_name = "N", value_parser = at_most(256))]
     beams: Option<NonZeroUsize>,
@@ -92,8 +96,10 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
         input = input.with_prefixes(path)?;
     }
     let mut output = Output::open(options.output.as_deref(), &input.files, out)?;
-    let Options { model, speed, beams, max_new_tokens, decoding, .. } = options;
-    let translator = speed.translator(source, model, decoding.options(*beams, *max_new_tokens), input.is_long)?;
+    let Options { model, speed, beams, max_new_tokens, decoding, shortlist, .. } = options;
+    let mut loading = speed.options(model, decoding.options(*beams, *max_new_tokens), input.is_long);
+    loading.load.shortlist.clone_from(shortlist);
+    let translator = translator(source, &loading)?;
     if options.stream {
         translator.check_stream()?;
         // --output conflicts with --stream.
@@ -131,23 +137,17 @@ pub(crate) struct SpeedOptions {
     batch_size: Option<NonZeroUsize>,
 }
 
-impl SpeedOptions {
-    /// Loads a model. By default each core translates its own batch if there are many sentences: several threads per batch are
-    /// slower.
-    pub(crate) fn translator(
-        &self,
-        source: ModelSource,
-        model: &ModelOptions,
-        decoding: DecodingOptions,
-        is_long: bool,
-    ) -> Result<Translator> {
-        let translator = Translator::load(source, &self.options(model, decoding, is_long))?;
-        messages::notices(translator.notices());
-        messages::status(translator.model().source(), translator.engine());
-        Ok(translator)
-    }
+/// Loads a model.
+pub(crate) fn translator(source: ModelSource, options: &TranslatorOptions) -> Result<Translator> {
+    let translator = Translator::load(source, options)?;
+    messages::notices(translator.notices());
+    messages::status(translator.model().source(), translator.engine());
+    Ok(translator)
+}
 
-    /// The options of loading and decoding.
+impl SpeedOptions {
+    /// The options of loading and decoding. By default each core translates its own batch if there are many sentences: several threads
+    /// per batch are slower.
     pub(crate) fn options(&self, model: &ModelOptions, decoding: DecodingOptions, is_long: bool) -> TranslatorOptions {
         let is_divided = self.workers.is_some() || (is_long && model.device() == Device::Cpu);
         let one = NonZeroUsize::MIN;

@@ -11,7 +11,7 @@ use crate::batch::{Event, Prompt};
 use crate::constraints::Context;
 use crate::running::{Observer, Search};
 use crate::sampling::Generator;
-use crate::scores::{Candidates, Continuation, Row, Unusable, best_continuations, check, log_softmax};
+use crate::scores::{Candidates, Columns, Continuation, Row, Unusable, best_continuations, check, log_softmax};
 use crate::{EarlyStopping, Hypothesis, Result, Sampling, Settings, alignment};
 use ndarray::{ArrayView3, Axis};
 use std::mem;
@@ -84,6 +84,7 @@ impl Beams {
         if let (None, Some(row), Some(running)) = (self.observed, logits.peek(), self.running.first()) {
             self.observed = self.prompt.observe(settings.observe, &running.tokens, row);
         }
+        let columns = logits.peek().map_or(Columns::All, |row| row.columns);
         let so_far: Vec<_> = self.running.iter().map(|running| running.log_probability).collect();
         if let Some(token) = self.running.first().and_then(|running| self.prompt.next(&running.tokens)) {
             let given = |(parent, score)| Continuation { parent, token, score };
@@ -96,7 +97,7 @@ impl Beams {
                 row.check()?;
                 let scores = row.into_logits();
                 log_softmax(scores);
-                settings.constrain(&Context { prompt: &self.prompt, tokens: &running.tokens }, scores);
+                settings.constrain(&Context { prompt: &self.prompt, tokens: &running.tokens, columns }, scores);
                 sampling.warp(scores, fewest);
                 settings.renormalize_if_set(scores);
                 scores.iter_mut().for_each(|score| *score += running.log_probability);
@@ -105,11 +106,11 @@ impl Beams {
             let (mut keys, scores): (Vec<_>, Vec<_>) = rows.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
             let mut drawn = best_continuations(keys.iter_mut().map(|keys| Candidates::of_log_probabilities(keys, 0.0)), count);
             drawn.iter_mut().for_each(|drawn| drawn.score = scores[drawn.parent][drawn.token as usize]);
-            return Ok(drawn);
+            return Ok(named(drawn, columns));
         }
         let count = count + 1;
         let rows = logits.zip(&self.running).map(|(row, running)| {
-            let context = Context { prompt: &self.prompt, tokens: &running.tokens };
+            let context = Context { prompt: &self.prompt, tokens: &running.tokens, columns };
             if settings.only_forbids(&context) {
                 // Log-probabilities are compared without being stored.
                 let mut candidates = Candidates::of_logits(row, running.log_probability);
@@ -123,7 +124,7 @@ impl Beams {
             settings.constrain_fully(&context, scores);
             Ok(Candidates::of_log_probabilities(scores, running.log_probability))
         });
-        Ok(best_continuations(rows.collect::<Result<Vec<_>, _>>()?, count))
+        Ok(named(best_continuations(rows.collect::<Result<Vec<_>, _>>()?, count), columns))
     }
 
     /// Advances by one token; returns the parent of each beam. `attention: [beams, heads, src]` is that of this step.
@@ -279,6 +280,12 @@ impl Search for Beams {
         hypotheses.truncate(settings.num_return_sequences.min(n_real).max(1));
         hypotheses
     }
+}
+
+/// Continuations by the tokens of their places.
+fn named(mut continuations: Vec<Continuation>, columns: Columns<'_>) -> Vec<Continuation> {
+    continuations.iter_mut().for_each(|continuation| continuation.token = columns.token(continuation.token as usize));
+    continuations
 }
 
 /// The smallest distance between two continuations of which one is preferred: the last that continues and the next one; each that

@@ -5,7 +5,7 @@
 
 use crate::Settings;
 use crate::batch::Prompt;
-use crate::scores::log_softmax;
+use crate::scores::{Columns, log_softmax};
 
 /// A hypothesis before its next token.
 #[derive(Clone, Copy, Debug)]
@@ -13,6 +13,8 @@ pub(crate) struct Context<'a> {
     pub(crate) prompt: &'a Prompt,
     /// The start token, the prefix and the generated tokens.
     pub(crate) tokens: &'a [i64],
+    /// Whose scores are constrained.
+    pub(crate) columns: Columns<'a>,
 }
 
 impl Context<'_> {
@@ -23,8 +25,9 @@ impl Context<'_> {
 }
 
 impl Settings {
-    /// Applies the constraints to the scores `[vocab]` of the next token.
+    /// Applies the constraints to the scores `[columns]` of the next token.
     pub(crate) fn constrain(&self, context: &Context<'_>, scores: &mut [f32]) {
+        let scores = &mut Scores { scores, columns: context.columns };
         let (tokens, source, n_new) = (context.tokens, context.prompt.source.as_slice(), context.n_new());
         if self.encoder_repetition_penalty != 1.0 {
             // For all beams. transformers 4.57 penalises only as many beams as there are sentences.
@@ -53,7 +56,8 @@ impl Settings {
             forbid(scores, &self.suppressed_first_tokens);
         }
         if let Some(rules) = self.timestamps {
-            rules.apply(&tokens[context.prompt.tokens.len()..], self.eos_tokens.first().copied().unwrap_or(rules.first), scores);
+            // Of speech, which has no shortlist.
+            rules.apply(&tokens[context.prompt.tokens.len()..], self.eos_tokens.first().copied().unwrap_or(rules.first), scores.scores);
         }
     }
 
@@ -78,7 +82,7 @@ impl Settings {
         }
     }
 
-    fn forbid_word(&self, scores: &mut [f32], word: &[i64], tokens: &[i64]) {
+    fn forbid_word(&self, scores: &mut Scores<'_>, word: &[i64], tokens: &[i64]) {
         let Some((last, before)) = word.split_last() else { return };
         let is_end = before.is_empty() && self.eos_tokens.contains(last);
         // transformers requires as many tokens as the word has, although one fewer precedes its last.
@@ -89,36 +93,44 @@ impl Settings {
     }
 }
 
-fn score(scores: &mut [f32], token: i64) -> Option<&mut f32> {
-    usize::try_from(token).ok().and_then(|token| scores.get_mut(token))
+/// Scores of tokens.
+struct Scores<'s> {
+    scores: &'s mut [f32],
+    columns: Columns<'s>,
 }
 
-fn forbid(scores: &mut [f32], tokens: &[i64]) {
+impl Scores<'_> {
+    fn of(&mut self, token: i64) -> Option<&mut f32> {
+        self.columns.place(token).and_then(|place| self.scores.get_mut(place))
+    }
+}
+
+fn forbid(scores: &mut Scores<'_>, tokens: &[i64]) {
     for &token in tokens {
-        if let Some(score) = score(scores, token) {
+        if let Some(score) = scores.of(token) {
             *score = f32::NEG_INFINITY;
         }
     }
 }
 
-fn force(scores: &mut [f32], token: i64) {
-    scores.fill(f32::NEG_INFINITY);
-    if let Some(score) = score(scores, token) {
+fn force(scores: &mut Scores<'_>, token: i64) {
+    scores.scores.fill(f32::NEG_INFINITY);
+    if let Some(score) = scores.of(token) {
         *score = 0.0;
     }
 }
 
 /// Divides positive scores of the tokens by `penalty` and multiplies negative ones, once per token.
-fn penalize(scores: &mut [f32], tokens: &[i64], penalty: f32) {
+fn penalize(scores: &mut Scores<'_>, tokens: &[i64], penalty: f32) {
     for (index, &token) in tokens.iter().enumerate() {
-        if let Some(score) = score(scores, token).filter(|_| !tokens[..index].contains(&token)) {
+        if let Some(score) = scores.of(token).filter(|_| !tokens[..index].contains(&token)) {
             *score = if *score < 0.0 { *score * penalty } else { *score / penalty };
         }
     }
 }
 
 /// Forbids tokens that would complete an n-gram of `size` tokens in `seen`.
-fn forbid_ngrams(scores: &mut [f32], size: usize, tokens: &[i64], seen: &[i64]) {
+fn forbid_ngrams(scores: &mut Scores<'_>, size: usize, tokens: &[i64], seen: &[i64]) {
     let Some(before) = size.checked_sub(1).filter(|&before| before <= tokens.len()) else { return };
     let last = &tokens[tokens.len() - before..];
     for ngram in seen.windows(size).filter(|ngram| &ngram[..before] == last) {

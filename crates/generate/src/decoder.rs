@@ -47,6 +47,14 @@ pub trait Decoder {
     /// If the engine fails.
     fn advance(&mut self, parents: Option<&Array2<usize>>, tokens: &Array2<i64>) -> Result<Logits<'_>>;
 
+    /// Computes from now on only the logits of these tokens, ascending: whether it does, instead of all. [`ShortlistDecoder`] leaves out
+    /// the others of a decoder that cannot.
+    ///
+    /// [`ShortlistDecoder`]: crate::ShortlistDecoder
+    fn restrict(&mut self, _: &[i64]) -> bool {
+        false
+    }
+
     /// Whether it computes several tokens of a prompt in one call: see [`Decoder::prefill`].
     fn supports_prefill(&self) -> bool {
         false

@@ -36,7 +36,7 @@ pub fn read_along(decoder: &mut dyn Decoder, sources: Sources<'_>, tokens: &[i64
         if let Some(&next) = tokens.get(index + 1) {
             let row = logits.rows(0).next().expect("a row for the source");
             let among = vocab.min(row.scores.len());
-            probabilities.push(probability(&Row { scores: &mut row.scores[..among], scale: row.scale }, next).unwrap_or(0.0));
+            probabilities.push(probability(&Row { scores: &mut row.scores[..among], ..row }, next).unwrap_or(0.0));
         }
         let mut layers: Vec<usize> = heads.iter().map(|[layer, _]| *layer).collect();
         layers.dedup();

@@ -3,7 +3,7 @@
 use crate::batch::{Prompt, SentenceBatch};
 use crate::constraints::Context;
 use crate::error::Cause;
-use crate::scores::{largest, log_softmax};
+use crate::scores::{Columns, largest, log_softmax};
 use crate::{Decoder, Hypothesis, Result, Settings, Sources};
 use ndarray::Array2;
 
@@ -35,7 +35,7 @@ pub fn score(decoder: &mut dyn Decoder, batch: &SentenceBatch<'_>, targets: &[Ve
     }
     let whole: Vec<Vec<i64>> = targets.iter().map(|target| target.iter().copied().chain(end).collect()).collect();
     let mut scored = vec![Scored { log_probabilities: Vec::new(), total: 0.0 }; targets.len()];
-    follow(decoder, batch.sources, &whole, settings, |sentence, step, logits| {
+    follow(decoder, batch.sources, &whole, settings, |sentence, step, columns, logits| {
         if step < prefix(sentence).len() {
             return Ok(());
         }
@@ -43,7 +43,7 @@ pub fn score(decoder: &mut dyn Decoder, batch: &SentenceBatch<'_>, targets: &[Ve
         log_softmax(logits);
         let token = whole[sentence][step];
         let vocab = logits.len();
-        let log_probability = usize::try_from(token).ok().and_then(|token| logits.get(token).copied());
+        let log_probability = columns.place(token).and_then(|place| logits.get(place).copied());
         let log_probability = log_probability.ok_or(Cause::Vocabulary { sentence, token, vocab })?;
         scored[sentence].log_probabilities.push(log_probability);
         Ok(())
@@ -107,25 +107,25 @@ pub fn greedy_steps<'a>(
     let continues = decoder.continues_sources();
     let prompts = (0..sources.len()).map(|sentence| batch.prompt(sentence, settings, continues)).collect::<Result<Vec<Prompt>>>()?;
     let mut choices = vec![Vec::new(); sources.len()];
-    follow(decoder, sources, &whole, settings, |sentence, step, logits| {
+    follow(decoder, sources, &whole, settings, |sentence, step, columns, logits| {
         observe(logits);
         let tokens: Vec<_> = prompts[sentence].tokens.iter().chain(&whole[sentence][..step]).copied().collect();
-        settings.constrain(&Context { prompt: &prompts[sentence], tokens: &tokens }, logits);
-        let (token, _) = largest(logits).map_err(|why| prompts[sentence].refuse(&tokens, why))?;
-        choices[sentence].push(token);
+        settings.constrain(&Context { prompt: &prompts[sentence], tokens: &tokens, columns }, logits);
+        let (place, _) = largest(logits).map_err(|why| prompts[sentence].refuse(&tokens, why))?;
+        choices[sentence].push(columns.token(place));
         Ok(())
     })?;
     Ok(choices)
 }
 
-/// Calls `at` with each sentence, step and logits `[vocab]` of `targets[sentence][step]`. Sentences leave the batch at the end of their
+/// Calls `at` with each sentence, step, columns and logits of `targets[sentence][step]`. Sentences leave the batch at the end of their
 /// targets.
 fn follow(
     decoder: &mut dyn Decoder,
     sources: Sources<'_>,
     targets: &[Vec<i64>],
     settings: &Settings,
-    mut at: impl FnMut(usize, usize, &mut [f32]) -> Result<()>,
+    mut at: impl FnMut(usize, usize, Columns<'_>, &mut [f32]) -> Result<()>,
 ) -> Result<()> {
     if sources.is_empty() {
         return Ok(());
@@ -148,7 +148,7 @@ fn follow(
         let tokens = Array2::from_shape_fn((rows.len(), 1), |(row, _)| before(rows[row]));
         let mut logits = decoder.advance(None, &tokens)?;
         for (row, &sentence) in rows.iter().enumerate() {
-            logits.rows(row).try_for_each(|row| at(sentence, step, row.into_logits()))?;
+            logits.rows(row).try_for_each(|row| at(sentence, step, row.columns, row.into_logits()))?;
         }
     }
     Ok(())

@@ -141,12 +141,14 @@ impl Sequence {
             self.margins.push(f32::INFINITY);
             return Ok(Some(given));
         }
-        let context = Context { prompt, tokens: &self.tokens };
+        let columns = logits.columns;
+        let context = Context { prompt, tokens: &self.tokens, columns };
         if !settings.scores && settings.sampling.is_none() && settings.timestamps.is_none() {
             // Scaling keeps the order of logits, and constraints depend only on their signs.
             settings.constrain(&context, logits.scores);
-            let (token, margin) = largest(logits.scores)?;
+            let (place, margin) = largest(logits.scores)?;
             self.margins.push(margin * logits.scale);
+            let token = columns.token(place);
             return Ok((!settings.eos_tokens.contains(&token)).then_some(token));
         }
         logits.check()?;
@@ -159,7 +161,7 @@ impl Sequence {
             scores
         });
         settings.constrain(&context, logits);
-        let token = match (settings.sampling, &mut self.generator) {
+        let place = match (settings.sampling, &mut self.generator) {
             (Some(sampling), Some(generator)) => {
                 largest(logits)?;
                 sampling.warp(logits, 1);
@@ -168,14 +170,15 @@ impl Sequence {
                 generator.draw(logits)
             }
             _ => {
-                let (token, margin) = largest(logits)?;
+                let (place, margin) = largest(logits)?;
                 self.margins.push(margin);
-                token
+                place
             }
         };
         if let Some(scores) = log_probabilities {
-            self.log_probability += scores[usize::try_from(token).expect("a position in the scores")];
+            self.log_probability += scores[place];
         }
+        let token = columns.token(place);
         Ok((!settings.eos_tokens.contains(&token)).then_some(token))
     }
 }

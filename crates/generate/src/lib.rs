@@ -3,7 +3,7 @@
 //! A [`Decoder`] computes logits of the next tokens of a batch. [`decode`] runs greedy search, beam search or sampling by the
 //! [`Settings`] of `generation_config.json`; a [`RunningBatch`] also takes sentences between its steps. [`score`] computes the log-probabilities of given targets, [`attend`] attention weights.
 //! [`SessionDecoder`] is the decoder of the Cognate layout, [`HuggingFaceDecoder`] that of the Hugging Face layout,
-//! [`SharedCacheDecoder`] that of caches which beams share, [`CausalDecoder`] that of a decoder-only model.
+//! [`SharedCacheDecoder`] that of caches which beams share, [`CausalDecoder`] that of a decoder-only model; [`ShortlistDecoder`] restricts another one to the tokens that its sources allow.
 
 use cognate_model::{Config, Layout, Parts};
 use cognate_runtime::Session;
@@ -30,6 +30,7 @@ mod scores;
 mod search;
 mod settings;
 mod shared_cache;
+mod shortlist;
 mod timestamps;
 mod whole;
 
@@ -47,6 +48,7 @@ pub use running::RunningBatch;
 pub use search::{FixedSizes, MOST_BEAMS, SearchLimits, check_search, search_program};
 pub use settings::{EarlyStopping, Observe, Sampling, Settings, alignment_layer};
 pub use shared_cache::SharedCacheDecoder;
+pub use shortlist::{Shortlist, ShortlistDecoder};
 pub use timestamps::TimestampRules;
 pub use whole::SearchDecoder;
 
@@ -174,5 +176,5 @@ pub fn decode(
 fn alignment(attention: ArrayView2<'_, f32>, source: &[i64]) -> usize {
     let n_positions = if source.is_empty() { usize::MAX } else { source.len() };
     let row: Vec<f32> = attention.columns().into_iter().take(n_positions).map(|heads| heads.sum() / heads.len() as f32).collect();
-    scores::largest(&row).map_or(0, |(place, _)| usize::try_from(place).unwrap_or_default())
+    scores::largest(&row).map_or(0, |(place, _)| place)
 }

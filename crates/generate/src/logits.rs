@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::error::Cause;
-use crate::scores::Row;
+use crate::scores::{Columns, Row};
 use cognate_runtime::Value;
 use ndarray::ArrayViewMut3;
 
@@ -13,6 +13,7 @@ pub struct Logits<'d> {
     scores: ArrayViewMut3<'d, f32>,
     /// The factor of each row; `None` for 1.
     scales: Option<&'d [f32]>,
+    columns: Columns<'d>,
 }
 
 impl<'d> Logits<'d> {
@@ -22,7 +23,7 @@ impl<'d> Logits<'d> {
     /// If they are not in row-major order.
     pub fn new(scores: ArrayViewMut3<'d, f32>) -> Self {
         assert!(scores.is_standard_layout(), "logits are in row-major order");
-        Self { scores, scales: None }
+        Self { scores, scales: None, columns: Columns::All }
     }
 
     /// Logits that have to be multiplied by positive factors of their rows, `scales: [batch · beams]`.
@@ -33,6 +34,37 @@ impl<'d> Logits<'d> {
         let (batch, beams, _) = scores.dim();
         assert_eq!(scales.len(), batch * beams, "a scale for each row");
         Self { scales: Some(scales), ..Self::new(scores) }
+    }
+
+    /// Says that the columns are those of these tokens, ascending, in place of all.
+    ///
+    /// # Panics
+    /// If there are not as many.
+    pub fn with_tokens(self, tokens: &'d [i64]) -> Self {
+        assert_eq!(self.scores.dim().2, tokens.len(), "a column for each token");
+        Self { columns: Columns::Chosen(tokens), ..self }
+    }
+
+    /// Keeps the columns of these tokens, ascending, of all.
+    ///
+    /// # Errors
+    /// If there is no such column.
+    pub(crate) fn keep(self, tokens: &'d [i64]) -> Result<Self> {
+        let (batch, beams, vocab) = self.scores.dim();
+        let place = |&token: &i64| usize::try_from(token).ok().filter(|&place| place < vocab);
+        let places: Option<Vec<usize>> = tokens.iter().map(place).collect();
+        let wrong = || Cause::Contradiction(format!("shortlist: expected tokens from 0 to {}, found {tokens:?}", vocab.saturating_sub(1)));
+        let places = places.ok_or_else(wrong)?;
+        let all = self.scores.into_slice().expect("in row-major order");
+        // No score is overwritten before it has moved.
+        for row in 0..batch * beams {
+            for (to, from) in places.iter().enumerate() {
+                all[row * places.len() + to] = all[row * vocab + from];
+            }
+        }
+        let kept = &mut all[..batch * beams * places.len()];
+        let scores = ArrayViewMut3::from_shape((batch, beams, places.len()), kept).expect("as many scores");
+        Ok(Self { scores, scales: self.scales, columns: Columns::Chosen(tokens) })
     }
 
     /// The logits of all rows.
@@ -50,7 +82,8 @@ impl<'d> Logits<'d> {
         let scores = self.scores.as_slice_mut().expect("in row-major order");
         let scales = self.scales.map(|scales| &scales[sentence * beams..][..beams]);
         let rows = scores[sentence * beams * vocab..][..beams * vocab].chunks_exact_mut(vocab.max(1));
-        rows.enumerate().map(move |(beam, scores)| Row { scores, scale: scales.map_or(1.0, |scales| scales[beam]) })
+        let columns = self.columns;
+        rows.enumerate().map(move |(beam, scores)| Row { scores, scale: scales.map_or(1.0, |scales| scales[beam]), columns })
     }
 }
 

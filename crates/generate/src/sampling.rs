@@ -99,8 +99,8 @@ impl Generator {
         (self.0.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// A token of the distribution of the logits `[vocab]`.
-    pub(crate) fn draw(&mut self, scores: &[f32]) -> i64 {
+    /// The place of a token of the distribution of the logits.
+    pub(crate) fn draw(&mut self, scores: &[f32]) -> usize {
         let largest = largest(scores);
         let weight = |score: f32| f64::from(score - largest).exp();
         let total: f64 = scores.iter().map(|&score| weight(score)).sum();
@@ -113,7 +113,7 @@ impl Generator {
                 break;
             }
         }
-        drawn as i64
+        drawn
     }
 }
 
@@ -221,7 +221,7 @@ mod tests {
             sampling.warp(&mut logits, fewest);
             let mut generator = Sampling { seed: 11, ..sampling }.generator(5, 2);
             let mut counts = vec![0; logits.len()];
-            (0..DRAWS).for_each(|_| counts[generator.draw(&logits) as usize] += 1);
+            (0..DRAWS).for_each(|_| counts[generator.draw(&logits)] += 1);
             let impossible = counts.iter().zip(&logits).filter(|(count, logit)| **count > 0 && !logit.is_finite()).count();
             assert_eq!(impossible, 0, "{sampling:?}");
             let (statistic, cells) = chi_square(&counts, &probabilities, DRAWS);

@@ -16,6 +16,33 @@ const CHUNK: usize = 1024;
 pub(crate) struct Row<'l> {
     pub(crate) scores: &'l mut [f32],
     pub(crate) scale: f32,
+    pub(crate) columns: Columns<'l>,
+}
+
+/// The tokens of a row's scores.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Columns<'l> {
+    All,
+    /// These, ascending.
+    Chosen(&'l [i64]),
+}
+
+impl Columns<'_> {
+    /// Where a token's score is in a row.
+    pub(crate) fn place(self, token: i64) -> Option<usize> {
+        match self {
+            Self::All => usize::try_from(token).ok(),
+            Self::Chosen(tokens) => tokens.binary_search(&token).ok(),
+        }
+    }
+
+    /// The token whose score is at a place.
+    pub(crate) fn token(self, place: usize) -> i64 {
+        match self {
+            Self::All => place as i64,
+            Self::Chosen(tokens) => tokens[place],
+        }
+    }
 }
 
 /// The reason why no token can be chosen.
@@ -121,7 +148,7 @@ fn maxima(scores: &[f32]) -> Vec<f32> {
     scores.chunks(CHUNK).map(largest_of).collect()
 }
 
-/// A hypothesis with one more token.
+/// A hypothesis with one more token, which is the place of its score until [`Columns`] name it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Continuation {
     /// The row that it continues.
@@ -150,12 +177,12 @@ pub(crate) fn maximum(row: &[f32]) -> f32 {
 
 /// The probability of a token.
 pub(crate) fn probability(row: &Row<'_>, token: i64) -> Option<f32> {
-    let score = *row.scores.get(usize::try_from(token).ok()?)?;
+    let score = *row.scores.get(row.columns.place(token)?)?;
     Some(Normalisation::of(row.scores, row.scale, &maxima(row.scores)).apply(score).exp())
 }
 
 /// The position of the largest score, the first of equals, and its distance to the second largest.
-pub(crate) fn largest(row: &[f32]) -> Result<(i64, f32), Unusable> {
+pub(crate) fn largest(row: &[f32]) -> Result<(usize, f32), Unusable> {
     // Chunks with one of the two largest so far are searched: small ones have fewer scores.
     const CHUNK: usize = 512;
     let (mut best, mut first, mut second) = (0, f32::NEG_INFINITY, f32::NEG_INFINITY);
@@ -175,7 +202,7 @@ pub(crate) fn largest(row: &[f32]) -> Result<(i64, f32), Unusable> {
             }
         }
     }
-    check(first).map(|()| (best as i64, first - second))
+    check(first).map(|()| (best, first - second))
 }
 
 /// The `count` best continuations of all hypotheses, best first; ties go to the earlier hypothesis and the smaller token.
@@ -268,6 +295,10 @@ fn sum_of_exponentials(scores: &[f32], scale: f32, largest: f32) -> f32 {
 mod tests {
     use super::*;
 
+    fn whole(scores: &mut [f32], scale: f32) -> Row<'_> {
+        Row { scores, scale, columns: Columns::All }
+    }
+
     #[test]
     fn the_first_of_equals_wins() {
         let (mut first, mut second) = ([0.0, 2.0, 2.0], [3.0, 1.0, 2.0]);
@@ -291,7 +322,7 @@ mod tests {
                 };
                 assert_eq!(largest(&row(f32::NAN)), Err(Unusable::NotFinite), "{length} {place}");
                 assert_eq!(largest(&row(f32::INFINITY)), Err(Unusable::NotFinite), "{length} {place}");
-                let candidates = |mut row: Vec<f32>| Candidates::of_logits(Row { scores: &mut row, scale: 0.5 }, 0.0).check();
+                let candidates = |mut row: Vec<f32>| Candidates::of_logits(whole(&mut row, 0.5), 0.0).check();
                 assert_eq!(candidates(row(f32::NAN)), Err(Unusable::NotFinite), "{length} {place}");
                 assert_eq!(candidates(row(1.0)), Ok(()), "{length} {place}");
             }
@@ -313,12 +344,12 @@ mod tests {
         let mut order: Vec<usize> = (0..row.len()).collect();
         order.sort_by(|&a, &b| row[b].total_cmp(&row[a]).then(a.cmp(&b)));
         let (token, margin) = largest(&row).expect("finite scores");
-        assert_eq!((token as usize, margin), (order[0], row[order[0]] - row[order[1]]));
+        assert_eq!((token, margin), (order[0], row[order[0]] - row[order[1]]));
         let mut copy = row.clone();
         let found = best_continuations([Candidates::of_log_probabilities(&mut copy, 0.0)], 50);
         assert_eq!(found.iter().map(|found| found.token as usize).collect::<Vec<_>>(), order[..50]);
         let exact = row.iter().map(|&score| (f64::from(score) * 0.5).exp()).sum::<f64>().ln();
-        let found = best_continuations([Candidates::of_logits(Row { scores: &mut copy, scale: 0.5 }, 0.0)], 1)[0].score;
+        let found = best_continuations([Candidates::of_logits(whole(&mut copy, 0.5), 0.0)], 1)[0].score;
         assert!((f64::from(found) - (f64::from(row[order[0]]) * 0.5 - exact)).abs() < 1e-6, "{found}");
     }
 }

@@ -13,8 +13,8 @@ use crate::logits::{LastLogits, Logits};
 use crate::{Result, Sources};
 use cognate_model::interface::{ATTENTION_MASK, CACHE_BEAMS, INPUT_IDS, LOGITS, LOGITS_SCALE, is_cross, is_past};
 use cognate_model::{Config, Stack};
-use cognate_runtime::{Session, Value, Values};
-use ndarray::{Array2, Array3, Array4, ArrayD, Axis, s};
+use cognate_runtime::{SHORTLIST, Session, Value, Values};
+use ndarray::{Array1, Array2, Array3, Array4, ArrayD, Axis, s};
 use std::mem;
 
 /// The initial capacity of caches, which doubles when needed.
@@ -235,6 +235,14 @@ impl Decoder for SharedCacheDecoder {
         Ok(())
     }
 
+    fn restrict(&mut self, tokens: &[i64]) -> bool {
+        let restricts = self.decoder.takes_shortlist();
+        if restricts {
+            self.state.insert(SHORTLIST, Array1::from(tokens.to_vec()).into_dyn());
+        }
+        restricts
+    }
+
     // A decoder alone reads its prompts by itself.
     fn supports_prefill(&self) -> bool {
         matches!(self.before, Before::Encoder(_)) && self.decoder.supports_prefill()
@@ -288,7 +296,7 @@ impl Decoder for SharedCacheDecoder {
         self.holders = self.holders.select(Axis(0), sentences);
         self.lengths = sentences.iter().map(|&sentence| self.lengths[sentence]).collect();
         let names: Vec<_> = self.state.iter().map(|(name, _)| name.to_string()).collect();
-        for name in names.into_iter().filter(|name| name != INPUT_IDS && name != CACHE_BEAMS) {
+        for name in names.into_iter().filter(|name| ![INPUT_IDS, CACHE_BEAMS, SHORTLIST].contains(&name.as_str())) {
             let Some(mut value) = self.state.remove(&name) else { continue };
             if !is_past(&name) && value.keep_rows(sentences) {
                 self.state.insert(name, value);

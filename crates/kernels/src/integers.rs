@@ -111,6 +111,28 @@ impl IntegerWeights {
         Self { panels, starts, factors, inputs, outputs, set }
     }
 
+    /// Those of some outputs, in the given order. Their products have the same bits.
+    ///
+    /// # Panics
+    /// If there is no such output.
+    pub fn select(&self, outputs: &[usize]) -> Self {
+        let (columns, groups) = (self.set.columns(), self.inputs.div_ceil(GROUP));
+        let n = outputs.len().div_ceil(columns) * columns;
+        let (mut panels, mut starts, mut factors) = (Lines::zeros(n * groups * GROUP), vec![0; n], vec![0.0; n]);
+        // Of a column's first group.
+        let first = |column: usize| (column / columns * groups * columns + column % columns) * GROUP;
+        let (from, to): (&[i8], &mut [i8]) = (self.panels.all(), panels.all_mut());
+        for (place, &output) in outputs.iter().enumerate() {
+            assert!(output < self.outputs, "output {output} of {}", self.outputs);
+            for group in 0..groups {
+                let [from_at, to_at] = [output, place].map(|column| first(column) + group * columns * GROUP);
+                to[to_at..to_at + GROUP].copy_from_slice(&from[from_at..from_at + GROUP]);
+            }
+            (starts[place], factors[place]) = (self.starts[output], self.factors[output]);
+        }
+        Self { panels, starts, factors, inputs: self.inputs, outputs: outputs.len(), set: self.set }
+    }
+
     /// Width of the rows that are multiplied.
     pub fn inputs(&self) -> usize {
         self.inputs
@@ -407,7 +429,14 @@ mod tests {
             let factors: Vec<f32> = (0..outputs).map(|index| number(index, 3, 100) as f32 / 64.0 - 0.5).collect();
             for set in sets() {
                 let mut out = vec![f32::NAN; n * outputs];
-                IntegerWeights::packed(inputs, &weights, &factors, set).multiply(&x, &mut out, &Serial);
+                let packed = IntegerWeights::packed(inputs, &weights, &factors, set);
+                packed.multiply(&x, &mut out, &Serial);
+                // Every third output from the last on, and the first once more.
+                let chosen: Vec<usize> = (0..outputs).rev().step_by(3).chain([0]).collect();
+                let mut some = vec![f32::NAN; n * chosen.len()];
+                packed.select(&chosen).multiply(&x, &mut some, &Serial);
+                let expected = out.chunks(outputs).flat_map(|row| chosen.iter().map(|&output| row[output]));
+                assert_eq!(some, expected.collect::<Vec<_>>(), "{set:?} {n} {inputs} {outputs}: some outputs");
                 for index in 0..n {
                     for output in 0..outputs {
                         let product =

@@ -23,6 +23,7 @@ mod options;
 mod queue;
 mod read;
 mod score;
+mod shortlist;
 mod source;
 mod speech;
 mod tokenizer;
@@ -44,6 +45,7 @@ pub use options::{DecodingOptions, LoadOptions};
 pub use queue::{Answer, QueueEvent, QueueOptions, Receiver, Ticket, TranslationQueue};
 pub use read::ImageReader;
 pub use score::{Pair, ScoredPair, Scorer};
+pub use shortlist::{ShortlistBuilder, ShortlistOptions};
 pub use source::{EncodedSource, SourceEncoder};
 pub use speech::{
     SILERO_FILES, Segment, Semantics, Task, Transcriber, TranscriberOptions, TranscriptFormat, Transcription, TranscriptionEvent,

@@ -4,9 +4,10 @@ use crate::error::{Cause, Error, Result};
 use crate::language::{Languages, TargetNaming, decode_into};
 use crate::notice::{Notice, listed};
 use crate::options::LoadOptions;
+use crate::shortlist::read_shortlist;
 use crate::tokenizer::open_tokenizer;
 use cognate_folder::{Configuration, ExportedGraphs, Manifest, ModelSource, f32_programs, find_graphs, search_graph};
-use cognate_generate::{Decoder, FixedSizes, SearchDecoder, Settings, check_search, decoder};
+use cognate_generate::{Decoder, FixedSizes, SearchDecoder, Settings, Shortlist, ShortlistDecoder, check_search, decoder};
 use cognate_model::{Attentions, Config, Front, Layout, Model, Parts};
 use cognate_runtime::{Device, Engine, Loaded, Options, Runtime, Session};
 use cognate_text::Tokenizer;
@@ -31,6 +32,7 @@ pub struct LoadedModel {
     graphs: Vec<Arc<dyn Loaded>>,
     engine: String,
     workers: NonZeroUsize,
+    shortlist: Option<Arc<Shortlist>>,
     notices: Vec<Notice>,
 }
 
@@ -127,7 +129,9 @@ impl LoadedModel {
             check_search(&given, &settings, sizes)?;
         }
         let engine = String::new();
-        let mut model = Self { source, config, given, settings, tokenizer, target_naming, layout, sizes, graphs, engine, workers, notices };
+        let shortlist = options.shortlist.as_deref().map(|path| shortlist(path, &config, &tokenizer, layout)).transpose()?.map(Arc::new);
+        let mut model =
+            Self { source, config, given, settings, tokenizer, target_naming, layout, sizes, graphs, engine, workers, shortlist, notices };
         model.engine = model.decoder()?.engine().into();
         Ok(model)
     }
@@ -151,6 +155,7 @@ impl LoadedModel {
             graphs,
             engine: String::new(),
             workers: options.workers.unwrap_or(NonZeroUsize::MIN),
+            shortlist: None,
             notices: Vec::new(),
         };
         loaded.engine = loaded.decoder()?.engine().into();
@@ -254,12 +259,16 @@ impl LoadedModel {
     /// # Errors
     /// If the graphs are not those of the layout.
     pub fn decoder(&self) -> Result<Box<dyn Decoder>> {
-        match (self.sizes, self.sessions()) {
+        let decoder = match (self.sizes, self.sessions()) {
             (Some(_), mut sessions) if sessions.len() == 1 => {
-                Ok(Box::new(SearchDecoder::new(sessions.remove(0), self.settings.pad_token)?.with_sizes(self.sizes)))
+                return Ok(Box::new(SearchDecoder::new(sessions.remove(0), self.settings.pad_token)?.with_sizes(self.sizes)));
             }
-            (_, sessions) => Ok(decoder(self.layout, sessions, &self.config, self.settings.pad_token)?),
-        }
+            (_, sessions) => decoder(self.layout, sessions, &self.config, self.settings.pad_token)?,
+        };
+        Ok(match &self.shortlist {
+            Some(shortlist) => Box::new(ShortlistDecoder::new(decoder, shortlist.clone(), &self.settings)),
+            None => decoder,
+        })
     }
 
     /// The tokens of a sentence, with its end token.
@@ -303,6 +312,18 @@ impl LoadedModel {
             _ => Ok(()),
         }
     }
+}
+
+/// The shortlist in a file.
+fn shortlist(path: &Path, config: &Config, tokenizer: &Tokenizer, layout: Layout) -> Result<Shortlist> {
+    if (config.parts, config.front) != (Parts::Both, Front::Tokens) {
+        return Err(Error::wrong_option("shortlist", "expected a model that translates text, with an encoder and a decoder"));
+    }
+    if layout == Layout::Generate {
+        let message = "expected an export whose decoder returns logits, found generate.onnx, which searches by itself";
+        return Err(Error::wrong_option("shortlist", message));
+    }
+    read_shortlist(path, tokenizer, config)
 }
 
 /// The folder of a model and its configuration.

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, de};
 use serde_json::{Map, Value};
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::thread;
 
 /// Options of loading a model.
@@ -31,6 +32,9 @@ pub struct LoadOptions {
     pub allow_missing_language: bool,
     /// Move the weights into huge pages (Linux): faster, but it changes the memory mapping of the whole process.
     pub huge_pages: bool,
+    /// The file of a lexical shortlist: translations have only the tokens that it allows the sentences of their batch, and the output
+    /// layer is computed for these alone.
+    pub shortlist: Option<PathBuf>,
 }
 
 impl LoadOptions {

@@ -48,6 +48,7 @@ impl Keywords {
             ignore_unused: self.take("ignore_unused")?.unwrap_or(false),
             allow_missing_language: false,
             huge_pages: false,
+            shortlist: self.take("shortlist")?,
         })
     }
 

@@ -42,6 +42,9 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// The input of tokens of which alone [a session](Session::takes_shortlist) computes logits: i64 `[candidates]`.
+pub const SHORTLIST: &str = "shortlist";
+
 /// The source of a session.
 #[derive(Clone, Debug)]
 pub enum Source {
@@ -181,6 +184,12 @@ pub trait Session {
     /// a past one longer than that of the row before. Their keys and values are written to the sentence's first row of the caches; no
     /// logits are computed. Such a session also [has own lengths](Session::has_own_lengths).
     fn supports_prefill(&self) -> bool {
+        false
+    }
+
+    /// Whether the session takes one more input than its file: [`SHORTLIST`]. `logits` then have as many columns, in that order;
+    /// without the input, or without any tokens in it, all.
+    fn takes_shortlist(&self) -> bool {
         false
     }
 

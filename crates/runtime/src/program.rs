@@ -15,6 +15,7 @@ mod places;
 mod registered;
 mod rotation;
 mod rows;
+mod shortlist;
 mod sizes;
 mod substitute;
 
@@ -34,6 +35,7 @@ use embedding::Embedding;
 use gate::Gate;
 use rotation::Rotation;
 use rows::{BetweenProducts, Largest};
+use shortlist::{Chosen, Shortlist};
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::sync::{Mutex, PoisonError};
@@ -70,6 +72,8 @@ pub(crate) struct Program {
     released: Vec<Vec<usize>>,
     /// Inputs and outputs that are caches: an output may be in the memory of its input.
     pub(crate) caches: Vec<[usize; 2]>,
+    /// The output layer, if calls can choose its columns.
+    shortlist: Option<Shortlist>,
     /// Buffers of calls that have ended.
     free: Mutex<Vec<Scratch>>,
 }
@@ -118,6 +122,8 @@ struct View {
 struct Scratch {
     floats: Vec<Vec<f32>>,
     bytes: Vec<Vec<u8>>,
+    /// The columns that the last call chose.
+    chosen: Option<Chosen>,
 }
 
 /// The elements of a buffer.
@@ -216,7 +222,12 @@ impl<'c, T: Tensors<'c>> Call<'_, 'c, T> {
 
     /// Room for `rows` rows of a buffer, which [`Call::put`] gives back.
     fn take_floats(&mut self, buffer: usize, rows: usize) -> Result<Elements<'c>> {
-        let Buffer { width, place } = self.program.buffers[buffer];
+        self.take_columns(buffer, rows, self.program.buffers[buffer].width)
+    }
+
+    /// The same with so many columns.
+    fn take_columns(&mut self, buffer: usize, rows: usize, width: usize) -> Result<Elements<'c>> {
+        let Buffer { place, .. } = self.program.buffers[buffer];
         Ok(match place {
             Place::Output(output) => Elements::NewFloats(self.tensors.new_floats(output, &[rows, width])?),
             Place::Own(number) => Elements::OwnFloats(room(&mut self.scratch.floats, number, rows * width), rows * width),
@@ -280,7 +291,7 @@ impl Program {
 
     /// Computes the outputs, of sentences that may have pasts of [their own lengths](crate::Session::has_own_lengths).
     pub(crate) fn run<'c>(&self, tensors: &impl Tensors<'c>, own_lengths: bool) -> Result<()> {
-        let scratch = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
+        let scratch = self.scratch(tensors);
         let elements = self.buffers.iter().map(|_| Elements::None).collect();
         let mut call = Call { program: self, tensors, elements, scratch, is_prefill: false, own_lengths };
         for (index, step) in self.steps.iter().enumerate() {
@@ -288,17 +299,23 @@ impl Program {
                 Step::Product { x, weights, out } => {
                     let rows = call.rows(*x)?;
                     let rows = if call.is_unused(*out) { 0 } else { rows };
-                    let mut made = call.take_floats(*out, rows)?;
+                    let chosen = call.chosen(index)?;
+                    let weights = chosen.as_ref().and_then(Chosen::floats).unwrap_or(weights);
+                    let mut made = call.take_columns(*out, rows, weights.outputs())?;
                     weights.multiply(&call.floats(*x)[..rows * weights.inputs()], made.floats_mut(), tensors);
                     call.put(*out, made);
+                    call.keep(chosen);
                 }
                 Step::IntegerProduct { x, weights, out } => {
                     call.load(*x, true)?;
                     let rows = call.elements[*x].bytes().len() / weights.inputs().max(1);
                     let rows = if call.is_unused(*out) { 0 } else { rows };
-                    let mut made = call.take_floats(*out, rows)?;
+                    let chosen = call.chosen(index)?;
+                    let weights = chosen.as_ref().and_then(Chosen::integers).unwrap_or(weights);
+                    let mut made = call.take_columns(*out, rows, weights.outputs())?;
                     weights.multiply(&call.elements[*x].bytes()[..rows * weights.inputs()], made.floats_mut(), tensors);
                     call.put(*out, made);
+                    call.keep(chosen);
                 }
                 Step::Rows(step) => step.run(&mut call)?,
                 Step::Cached(step) => step.run(&mut call)?,

@@ -4,7 +4,7 @@
 //! An axis is a size, a name (`batch`), or open. A name must have the same size in all
 //! inputs of a run.
 
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, SHORTLIST};
 use std::borrow::Cow;
 use std::fmt;
 
@@ -47,9 +47,11 @@ impl fmt::Display for Input {
 }
 
 /// A value before its conversion for an engine.
-pub(crate) trait Given {
+pub(crate) trait Given: Sized {
     fn element(&self) -> Element;
     fn shape(&self) -> Vec<usize>;
+    /// A list of no tokens: i64 `[0]`.
+    fn no_tokens() -> Result<Self>;
 }
 
 /// The inputs and outputs of a loaded file.
@@ -60,18 +62,35 @@ pub(crate) struct Signature {
     inputs: Vec<Input>,
     input_names: Vec<String>,
     output_names: Vec<String>,
+    /// Whether [`SHORTLIST`] is an input that can be left out.
+    has_shortlist: bool,
 }
 
 impl Signature {
     pub(crate) fn new(place: String, inputs: Vec<Input>, output_names: Vec<String>) -> Self {
         let input_names = inputs.iter().map(|input| input.name.clone()).collect();
-        Self { place, inputs, input_names, output_names }
+        Self { place, inputs, input_names, output_names, has_shortlist: false }
+    }
+
+    /// With [`SHORTLIST`] as the last input, if a program reads it.
+    pub(crate) fn with_shortlist(self, has_shortlist: bool) -> Self {
+        Self { has_shortlist, ..self }
+    }
+
+    pub(crate) fn has_shortlist(&self) -> bool {
+        self.has_shortlist
+    }
+
+    /// The inputs of the file.
+    pub(crate) fn inputs_of_file(&self) -> &[String] {
+        &self.input_names[..self.input_names.len() - usize::from(self.has_shortlist)]
     }
 
     pub(crate) fn place(&self) -> &str {
         &self.place
     }
 
+    #[cfg(feature = "ort")]
     pub(crate) fn input_names(&self) -> &[String] {
         &self.input_names
     }
@@ -97,13 +116,17 @@ impl Signature {
         for (name, value) in given {
             match self.input_names.iter().position(|known| known == name) {
                 Some(index) => slots[index] = Some(value),
-                None => return Err(self.error(name, format!("unknown input; the graph has {}", self.input_names.join(", ")))),
+                None => return Err(self.error(name, format!("unknown input; the graph has {}", self.inputs_of_file().join(", ")))),
             }
         }
         let mut arranged = Vec::with_capacity(slots.len());
         let mut sizes = Sizes::default();
         for (input, slot) in self.inputs.iter().zip(slots) {
-            let value = slot.ok_or_else(|| self.error(&input.name, format!("expected {input}, found nothing")))?;
+            let value = match slot {
+                Some(value) => value,
+                None if self.has_shortlist && input.name == SHORTLIST => T::no_tokens()?,
+                None => return Err(self.error(&input.name, format!("expected {input}, found nothing"))),
+            };
             self.check(input, &value, &mut sizes)?;
             arranged.push(value);
         }
@@ -167,6 +190,9 @@ mod tests {
         fn shape(&self) -> Vec<usize> {
             self.1.clone()
         }
+        fn no_tokens() -> Result<Self> {
+            Ok(Self("i64", vec![0]))
+        }
     }
 
     fn signature() -> Signature {
@@ -197,6 +223,20 @@ mod tests {
         let arranged = signature().arrange([free(), states(&[2, 0, 4]), ids([2, 3])]).expect("all fit");
         let shapes: Vec<_> = arranged.into_iter().map(|tensor| tensor.1).collect();
         assert_eq!(shapes, [vec![2, 3], vec![2, 0, 4], vec![7]]);
+    }
+
+    #[test]
+    fn a_shortlist_can_be_left_out() {
+        let mut signature = signature();
+        let names = signature.input_names.clone();
+        signature.inputs[2] = Input { name: SHORTLIST.into(), element: "i64".into(), axes: Some(vec![Axis::Symbol("candidates".into())]) };
+        signature.input_names[2] = SHORTLIST.into();
+        assert!(signature.arrange([ids([2, 3]), states(&[2, 0, 4])]).is_err(), "an input of the file");
+        let signature = signature.with_shortlist(true);
+        assert_eq!(signature.inputs_of_file(), &names[..2]);
+        let last = |given: Vec<(&'static str, Tensor)>| signature.arrange(given).expect("all fit").pop().expect("three").1;
+        assert_eq!(last(vec![ids([2, 3]), states(&[2, 0, 4])]), [0]);
+        assert_eq!(last(vec![ids([2, 3]), states(&[2, 0, 4]), (SHORTLIST, Tensor("i64", vec![5]))]), [5]);
     }
 
     #[test]

@@ -90,7 +90,7 @@ impl Planned {
         let onnx = operators::reader();
         prepare::prepare(&mut proto);
         let graph = proto.graph.as_ref().ok_or_else(|| TractError::msg("missing graph"))?;
-        let signature = signature(path, graph);
+        let signature = signature(path, graph).with_shortlist(own.as_ref().is_some_and(|own| own.shortlist));
         let folder = path.parent().and_then(Path::to_str);
         let parsed = onnx.parse(&proto, folder)?;
         if !parsed.unresolved_inputs.is_empty() {
@@ -186,7 +186,7 @@ impl Session for TractSession {
     }
 
     fn inputs(&self) -> &[String] {
-        self.planned.signature.input_names()
+        self.planned.signature.inputs_of_file()
     }
 
     fn outputs(&self) -> &[String] {
@@ -199,6 +199,10 @@ impl Session for TractSession {
 
     fn supports_prefill(&self) -> bool {
         self.planned.prefill
+    }
+
+    fn takes_shortlist(&self) -> bool {
+        self.planned.signature.has_shortlist()
     }
 
     fn run(&mut self, inputs: &Values) -> Result<Values> {
@@ -275,6 +279,10 @@ impl Given for TValue {
 
     fn shape(&self) -> Vec<usize> {
         Tensor::shape(self).to_vec()
+    }
+
+    fn no_tokens() -> Result<Self> {
+        Ok(copied(&ArrayD::<i64>::zeros(vec![0])))
     }
 }
 

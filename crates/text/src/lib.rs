@@ -9,6 +9,7 @@
 //! - [`StreamingText`]: streaming detokenisation.
 //! - [`PieceModels`]: a tokenizer as SentencePiece models, for other programs.
 //! - [`Lines`], [`read_lines`]: UTF-8 text, one sentence a line, with errors that name the line.
+//! - [`Lexicon`]: which tokens translate which, by IBM Model 1.
 //! - [`corpus_bleu`], [`Metric`], [`paired_bootstrap`]: BLEU, chrF, chrF++ and significance tests, equal to sacreBLEU 2.6.
 //!
 //! ```
@@ -41,6 +42,7 @@ mod error;
 mod error_rate;
 mod folder;
 mod language;
+mod lexicon;
 mod library;
 mod lines;
 mod metric;
@@ -62,6 +64,7 @@ pub use chrf::ChrfSettings;
 pub use error::{Error, ErrorKind, Result};
 pub use error_rate::{ErrorRateSettings, ErrorUnit};
 pub use language::TargetLanguage;
+pub use lexicon::{Lexicon, ParallelTokens};
 pub use lines::{Lines, read_lines};
 pub use metric::{Metric, Resampling, Score, Statistics, corpus_bleu};
 pub use piece_models::PieceModels;

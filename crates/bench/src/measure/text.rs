@@ -28,6 +28,9 @@ pub struct Text {
     /// Hypotheses of a sentence; 1 is greedy
     #[arg(long, value_name = "N", default_value = "1")]
     pub beams: NonZeroUsize,
+    /// A shortlist of tokens
+    #[arg(long, value_name = "FILE")]
+    pub shortlist: Option<PathBuf>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -48,7 +51,8 @@ pub struct Answer {
 /// Runs the command.
 pub fn run(options: &Text, out: &mut dyn Write) -> Result<()> {
     let one = Some(NonZeroUsize::MIN);
-    let load = LoadOptions { engine: options.engine, workers: one, threads: one, huge_pages: true, ..LoadOptions::default() };
+    let (engine, shortlist) = (options.engine, options.shortlist.clone());
+    let load = LoadOptions { engine, workers: one, threads: one, huge_pages: true, shortlist, ..LoadOptions::default() };
     let decoding = DecodingOptions { beams: Some(options.beams), ..DecodingOptions::default() };
     let translator =
         Translator::load(ModelSource::find(&options.model)?, &TranslatorOptions { load, decoding, ..TranslatorOptions::default() })?;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::machine::Machine;
 use crate::record::Section;
 use crate::statistics::Summary;
-use crate::text::{Precision, Way};
+use crate::text::{Precision, Search, Way};
 use xtask::table::table;
 
 /// The least ratios to CTranslate2 that count as reached: of files, and of sentences one at a time.
@@ -17,6 +17,8 @@ const SINGLE_FLOOR: f64 = 1.3;
 pub struct Cell {
     pub precision: Precision,
     pub beams: usize,
+    /// Whether each program chooses tokens among those of a shortlist, the same on both sides.
+    pub has_shortlist: bool,
     /// `None` for sentences one at a time.
     pub workers: Option<usize>,
     /// Seconds of each round: wall, processors.
@@ -29,9 +31,9 @@ pub struct Cell {
 }
 
 impl Cell {
-    pub fn new(precision: Precision, beams: usize, workers: Option<usize>) -> Self {
+    pub fn new(Search { precision, beams, has_shortlist }: Search, workers: Option<usize>) -> Self {
         let (seconds, memory, singles, texts) = Default::default();
-        Self { precision, beams, workers, seconds, memory, singles, texts }
+        Self { precision, beams, has_shortlist, workers, seconds, memory, singles, texts }
     }
 
     pub fn add(&mut self, way: Way, seconds: [f64; 2], texts: Vec<String>) {
@@ -46,7 +48,8 @@ impl Cell {
             Some(workers) => format!(", {workers} workers"),
             None => String::new(),
         };
-        format!("{} {search}{workers}", self.precision.ours())
+        let shortlist = if self.has_shortlist { ", shortlist" } else { "" };
+        format!("{} {search}{shortlist}{workers}", self.precision.ours())
     }
 
     /// The least of all rounds: 0 wall, 1 processors.
@@ -83,11 +86,20 @@ pub struct Report {
     lines: usize,
     pub files: Vec<Cell>,
     pub single: Vec<Cell>,
+    pub quality: Vec<Quality>,
+}
+
+/// BLEU of our translations of Multi30k's test text of 2016: exact, and with the shortlist.
+#[derive(Debug)]
+pub struct Quality {
+    pub precision: Precision,
+    pub beams: usize,
+    pub bleu: [f64; 2],
 }
 
 impl Report {
     pub fn new(rounds: u32, lines: usize) -> Self {
-        Self { rounds, lines, files: Vec::new(), single: Vec::new() }
+        Self { rounds, lines, files: Vec::new(), single: Vec::new(), quality: Vec::new() }
     }
 
     /// All tables.
@@ -143,7 +155,17 @@ impl Report {
             let cells = [cell.title()].into_iter().chain(median).chain([median_ratio]).chain(last).chain(processor);
             cells.chain([format!("{:.2}", cell.ratio(1)), cell.equal()]).collect()
         };
-        text + &table(&header, &self.single.iter().map(row).collect::<Vec<_>>())
+        text += &table(&header, &self.single.iter().map(row).collect::<Vec<_>>());
+        if !self.quality.is_empty() {
+            let row = |Quality { precision, beams, bleu: [exact, short] }: &Quality| {
+                let search = if *beams == 1 { "greedy".to_owned() } else { format!("{beams} beams") };
+                let bleu = [*exact, *short, short - exact].map(|bleu| format!("{bleu:.2}"));
+                [format!("{} {search}", precision.ours())].into_iter().chain(bleu).collect()
+            };
+            text.push('\n');
+            text += &table(&["BLEU, test 2016", "exact", "shortlist", "gained"], &self.quality.iter().map(row).collect::<Vec<_>>());
+        }
+        text
     }
 
     /// The cells whose ratio of processor time is below the floor of its kind.
@@ -173,7 +195,8 @@ const INTRODUCTION: &str =
 tokens on both sides. CTranslate2 has the same checkpoint, converted by its own loader, and Hugging Face's tokenizer. The two take
 turns. Whole processes count from start to end, start-up included; sentences one at a time go through warm programs on one thread.
 Seconds are the least of the rounds, *processor* the time on processors, which other programs on the machine hardly change; ratios
-are CTranslate2's time over ours. *Equal* counts equal translations.
+are CTranslate2's time over ours. *Equal* counts equal translations. *Shortlist* is one that `cognate shortlist` makes of the training
+text, the same file on both sides (`use_vmap` of CTranslate2).
 
 `cargo xtask bench text --write` measures again, and writes the part of the processor that it runs on.
 ";

@@ -1,8 +1,12 @@
 //! Figures of whole processes and single sentences.
 
 use cognate_bench::process::parse;
-use cognate_bench::text::report::{Cell, Report};
-use cognate_bench::text::{Precision, Way};
+use cognate_bench::text::report::{Cell, Quality, Report};
+use cognate_bench::text::{Precision, Search, Way};
+
+fn exact(precision: Precision, beams: usize) -> Search {
+    Search { precision, beams, has_shortlist: false }
+}
 
 /// Times of a program whose name contains a parenthesis, in hundredths of a second.
 #[test]
@@ -14,7 +18,7 @@ fn times_are_read_behind_the_name() {
 
 #[test]
 fn ratios_are_of_the_least_rounds() {
-    let mut cell = Cell::new(Precision::Int8, 4, Some(2));
+    let mut cell = Cell::new(exact(Precision::Int8, 4), Some(2));
     let texts = |texts: [&str; 2]| texts.map(str::to_owned).to_vec();
     for (theirs, ours) in [([9.0, 4.0], [3.0, 2.5]), ([8.0, 5.0], [4.0, 2.0])] {
         cell.add(Way::CTranslate2, theirs, texts(["a b", "c"]));
@@ -31,10 +35,22 @@ fn ratios_are_of_the_least_rounds() {
 }
 
 #[test]
+fn a_shortlist_is_named_and_what_it_loses() {
+    let with = Search { has_shortlist: true, ..exact(Precision::F32, 1) };
+    assert_eq!(Cell::new(with, Some(1)).title(), "f32 greedy, shortlist, 1 worker");
+    let mut report = Report::new(1, 1);
+    report.quality.push(Quality { precision: Precision::F32, beams: 5, bleu: [39.81, 39.7649] });
+    let text = report.text();
+    let row = text.lines().find(|line| line.contains("f32 5 beams")).unwrap();
+    let cells: Vec<&str> = row.split('|').map(str::trim).filter(|cell| !cell.is_empty()).collect();
+    assert_eq!(cells[1..], ["39.81", "39.76", "-0.05"]);
+}
+
+#[test]
 fn cells_below_their_floor_are_listed() {
     let mut report = Report::new(1, 1);
     for (workers, ours) in [(Some(1), 4.0), (Some(2), 3.0), (None, 4.0), (None, 3.5)] {
-        let mut cell = Cell::new(Precision::F32, 1, workers);
+        let mut cell = Cell::new(exact(Precision::F32, 1), workers);
         cell.add(Way::CTranslate2, [5.0, 5.0], vec!["a".into()]);
         cell.add(Way::Cognate, [ours, ours], vec!["a".into()]);
         cell.memory.extend([(Way::CTranslate2, 1), (Way::Cognate, 1)]);

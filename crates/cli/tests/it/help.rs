@@ -22,6 +22,7 @@ fn help_of_each_command() {
         "attend",
         "explain",
         "verify",
+        "shortlist",
         "tokenize",
         "detokenize",
         "completions",

@@ -25,6 +25,7 @@ mod ranks;
 mod readme;
 mod research;
 mod same;
+mod shortlist;
 mod show;
 mod speech;
 mod stream;

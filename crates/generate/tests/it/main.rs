@@ -7,4 +7,5 @@ mod margins;
 mod observed;
 mod optimum;
 mod settings;
+mod shortlist;
 mod unusable;

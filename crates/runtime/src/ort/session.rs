@@ -73,7 +73,7 @@ impl Shared {
             builder = with_cuda(ort, builder)?;
         }
         let own = substituted(path, options)?;
-        let [own_lengths, prefill] = own.as_ref().map_or([false; 2], |own| [own.own_lengths, own.prefill]);
+        let [own_lengths, prefill, shortlist] = own.as_ref().map_or([false; 3], |own| [own.own_lengths, own.prefill, own.shortlist]);
         let (session, engine) = match own {
             Some(own) => (with_kernels(builder, path, own).map_err(wrong)?, format!("{engine} with Cognate's operators")),
             None => match reduced(path, options)? {
@@ -85,7 +85,7 @@ impl Shared {
         let optional = session.overridable_initializers();
         let optional = optional.iter().map(|given| described(given.name(), given.dtype()));
         let inputs = session.inputs().iter().map(|outlet| described(outlet.name(), outlet.dtype()));
-        let signature = Signature::new(place, inputs.chain(optional).collect(), outputs);
+        let signature = Signature::new(place, inputs.chain(optional).collect(), outputs).with_shortlist(shortlist);
         let c_names = |names: &[String]| names.iter().map(|name| CString::new(name.as_str())).collect::<Result<Vec<_>, _>>();
         let names = c_names(signature.input_names()).and_then(|inputs| Ok([inputs, c_names(signature.output_names())?]));
         let names =
@@ -282,7 +282,7 @@ impl Session for OrtSession {
     }
 
     fn inputs(&self) -> &[String] {
-        self.shared.signature.input_names()
+        self.shared.signature.inputs_of_file()
     }
 
     fn outputs(&self) -> &[String] {
@@ -311,6 +311,10 @@ impl Session for OrtSession {
 
     fn supports_prefill(&self) -> bool {
         self.shared.prefill
+    }
+
+    fn takes_shortlist(&self) -> bool {
+        self.shared.signature.has_shortlist()
     }
 
     fn run_in_place(&mut self, state: &mut Values, pairs: &[(String, String)]) -> Result<Values> {
@@ -355,6 +359,10 @@ impl Given for SessionInputValue<'_> {
 
     fn shape(&self) -> Vec<usize> {
         self.dtype().tensor_shape().map(|shape| sizes(shape)).unwrap_or_default()
+    }
+
+    fn no_tokens() -> Result<Self> {
+        owned(ArrayD::<i64>::zeros(vec![0]))
     }
 }
 

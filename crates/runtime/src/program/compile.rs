@@ -11,8 +11,10 @@ use super::operation::{Among, MaskOf, Operation, PositionsFrom, PositionsOf, Tab
 use super::places::Places;
 use super::rotation::Rotation;
 use super::rows::{BetweenProducts, Largest, RowNorm};
+use super::shortlist::LOGITS;
 use super::sizes::Size;
 use super::{Buffer, Place, Program, Step, View};
+use crate::SHORTLIST;
 use cognate_export::proto::{GraphProto, NodeProto, TensorProto};
 use cognate_kernels::{IntegerWeights, Weights};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -247,10 +249,15 @@ impl<'b, 'g> Builder<'b, 'g> {
         for (at, operation) in operations.iter().enumerate() {
             steps.push(builder.step(at, operation)?);
         }
-        let Builder { buffers, inputs, outputs, .. } = builder;
+        let Builder { buffers, mut inputs, outputs, .. } = builder;
         let caches = steps.iter().flat_map(|step| if let Step::Cached(cached) = step { cached.caches.to_vec() } else { Vec::new() });
         let (caches, is_bytes) = (caches.collect(), vec![false; buffers.len()]);
-        let mut program = Program { caches, steps, buffers, is_bytes, released: Vec::new(), free: Mutex::default() };
+        let mut program = Program { caches, steps, buffers, is_bytes, released: Vec::new(), shortlist: None, free: Mutex::default() };
+        let logits = outputs.iter().position(|output| output == LOGITS && places.is_output(output) && places.readers(output).is_empty());
+        if let Some(layer) = logits.and_then(|logits| program.output_layer(logits)) {
+            program = program.with_shortlist(layer, inputs.len());
+            inputs.push(SHORTLIST.into());
+        }
         program.share();
         Some((program, inputs, outputs))
     }

@@ -6,6 +6,7 @@ mod read;
 mod rotation;
 mod rows;
 
+use super::shortlist::declare;
 use super::{Compiled, Constants, Kernel, Places, Program, Registered, compile};
 use crate::in_memory::SHARED_CACHE;
 use cognate_export::proto::{
@@ -47,6 +48,8 @@ pub(crate) struct Substituted {
     pub(crate) own_lengths: bool,
     /// As [`Session::supports_prefill`](crate::Session::supports_prefill).
     pub(crate) prefill: bool,
+    /// As [`Session::takes_shortlist`](crate::Session::takes_shortlist).
+    pub(crate) shortlist: bool,
 }
 
 /// The graph with custom operators; `None` if none applies, or it is not of the layout for ONNX Runtime only. Its weights lie in
@@ -73,9 +76,13 @@ pub(crate) fn substitute(mut model: ModelProto, folder: &Path, threads: usize) -
         programs.push(registered);
     }
     let prefill = own_lengths && supports_prefill(&compiled, &found);
+    let shortlist = found.iter().any(|program| program.takes_shortlist());
+    if shortlist {
+        declare(&mut compiled);
+    }
     *graph = compiled;
     model.opset_import.push(OperatorSetIdProto { domain: DOMAIN.into(), version: 1 });
-    Some(Substituted { model, programs, own_lengths, prefill })
+    Some(Substituted { model, programs, own_lengths, prefill, shortlist })
 }
 
 /// Whether sentences may have pasts of their own lengths. Programs know each one's; what other operations make of the length of the
@@ -208,14 +215,14 @@ fn permutes<const N: usize>(node: &NodeProto, axes: [i64; N]) -> bool {
 #[allow(clippy::unwrap_used, reason = "as in the folders of tests")]
 mod tests {
     use super::*;
-    use crate::{Options, Ort, Runtime, Session, Source, Values};
+    use crate::{Options, Ort, Runtime, SHORTLIST, Session, Source, Values};
     use cognate_export::{Existing, Export, Metadata, Target, read_model, write_folder};
     use cognate_graph::{Program, Steps};
     use cognate_kernels::multiplies_integers;
     use cognate_model::{Attentions, Layout, Model};
     use cognate_passes::{fuse::fuse, quantize};
     use cognate_testing::{SPEECH_MODELS, bundled_checkpoint, decoder_models, golden, golden_models, testdata};
-    use ndarray::Array2;
+    use ndarray::{Array2, ArrayD};
     use std::num::NonZeroUsize;
     use std::thread;
     use tempfile::TempDir;
@@ -393,6 +400,54 @@ mod tests {
                     let difference = (&run(plain.as_mut(), thread) - expected).mapv(f32::abs);
                     assert!(difference.iter().all(|&difference| difference < 1e-4), "thread {thread}");
                 }
+            }
+        }
+    }
+
+    /// Columns of the output layer, in turns, beside all: the same bits on both engines.
+    #[test]
+    fn a_shortlist_chooses_columns_of_logits() {
+        const SHAPE: [usize; 3] = [2, 3, 5];
+        let [batch, beams, src] = SHAPE;
+        let model = Model::open(&bundled_checkpoint()).unwrap();
+        let stack = model.config().decoder;
+        let ort = Ort::find().ok().map(|ort| Box::new(ort) as Box<dyn Runtime>);
+        let tract = Some(Box::new(crate::Tract) as Box<dyn Runtime>).filter(|_| multiplies_integers(256));
+        for (engine, integers) in [ort, tract].iter().flatten().flat_map(|engine| [(engine, false), (engine, true)]) {
+            let folder = exported(&model, integers);
+            let load = |file: &str| engine.load(&Source::Onnx(folder.path().join(file)), &Options::default()).unwrap();
+            let [mut encoder, mut decoder]: [Box<dyn Session>; 2] =
+                Layout::SharedCache.files().iter().map(|file| load(file)).collect::<Vec<_>>().try_into().ok().unwrap();
+            assert!(decoder.takes_shortlist() && !encoder.takes_shortlist(), "{}", decoder.engine());
+            assert!(!decoder.inputs().iter().any(|input| input == SHORTLIST), "an input of the file");
+            let ids = Array2::from_shape_fn((batch, src), |(row, place)| (20 + 7 * row + place) as i64).into_dyn();
+            let mask = Array2::<i64>::ones((batch, src)).into_dyn();
+            let mut state: Values = [("input_ids", ids), ("attention_mask", mask)].into_iter().collect();
+            let encoded = encoder.run(&state).unwrap();
+            encoded.into_iter().filter(|(name, _)| decoder.inputs().contains(name)).for_each(|(name, value)| state.insert(&name, value));
+            state.insert("input_ids", Array2::from_shape_fn((batch, beams), |(row, beam)| (5 + row + 3 * beam) as i64).into_dyn());
+            state.insert("cache_beams", ArrayD::<i64>::zeros(vec![batch, beams, 0]));
+            for name in decoder.inputs().iter().filter(|name| name.starts_with("past.")) {
+                state.insert(name, ArrayD::<f32>::zeros(vec![batch * beams, stack.key_heads, 4, stack.d_k]));
+            }
+            let mut logits = |chosen: Option<&[i64]>| {
+                if let Some(chosen) = chosen {
+                    state.insert(SHORTLIST, ndarray::Array1::from(chosen.to_vec()).into_dyn());
+                }
+                let outputs = decoder.run(&state).map_err(|error| error.to_string())?;
+                Ok::<_, String>(outputs.get("logits").unwrap().to_f32().unwrap())
+            };
+            let all = logits(None).unwrap();
+            assert_eq!(all.shape(), [batch * beams, model.config().vocab]);
+            let last = model.config().vocab as i64 - 1;
+            for chosen in [&[1, 17, 18, last][..], &[], &[0], &[1, 17, 18, last], &Vec::from_iter(0..=last)] {
+                let places: Vec<usize> = chosen.iter().map(|&token| token as usize).collect();
+                let expected = if chosen.is_empty() { all.clone() } else { all.select(ndarray::Axis(1), &places) };
+                assert_eq!(logits(Some(chosen)).unwrap(), expected, "{} {integers}", engine.name());
+            }
+            for wrong in [last + 1, -1] {
+                let refused = logits(Some(&[3, wrong])).expect_err("no such token");
+                assert!(refused.contains(&format!("shortlist: expected tokens below {}, found {wrong}", last + 1)), "{refused}");
             }
         }
     }

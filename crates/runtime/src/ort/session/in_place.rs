@@ -88,4 +88,8 @@ impl Given for Input<'_> {
             Input::Written(tensor) => sizes(tensor.shape()),
         }
     }
+
+    fn no_tokens() -> Result<Self> {
+        SessionInputValue::no_tokens().map(Input::Read)
+    }
 }

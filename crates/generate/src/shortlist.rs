@@ -1,0 +1,121 @@
+//! Lexical shortlists: the tokens that translations of a source may have (Jean et al. 2015, section 3.2). The output layer, for a small
+//! model most of a step, is computed for these alone.
+
+use crate::error::Cause;
+use crate::{Decoder, Logits, Result, Settings, Sources};
+use ndarray::{Array2, Array4};
+use std::collections::HashMap;
+use std::mem;
+use std::sync::Arc;
+
+/// Target tokens by what they translate.
+#[derive(Clone, Debug, Default)]
+pub struct Shortlist {
+    /// Whatever the source is.
+    always: Vec<i64>,
+    /// By one token or several of the source.
+    by_source: HashMap<Vec<i64>, Vec<i64>>,
+    /// Tokens of the longest of these.
+    longest: usize,
+}
+
+impl Shortlist {
+    /// Tokens for any source, and those for tokens of sources, in their order in a sentence.
+    pub fn new(always: Vec<i64>, by_source: HashMap<Vec<i64>, Vec<i64>>) -> Self {
+        let longest = by_source.keys().map(Vec::len).max().unwrap_or(0);
+        Self { always, by_source, longest }
+    }
+
+    /// The tokens that translations of these sources may have, in any order and perhaps repeated.
+    fn tokens(&self, sources: &[Vec<i64>]) -> impl Iterator<Item = i64> {
+        let spans = sources.iter().flat_map(|source| (1..=self.longest).flat_map(|length| source.windows(length)));
+        self.always.iter().chain(spans.filter_map(|span| self.by_source.get(span)).flatten()).copied()
+    }
+}
+
+/// A decoder whose hypotheses have only the tokens that a shortlist allows the sources of their batch. Probabilities are those among
+/// these tokens. Which sentences stand in a batch can therefore change a translation.
+pub struct ShortlistDecoder {
+    decoder: Box<dyn Decoder>,
+    shortlist: Arc<Shortlist>,
+    /// The end tokens and the forced ones.
+    needed: Vec<i64>,
+    /// Of the sources of the batch.
+    tokens: Vec<i64>,
+    /// Whether the decoder computes only these.
+    restricts: bool,
+}
+
+impl ShortlistDecoder {
+    /// Restricts a decoder. The end tokens and forced tokens of settings are always allowed.
+    pub fn new(decoder: Box<dyn Decoder>, shortlist: Arc<Shortlist>, settings: &Settings) -> Self {
+        let forced = settings.forced_bos_token.into_iter().chain(settings.forced_eos_token);
+        let needed = settings.eos_tokens.iter().copied().chain(forced).collect();
+        Self { decoder, shortlist, needed, tokens: Vec::new(), restricts: false }
+    }
+
+    /// Restricts what follows to these tokens, and those of more sources.
+    fn restrict_to(&mut self, mut tokens: Vec<i64>, sources: &[Vec<i64>]) -> Result<()> {
+        tokens.extend(self.shortlist.tokens(sources));
+        tokens.extend(&self.needed);
+        tokens.sort_unstable();
+        tokens.dedup();
+        if tokens.len() <= self.needed.len() {
+            return Err(Cause::Contradiction("shortlist: expected tokens for a source, found none".into()).into());
+        }
+        self.restricts = self.decoder.restrict(&tokens);
+        self.tokens = tokens;
+        Ok(())
+    }
+}
+
+impl Decoder for ShortlistDecoder {
+    fn engine(&self) -> &str {
+        self.decoder.engine()
+    }
+
+    fn continues_sources(&self) -> bool {
+        self.decoder.continues_sources()
+    }
+
+    fn start(&mut self, sources: Sources<'_>, beams: usize) -> Result<()> {
+        self.decoder.start(sources, beams)?;
+        let tokens = match sources {
+            Sources::Tokens(_) => Vec::new(),
+            Sources::Again(_) => mem::take(&mut self.tokens),
+            Sources::Features(_) => return Err(Cause::Contradiction("shortlist: expected sources of text, found features".into()).into()),
+        };
+        self.restrict_to(tokens, sources.tokens())
+    }
+
+    fn joins(&self) -> bool {
+        self.decoder.joins()
+    }
+
+    fn join(&mut self, sources: Sources<'_>) -> Result<()> {
+        self.decoder.join(sources)?;
+        let tokens = mem::take(&mut self.tokens);
+        self.restrict_to(tokens, sources.tokens())
+    }
+
+    fn advance(&mut self, parents: Option<&Array2<usize>>, tokens: &Array2<i64>) -> Result<Logits<'_>> {
+        let logits = self.decoder.advance(parents, tokens)?;
+        if self.restricts { Ok(logits.with_tokens(&self.tokens)) } else { logits.keep(&self.tokens) }
+    }
+
+    fn supports_prefill(&self) -> bool {
+        self.decoder.supports_prefill()
+    }
+
+    fn prefill(&mut self, tokens: &Array2<i64>) -> Result<()> {
+        self.decoder.prefill(tokens)
+    }
+
+    fn cross_attention(&mut self, layer_index: usize) -> Result<Array4<f32>> {
+        self.decoder.cross_attention(layer_index)
+    }
+
+    fn retain(&mut self, sentences: &[usize]) -> Result<()> {
+        self.decoder.retain(sentences)
+    }
+}

@@ -3,9 +3,9 @@
 //! Each equals transformers' logits processor of its name, in transformers' order. In beam search scores are log-probabilities,
 //! otherwise logits.
 
-use crate::Settings;
 use crate::batch::Prompt;
 use crate::scores::{Columns, log_softmax};
+use crate::{BestTokens, Settings};
 
 /// A hypothesis before its next token.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +59,23 @@ impl Settings {
             // Of speech, which has no shortlist.
             rules.apply(&tokens[context.prompt.tokens.len()..], self.eos_tokens.first().copied().unwrap_or(rules.first), scores.scores);
         }
+    }
+
+    /// The tokens whose logits decide on the next one, if these are few: in greedy search whose constraints only forbid.
+    pub(crate) fn best_tokens(&self) -> Option<BestTokens> {
+        /// Tokens that constraints may forbid.
+        const MOST_FORBIDDEN: usize = 16;
+        let is_greedy = self.num_beams <= 1 && self.sampling.is_none() && !self.scores && self.observe.is_none();
+        let scales = self.encoder_repetition_penalty != 1.0 || self.repetition_penalty != 1.0;
+        let forbids_many = self.no_repeat_ngram_size > 0 || self.encoder_no_repeat_ngram_size > 0 || self.timestamps.is_some();
+        let delays_end = self.min_length > 0 || self.min_new_tokens > 0;
+        let ends = if delays_end { self.eos_tokens.len() } else { 0 };
+        let n_forbidden = self.bad_words.len() + self.suppressed_tokens.len() + self.suppressed_first_tokens.len() + ends;
+        // The best that is left, and the next one for the margin.
+        (is_greedy && !scales && !forbids_many && n_forbidden <= MOST_FORBIDDEN).then(|| BestTokens {
+            count: n_forbidden + 2,
+            always: self.forced_bos_token.into_iter().chain(self.forced_eos_token).collect(),
+        })
     }
 
     /// Whether [`Settings::constrain_fully`] only forbids tokens and keeps all other scores.

@@ -55,6 +55,9 @@ pub trait Decoder {
         false
     }
 
+    /// Lets the logits of the batch be those of the best tokens only, as long as it lasts. A decoder may return more.
+    fn only_best(&mut self, _: &BestTokens) {}
+
     /// Whether it computes several tokens of a prompt in one call: see [`Decoder::prefill`].
     fn supports_prefill(&self) -> bool {
         false
@@ -86,6 +89,15 @@ pub trait Decoder {
     /// # Errors
     /// If the engine fails.
     fn retain(&mut self, sentences: &[usize]) -> Result<()>;
+}
+
+/// The tokens of each hypothesis whose logits are read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BestTokens {
+    /// So many of the largest.
+    pub count: usize,
+    /// These, whatever their logits are.
+    pub always: Vec<i64>,
 }
 
 /// The decoder of an exported folder: `encoder.onnx` and `decoder.onnx`, or their graphs.

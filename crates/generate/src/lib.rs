@@ -38,7 +38,7 @@ pub use attend::{AttentionRequest, SentenceAttention, attend};
 pub use batch::{Event, SentenceBatch, Sources};
 pub use beam_tree::{BeamNode, BeamTree, beam_tree};
 pub use causal::CausalDecoder;
-pub use decoder::{Decoder, SessionDecoder};
+pub use decoder::{BestTokens, Decoder, SessionDecoder};
 pub use error::{Error, ErrorKind, Result};
 pub use follow::{ReadAlong, first_scores, read_along};
 pub use forced::{Scored, greedy_choices, greedy_steps, score};

@@ -4,7 +4,7 @@ use crate::Result;
 use crate::error::Cause;
 use crate::scores::{Columns, Row};
 use cognate_runtime::Value;
-use ndarray::ArrayViewMut3;
+use ndarray::{Array3, ArrayViewMut3};
 
 /// The logits `[batch, beams, vocab]` of the next tokens in row-major order. The caller can overwrite them until the decoder's next
 /// call.
@@ -13,7 +13,17 @@ pub struct Logits<'d> {
     scores: ArrayViewMut3<'d, f32>,
     /// The factor of each row; `None` for 1.
     scales: Option<&'d [f32]>,
-    columns: Columns<'d>,
+    columns: LogitsColumns<'d>,
+}
+
+/// The tokens of columns.
+#[derive(Clone, Copy, Debug)]
+enum LogitsColumns<'d> {
+    All,
+    /// The same in every row.
+    Chosen(&'d [i64]),
+    /// `[batch · beams, columns]`
+    OfRows(&'d [i64]),
 }
 
 impl<'d> Logits<'d> {
@@ -23,17 +33,17 @@ impl<'d> Logits<'d> {
     /// If they are not in row-major order.
     pub fn new(scores: ArrayViewMut3<'d, f32>) -> Self {
         assert!(scores.is_standard_layout(), "logits are in row-major order");
-        Self { scores, scales: None, columns: Columns::All }
+        Self { scores, scales: None, columns: LogitsColumns::All }
     }
 
-    /// Logits that have to be multiplied by positive factors of their rows, `scales: [batch · beams]`.
-    ///
-    /// # Panics
-    /// If they are not in row-major order, or not as many rows.
-    pub fn with_scales(scores: ArrayViewMut3<'d, f32>, scales: &'d [f32]) -> Self {
-        let (batch, beams, _) = scores.dim();
-        assert_eq!(scales.len(), batch * beams, "a scale for each row");
-        Self { scales: Some(scales), ..Self::new(scores) }
+    /// Logits that have to be multiplied by positive factors of their rows, `scales: [batch · beams]`, if there are any.
+    fn with_scales(self, scales: Option<&'d [f32]>) -> Result<Self> {
+        let (batch, beams, _) = self.scores.dim();
+        if let Some(scales) = scales.filter(|scales| scales.len() != batch * beams) {
+            let (expected, found) = (format!("a scale for each of {batch} x {beams} logits"), format!("{}", scales.len()));
+            return Err(Cause::Layout { graph: "decoder", expected, found }.into());
+        }
+        Ok(Self { scales, ..self })
     }
 
     /// Says that the columns are those of these tokens, ascending, in place of all.
@@ -42,7 +52,7 @@ impl<'d> Logits<'d> {
     /// If there are not as many.
     pub fn with_tokens(self, tokens: &'d [i64]) -> Self {
         assert_eq!(self.scores.dim().2, tokens.len(), "a column for each token");
-        Self { columns: Columns::Chosen(tokens), ..self }
+        Self { columns: LogitsColumns::Chosen(tokens), ..self }
     }
 
     /// Keeps the columns of these tokens, ascending, of all.
@@ -64,7 +74,7 @@ impl<'d> Logits<'d> {
         }
         let kept = &mut all[..batch * beams * places.len()];
         let scores = ArrayViewMut3::from_shape((batch, beams, places.len()), kept).expect("as many scores");
-        Ok(Self { scores, scales: self.scales, columns: Columns::Chosen(tokens) })
+        Ok(Self { scores, scales: self.scales, columns: LogitsColumns::Chosen(tokens) })
     }
 
     /// The logits of all rows.
@@ -83,7 +93,15 @@ impl<'d> Logits<'d> {
         let scales = self.scales.map(|scales| &scales[sentence * beams..][..beams]);
         let rows = scores[sentence * beams * vocab..][..beams * vocab].chunks_exact_mut(vocab.max(1));
         let columns = self.columns;
-        rows.enumerate().map(move |(beam, scores)| Row { scores, scale: scales.map_or(1.0, |scales| scales[beam]), columns })
+        let columns = move |beam: usize| match columns {
+            LogitsColumns::All => Columns::All,
+            LogitsColumns::Chosen(tokens) => Columns::Chosen(tokens),
+            LogitsColumns::OfRows(tokens) => Columns::Chosen(&tokens[(sentence * beams + beam) * vocab..][..vocab]),
+        };
+        rows.enumerate().map(move |(beam, scores)| {
+            let scale = scales.map_or(1.0, |scales| scales[beam]);
+            Row { scores, scale, columns: columns(beam) }
+        })
     }
 }
 
@@ -92,14 +110,37 @@ impl<'d> Logits<'d> {
 pub(crate) struct LastLogits {
     value: Option<Value>,
     scales: Option<Vec<f32>>,
+    /// Of the best tokens.
+    best: Option<(Array3<f32>, Vec<i64>)>,
 }
 
 impl LastLogits {
+    /// Stores `[rows, 2 n]`, tokens and their logits, as of [`Session::finds_best`](cognate_runtime::Session::finds_best), and borrows
+    /// them.
+    pub(crate) fn put_best(&mut self, found: &Value, scales: Option<Value>, (batch, beams): (usize, usize)) -> Result<Logits<'_>> {
+        let wrong = || Cause::Layout {
+            graph: "decoder",
+            expected: format!("tokens and logits of {batch} x {beams} hypotheses"),
+            found: format!("{:?}", found.shape()),
+        };
+        let &[rows, columns] = found.shape() else { return Err(wrong().into()) };
+        let found = found.to_f32()?;
+        let pairs = found.as_slice().filter(|_| rows == batch * beams && columns.is_multiple_of(2)).ok_or_else(wrong)?;
+        let halves = pairs.chunks_exact(columns.max(1)).map(|row| row.split_at(columns / 2));
+        let tokens = halves.clone().flat_map(|(tokens, _)| tokens).map(|&token| token as i64).collect();
+        let scores = halves.flat_map(|(_, scores)| scores).copied().collect();
+        let scores = Array3::from_shape_vec((batch, beams, columns / 2), scores).map_err(|_| wrong())?;
+        self.put_scales(scales)?;
+        let (scores, tokens) = self.best.insert((scores, tokens));
+        let logits = Logits { columns: LogitsColumns::OfRows(tokens), ..Logits::new(scores.view_mut()) };
+        logits.with_scales(self.scales.as_deref())
+    }
+
     /// Stores the logits of one new token per hypothesis, with any axes, and `scales` of their rows, and borrows them.
     pub(crate) fn put(&mut self, logits: Value, scales: Option<Value>, (batch, beams): (usize, usize)) -> Result<Logits<'_>> {
         let shape = logits.shape().to_vec();
         let wrong = |found| Cause::Layout { graph: "decoder", expected: format!("logits of {batch} x {beams} new tokens"), found };
-        self.scales = scales.map(|scales| Ok::<_, crate::Error>(scales.to_f32()?.iter().copied().collect())).transpose()?;
+        self.put_scales(scales)?;
         let value = self.value.insert(logits);
         if value.as_f32_mut().is_none_or(|logits| !logits.is_standard_layout()) {
             *value = Value::F32(value.to_f32()?.as_standard_layout().into_owned());
@@ -107,10 +148,11 @@ impl LastLogits {
         let vocab = shape.last().copied().unwrap_or(0);
         let scores = value.as_f32_mut().and_then(|scores| scores.into_shape_with_order((batch, beams, vocab)).ok());
         let scores = scores.ok_or_else(|| wrong(format!("logits {shape:?}")))?;
-        match self.scales.as_deref() {
-            None => Ok(Logits::new(scores)),
-            Some(scales) if scales.len() == batch * beams => Ok(Logits::with_scales(scores, scales)),
-            Some(scales) => Err(wrong(format!("{} scales", scales.len())).into()),
-        }
+        Logits::new(scores).with_scales(self.scales.as_deref())
+    }
+
+    fn put_scales(&mut self, scales: Option<Value>) -> Result<()> {
+        self.scales = scales.map(|scales| Ok::<_, crate::Error>(scales.to_f32()?.iter().copied().collect())).transpose()?;
+        Ok(())
     }
 }

@@ -118,7 +118,10 @@ impl<'s> RunningBatch<'s> {
         };
         let entering = (0..count).map(sentence).collect::<Result<Vec<_>>>()?;
         match self.sentences.is_empty() {
-            true => decoder.start(batch.sources, self.n_hypotheses())?,
+            true => {
+                decoder.start(batch.sources, self.n_hypotheses())?;
+                settings.best_tokens().iter().for_each(|best| decoder.only_best(best));
+            }
             false => decoder.join(batch.sources)?,
         }
         self.is_new = self.sentences.is_empty();

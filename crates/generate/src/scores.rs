@@ -23,7 +23,7 @@ pub(crate) struct Row<'l> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Columns<'l> {
     All,
-    /// These, ascending.
+    /// These, ascending; places that are left have minus infinity.
     Chosen(&'l [i64]),
 }
 

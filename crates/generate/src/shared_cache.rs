@@ -8,12 +8,12 @@
 //! supports it, else token by token, and padded on the left if the session takes no pasts of different lengths.
 
 use crate::causal::{no_cross_attention, prompts_of};
-use crate::decoder::{Attentions, Decoder, cross_sizes, encoded, missing, no_join, no_prefill, pasts, select};
+use crate::decoder::{Attentions, BestTokens, Decoder, cross_sizes, encoded, missing, no_join, no_prefill, pasts, select};
 use crate::logits::{LastLogits, Logits};
 use crate::{Result, Sources};
 use cognate_model::interface::{ATTENTION_MASK, CACHE_BEAMS, INPUT_IDS, LOGITS, LOGITS_SCALE, is_cross, is_past};
 use cognate_model::{Config, Stack};
-use cognate_runtime::{SHORTLIST, Session, Value, Values};
+use cognate_runtime::{BEST, SHORTLIST, Session, Value, Values};
 use ndarray::{Array1, Array2, Array3, Array4, ArrayD, Axis, s};
 use std::mem;
 
@@ -243,6 +243,14 @@ impl Decoder for SharedCacheDecoder {
         restricts
     }
 
+    fn only_best(&mut self, best: &BestTokens) {
+        if self.decoder.finds_best() {
+            let count = i64::try_from(best.count).unwrap_or(i64::MAX);
+            let wanted: Vec<i64> = [count].into_iter().chain(best.always.iter().copied()).collect();
+            self.state.insert(BEST, Array1::from(wanted).into_dyn());
+        }
+    }
+
     // A decoder alone reads its prompts by itself.
     fn supports_prefill(&self) -> bool {
         matches!(self.before, Before::Encoder(_)) && self.decoder.supports_prefill()
@@ -278,7 +286,10 @@ impl Decoder for SharedCacheDecoder {
         let logits = outputs.remove(LOGITS).ok_or_else(|| missing("decoder", LOGITS))?;
         let scales = outputs.remove(LOGITS_SCALE);
         self.attentions = Attentions { outputs, rows: tokens.dim() };
-        self.logits.put(logits, scales, tokens.dim())
+        match self.state.get(BEST).is_some() && self.state.get(SHORTLIST).is_none() {
+            true => self.logits.put_best(&logits, scales, tokens.dim()),
+            false => self.logits.put(logits, scales, tokens.dim()),
+        }
     }
 
     fn cross_attention(&mut self, layer_index: usize) -> Result<Array4<f32>> {
@@ -296,7 +307,7 @@ impl Decoder for SharedCacheDecoder {
         self.holders = self.holders.select(Axis(0), sentences);
         self.lengths = sentences.iter().map(|&sentence| self.lengths[sentence]).collect();
         let names: Vec<_> = self.state.iter().map(|(name, _)| name.to_string()).collect();
-        for name in names.into_iter().filter(|name| ![INPUT_IDS, CACHE_BEAMS, SHORTLIST].contains(&name.as_str())) {
+        for name in names.into_iter().filter(|name| ![INPUT_IDS, CACHE_BEAMS, SHORTLIST, BEST].contains(&name.as_str())) {
             let Some(mut value) = self.state.remove(&name) else { continue };
             if !is_past(&name) && value.keep_rows(sentences) {
                 self.state.insert(name, value);

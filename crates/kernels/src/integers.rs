@@ -69,7 +69,12 @@ impl Set {
 /// tiles of integers (AMX), with which others multiply wide rows several times as fast.
 pub fn multiplies_integers(inputs: usize) -> bool {
     const NARROW: usize = 256;
-    Set::best() != Set::Scalar && (inputs <= NARROW || !has_tiles())
+    has_integer_products() && (inputs <= NARROW || !has_tiles())
+}
+
+/// Whether the processor has instructions that multiply integers.
+pub(crate) fn has_integer_products() -> bool {
+    Set::best() != Set::Scalar
 }
 
 /// Whether the processor multiplies tiles of integers (AMX-INT8).

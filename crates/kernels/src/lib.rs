@@ -15,6 +15,7 @@ mod parallel;
 mod prefetch;
 mod product;
 mod rows;
+mod screen;
 #[cfg(test)]
 mod testing;
 
@@ -26,3 +27,4 @@ pub use parallel::{Parallel, Serial};
 pub use prefetch::prefetch_behind;
 pub use product::Weights;
 pub use rows::{Norm, Place, Quantised, Rows};
+pub use screen::{Candidates, Screen, Wanted, dots};

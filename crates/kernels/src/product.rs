@@ -33,21 +33,6 @@ impl Weights {
         Self::packed([inputs, outputs], Arch::new().dispatch(Columns), fill, bias)
     }
 
-    /// Those of some outputs, in the given order. Their products have the same bits.
-    ///
-    /// # Panics
-    /// If there is no such output.
-    pub fn select(&self, outputs: &[usize]) -> Self {
-        let column = |output: usize| {
-            assert!(output < self.outputs, "output {output} of {}", self.outputs);
-            let first = output / self.columns * self.inputs * self.columns + output % self.columns;
-            self.panels.all().iter().skip(first).step_by(self.columns)
-        };
-        let fill = |place: usize, row: &mut [f32]| row.iter_mut().zip(column(outputs[place])).for_each(|(to, weight)| *to = *weight);
-        let bias: Vec<f32> = outputs.iter().map(|&output| self.bias[output]).collect();
-        Self::packed([self.inputs, outputs.len()], self.columns, fill, Some(&bias))
-    }
-
     fn packed([inputs, outputs]: [usize; 2], columns: usize, mut fill: impl FnMut(usize, &mut [f32]), given: Option<&[f32]>) -> Self {
         let n_panels = outputs.div_ceil(columns);
         let (mut panels, mut bias) = (Lines::zeros(n_panels * inputs * columns), vec![0.0; n_panels * columns]);
@@ -247,23 +232,6 @@ mod tests {
                     }
                 }
             }
-        }
-    }
-
-    /// Out of order, and one twice.
-    #[test]
-    fn selected_outputs_are_the_same() {
-        let (n, inputs, outputs) = (3, 20, 77);
-        let (x, weights, bias) = (numbers(n * inputs, 1), numbers(inputs * outputs, 2), numbers(outputs, 3));
-        let fill = |output: usize, to: &mut [f32]| to.copy_from_slice(&weights[output * inputs..][..inputs]);
-        let packed = Weights::pack(inputs, outputs, fill, Some(&bias));
-        let mut all = vec![0.0; n * outputs];
-        packed.multiply(&x, &mut all, &Serial);
-        for chosen in [&[0, 76, 40, 5, 5, 31, 32][..], &(0..77).collect::<Vec<_>>(), &[3]] {
-            let mut some = vec![f32::NAN; n * chosen.len()];
-            packed.select(chosen).multiply(&x, &mut some, &Serial);
-            let expected = all.chunks(outputs).flat_map(|row| chosen.iter().map(|&output| row[output]));
-            assert_eq!(some, expected.collect::<Vec<_>>(), "{chosen:?}");
         }
     }
 

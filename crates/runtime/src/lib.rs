@@ -45,6 +45,10 @@ use std::sync::Arc;
 /// The input of tokens of which alone [a session](Session::takes_shortlist) computes logits: i64 `[candidates]`.
 pub const SHORTLIST: &str = "shortlist";
 
+/// The input of what is wanted of a session that [finds the best](Session::finds_best) tokens: i64 `[1 + n]`, how many of each row, and
+/// `n` tokens that are wanted of every row.
+pub const BEST: &str = "best";
+
 /// The source of a session.
 #[derive(Clone, Debug)]
 pub enum Source {
@@ -190,6 +194,13 @@ pub trait Session {
     /// Whether the session takes one more input than its file: [`SHORTLIST`]. `logits` then have as many columns, in that order;
     /// without the input, or without any tokens in it, all.
     fn takes_shortlist(&self) -> bool {
+        false
+    }
+
+    /// Whether the session takes one more input than its file: [`BEST`]. `logits` are then `[rows, 2 n]`: tokens, ascending, and the
+    /// logits of these. The wanted number of largest logits of a row are among them; others can be too. Places that are left have a
+    /// token beyond the vocabulary, and minus infinity. Without the input, or with an empty one, `logits` are all.
+    fn finds_best(&self) -> bool {
         false
     }
 

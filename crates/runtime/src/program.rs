@@ -11,11 +11,11 @@ mod embedding;
 mod gate;
 mod memory;
 mod operation;
+mod output_layer;
 mod places;
 mod registered;
 mod rotation;
 mod rows;
-mod shortlist;
 mod sizes;
 mod substitute;
 
@@ -33,9 +33,9 @@ use attention::{CachedAttention, Heads, MemoryAttention, SelfAttention};
 use cognate_kernels::{IntegerWeights, Parallel, Weights};
 use embedding::Embedding;
 use gate::Gate;
+use output_layer::{Chosen, OutputLayer};
 use rotation::Rotation;
 use rows::{BetweenProducts, Largest};
-use shortlist::{Chosen, Shortlist};
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::sync::{Mutex, PoisonError};
@@ -72,8 +72,6 @@ pub(crate) struct Program {
     released: Vec<Vec<usize>>,
     /// Inputs and outputs that are caches: an output may be in the memory of its input.
     pub(crate) caches: Vec<[usize; 2]>,
-    /// The output layer, if calls can choose its columns.
-    shortlist: Option<Shortlist>,
     /// Buffers of calls that have ended.
     free: Mutex<Vec<Scratch>>,
 }
@@ -91,6 +89,7 @@ enum Step {
     Heads(Heads),
     Embedding(Embedding),
     Largest(Largest),
+    Output(OutputLayer),
 }
 
 /// Rows `[n, width]`.
@@ -122,7 +121,7 @@ struct View {
 struct Scratch {
     floats: Vec<Vec<f32>>,
     bytes: Vec<Vec<u8>>,
-    /// The columns that the last call chose.
+    /// The columns of the output layer that the last call chose.
     chosen: Option<Chosen>,
 }
 
@@ -285,7 +284,7 @@ impl Program {
             Step::Embedding(embedding) => !embedding.counts_tokens(),
             Step::SelfAttention(_) | Step::Heads(_) => false,
             Step::Product { .. } | Step::IntegerProduct { .. } | Step::Rows(_) | Step::Memory(_) | Step::Largest(_) => true,
-            Step::Rotation(_) | Step::Gate(_) => true,
+            Step::Rotation(_) | Step::Gate(_) | Step::Output(_) => true,
         })
     }
 
@@ -299,23 +298,17 @@ impl Program {
                 Step::Product { x, weights, out } => {
                     let rows = call.rows(*x)?;
                     let rows = if call.is_unused(*out) { 0 } else { rows };
-                    let chosen = call.chosen(index)?;
-                    let weights = chosen.as_ref().and_then(Chosen::floats).unwrap_or(weights);
-                    let mut made = call.take_columns(*out, rows, weights.outputs())?;
+                    let mut made = call.take_floats(*out, rows)?;
                     weights.multiply(&call.floats(*x)[..rows * weights.inputs()], made.floats_mut(), tensors);
                     call.put(*out, made);
-                    call.keep(chosen);
                 }
                 Step::IntegerProduct { x, weights, out } => {
                     call.load(*x, true)?;
                     let rows = call.elements[*x].bytes().len() / weights.inputs().max(1);
                     let rows = if call.is_unused(*out) { 0 } else { rows };
-                    let chosen = call.chosen(index)?;
-                    let weights = chosen.as_ref().and_then(Chosen::integers).unwrap_or(weights);
-                    let mut made = call.take_columns(*out, rows, weights.outputs())?;
+                    let mut made = call.take_floats(*out, rows)?;
                     weights.multiply(&call.elements[*x].bytes()[..rows * weights.inputs()], made.floats_mut(), tensors);
                     call.put(*out, made);
-                    call.keep(chosen);
                 }
                 Step::Rows(step) => step.run(&mut call)?,
                 Step::Cached(step) => step.run(&mut call)?,
@@ -326,6 +319,7 @@ impl Program {
                 Step::Heads(step) => step.run(&mut call)?,
                 Step::Embedding(step) => step.run(&mut call)?,
                 Step::Largest(step) => step.run(&mut call)?,
+                Step::Output(step) => step.run(&mut call)?,
             }
             for buffer in &self.released[index] {
                 call.release(*buffer);

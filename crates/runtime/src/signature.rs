@@ -4,7 +4,7 @@
 //! An axis is a size, a name (`batch`), or open. A name must have the same size in all
 //! inputs of a run.
 
-use crate::{Error, ErrorKind, Result, SHORTLIST};
+use crate::{Error, ErrorKind, Result};
 use std::borrow::Cow;
 use std::fmt;
 
@@ -62,28 +62,29 @@ pub(crate) struct Signature {
     inputs: Vec<Input>,
     input_names: Vec<String>,
     output_names: Vec<String>,
-    /// Whether [`SHORTLIST`] is an input that can be left out.
-    has_shortlist: bool,
+    /// The number of inputs of programs, which are the last ones, and can be left out.
+    n_own: usize,
 }
 
 impl Signature {
     pub(crate) fn new(place: String, inputs: Vec<Input>, output_names: Vec<String>) -> Self {
         let input_names = inputs.iter().map(|input| input.name.clone()).collect();
-        Self { place, inputs, input_names, output_names, has_shortlist: false }
+        Self { place, inputs, input_names, output_names, n_own: 0 }
     }
 
-    /// With [`SHORTLIST`] as the last input, if a program reads it.
-    pub(crate) fn with_shortlist(self, has_shortlist: bool) -> Self {
-        Self { has_shortlist, ..self }
+    /// The same where so many of the last inputs are those of programs: lists of tokens, which can be left out.
+    pub(crate) fn with_own(self, n_own: usize) -> Self {
+        Self { n_own, ..self }
     }
 
-    pub(crate) fn has_shortlist(&self) -> bool {
-        self.has_shortlist
+    /// Whether programs read this input.
+    pub(crate) fn has_own(&self, input: &str) -> bool {
+        self.input_names[self.input_names.len() - self.n_own..].iter().any(|own| own == input)
     }
 
     /// The inputs of the file.
     pub(crate) fn inputs_of_file(&self) -> &[String] {
-        &self.input_names[..self.input_names.len() - usize::from(self.has_shortlist)]
+        &self.input_names[..self.input_names.len() - self.n_own]
     }
 
     pub(crate) fn place(&self) -> &str {
@@ -124,7 +125,7 @@ impl Signature {
         for (input, slot) in self.inputs.iter().zip(slots) {
             let value = match slot {
                 Some(value) => value,
-                None if self.has_shortlist && input.name == SHORTLIST => T::no_tokens()?,
+                None if self.has_own(&input.name) => T::no_tokens()?,
                 None => return Err(self.error(&input.name, format!("expected {input}, found nothing"))),
             };
             self.check(input, &value, &mut sizes)?;
@@ -226,17 +227,18 @@ mod tests {
     }
 
     #[test]
-    fn a_shortlist_can_be_left_out() {
+    fn inputs_of_programs_can_be_left_out() {
         let mut signature = signature();
         let names = signature.input_names.clone();
-        signature.inputs[2] = Input { name: SHORTLIST.into(), element: "i64".into(), axes: Some(vec![Axis::Symbol("candidates".into())]) };
-        signature.input_names[2] = SHORTLIST.into();
+        signature.inputs[2] = Input { name: "own".into(), element: "i64".into(), axes: Some(vec![Axis::Symbol("tokens".into())]) };
+        signature.input_names[2] = "own".into();
         assert!(signature.arrange([ids([2, 3]), states(&[2, 0, 4])]).is_err(), "an input of the file");
-        let signature = signature.with_shortlist(true);
+        let signature = signature.with_own(1);
+        assert!(signature.has_own("own") && !signature.has_own("ids"));
         assert_eq!(signature.inputs_of_file(), &names[..2]);
         let last = |given: Vec<(&'static str, Tensor)>| signature.arrange(given).expect("all fit").pop().expect("three").1;
         assert_eq!(last(vec![ids([2, 3]), states(&[2, 0, 4])]), [0]);
-        assert_eq!(last(vec![ids([2, 3]), states(&[2, 0, 4]), (SHORTLIST, Tensor("i64", vec![5]))]), [5]);
+        assert_eq!(last(vec![ids([2, 3]), states(&[2, 0, 4]), ("own", Tensor("i64", vec![5]))]), [5]);
     }
 
     #[test]

@@ -12,8 +12,8 @@ use crate::huge_pages::{self, HugePages};
 use crate::program::Substituted;
 use crate::signature::{Axis, Element, Given, Input, Signature};
 use crate::{
-    Device, Engine, EngineTensor, Error, ErrorKind, Loaded, Options, Result, Runtime, Session, Value, Values, exchange, in_memory,
-    read_checked,
+    BEST, Device, Engine, EngineTensor, Error, ErrorKind, Loaded, Options, Result, Runtime, SHORTLIST, Session, Value, Values, exchange,
+    in_memory, read_checked,
 };
 use cognate_graph::{Program, f16};
 use ndarray::ArrayD;
@@ -90,7 +90,7 @@ impl Planned {
         let onnx = operators::reader();
         prepare::prepare(&mut proto);
         let graph = proto.graph.as_ref().ok_or_else(|| TractError::msg("missing graph"))?;
-        let signature = signature(path, graph).with_shortlist(own.as_ref().is_some_and(|own| own.shortlist));
+        let signature = signature(path, graph).with_own(own.as_ref().map_or(0, |own| own.n_inputs));
         let folder = path.parent().and_then(Path::to_str);
         let parsed = onnx.parse(&proto, folder)?;
         if !parsed.unresolved_inputs.is_empty() {
@@ -202,7 +202,11 @@ impl Session for TractSession {
     }
 
     fn takes_shortlist(&self) -> bool {
-        self.planned.signature.has_shortlist()
+        self.planned.signature.has_own(SHORTLIST)
+    }
+
+    fn finds_best(&self) -> bool {
+        self.planned.signature.has_own(BEST)
     }
 
     fn run(&mut self, inputs: &Values) -> Result<Values> {

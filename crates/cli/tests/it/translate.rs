@@ -25,6 +25,45 @@ fn tract_translates_as_the_reference() {
     assert_eq!(beams("tract"), beams("reference"));
 }
 
+/// Programs compute only the logits of the best tokens, as many as constraints can forbid and two more; the reference all.
+#[test]
+fn constraints_of_greedy_search_are_those_of_the_reference() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = fs::read_dir(cognate_testing::bundled_checkpoint()).unwrap().map(|file| file.unwrap().path());
+    for file in files.filter(|file| file.is_file()) {
+        fs::copy(&file, folder.path().join(file.file_name().unwrap())).unwrap();
+    }
+    let config = folder.path().join("generation_config.json");
+    let given: serde_json::Value = serde_json::from_str(&fs::read_to_string(&config).unwrap()).unwrap();
+    let best = run(&["translate", "--engine", "reference", "--json", SENTENCES[0]]).ok();
+    let best: serde_json::Value = serde_json::from_str(&best).unwrap();
+    // The tokens that would be chosen are forbidden, or others are forced.
+    let ids = run(&["tokenize", "--target", "--ids", best["text"].as_str().unwrap()]).ok();
+    let ids = ids.trim().replace(' ', ",");
+    let forced = serde_json::json!({ "forced_bos_token_id": 77, "forced_eos_token_id": 0, "max_length": 9 });
+    for (more, options) in [
+        (serde_json::json!({}), vec!["--suppress-tokens", &ids]),
+        (serde_json::json!({}), vec!["--bad-words", "Mann", "--bad-words", "Zwei Hunde", "--min-new-tokens", "14"]),
+        (serde_json::json!({}), vec!["--repetition-penalty", "1.5"]),
+        (serde_json::json!({ "begin_suppress_tokens": [6, 7, 8] }), vec![]),
+        (forced, vec![]),
+    ] {
+        let mut changed = given.clone();
+        changed.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        fs::write(&config, changed.to_string()).unwrap();
+        let found = ["tract", "reference"].map(|engine| {
+            let model = folder.path().to_str().unwrap();
+            let args = ["translate", "--engine", engine, "--model", model, "--beams", "1", "--json", SENTENCES[0], SENTENCES[1]];
+            run(&[&args[..], &options].concat()).ok()
+        });
+        let [tract, reference] = found.map(|lines| {
+            let lines = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["text"].clone());
+            lines.collect::<Vec<_>>()
+        });
+        assert_eq!(tract, reference, "{options:?} {more}");
+    }
+}
+
 #[test]
 fn sentences_come_from_arguments_standard_input_or_a_file() {
     let folder = tempfile::tempdir().unwrap();

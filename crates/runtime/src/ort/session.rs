@@ -14,7 +14,7 @@ use crate::ort::Ort;
 use crate::ort::kernels;
 use crate::program::{Substituted, substitute};
 use crate::signature::{self, Element, Given, Input, Signature};
-use crate::{Device, EngineTensor, Error, ErrorKind, Loaded, Options, Result, Session, Value, Values, run_and_exchange};
+use crate::{BEST, Device, EngineTensor, Error, ErrorKind, Loaded, Options, Result, SHORTLIST, Session, Value, Values, run_and_exchange};
 use ::ort::ep::CUDA;
 use ::ort::memory::{AllocationDevice, AllocatorType, MemoryInfo, MemoryType};
 use ::ort::session::{Session as Engine, SessionInputValue, SharedSessionInner, builder::SessionBuilder};
@@ -73,7 +73,8 @@ impl Shared {
             builder = with_cuda(ort, builder)?;
         }
         let own = substituted(path, options)?;
-        let [own_lengths, prefill, shortlist] = own.as_ref().map_or([false; 3], |own| [own.own_lengths, own.prefill, own.shortlist]);
+        let [own_lengths, prefill] = own.as_ref().map_or([false; 2], |own| [own.own_lengths, own.prefill]);
+        let n_own = own.as_ref().map_or(0, |own| own.n_inputs);
         let (session, engine) = match own {
             Some(own) => (with_kernels(builder, path, own).map_err(wrong)?, format!("{engine} with Cognate's operators")),
             None => match reduced(path, options)? {
@@ -85,7 +86,7 @@ impl Shared {
         let optional = session.overridable_initializers();
         let optional = optional.iter().map(|given| described(given.name(), given.dtype()));
         let inputs = session.inputs().iter().map(|outlet| described(outlet.name(), outlet.dtype()));
-        let signature = Signature::new(place, inputs.chain(optional).collect(), outputs).with_shortlist(shortlist);
+        let signature = Signature::new(place, inputs.chain(optional).collect(), outputs).with_own(n_own);
         let c_names = |names: &[String]| names.iter().map(|name| CString::new(name.as_str())).collect::<Result<Vec<_>, _>>();
         let names = c_names(signature.input_names()).and_then(|inputs| Ok([inputs, c_names(signature.output_names())?]));
         let names =
@@ -314,7 +315,11 @@ impl Session for OrtSession {
     }
 
     fn takes_shortlist(&self) -> bool {
-        self.shared.signature.has_shortlist()
+        self.shared.signature.has_own(SHORTLIST)
+    }
+
+    fn finds_best(&self) -> bool {
+        self.shared.signature.has_own(BEST)
     }
 
     fn run_in_place(&mut self, state: &mut Values, pairs: &[(String, String)]) -> Result<Values> {

@@ -4,19 +4,19 @@
 //! program: it reads what other operations of its level and below have computed, and nothing that needs its own outputs.
 
 use super::attention::{CachedAttention, Heads, MaskSource, MemoryAttention, SelfAttention};
-use super::constants::{Constants, numbers};
+use super::constants::Constants;
 use super::embedding::{Embedding, Positions, Table};
 use super::gate::Gate;
 use super::operation::{Among, MaskOf, Operation, PositionsFrom, PositionsOf, TableOf};
+use super::output_layer::{LOGITS, LayerWeights, OutputLayer, Source};
 use super::places::Places;
 use super::rotation::Rotation;
 use super::rows::{BetweenProducts, Largest, RowNorm};
-use super::shortlist::LOGITS;
 use super::sizes::Size;
 use super::{Buffer, Place, Program, Step, View};
-use crate::SHORTLIST;
+use crate::{BEST, SHORTLIST};
 use cognate_export::proto::{GraphProto, NodeProto, TensorProto};
-use cognate_kernels::{IntegerWeights, Weights};
+use cognate_kernels::{IntegerWeights, Screen};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
@@ -249,15 +249,10 @@ impl<'b, 'g> Builder<'b, 'g> {
         for (at, operation) in operations.iter().enumerate() {
             steps.push(builder.step(at, operation)?);
         }
-        let Builder { buffers, mut inputs, outputs, .. } = builder;
+        let Builder { buffers, inputs, outputs, .. } = builder;
         let caches = steps.iter().flat_map(|step| if let Step::Cached(cached) = step { cached.caches.to_vec() } else { Vec::new() });
         let (caches, is_bytes) = (caches.collect(), vec![false; buffers.len()]);
-        let mut program = Program { caches, steps, buffers, is_bytes, released: Vec::new(), shortlist: None, free: Mutex::default() };
-        let logits = outputs.iter().position(|output| output == LOGITS && places.is_output(output) && places.readers(output).is_empty());
-        if let Some(layer) = logits.and_then(|logits| program.output_layer(logits)) {
-            program = program.with_shortlist(layer, inputs.len());
-            inputs.push(SHORTLIST.into());
-        }
+        let mut program = Program { caches, steps, buffers, is_bytes, released: Vec::new(), free: Mutex::default() };
         program.share();
         Some((program, inputs, outputs))
     }
@@ -271,14 +266,12 @@ impl<'b, 'g> Builder<'b, 'g> {
                     Some(bias) => Some(self.constant(bias).filter(|bias| bias.len() == outputs)?),
                     None => None,
                 };
-                let bytes = self.constants.bytes(weight)?;
-                let fill = |output: usize, row: &mut [f32]| {
-                    let bytes = &bytes.all()[output * inputs * size_of::<f32>()..][..inputs * size_of::<f32>()];
-                    row.iter_mut().zip(numbers(bytes)).for_each(|(place, number)| *place = number);
-                };
-                let weights = Weights::pack(inputs, outputs, fill, bias.as_deref());
-                bytes.release();
-                Step::Product { x: self.rows(x)?.buffer, weights, out: self.made(out)? }
+                let source = Source::new(self.constants.bytes(weight)?, [inputs, outputs], bias);
+                let (x, made) = (self.rows(x)?.buffer, self.made(out)?);
+                match self.is_output_layer(out) {
+                    true => Step::Output(self.output_layer(x, made, LayerWeights::Floats(source))),
+                    false => Step::Product { x, weights: source.pack(), out: made },
+                }
             }
             Operation::IntegerProduct { x, weight, step, scale, out } => {
                 let inputs = usize::try_from(*weight.dims.first()?).ok()?;
@@ -290,7 +283,11 @@ impl<'b, 'g> Builder<'b, 'g> {
                 factors.iter_mut().for_each(|factor| *factor *= step);
                 let weights = IntegerWeights::pack(inputs, bytes.all(), &factors);
                 bytes.release();
-                Step::IntegerProduct { x: self.rows(x)?.buffer, weights, out: self.made(out)? }
+                let (x, made) = (self.rows(x)?.buffer, self.made(out)?);
+                match self.is_output_layer(out) {
+                    true => Step::Output(self.output_layer(x, made, LayerWeights::Integers(Screen::of(weights)))),
+                    false => Step::IntegerProduct { x, weights, out: made },
+                }
             }
             Operation::Rows {
                 inputs: [x, scale, bias, residual, weight, norm_bias],
@@ -376,6 +373,16 @@ impl<'b, 'g> Builder<'b, 'g> {
                 is_same.then_some(Step::Embedding(Embedding { ids, table, factor, positions, out: self.made(out)? }))?
             }
         })
+    }
+
+    /// Whether rows are logits and nothing else reads them.
+    fn is_output_layer(&self, rows: &str) -> bool {
+        rows == LOGITS && self.places.is_output(rows) && self.places.readers(rows).is_empty()
+    }
+
+    fn output_layer(&mut self, x: usize, out: usize, weights: LayerWeights) -> OutputLayer {
+        let best = weights.finds_best().then(|| self.input(BEST));
+        OutputLayer { x, out, weights, shortlist: self.input(SHORTLIST), best }
     }
 
     fn mask(&mut self, MaskOf { tensor, hidden }: MaskOf<'g>) -> MaskSource {

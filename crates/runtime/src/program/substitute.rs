@@ -6,7 +6,7 @@ mod read;
 mod rotation;
 mod rows;
 
-use super::shortlist::declare;
+use super::output_layer::declare;
 use super::{Compiled, Constants, Kernel, Places, Program, Registered, compile};
 use crate::in_memory::SHARED_CACHE;
 use cognate_export::proto::{
@@ -48,8 +48,8 @@ pub(crate) struct Substituted {
     pub(crate) own_lengths: bool,
     /// As [`Session::supports_prefill`](crate::Session::supports_prefill).
     pub(crate) prefill: bool,
-    /// As [`Session::takes_shortlist`](crate::Session::takes_shortlist).
-    pub(crate) shortlist: bool,
+    /// The number of inputs that programs added, which are the last: [`SHORTLIST`](crate::SHORTLIST) and [`BEST`](crate::BEST).
+    pub(crate) n_inputs: usize,
 }
 
 /// The graph with custom operators; `None` if none applies, or it is not of the layout for ONNX Runtime only. Its weights lie in
@@ -76,13 +76,10 @@ pub(crate) fn substitute(mut model: ModelProto, folder: &Path, threads: usize) -
         programs.push(registered);
     }
     let prefill = own_lengths && supports_prefill(&compiled, &found);
-    let shortlist = found.iter().any(|program| program.takes_shortlist());
-    if shortlist {
-        declare(&mut compiled);
-    }
+    let n_inputs = found.iter().map(|program| declare(&mut compiled, program)).sum();
     *graph = compiled;
     model.opset_import.push(OperatorSetIdProto { domain: DOMAIN.into(), version: 1 });
-    Some(Substituted { model, programs, own_lengths, prefill, shortlist })
+    Some(Substituted { model, programs, own_lengths, prefill, n_inputs })
 }
 
 /// Whether sentences may have pasts of their own lengths. Programs know each one's; what other operations make of the length of the
@@ -215,7 +212,7 @@ fn permutes<const N: usize>(node: &NodeProto, axes: [i64; N]) -> bool {
 #[allow(clippy::unwrap_used, reason = "as in the folders of tests")]
 mod tests {
     use super::*;
-    use crate::{Options, Ort, Runtime, SHORTLIST, Session, Source, Values};
+    use crate::{BEST, Options, Ort, Runtime, SHORTLIST, Session, Source, Values};
     use cognate_export::{Existing, Export, Metadata, Target, read_model, write_folder};
     use cognate_graph::{Program, Steps};
     use cognate_kernels::multiplies_integers;
@@ -404,50 +401,115 @@ mod tests {
         }
     }
 
-    /// Columns of the output layer, in turns, beside all: the same bits on both engines.
-    #[test]
-    fn a_shortlist_chooses_columns_of_logits() {
-        const SHAPE: [usize; 3] = [2, 3, 5];
-        let [batch, beams, src] = SHAPE;
-        let model = Model::open(&bundled_checkpoint()).unwrap();
-        let stack = model.config().decoder;
-        let ort = Ort::find().ok().map(|ort| Box::new(ort) as Box<dyn Runtime>);
-        let tract = Some(Box::new(crate::Tract) as Box<dyn Runtime>).filter(|_| multiplies_integers(256));
-        for (engine, integers) in [ort, tract].iter().flatten().flat_map(|engine| [(engine, false), (engine, true)]) {
-            let folder = exported(&model, integers);
+    /// A step of the bundled model with the output layer's inputs, on an engine.
+    struct Asked {
+        decoder: Box<dyn Session>,
+        state: Values,
+    }
+
+    impl Asked {
+        const BATCH: usize = 2;
+        const BEAMS: usize = 3;
+        const ROWS: usize = Self::BATCH * Self::BEAMS;
+
+        fn new(engine: &dyn Runtime, model: &Model, integers: bool) -> Self {
+            let (folder, stack) = (exported(model, integers), model.config().decoder);
             let load = |file: &str| engine.load(&Source::Onnx(folder.path().join(file)), &Options::default()).unwrap();
-            let [mut encoder, mut decoder]: [Box<dyn Session>; 2] =
-                Layout::SharedCache.files().iter().map(|file| load(file)).collect::<Vec<_>>().try_into().ok().unwrap();
-            assert!(decoder.takes_shortlist() && !encoder.takes_shortlist(), "{}", decoder.engine());
-            assert!(!decoder.inputs().iter().any(|input| input == SHORTLIST), "an input of the file");
-            let ids = Array2::from_shape_fn((batch, src), |(row, place)| (20 + 7 * row + place) as i64).into_dyn();
-            let mask = Array2::<i64>::ones((batch, src)).into_dyn();
+            let files = Layout::SharedCache.files();
+            let (mut encoder, decoder) = (load(files[0]), load(files[1]));
+            assert!(!encoder.takes_shortlist() && decoder.takes_shortlist(), "{}", decoder.engine());
+            assert!(!decoder.inputs().iter().any(|input| [SHORTLIST, BEST].contains(&input.as_str())), "an input of the file");
+            let ids = Array2::from_shape_fn((Self::BATCH, 5), |(row, place)| (20 + 7 * row + place) as i64).into_dyn();
+            let mask = Array2::<i64>::ones((Self::BATCH, 5)).into_dyn();
             let mut state: Values = [("input_ids", ids), ("attention_mask", mask)].into_iter().collect();
             let encoded = encoder.run(&state).unwrap();
             encoded.into_iter().filter(|(name, _)| decoder.inputs().contains(name)).for_each(|(name, value)| state.insert(&name, value));
-            state.insert("input_ids", Array2::from_shape_fn((batch, beams), |(row, beam)| (5 + row + 3 * beam) as i64).into_dyn());
-            state.insert("cache_beams", ArrayD::<i64>::zeros(vec![batch, beams, 0]));
+            let tokens = Array2::from_shape_fn((Self::BATCH, Self::BEAMS), |(row, beam)| (5 + row + 3 * beam) as i64);
+            state.insert("input_ids", tokens.into_dyn());
+            state.insert("cache_beams", ArrayD::<i64>::zeros(vec![Self::BATCH, Self::BEAMS, 0]));
             for name in decoder.inputs().iter().filter(|name| name.starts_with("past.")) {
-                state.insert(name, ArrayD::<f32>::zeros(vec![batch * beams, stack.key_heads, 4, stack.d_k]));
+                state.insert(name, ArrayD::<f32>::zeros(vec![Self::ROWS, stack.key_heads, 4, stack.d_k]));
             }
-            let mut logits = |chosen: Option<&[i64]>| {
-                if let Some(chosen) = chosen {
-                    state.insert(SHORTLIST, ndarray::Array1::from(chosen.to_vec()).into_dyn());
-                }
-                let outputs = decoder.run(&state).map_err(|error| error.to_string())?;
-                Ok::<_, String>(outputs.get("logits").unwrap().to_f32().unwrap())
-            };
-            let all = logits(None).unwrap();
-            assert_eq!(all.shape(), [batch * beams, model.config().vocab]);
-            let last = model.config().vocab as i64 - 1;
+            Self { decoder, state }
+        }
+
+        fn logits(&mut self, input: &str, tokens: &[i64]) -> Result<ArrayD<f32>, String> {
+            self.state.insert(input, ndarray::Array1::from(tokens.to_vec()).into_dyn());
+            let outputs = self.decoder.run(&self.state).map_err(|error| error.to_string())?;
+            self.state.remove(input);
+            Ok(outputs.get("logits").unwrap().to_f32().unwrap())
+        }
+    }
+
+    /// The engines that run programs, with f32 and with integers.
+    fn asked(model: &Model) -> Vec<Asked> {
+        let ort = Ort::find().ok().map(|ort| Box::new(ort) as Box<dyn Runtime>);
+        let engines = [Some(Box::new(crate::Tract) as Box<dyn Runtime>), ort].into_iter().flatten();
+        let precisions = |engine: Box<dyn Runtime>| {
+            let with_integers = multiplies_integers(256) || engine.engine() == crate::Engine::Ort;
+            [false, true]
+                .into_iter()
+                .filter(|&integers| !integers || with_integers)
+                .map(|integers| Asked::new(&*engine, model, integers))
+                .collect::<Vec<_>>()
+        };
+        engines.flat_map(precisions).collect()
+    }
+
+    /// Columns of the output layer, in turns, beside all: the same bits.
+    #[test]
+    fn a_shortlist_chooses_columns_of_logits() {
+        let model = Model::open(&bundled_checkpoint()).unwrap();
+        let last = model.config().vocab as i64 - 1;
+        for mut asked in asked(&model) {
+            let engine = asked.decoder.engine().to_owned();
+            let all = asked.logits(SHORTLIST, &[]).unwrap();
+            assert_eq!(all.shape(), [Asked::ROWS, model.config().vocab]);
             for chosen in [&[1, 17, 18, last][..], &[], &[0], &[1, 17, 18, last], &Vec::from_iter(0..=last)] {
                 let places: Vec<usize> = chosen.iter().map(|&token| token as usize).collect();
                 let expected = if chosen.is_empty() { all.clone() } else { all.select(ndarray::Axis(1), &places) };
-                assert_eq!(logits(Some(chosen)).unwrap(), expected, "{} {integers}", engine.name());
+                assert_eq!(asked.logits(SHORTLIST, chosen).unwrap(), expected, "{engine}");
             }
             for wrong in [last + 1, -1] {
-                let refused = logits(Some(&[3, wrong])).expect_err("no such token");
+                let refused = asked.logits(SHORTLIST, &[3, wrong]).expect_err("no such token");
                 assert!(refused.contains(&format!("shortlist: expected tokens below {}, found {wrong}", last + 1)), "{refused}");
+            }
+        }
+    }
+
+    /// The best tokens are those of all logits, which have the same bits.
+    #[test]
+    fn the_best_tokens_are_found_without_all_logits() {
+        let model = Model::open(&bundled_checkpoint()).unwrap();
+        let vocab = model.config().vocab;
+        for mut asked in asked(&model) {
+            let engine = asked.decoder.engine().to_owned();
+            if !asked.decoder.finds_best() {
+                assert!(!cognate_kernels::Screen::is_fast(), "{engine}");
+                return cognate_testing::skip("no instructions that multiply integers");
+            }
+            let all = asked.logits(BEST, &[]).unwrap();
+            for (count, always) in [(2, &[][..]), (5, &[7, 3, vocab as i64 - 1]), (1, &[0])] {
+                let found = asked.logits(BEST, &[&[count as i64], always].concat()).unwrap();
+                let &[Asked::ROWS, columns] = found.shape() else { panic!("{engine}: {:?}", found.shape()) };
+                assert!(columns < 200, "{engine}: {columns} of {vocab}");
+                for (row, all) in found.outer_iter().zip(all.outer_iter()) {
+                    let row: Vec<f32> = row.iter().copied().collect();
+                    let (tokens, logits) = row.split_at(columns / 2);
+                    assert!(tokens.is_sorted());
+                    let tokens: Vec<usize> = tokens.iter().map(|&token| token as usize).collect();
+                    for (&token, &logit) in tokens.iter().zip(logits) {
+                        assert_eq!(logit, if token == vocab { f32::NEG_INFINITY } else { all[token] }, "{engine}: {token}");
+                    }
+                    let mut order: Vec<usize> = (0..vocab).collect();
+                    order.sort_by(|&a, &b| all[b].total_cmp(&all[a]));
+                    let always = always.iter().map(|&token| token as usize);
+                    assert!(order[..count].iter().copied().chain(always).all(|token| tokens.contains(&token)), "{engine}: {tokens:?}");
+                }
+            }
+            for wrong in [[-1, 0], [2, vocab as i64]] {
+                let refused = asked.logits(BEST, &wrong).expect_err("no such number");
+                assert!(refused.contains("best: expected "), "{refused}");
             }
         }
     }

@@ -1,0 +1,468 @@
+//! The largest numbers of a product's rows, without most of the product.
+//!
+//! Products of 8-bit integers say how large a number can be at most and must be at least: `x·w - x̂·ŵ = (x - x̂)·ŵ + x·(w - ŵ)`, and no
+//! product of vectors is larger than that of their lengths. Only columns that can be among the largest are computed, with the same bits
+//! as [`Weights`](crate::Weights) gives them. Of 8,000 logits of a translation model these are about ten.
+
+use crate::integers::{IntegerWeights, has_integer_products};
+use crate::parallel::Parallel;
+use crate::rows::{Place, Quantised, Rows};
+use pulp::{Arch, Simd, WithSimd};
+
+/// The steps of integers on either side of zero.
+const SIDE: f32 = 127.0;
+
+/// Numbers that are compared at a time.
+const LANES: usize = 16;
+/// Columns in groups of which each is skipped as a whole: those that are [`LANES`] apart.
+const BLOCK: usize = 256;
+/// Blocks whose groups are kept apart.
+const APART: usize = 8;
+
+/// Numbers of integer products that are looked through while they are in the cache, if the weights are too.
+const CACHED: usize = 1 << 17;
+
+/// More than what rounding adds to a bound.
+const SLACK: f32 = 1.001;
+
+/// Weights `[outputs, inputs]` of a product `x Wᵀ + bias` as integers, and how far they are from the weights.
+#[derive(Debug)]
+pub struct Screen {
+    integers: IntegerWeights,
+    bias: Vec<f32>,
+    /// `None` if the integers are the weights.
+    distances: Option<Distances>,
+}
+
+/// For each output the length of its rounded weights, and that of what rounding left out; and the largest of these in each group.
+#[derive(Debug)]
+struct Distances {
+    kept: Vec<f32>,
+    left: Vec<f32>,
+    of_groups: Vec<[[f32; LANES]; 2]>,
+}
+
+/// The columns of each row that are wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'w> {
+    /// So many of the largest numbers.
+    pub count: usize,
+    /// These, whatever their numbers are.
+    pub always: &'w [usize],
+}
+
+/// The columns of a row that can be among those that are wanted.
+#[derive(Debug, Default)]
+pub struct Candidates {
+    /// Ascending.
+    pub columns: Vec<usize>,
+    /// The numbers of these columns as the integers have them, without their bias.
+    pub products: Vec<f32>,
+    /// Whether the row has infinite numbers or none: nothing is known of its columns then.
+    pub is_unknown: bool,
+}
+
+impl Screen {
+    /// Whether the processor multiplies integers so fast that this is worth it.
+    pub fn is_fast() -> bool {
+        has_integer_products()
+    }
+
+    /// Of weights that are integers.
+    pub fn of(integers: IntegerWeights) -> Self {
+        let bias = vec![0.0; integers.outputs()];
+        Self { integers, bias, distances: None }
+    }
+
+    /// Rounds weights: `fill` writes the row `[inputs]` of an output. `None` if a number is infinite or NaN.
+    ///
+    /// # Panics
+    /// If the bias has another length than `outputs`.
+    pub fn new(inputs: usize, outputs: usize, mut fill: impl FnMut(usize, &mut [f32]), bias: Option<&[f32]>) -> Option<Self> {
+        assert!(bias.is_none_or(|bias| bias.len() == outputs), "[outputs]");
+        let (mut row, mut bytes, mut steps) = (vec![0.0; inputs], vec![0; inputs * outputs], vec![0.0; outputs]);
+        let (mut all_kept, mut all_left) = (vec![0.0; outputs], vec![0.0; outputs]);
+        // What sums of as many products in f32 can be off, relative to the lengths.
+        let rounding = (inputs + 8) as f32 * f32::EPSILON;
+        for output in 0..outputs {
+            fill(output, &mut row);
+            if !row.iter().chain(bias.map(|bias| &bias[output])).all(|number| number.is_finite()) {
+                return None;
+            }
+            let largest = row.iter().fold(0.0_f32, |largest, weight| largest.max(weight.abs()));
+            let step = largest / SIDE;
+            let (mut kept, mut left, mut all) = (0.0_f32, 0.0_f32, 0.0_f32);
+            for (input, &weight) in row.iter().enumerate() {
+                let integer = if largest > 0.0 { (weight / step).round_ties_even().clamp(-SIDE, SIDE) } else { 0.0 };
+                bytes[input * outputs + output] = integer as i8 as u8;
+                let rounded = integer * step;
+                (kept, left, all) = (kept + rounded * rounded, left + (weight - rounded).powi(2), all + weight * weight);
+            }
+            steps[output] = step;
+            all_kept[output] = kept.sqrt() * SLACK;
+            all_left[output] = (left.sqrt() + rounding * all.sqrt()) * SLACK;
+        }
+        let of_block = |(kept, left): (&[f32], &[f32])| {
+            let mut largest = [[0.0; LANES]; 2];
+            for (place, (&kept, &left)) in kept.iter().zip(left).enumerate() {
+                largest[0][place % LANES] = kept.max(largest[0][place % LANES]);
+                largest[1][place % LANES] = left.max(largest[1][place % LANES]);
+            }
+            largest
+        };
+        let of_groups = all_kept.chunks(BLOCK).zip(all_left.chunks(BLOCK)).map(of_block).collect();
+        let distances = Some(Distances { kept: all_kept, left: all_left, of_groups });
+        let bias = bias.map_or_else(|| vec![0.0; outputs], <[f32]>::to_vec);
+        Some(Self { integers: IntegerWeights::pack(inputs, &bytes, &steps), bias, distances })
+    }
+
+    /// The weights as integers.
+    pub fn integers(&self) -> &IntegerWeights {
+        &self.integers
+    }
+
+    /// For each row of `x: [n, inputs]` in turn the columns that can be among the wanted ones.
+    ///
+    /// # Panics
+    /// If `x` does not have whole rows, or a column does not exist.
+    pub fn candidates(&self, x: &[f32], wanted: Wanted<'_>, threads: &dyn Parallel, mut found: impl FnMut(usize, &Candidates)) {
+        let inputs = self.integers.inputs();
+        let (mut bytes, mut largest) = (vec![0; x.len()], vec![0.0; x.len() / inputs.max(1)]);
+        let quantised = Quantised { bytes: &mut bytes, largest: &mut largest };
+        Rows::default().apply(0, Place::Nowhere(x), inputs, Some(quantised));
+        self.look(&bytes, wanted, threads, |row| (largest[row] / SIDE, Some(&x[row * inputs..][..inputs])), &mut found);
+    }
+
+    /// The same for rows of integers, `x: u8 [n, inputs]`, whose products are exact.
+    ///
+    /// # Panics
+    /// As [`Screen::candidates`].
+    pub fn candidates_of_integers(&self, x: &[u8], wanted: Wanted<'_>, threads: &dyn Parallel, mut found: impl FnMut(usize, &Candidates)) {
+        self.look(x, wanted, threads, |_| (1.0, None), &mut found);
+    }
+
+    /// `step_of` gives the step of a row, and the row before it was rounded.
+    fn look<'x>(
+        &self,
+        bytes: &[u8],
+        wanted: Wanted<'_>,
+        threads: &dyn Parallel,
+        step_of: impl Fn(usize) -> (f32, Option<&'x [f32]>),
+        found: &mut dyn FnMut(usize, &Candidates),
+    ) {
+        let (inputs, outputs) = (self.integers.inputs(), self.integers.outputs());
+        let n = bytes.len() / inputs.max(1);
+        assert_eq!(bytes.len(), n * inputs, "[n, inputs]");
+        let is_small = inputs * outputs <= 8 * CACHED;
+        let together = if is_small { (CACHED / outputs.max(1)).clamp(12, 96) } else { 96 }.min(n.max(1));
+        let (mut products, mut candidates, mut upper) = (vec![0.0; together * outputs], Candidates::default(), Vec::new());
+        for (block, bytes) in bytes.chunks((together * inputs).max(1)).enumerate() {
+            let products = &mut products[..bytes.len() / inputs * outputs];
+            self.integers.multiply(bytes, products, threads);
+            for (row, products) in products.chunks_exact(outputs).enumerate() {
+                let ((step, x), bytes) = (step_of(block * together + row), &bytes[row * inputs..][..inputs]);
+                Arch::new().dispatch(Look { screen: self, x, bytes, step, products, wanted, upper: &mut upper, found: &mut candidates });
+                found(block * together + row, &candidates);
+            }
+        }
+    }
+}
+
+/// Looks through the products of a row.
+struct Look<'a> {
+    screen: &'a Screen,
+    x: Option<&'a [f32]>,
+    bytes: &'a [u8],
+    step: f32,
+    products: &'a [f32],
+    wanted: Wanted<'a>,
+    /// Room for the largest upper bound of each group.
+    upper: &'a mut Vec<[f32; LANES]>,
+    found: &'a mut Candidates,
+}
+
+impl WithSimd for Look<'_> {
+    type Output = ();
+
+    // Closures are not always inlined into functions of other instruction sets.
+    #[allow(clippy::needless_range_loop, reason = "as above")]
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { screen, x, bytes, step, products, wanted, upper, found } = self;
+        found.columns.clear();
+        found.products.clear();
+        // What the lengths of the weights are multiplied by.
+        let (mut all, mut left) = ([0.0; LANES], [0.0; LANES]);
+        let x = x.unwrap_or_default();
+        for (x, bytes) in x.chunks(LANES).zip(bytes.chunks(LANES)) {
+            for lane in 0..x.len() {
+                let rest = x[lane] - (f32::from(bytes[lane]) - 128.0) * step;
+                all[lane] += x[lane] * x[lane];
+                left[lane] += rest * rest;
+            }
+        }
+        let row = Row { screen, products, step, left: length(&left), all: length(&all) };
+        found.is_unknown = !(row.left.is_finite() && row.all.is_finite());
+        if found.is_unknown {
+            return;
+        }
+        upper.clear();
+        // Of groups that share no column: above the `count`-th largest of their lower bounds are at least as many numbers.
+        let mut lower = [[f32::NEG_INFINITY; LANES]; APART];
+        let mut start = 0;
+        while start < products.len() {
+            let (block, numbers) = (start / BLOCK, row.largest(start));
+            let mut errors = [0.0; LANES];
+            if let Some(distances) = &screen.distances {
+                let [kept, left] = &distances.of_groups[block];
+                for lane in 0..LANES {
+                    errors[lane] = row.left * kept[lane] + row.all * left[lane];
+                }
+            }
+            let (lower, mut bounds) = (&mut lower[block % APART], [0.0; LANES]);
+            for lane in 0..LANES {
+                lower[lane] = larger(lower[lane], numbers[lane] - errors[lane]);
+                bounds[lane] = numbers[lane] + errors[lane];
+            }
+            upper.push(bounds);
+            start += BLOCK;
+        }
+        let least = nth_largest(lower.as_flattened_mut(), wanted.count);
+        for block in 0..upper.len() {
+            let mut is_reached = false;
+            for lane in 0..LANES {
+                is_reached |= upper[block][lane] >= least;
+            }
+            if !is_reached {
+                continue;
+            }
+            let (before, end) = (found.columns.len(), ((block + 1) * BLOCK).min(products.len()));
+            for lane in 0..LANES {
+                let mut column = block * BLOCK + lane;
+                while upper[block][lane] >= least && column < end {
+                    if row.upper(column) >= least {
+                        found.columns.push(column);
+                    }
+                    column += LANES;
+                }
+            }
+            found.columns[before..].sort_unstable();
+        }
+        if !wanted.always.is_empty() {
+            found.columns.extend_from_slice(wanted.always);
+            found.columns.sort_unstable();
+            found.columns.dedup();
+        }
+        for index in 0..found.columns.len() {
+            found.products.push(products[found.columns[index]] * step);
+        }
+    }
+}
+
+/// The length of a vector, a bit too large.
+#[inline(always)]
+fn length(squares: &[f32; LANES]) -> f32 {
+    squares.iter().sum::<f32>().sqrt() * SLACK
+}
+
+struct Row<'a> {
+    screen: &'a Screen,
+    products: &'a [f32],
+    step: f32,
+    /// The length of what rounding the row left out, and that of the row.
+    left: f32,
+    all: f32,
+}
+
+impl Row<'_> {
+    /// What the number of a column is at most.
+    #[inline(always)]
+    fn upper(&self, column: usize) -> f32 {
+        let error = match &self.screen.distances {
+            Some(distances) => self.left * distances.kept[column] + self.all * distances.left[column],
+            None => 0.0,
+        };
+        self.number(column) + error
+    }
+
+    #[inline(always)]
+    fn number(&self, column: usize) -> f32 {
+        self.products[column] * self.step + self.screen.bias[column]
+    }
+
+    /// The largest number of each group in the block from `start` on: of the columns that are [`LANES`] apart.
+    #[allow(clippy::needless_range_loop, reason = "as in `with_simd`")]
+    #[inline(always)]
+    fn largest(&self, start: usize) -> [f32; LANES] {
+        let end = (start + BLOCK).min(self.products.len());
+        let (products, rest) = self.products[start..end].as_chunks::<LANES>();
+        let (bias, _) = self.screen.bias[start..end].as_chunks::<LANES>();
+        let mut largest = [f32::NEG_INFINITY; LANES];
+        for index in 0..products.len() {
+            for lane in 0..LANES {
+                largest[lane] = larger(largest[lane], products[index][lane] * self.step + bias[index][lane]);
+            }
+        }
+        for lane in 0..rest.len() {
+            largest[lane] = larger(largest[lane], self.number(end - rest.len() + lane));
+        }
+        largest
+    }
+}
+
+#[inline(always)]
+fn larger(a: f32, b: f32) -> f32 {
+    if b > a { b } else { a }
+}
+
+/// The `n`-th largest number; minus infinity if there are fewer. Changes the order.
+fn nth_largest(numbers: &mut [f32], n: usize) -> f32 {
+    if !(1..=numbers.len()).contains(&n) {
+        return f32::NEG_INFINITY;
+    }
+    *numbers.select_nth_unstable_by(n - 1, |a, b| b.total_cmp(a)).1
+}
+
+/// `x · row` of `rows: [n, inputs]`, summed in the order in which [`Weights`](crate::Weights) sums; `out: [n]`.
+///
+/// # Panics
+/// If a length does not match its dimensions.
+pub fn dots(x: &[f32], rows: &[f32], out: &mut [f32]) {
+    assert_eq!(rows.len(), out.len() * x.len(), "[n, inputs]");
+    Arch::new().dispatch(Dots { x, rows, out });
+}
+
+struct Dots<'a> {
+    x: &'a [f32],
+    rows: &'a [f32],
+    out: &'a mut [f32],
+}
+
+impl WithSimd for Dots<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        /// Sums that do not wait for each other.
+        const TOGETHER: usize = 8;
+        let Self { x, rows, out } = self;
+        for (block, out) in out.chunks_mut(TOGETHER).enumerate() {
+            // A block that is not full sums its last row several times.
+            let row = |place: usize| &rows[(block * TOGETHER + place.min(out.len() - 1)) * x.len()..][..x.len()];
+            let rows: [&[f32]; TOGETHER] = std::array::from_fn(row);
+            let mut sums = [0.0_f32; TOGETHER];
+            for (input, &x) in x.iter().enumerate() {
+                for place in 0..TOGETHER {
+                    sums[place] = fused(simd, x, rows[place][input], sums[place]);
+                }
+            }
+            out.copy_from_slice(&sums[..out.len()]);
+        }
+    }
+}
+
+/// `x · y + sum`, rounded once if the vectors of the processor do.
+#[inline(always)]
+fn fused<S: Simd>(_: S, x: f32, y: f32, sum: f32) -> f32 {
+    if S::F32_LANES > 4 || cfg!(target_arch = "aarch64") { x.mul_add(y, sum) } else { x * y + sum }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parallel::Serial;
+    use crate::product::Weights;
+    use crate::testing::numbers;
+
+    const ONE: Wanted<'_> = Wanted { count: 1, always: &[] };
+
+    /// Products of integers are exact: the candidates are the largest, and their numbers those of all.
+    #[test]
+    fn candidates_of_integers_have_the_largest_numbers() {
+        let (n, inputs, outputs) = (5, 30, 900);
+        let x: Vec<u8> = (0..n * inputs).map(|index| (index * 7_919 % 256) as u8).collect();
+        let weights: Vec<u8> = (0..inputs * outputs).map(|index| (index * 104_729 % 253) as u8).collect();
+        let factors: Vec<f32> = (0..outputs).map(|index| 1.0 + (index % 7) as f32).collect();
+        let integers = IntegerWeights::pack(inputs, &weights, &factors);
+        let mut all = vec![0.0; n * outputs];
+        integers.multiply(&x, &mut all, &Serial);
+        let mut rows = 0;
+        Screen::of(integers).candidates_of_integers(&x, Wanted { count: 3, always: &[5] }, &Serial, |index, found| {
+            let all = &all[index * outputs..][..outputs];
+            assert_eq!(found.products, found.columns.iter().map(|&column| all[column]).collect::<Vec<_>>());
+            let mut order: Vec<usize> = (0..outputs).collect();
+            order.sort_by(|&a, &b| all[b].total_cmp(&all[a]));
+            assert!(order[..3].iter().chain(&[5]).all(|best| found.columns.contains(best)) && found.columns.len() < 30, "{found:?}");
+            rows += 1;
+        });
+        assert_eq!(rows, n);
+    }
+
+    /// What is found has the largest numbers, exactly as the product computes them; and it is few.
+    #[test]
+    fn candidates_have_the_largest_numbers() {
+        for (n, inputs, outputs, count) in
+            [(1, 64, 2000, 3), (30, 128, 1000, 2), (3, 7, 65, 4), (2, 16, 40, 50), (0, 4, 4, 1), (2, 33, 129, 1)]
+        {
+            let (x, weights, bias) = (numbers(n * inputs, 1), numbers(inputs * outputs, 2), numbers(outputs, 3));
+            let row = |output: usize| &weights[output * inputs..][..inputs];
+            let fill = |output: usize, to: &mut [f32]| to.copy_from_slice(row(output));
+            for bias in [Some(&*bias), None] {
+                let mut all = vec![0.0; n * outputs];
+                Weights::pack(inputs, outputs, fill, bias).multiply(&x, &mut all, &Serial);
+                let (mut rows, mut columns) = (0, 0);
+                let always = [outputs - 1, 0, 2];
+                let wanted = Wanted { count, always: &always };
+                Screen::new(inputs, outputs, fill, bias).expect("finite").candidates(&x, wanted, &Serial, |index, found| {
+                    assert!(index == rows && !found.is_unknown && found.columns.is_sorted());
+                    let all = &all[index * outputs..][..outputs];
+                    let mut out = vec![f32::NAN; found.columns.len()];
+                    let chosen: Vec<f32> = found.columns.iter().flat_map(|&column| row(column)).copied().collect();
+                    dots(&x[index * inputs..][..inputs], &chosen, &mut out);
+                    out.iter_mut().zip(&found.columns).for_each(|(out, &column)| *out += bias.map_or(0.0, |bias| bias[column]));
+                    assert_eq!(out, found.columns.iter().map(|&column| all[column]).collect::<Vec<_>>(), "the same bits");
+                    let mut order: Vec<usize> = (0..outputs).collect();
+                    order.sort_by(|&a, &b| all[b].total_cmp(&all[a]));
+                    for best in order[..count.min(outputs)].iter().chain(&always) {
+                        assert!(found.columns.contains(best), "{n} {inputs} {outputs}: row {index}, column {best} of {found:?}");
+                    }
+                    (rows, columns) = (rows + 1, columns + found.columns.len());
+                });
+                assert_eq!(rows, n);
+                assert!(outputs < 1000 || columns < n * outputs / 10, "{columns} of {}", n * outputs);
+            }
+        }
+    }
+
+    /// The largest number is not the largest of the rounded ones.
+    #[test]
+    fn what_rounding_hides_is_found() {
+        let (inputs, outputs) = (32, 2000);
+        // The first sets the step to 1; the row rounds to its second.
+        let x: Vec<f32> = (0..inputs).map(|input| [0.0, 127.0].get(input).copied().unwrap_or(0.49)).collect();
+        let fill = |output: usize, row: &mut [f32]| {
+            let (second, rest) = match output {
+                3 => (100.51, 0.0),
+                1777 => (100.49, 10.0),
+                _ => (50.0, 0.0),
+            };
+            row.fill(rest);
+            row[..2].copy_from_slice(&[127.0, second]);
+        };
+        let screen = Screen::new(inputs, outputs, fill, None).expect("finite");
+        screen.candidates(&x, ONE, &Serial, |_, found| assert_eq!(found.columns, [3, 1777]));
+    }
+
+    #[test]
+    fn rows_and_weights_that_are_not_finite_are_unknown() {
+        let fill = |_: usize, to: &mut [f32]| to.fill(1.0);
+        let screen = Screen::new(4, 3, fill, None).expect("finite");
+        for odd in [f32::NAN, f32::INFINITY, f32::MAX] {
+            screen.candidates(&[1.0, 1.0, 1.0, 1.0, 0.0, odd, 0.0, 0.0], ONE, &Serial, |row, found| assert_eq!(found.is_unknown, row == 1));
+            assert!(odd == f32::MAX || Screen::new(4, 3, |_, to| to.fill(odd), None).is_none());
+            assert!(odd == f32::MAX || Screen::new(4, 3, fill, Some(&[0.0, odd, 0.0])).is_none());
+        }
+        // Zeros have no step.
+        screen.candidates(&[0.0; 4], ONE, &Serial, |_, found| assert_eq!(found.columns, [0, 1, 2]));
+    }
+}

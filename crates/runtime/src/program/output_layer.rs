@@ -1,0 +1,262 @@
+//! The output layer: all logits, those of some tokens, or those of the best tokens of each row.
+//!
+//! For a small model it is most of a step. Which logits are computed is what a call asks for by inputs that the file does not have,
+//! [`SHORTLIST`] and [`BEST`]. Weights are packed for what is asked first: a decoder that only ever wants the best tokens has no f32
+//! panels in memory.
+
+use super::constants::{Bytes, numbers};
+use super::{Call, Program, Result, Scratch, Step, Tensors, expected};
+use crate::{BEST, SHORTLIST};
+use cognate_export::proto::{DataType, DimensionProto, GraphProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto};
+use cognate_kernels::{Candidates, IntegerWeights, Screen, Wanted, Weights, dots};
+use std::iter;
+use std::sync::{OnceLock, PoisonError};
+
+/// The output whose columns are tokens.
+pub(super) const LOGITS: &str = "logits";
+
+/// The output layer; numbers are those of buffers and of inputs.
+pub(super) struct OutputLayer {
+    pub(super) x: usize,
+    pub(super) out: usize,
+    pub(super) weights: LayerWeights,
+    /// The input of tokens to choose from.
+    pub(super) shortlist: usize,
+    /// The input of how many best tokens are wanted.
+    pub(super) best: Option<usize>,
+}
+
+pub(super) enum LayerWeights {
+    Floats(Source),
+    Integers(Screen),
+}
+
+/// Weights `[outputs, inputs]` and a bias in a file.
+pub(super) struct Source {
+    pub(super) bytes: Bytes,
+    pub(super) inputs: usize,
+    pub(super) outputs: usize,
+    pub(super) bias: Option<Vec<f32>>,
+    packed: OnceLock<Weights>,
+    screen: OnceLock<Option<Screen>>,
+}
+
+/// The columns of some tokens.
+pub(super) struct Chosen {
+    tokens: Vec<i64>,
+    weights: ChosenWeights,
+}
+
+enum ChosenWeights {
+    Floats(Weights),
+    Integers(IntegerWeights),
+}
+
+impl Source {
+    pub(super) fn new(bytes: Bytes, [inputs, outputs]: [usize; 2], bias: Option<Vec<f32>>) -> Self {
+        Self { bytes, inputs, outputs, bias, packed: OnceLock::new(), screen: OnceLock::new() }
+    }
+
+    /// Writes the weights `[inputs]` of an output.
+    fn fill(&self, output: usize, row: &mut [f32]) {
+        let bytes = &self.bytes.all()[output * self.inputs * size_of::<f32>()..][..self.inputs * size_of::<f32>()];
+        row.iter_mut().zip(numbers(bytes)).for_each(|(place, number)| *place = number);
+    }
+
+    /// All columns in panels.
+    pub(super) fn packed(&self) -> &Weights {
+        self.packed.get_or_init(|| self.pack())
+    }
+
+    pub(super) fn pack(&self) -> Weights {
+        let weights = Weights::pack(self.inputs, self.outputs, |output, row| self.fill(output, row), self.bias.as_deref());
+        self.bytes.release();
+        weights
+    }
+
+    fn screen(&self) -> Option<&Screen> {
+        let make = || {
+            let screen = Screen::new(self.inputs, self.outputs, |output, row| self.fill(output, row), self.bias.as_deref());
+            self.bytes.release();
+            screen
+        };
+        self.screen.get_or_init(make).as_ref()
+    }
+
+    fn bias_of(&self, output: usize) -> f32 {
+        self.bias.as_ref().map_or(0.0, |bias| bias[output])
+    }
+
+    /// The columns of tokens.
+    fn select(&self, tokens: &[usize]) -> Weights {
+        let bias: Vec<f32> = tokens.iter().map(|&token| self.bias_of(token)).collect();
+        Weights::pack(self.inputs, tokens.len(), |place, row| self.fill(tokens[place], row), Some(&bias))
+    }
+}
+
+impl LayerWeights {
+    /// Whether the best tokens are found faster than all logits are computed and read, and f32 can name every token.
+    pub(super) fn finds_best(&self) -> bool {
+        Screen::is_fast() && (1024..1 << 24).contains(&self.outputs())
+    }
+
+    fn outputs(&self) -> usize {
+        match self {
+            Self::Floats(source) => source.outputs,
+            Self::Integers(screen) => screen.integers().outputs(),
+        }
+    }
+
+    /// The tokens in a list, if the layer has them all.
+    fn tokens(&self, what: &str, tokens: &[i64]) -> Result<Vec<usize>> {
+        let n = self.outputs();
+        let place = |&token: &i64| {
+            let place = usize::try_from(token).ok().filter(|&place| place < n);
+            place.ok_or_else(|| expected(what, format!("tokens below {n}"), token))
+        };
+        tokens.iter().map(place).collect()
+    }
+}
+
+impl OutputLayer {
+    pub(super) fn run<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>) -> Result<()> {
+        let chosen = self.chosen(call)?;
+        let rows = match &self.weights {
+            LayerWeights::Floats(_) => call.rows(self.x)?,
+            LayerWeights::Integers(screen) => {
+                call.load(self.x, true)?;
+                call.elements[self.x].bytes().len() / screen.integers().inputs().max(1)
+            }
+        };
+        let rows = if call.is_unused(self.out) { 0 } else { rows };
+        if let (Some(best), None) = (self.best, &chosen)
+            && let Some(found) = self.best(call, best, rows)?
+        {
+            return self.put(call, rows, found);
+        }
+        let width = chosen.as_ref().map_or(self.weights.outputs(), |chosen| chosen.tokens.len());
+        let mut made = call.take_columns(self.out, rows, width)?;
+        match (&self.weights, chosen.as_ref().map(|chosen| &chosen.weights)) {
+            (LayerWeights::Integers(screen), chosen) => {
+                let weights = if let Some(ChosenWeights::Integers(chosen)) = chosen { chosen } else { screen.integers() };
+                weights.multiply(&call.elements[self.x].bytes()[..rows * weights.inputs()], made.floats_mut(), call.tensors);
+            }
+            (LayerWeights::Floats(source), chosen) => {
+                let weights = if let Some(ChosenWeights::Floats(chosen)) = chosen { chosen } else { source.packed() };
+                weights.multiply(&call.floats(self.x)[..rows * weights.inputs()], made.floats_mut(), call.tensors);
+            }
+        }
+        call.put(self.out, made);
+        if chosen.is_some() {
+            call.scratch.chosen = chosen;
+        }
+        Ok(())
+    }
+
+    /// The columns that a call chooses, of an earlier one if it chose the same.
+    fn chosen<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>) -> Result<Option<Chosen>> {
+        let (_, tokens) = call.tensors.integers(self.shortlist)?;
+        if tokens.is_empty() {
+            return Ok(None);
+        }
+        if let Some(chosen) = call.scratch.chosen.take().filter(|chosen| chosen.tokens == tokens) {
+            return Ok(Some(chosen));
+        }
+        let columns = self.weights.tokens(SHORTLIST, tokens)?;
+        let weights = match &self.weights {
+            LayerWeights::Floats(source) => ChosenWeights::Floats(source.select(&columns)),
+            LayerWeights::Integers(screen) => ChosenWeights::Integers(screen.integers().select(&columns)),
+        };
+        Ok(Some(Chosen { tokens: tokens.to_vec(), weights }))
+    }
+}
+
+/// The tokens of each row, ascending, and their logits.
+type Found = Vec<Vec<(usize, f32)>>;
+
+impl OutputLayer {
+    /// Those that a call wants of each row by the input `best`; `None` for all.
+    fn best<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>, best: usize, rows: usize) -> Result<Option<Found>> {
+        let (_, [count, always @ ..]) = call.tensors.integers(best)? else { return Ok(None) };
+        let count = usize::try_from(*count).map_err(|_| expected(BEST, "a number of tokens", count))?;
+        let always = self.weights.tokens(BEST, always)?;
+        let (wanted, mut found) = (Wanted { count, always: &always }, Vec::with_capacity(rows));
+        match &self.weights {
+            LayerWeights::Integers(screen) => {
+                let x = &call.elements[self.x].bytes()[..rows * screen.integers().inputs()];
+                screen.candidates_of_integers(x, wanted, call.tensors, |_, Candidates { columns, products, .. }| {
+                    found.push(columns.iter().copied().zip(products.iter().copied()).collect());
+                });
+            }
+            LayerWeights::Floats(source) => {
+                let Some(screen) = source.screen() else { return Ok(None) };
+                let (mut weights, mut logits) = (Vec::new(), Vec::new());
+                let x = &call.floats(self.x)[..rows * source.inputs];
+                screen.candidates(x, wanted, call.tensors, |row, Candidates { columns, is_unknown, .. }| {
+                    if *is_unknown {
+                        // As all logits of such a row are.
+                        return found.push(vec![(0, f32::NAN)]);
+                    }
+                    logits.resize(columns.len(), 0.0);
+                    weights.resize(weights.len().max(columns.len() * source.inputs), 0.0);
+                    let weights = &mut weights[..columns.len() * source.inputs];
+                    let places = weights.chunks_exact_mut(source.inputs.max(1));
+                    columns.iter().zip(places).for_each(|(&column, place)| source.fill(column, place));
+                    dots(&x[row * source.inputs..][..source.inputs], weights, &mut logits);
+                    found.push(columns.iter().zip(&logits).map(|(&column, logit)| (column, logit + source.bias_of(column))).collect());
+                });
+            }
+        }
+        Ok(Some(found))
+    }
+
+    /// Writes tokens and logits, as of [`Session::finds_best`](crate::Session::finds_best).
+    fn put<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>, rows: usize, found: Found) -> Result<()> {
+        let (n, none) = (found.iter().map(Vec::len).max().unwrap_or(0), self.weights.outputs());
+        let mut made = call.take_columns(self.out, rows, 2 * n)?;
+        for (row, found) in made.floats_mut().chunks_exact_mut((2 * n).max(1)).zip(found) {
+            let (tokens, logits) = row.split_at_mut(n);
+            let found = found.into_iter().chain(iter::repeat((none, f32::NEG_INFINITY)));
+            for ((token, logit), found) in tokens.iter_mut().zip(logits).zip(found) {
+                (*token, *logit) = (found.0 as f32, found.1);
+            }
+        }
+        call.put(self.out, made);
+        Ok(())
+    }
+}
+
+impl Program {
+    fn output_layer(&self) -> Option<&OutputLayer> {
+        self.steps.iter().find_map(|step| if let Step::Output(layer) = step { Some(layer) } else { None })
+    }
+
+    /// Free memory, with the columns that a call chooses if an earlier one chose the same.
+    pub(super) fn scratch<'c>(&self, tensors: &impl Tensors<'c>) -> Scratch {
+        let wanted = self.output_layer().and_then(|layer| tensors.integers(layer.shortlist).ok()).map(|(_, tokens)| tokens);
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_wanted = |scratch: &Scratch| scratch.chosen.as_ref().map(|chosen| chosen.tokens.as_slice()) == wanted;
+        match free.iter().rposition(is_wanted) {
+            Some(place) => free.swap_remove(place),
+            None => free.pop().unwrap_or_default(),
+        }
+    }
+}
+
+/// Declares the inputs of a program's output layer in a graph, and that logits have as many columns as is asked for. Returns the number of
+/// inputs.
+pub(super) fn declare(graph: &mut GraphProto, program: &Program) -> usize {
+    let Some(layer) = program.output_layer() else { return 0 };
+    let axis = |name: &str| DimensionProto { dim_param: Some(name.into()), ..DimensionProto::default() };
+    let inputs = [Some(SHORTLIST), layer.best.map(|_| BEST)].into_iter().flatten().map(|name| {
+        let shape = Some(TensorShapeProto { dim: vec![axis(name)] });
+        let tensor_type = Some(TensorTypeProto { elem_type: DataType::Int64 as i32, shape });
+        ValueInfoProto { name: name.into(), r#type: Some(TypeProto { tensor_type }), doc_string: String::new() }
+    });
+    let before = graph.input.len();
+    graph.input.extend(inputs);
+    let logits = graph.output.iter_mut().filter(|output| output.name == LOGITS);
+    let axes = logits.filter_map(|output| output.r#type.as_mut()?.tensor_type.as_mut()?.shape.as_mut()?.dim.last_mut());
+    axes.for_each(|last| *last = axis("candidates"));
+    graph.input.len() - before
+}

@@ -169,10 +169,12 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
                 }
                 report.single.push(place.single(options.rounds, search, &lines[..lines.len().min(options.single as usize)])?);
             }
-            if let Some(tests) = &tests {
-                let [exact, short] = [false, true].map(|has_shortlist| place.bleu(Search { precision, beams, has_shortlist }, tests));
-                report.quality.push(Quality { precision, beams, bleu: [exact?, short?] });
-            }
+        }
+    }
+    for (precision, beams) in Precision::ALL.into_iter().flat_map(|precision| [1, 4, 5].map(|beams| (precision, beams))) {
+        if let Some(tests) = &tests {
+            let [exact, short] = [false, true].map(|has_shortlist| place.bleu(Search { precision, beams, has_shortlist }, tests));
+            report.quality.push(Quality { precision, beams, bleu: [exact?, short?] });
         }
     }
     println!("\n{}", report.text());

@@ -29,13 +29,13 @@ pub(crate) struct Options {
     out: PathBuf,
     #[command(flatten)]
     model: ModelFolder,
-    /// Number of most frequent tokens, which are allowed for every sentence [default: 100]
+    /// Number of most frequent tokens, which are allowed for every sentence [default: 200]
     #[arg(long, value_name = "N", value_parser = at_most(1 << 24))]
     frequent: Option<NonZeroUsize>,
-    /// Maximum number of translations of a token [default: 50]
+    /// Maximum number of translations of a token [default: 100]
     #[arg(long, value_name = "N", value_parser = at_most(1000))]
     translations: Option<NonZeroUsize>,
-    /// Least probability of a translation, from 0 to 1 [default: 0.001]
+    /// Least probability of a translation, from 0 to 1 [default: 0.0003]
     #[arg(long, value_name = "P", value_parser = probability)]
     least_probability: Option<f32>,
 }

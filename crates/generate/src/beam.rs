@@ -109,7 +109,19 @@ impl Beams {
             return Ok(named(drawn, columns));
         }
         let count = count + 1;
-        let rows = logits.zip(&self.running).map(|(row, running)| {
+        let mut rows: Vec<_> = logits.collect();
+        let mut copies = Vec::new();
+        if let ([row], [first, _, ..]) = (rows.as_slice(), self.running.as_slice()) {
+            // All beams but the first begin impossibly: they come after its continuations, if these are enough.
+            let context = Context { prompt: &self.prompt, tokens: &first.tokens, columns };
+            let n_left = row.scores.len().saturating_sub(settings.most_forbidden(&context));
+            if !settings.only_forbids(&context) || n_left < count {
+                let scale = row.scale;
+                copies.resize(self.running.len(), row.scores.to_vec());
+                rows = copies.iter_mut().map(|scores| Row { scores, scale, columns }).collect();
+            }
+        }
+        let rows = rows.into_iter().zip(&self.running).map(|(row, running)| {
             let context = Context { prompt: &self.prompt, tokens: &running.tokens, columns };
             if settings.only_forbids(&context) {
                 // Log-probabilities are compared without being stored.

@@ -68,14 +68,25 @@ impl Settings {
         let is_greedy = self.num_beams <= 1 && self.sampling.is_none() && !self.scores && self.observe.is_none();
         let scales = self.encoder_repetition_penalty != 1.0 || self.repetition_penalty != 1.0;
         let forbids_many = self.no_repeat_ngram_size > 0 || self.encoder_no_repeat_ngram_size > 0 || self.timestamps.is_some();
-        let delays_end = self.min_length > 0 || self.min_new_tokens > 0;
-        let ends = if delays_end { self.eos_tokens.len() } else { 0 };
-        let n_forbidden = self.bad_words.len() + self.suppressed_tokens.len() + self.suppressed_first_tokens.len() + ends;
+        let n_forbidden = self.n_forbidden();
         // The best that is left, and the next one for the margin.
         (is_greedy && !scales && !forbids_many && n_forbidden <= MOST_FORBIDDEN).then(|| BestTokens {
             count: n_forbidden + 2,
             always: self.forced_bos_token.into_iter().chain(self.forced_eos_token).collect(),
         })
+    }
+
+    /// How many tokens can be forbidden, other than by n-grams and timestamps.
+    fn n_forbidden(&self) -> usize {
+        let delays_end = self.min_length > 0 || self.min_new_tokens > 0;
+        let ends = if delays_end { self.eos_tokens.len() } else { 0 };
+        self.bad_words.len() + self.suppressed_tokens.len() + self.suppressed_first_tokens.len() + ends
+    }
+
+    /// How many tokens can be forbidden if [`Settings::constrain`] [only forbids](Settings::only_forbids).
+    pub(crate) fn most_forbidden(&self, context: &Context<'_>) -> usize {
+        // Each n-gram that is seen forbids its last token.
+        self.n_forbidden() + context.tokens.len() + context.prompt.source.len()
     }
 
     /// Whether [`Settings::constrain_fully`] only forbids tokens and keeps all other scores.

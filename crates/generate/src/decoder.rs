@@ -39,6 +39,12 @@ pub trait Decoder {
         Err(no_join(self.engine()))
     }
 
+    /// Whether the first step can take one token of each sentence, `[batch, 1]`, which all its beams have: it then returns logits
+    /// `[batch, 1, vocab]`.
+    fn shares_first_step(&self) -> bool {
+        false
+    }
+
     /// Appends `tokens: [batch, beams]` to hypotheses and returns the logits `[batch, beams, vocab]` of the next tokens, which the
     /// caller can overwrite until the next call. The first tokens are the start tokens, or the last ones of prompts. Beam `b` of
     /// sentence `s` continues that sentence's beam `parents[s, b]`; `None` continues each beam.

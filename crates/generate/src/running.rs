@@ -38,7 +38,7 @@ pub(crate) trait Search {
     /// Appends tokens of the prompt, of which the decoder has computed the first `n`; the next one is the last appended.
     fn follow_prompt(&mut self, sentence: usize, n: usize, observer: Observer<'_>);
 
-    /// Chooses among the logits of each hypothesis's next token.
+    /// Chooses among the logits of each hypothesis's next token. In the first step one row can be that of all.
     fn read(
         &mut self,
         sentence: usize,
@@ -141,11 +141,13 @@ impl<'s> RunningBatch<'s> {
         if self.sentences.is_empty() {
             return Ok(());
         }
-        if mem::take(&mut self.is_new) {
-            self.prefill(decoder, observer)?;
-        }
         let settings = self.settings;
-        let shape = (self.sentences.len(), self.n_hypotheses());
+        let mut shape = (self.sentences.len(), self.n_hypotheses());
+        if mem::take(&mut self.is_new) && !self.prefill(decoder, observer)? {
+            // Beams are equal until their first choice. Drawing would need other random numbers.
+            let is_shared = settings.num_beams > 1 && settings.sampling.is_none() && settings.alignment_layer.is_none();
+            shape.1 = if is_shared && decoder.shares_first_step() { 1 } else { shape.1 };
+        }
         let last = |(row, hypothesis): (usize, usize)| {
             let tokens = self.sentences[row].search.tokens(hypothesis);
             tokens.last().copied().expect("a hypothesis begins with the start token")
@@ -179,17 +181,17 @@ impl<'s> RunningBatch<'s> {
         Ok(())
     }
 
-    /// Lets the decoder compute long prompts in one call, up to the first token whose logits are read.
-    fn prefill(&mut self, decoder: &mut dyn Decoder, observer: Observer<'_>) -> Result<()> {
+    /// Lets the decoder compute long prompts in one call, up to the first token whose logits are read: whether it did.
+    fn prefill(&mut self, decoder: &mut dyn Decoder, observer: Observer<'_>) -> Result<bool> {
         let Settings { observe, alignment_layer, .. } = *self.settings;
         let n = self.sentences.iter().map(|sentence| sentence.search.prompt().n_prefill(observe)).min().unwrap_or(0);
         if n < PREFILL || alignment_layer.is_some() || !decoder.supports_prefill() {
-            return Ok(());
+            return Ok(false);
         }
         decoder
             .prefill(&Array2::from_shape_fn((self.sentences.len(), n), |(row, place)| self.sentences[row].search.prompt().tokens[place]))?;
         self.sentences.iter_mut().for_each(|Sentence { index, search }| search.follow_prompt(*index, n, observer));
-        Ok(())
+        Ok(true)
     }
 
     /// The number of hypotheses of each sentence.

@@ -85,6 +85,30 @@ impl SharedCacheDecoder {
         Ok(self.decoder.run_in_place(&mut self.state, &self.caches)?)
     }
 
+    /// Runs the decoder on the first tokens `[batch, 1]` of all beams, in caches of one row a sentence, and writes their keys and values to
+    /// the caches of each first beam.
+    fn append_first(&mut self, tokens: &Array2<i64>) -> Result<Values> {
+        let (batch, beams, _) = self.holders.dim();
+        let mut caches = Vec::new();
+        for (name, _) in &self.caches {
+            let cache = floats(self.state.remove(name).ok_or_else(|| missing("decoder", name))?)?;
+            let shape = [batch, cache.len_of(Axis(1)), 1, cache.len_of(Axis(3))];
+            self.state.insert(name, ArrayD::<f32>::zeros(shape.as_slice()));
+            caches.push(cache);
+        }
+        let outputs = self.run(tokens.clone(), Array3::from_elem((batch, 1, 0), NONE))?;
+        for ((name, _), mut cache) in self.caches.iter().zip(caches) {
+            let first = floats(self.state.remove(name).ok_or_else(|| missing("decoder", name))?)?;
+            for (sentence, first) in first.outer_iter().enumerate() {
+                cache.slice_mut(s![sentence * beams, .., ..1, ..]).assign(&first);
+            }
+            self.state.insert(name, cache);
+        }
+        self.holders.slice_mut(s![.., .., 0]).fill(0);
+        self.lengths.iter_mut().for_each(|[past, _]| *past = 1);
+        Ok(outputs)
+    }
+
     /// Appends a token `[batch, beams]` to each hypothesis of the sentences that `is_real` names; those of others are padding.
     fn append(&mut self, tokens: &Array2<i64>, is_real: impl Fn(usize) -> bool) -> Result<Values> {
         let (past, capacity) = (self.longest(PAST), self.holders.len_of(Axis(2)));
@@ -193,6 +217,10 @@ impl Decoder for SharedCacheDecoder {
         Ok(())
     }
 
+    fn shares_first_step(&self) -> bool {
+        matches!(self.before, Before::Encoder(_))
+    }
+
     fn joins(&self) -> bool {
         matches!(self.before, Before::Encoder(_)) && self.decoder.has_own_lengths()
     }
@@ -282,7 +310,8 @@ impl Decoder for SharedCacheDecoder {
                 }
             }
         }
-        let mut outputs = self.append(tokens, |_| true)?;
+        let is_shared = tokens.ncols() < self.holders.len_of(Axis(1)) && self.longest(PAST) == 0;
+        let mut outputs = if is_shared { self.append_first(tokens)? } else { self.append(tokens, |_| true)? };
         let logits = outputs.remove(LOGITS).ok_or_else(|| missing("decoder", LOGITS))?;
         let scales = outputs.remove(LOGITS_SCALE);
         self.attentions = Attentions { outputs, rows: tokens.dim() };

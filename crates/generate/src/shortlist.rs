@@ -88,6 +88,10 @@ impl Decoder for ShortlistDecoder {
         self.restrict_to(tokens, sources.tokens())
     }
 
+    fn shares_first_step(&self) -> bool {
+        self.decoder.shares_first_step()
+    }
+
     fn joins(&self) -> bool {
         self.decoder.joins()
     }

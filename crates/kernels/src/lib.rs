@@ -27,4 +27,4 @@ pub use parallel::{Parallel, Serial};
 pub use prefetch::prefetch_behind;
 pub use product::Weights;
 pub use rows::{Norm, Place, Quantised, Rows};
-pub use screen::{Candidates, Screen, Wanted, dots};
+pub use screen::{Candidates, Room, Screen, Wanted, dots};

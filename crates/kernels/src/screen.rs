@@ -8,6 +8,7 @@ use crate::integers::{IntegerWeights, has_integer_products};
 use crate::parallel::Parallel;
 use crate::rows::{Place, Quantised, Rows};
 use pulp::{Arch, Simd, WithSimd};
+use std::mem;
 
 /// The steps of integers on either side of zero.
 const SIDE: f32 = 127.0;
@@ -51,6 +52,17 @@ pub struct Wanted<'w> {
     pub always: &'w [usize],
 }
 
+/// Memory of a search, for the next one.
+#[derive(Debug, Default)]
+pub struct Room {
+    bytes: Vec<u8>,
+    largest: Vec<f32>,
+    products: Vec<f32>,
+    /// The largest upper bound of each group.
+    upper: Vec<[f32; LANES]>,
+    candidates: Candidates,
+}
+
 /// The columns of a row that can be among those that are wanted.
 #[derive(Debug, Default)]
 pub struct Candidates {
@@ -58,7 +70,7 @@ pub struct Candidates {
     pub columns: Vec<usize>,
     /// The numbers of these columns as the integers have them, without their bias.
     pub products: Vec<f32>,
-    /// Whether the row has infinite numbers or none: nothing is known of its columns then.
+    /// Whether the row has NaN, or numbers so large that nothing is known of its columns.
     pub is_unknown: bool,
 }
 
@@ -74,7 +86,7 @@ impl Screen {
         Self { integers, bias, distances: None }
     }
 
-    /// Rounds weights: `fill` writes the row `[inputs]` of an output. `None` if a number is infinite or NaN.
+    /// Rounds weights: `fill` writes the row `[inputs]` of an output. `None` if a number is NaN or infinite; a bias can be minus infinity.
     ///
     /// # Panics
     /// If the bias has another length than `outputs`.
@@ -86,7 +98,8 @@ impl Screen {
         let rounding = (inputs + 8) as f32 * f32::EPSILON;
         for output in 0..outputs {
             fill(output, &mut row);
-            if !row.iter().chain(bias.map(|bias| &bias[output])).all(|number| number.is_finite()) {
+            let is_usable = |bias: f32| bias.is_finite() || bias == f32::NEG_INFINITY;
+            if !row.iter().all(|weight| weight.is_finite()) || !bias.is_none_or(|bias| is_usable(bias[output])) {
                 return None;
             }
             let largest = row.iter().fold(0.0_f32, |largest, weight| largest.max(weight.abs()));
@@ -125,20 +138,37 @@ impl Screen {
     ///
     /// # Panics
     /// If `x` does not have whole rows, or a column does not exist.
-    pub fn candidates(&self, x: &[f32], wanted: Wanted<'_>, threads: &dyn Parallel, mut found: impl FnMut(usize, &Candidates)) {
+    pub fn candidates(
+        &self,
+        x: &[f32],
+        wanted: Wanted<'_>,
+        threads: &dyn Parallel,
+        room: &mut Room,
+        mut found: impl FnMut(usize, &Candidates),
+    ) {
         let inputs = self.integers.inputs();
-        let (mut bytes, mut largest) = (vec![0; x.len()], vec![0.0; x.len() / inputs.max(1)]);
+        let (mut bytes, mut largest) = (mem::take(&mut room.bytes), mem::take(&mut room.largest));
+        bytes.resize(x.len(), 0);
+        largest.resize(x.len() / inputs.max(1), 0.0);
         let quantised = Quantised { bytes: &mut bytes, largest: &mut largest };
         Rows::default().apply(0, Place::Nowhere(x), inputs, Some(quantised));
-        self.look(&bytes, wanted, threads, |row| (largest[row] / SIDE, Some(&x[row * inputs..][..inputs])), &mut found);
+        self.look(&bytes, wanted, threads, |row| (largest[row] / SIDE, Some(&x[row * inputs..][..inputs])), room, &mut found);
+        (room.bytes, room.largest) = (bytes, largest);
     }
 
     /// The same for rows of integers, `x: u8 [n, inputs]`, whose products are exact.
     ///
     /// # Panics
     /// As [`Screen::candidates`].
-    pub fn candidates_of_integers(&self, x: &[u8], wanted: Wanted<'_>, threads: &dyn Parallel, mut found: impl FnMut(usize, &Candidates)) {
-        self.look(x, wanted, threads, |_| (1.0, None), &mut found);
+    pub fn candidates_of_integers(
+        &self,
+        x: &[u8],
+        wanted: Wanted<'_>,
+        threads: &dyn Parallel,
+        room: &mut Room,
+        mut found: impl FnMut(usize, &Candidates),
+    ) {
+        self.look(x, wanted, threads, |_| (1.0, None), room, &mut found);
     }
 
     /// `step_of` gives the step of a row, and the row before it was rounded.
@@ -148,21 +178,24 @@ impl Screen {
         wanted: Wanted<'_>,
         threads: &dyn Parallel,
         step_of: impl Fn(usize) -> (f32, Option<&'x [f32]>),
+        room: &mut Room,
         found: &mut dyn FnMut(usize, &Candidates),
     ) {
         let (inputs, outputs) = (self.integers.inputs(), self.integers.outputs());
         let n = bytes.len() / inputs.max(1);
         assert_eq!(bytes.len(), n * inputs, "[n, inputs]");
         let is_small = inputs * outputs <= 8 * CACHED;
-        let together = if is_small { (CACHED / outputs.max(1)).clamp(12, 96) } else { 96 }.min(n.max(1));
-        let (mut products, mut candidates, mut upper) = (vec![0.0; together * outputs], Candidates::default(), Vec::new());
+        // Whole tiles of the product.
+        let together = if is_small { (CACHED / outputs.max(1) / 12 * 12).clamp(12, 96) } else { 96 }.min(n.max(1));
+        let Room { products, upper, candidates, .. } = room;
+        products.resize(products.len().max(together * outputs), 0.0);
         for (block, bytes) in bytes.chunks((together * inputs).max(1)).enumerate() {
             let products = &mut products[..bytes.len() / inputs * outputs];
             self.integers.multiply(bytes, products, threads);
             for (row, products) in products.chunks_exact(outputs).enumerate() {
                 let ((step, x), bytes) = (step_of(block * together + row), &bytes[row * inputs..][..inputs]);
-                Arch::new().dispatch(Look { screen: self, x, bytes, step, products, wanted, upper: &mut upper, found: &mut candidates });
-                found(block * together + row, &candidates);
+                Arch::new().dispatch(Look { screen: self, x, bytes, step, products, wanted, upper, found: candidates });
+                found(block * together + row, candidates);
             }
         }
     }
@@ -176,7 +209,7 @@ struct Look<'a> {
     step: f32,
     products: &'a [f32],
     wanted: Wanted<'a>,
-    /// Room for the largest upper bound of each group.
+    /// As in [`Room`].
     upper: &'a mut Vec<[f32; LANES]>,
     found: &'a mut Candidates,
 }
@@ -315,12 +348,29 @@ fn larger(a: f32, b: f32) -> f32 {
     if b > a { b } else { a }
 }
 
-/// The `n`-th largest number; minus infinity if there are fewer. Changes the order.
+/// The `n`-th largest number; minus infinity if there are fewer. May change the order.
+#[inline(always)]
 fn nth_largest(numbers: &mut [f32], n: usize) -> f32 {
+    /// So many are kept in order without a search.
+    const FEW: usize = 8;
     if !(1..=numbers.len()).contains(&n) {
         return f32::NEG_INFINITY;
     }
-    *numbers.select_nth_unstable_by(n - 1, |a, b| b.total_cmp(a)).1
+    if n > FEW {
+        return *numbers.select_nth_unstable_by(n - 1, |a, b| b.total_cmp(a)).1;
+    }
+    let mut best = [f32::NEG_INFINITY; FEW];
+    for &number in &*numbers {
+        if number > best[n - 1] {
+            let mut place = n - 1;
+            while place > 0 && best[place - 1] < number {
+                best[place] = best[place - 1];
+                place -= 1;
+            }
+            best[place] = number;
+        }
+    }
+    best[n - 1]
 }
 
 /// `x · row` of `rows: [n, inputs]`, summed in the order in which [`Weights`](crate::Weights) sums; `out: [n]`.
@@ -387,14 +437,20 @@ mod tests {
         let mut all = vec![0.0; n * outputs];
         integers.multiply(&x, &mut all, &Serial);
         let mut rows = 0;
-        Screen::of(integers).candidates_of_integers(&x, Wanted { count: 3, always: &[5] }, &Serial, |index, found| {
-            let all = &all[index * outputs..][..outputs];
-            assert_eq!(found.products, found.columns.iter().map(|&column| all[column]).collect::<Vec<_>>());
-            let mut order: Vec<usize> = (0..outputs).collect();
-            order.sort_by(|&a, &b| all[b].total_cmp(&all[a]));
-            assert!(order[..3].iter().chain(&[5]).all(|best| found.columns.contains(best)) && found.columns.len() < 30, "{found:?}");
-            rows += 1;
-        });
+        Screen::of(integers).candidates_of_integers(
+            &x,
+            Wanted { count: 3, always: &[5] },
+            &Serial,
+            &mut Room::default(),
+            |index, found| {
+                let all = &all[index * outputs..][..outputs];
+                assert_eq!(found.products, found.columns.iter().map(|&column| all[column]).collect::<Vec<_>>());
+                let mut order: Vec<usize> = (0..outputs).collect();
+                order.sort_by(|&a, &b| all[b].total_cmp(&all[a]));
+                assert!(order[..3].iter().chain(&[5]).all(|best| found.columns.contains(best)) && found.columns.len() < 30, "{found:?}");
+                rows += 1;
+            },
+        );
         assert_eq!(rows, n);
     }
 
@@ -404,30 +460,38 @@ mod tests {
         for (n, inputs, outputs, count) in
             [(1, 64, 2000, 3), (30, 128, 1000, 2), (3, 7, 65, 4), (2, 16, 40, 50), (0, 4, 4, 1), (2, 33, 129, 1)]
         {
-            let (x, weights, bias) = (numbers(n * inputs, 1), numbers(inputs * outputs, 2), numbers(outputs, 3));
+            let (x, weights, mut bias) = (numbers(n * inputs, 1), numbers(inputs * outputs, 2), numbers(outputs, 3));
             let row = |output: usize| &weights[output * inputs..][..inputs];
             let fill = |output: usize, to: &mut [f32]| to.copy_from_slice(row(output));
+            // A token that is never chosen.
+            bias[1] = f32::NEG_INFINITY;
             for bias in [Some(&*bias), None] {
                 let mut all = vec![0.0; n * outputs];
                 Weights::pack(inputs, outputs, fill, bias).multiply(&x, &mut all, &Serial);
                 let (mut rows, mut columns) = (0, 0);
                 let always = [outputs - 1, 0, 2];
                 let wanted = Wanted { count, always: &always };
-                Screen::new(inputs, outputs, fill, bias).expect("finite").candidates(&x, wanted, &Serial, |index, found| {
-                    assert!(index == rows && !found.is_unknown && found.columns.is_sorted());
-                    let all = &all[index * outputs..][..outputs];
-                    let mut out = vec![f32::NAN; found.columns.len()];
-                    let chosen: Vec<f32> = found.columns.iter().flat_map(|&column| row(column)).copied().collect();
-                    dots(&x[index * inputs..][..inputs], &chosen, &mut out);
-                    out.iter_mut().zip(&found.columns).for_each(|(out, &column)| *out += bias.map_or(0.0, |bias| bias[column]));
-                    assert_eq!(out, found.columns.iter().map(|&column| all[column]).collect::<Vec<_>>(), "the same bits");
-                    let mut order: Vec<usize> = (0..outputs).collect();
-                    order.sort_by(|&a, &b| all[b].total_cmp(&all[a]));
-                    for best in order[..count.min(outputs)].iter().chain(&always) {
-                        assert!(found.columns.contains(best), "{n} {inputs} {outputs}: row {index}, column {best} of {found:?}");
-                    }
-                    (rows, columns) = (rows + 1, columns + found.columns.len());
-                });
+                Screen::new(inputs, outputs, fill, bias).expect("finite").candidates(
+                    &x,
+                    wanted,
+                    &Serial,
+                    &mut Room::default(),
+                    |index, found| {
+                        assert!(index == rows && !found.is_unknown && found.columns.is_sorted());
+                        let all = &all[index * outputs..][..outputs];
+                        let mut out = vec![f32::NAN; found.columns.len()];
+                        let chosen: Vec<f32> = found.columns.iter().flat_map(|&column| row(column)).copied().collect();
+                        dots(&x[index * inputs..][..inputs], &chosen, &mut out);
+                        out.iter_mut().zip(&found.columns).for_each(|(out, &column)| *out += bias.map_or(0.0, |bias| bias[column]));
+                        assert_eq!(out, found.columns.iter().map(|&column| all[column]).collect::<Vec<_>>(), "the same bits");
+                        let mut order: Vec<usize> = (0..outputs).collect();
+                        order.sort_by(|&a, &b| all[b].total_cmp(&all[a]));
+                        for best in order[..count.min(outputs)].iter().chain(&always) {
+                            assert!(found.columns.contains(best), "{n} {inputs} {outputs}: row {index}, column {best} of {found:?}");
+                        }
+                        (rows, columns) = (rows + 1, columns + found.columns.len());
+                    },
+                );
                 assert_eq!(rows, n);
                 assert!(outputs < 1000 || columns < n * outputs / 10, "{columns} of {}", n * outputs);
             }
@@ -450,7 +514,7 @@ mod tests {
             row[..2].copy_from_slice(&[127.0, second]);
         };
         let screen = Screen::new(inputs, outputs, fill, None).expect("finite");
-        screen.candidates(&x, ONE, &Serial, |_, found| assert_eq!(found.columns, [3, 1777]));
+        screen.candidates(&x, ONE, &Serial, &mut Room::default(), |_, found| assert_eq!(found.columns, [3, 1777]));
     }
 
     #[test]
@@ -458,11 +522,13 @@ mod tests {
         let fill = |_: usize, to: &mut [f32]| to.fill(1.0);
         let screen = Screen::new(4, 3, fill, None).expect("finite");
         for odd in [f32::NAN, f32::INFINITY, f32::MAX] {
-            screen.candidates(&[1.0, 1.0, 1.0, 1.0, 0.0, odd, 0.0, 0.0], ONE, &Serial, |row, found| assert_eq!(found.is_unknown, row == 1));
+            screen.candidates(&[1.0, 1.0, 1.0, 1.0, 0.0, odd, 0.0, 0.0], ONE, &Serial, &mut Room::default(), |row, found| {
+                assert_eq!(found.is_unknown, row == 1)
+            });
             assert!(odd == f32::MAX || Screen::new(4, 3, |_, to| to.fill(odd), None).is_none());
             assert!(odd == f32::MAX || Screen::new(4, 3, fill, Some(&[0.0, odd, 0.0])).is_none());
         }
         // Zeros have no step.
-        screen.candidates(&[0.0; 4], ONE, &Serial, |_, found| assert_eq!(found.columns, [0, 1, 2]));
+        screen.candidates(&[0.0; 4], ONE, &Serial, &mut Room::default(), |_, found| assert_eq!(found.columns, [0, 1, 2]));
     }
 }

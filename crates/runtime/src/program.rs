@@ -121,6 +121,8 @@ struct View {
 struct Scratch {
     floats: Vec<Vec<f32>>,
     bytes: Vec<Vec<u8>>,
+    /// Of searches for the best tokens.
+    best: output_layer::Room,
     /// The columns of the output layer that the last call chose.
     chosen: Option<Chosen>,
 }

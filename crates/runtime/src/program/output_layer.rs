@@ -8,7 +8,7 @@ use super::constants::{Bytes, numbers};
 use super::{Call, Program, Result, Scratch, Step, Tensors, expected};
 use crate::{BEST, SHORTLIST};
 use cognate_export::proto::{DataType, DimensionProto, GraphProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto};
-use cognate_kernels::{Candidates, IntegerWeights, Screen, Wanted, Weights, dots};
+use cognate_kernels::{Candidates, IntegerWeights, Parallel, Screen, Wanted, Weights, dots};
 use std::iter;
 use std::sync::{OnceLock, PoisonError};
 
@@ -81,6 +81,13 @@ impl Source {
             screen
         };
         self.screen.get_or_init(make).as_ref()
+    }
+
+    /// All logits of a row.
+    fn all(&self, x: &[f32], threads: &dyn Parallel) -> Vec<f32> {
+        let mut logits = vec![0.0; self.outputs];
+        self.packed().multiply(x, &mut logits, threads);
+        logits
     }
 
     fn bias_of(&self, output: usize) -> f32 {
@@ -171,6 +178,15 @@ impl OutputLayer {
     }
 }
 
+/// Memory of a search for the best tokens, for the next one.
+#[derive(Default)]
+pub(super) struct Room {
+    search: cognate_kernels::Room,
+    /// Of the columns of a row, and their logits.
+    weights: Vec<f32>,
+    logits: Vec<f32>,
+}
+
 /// The tokens of each row, ascending, and their logits.
 type Found = Vec<Vec<(usize, f32)>>;
 
@@ -180,30 +196,31 @@ impl OutputLayer {
         let (_, [count, always @ ..]) = call.tensors.integers(best)? else { return Ok(None) };
         let count = usize::try_from(*count).map_err(|_| expected(BEST, "a number of tokens", count))?;
         let always = self.weights.tokens(BEST, always)?;
+        let Room { search, weights, logits } = &mut call.scratch.best;
         let (wanted, mut found) = (Wanted { count, always: &always }, Vec::with_capacity(rows));
         match &self.weights {
             LayerWeights::Integers(screen) => {
                 let x = &call.elements[self.x].bytes()[..rows * screen.integers().inputs()];
-                screen.candidates_of_integers(x, wanted, call.tensors, |_, Candidates { columns, products, .. }| {
+                screen.candidates_of_integers(x, wanted, call.tensors, search, |_, Candidates { columns, products, .. }| {
                     found.push(columns.iter().copied().zip(products.iter().copied()).collect());
                 });
             }
             LayerWeights::Floats(source) => {
-                let Some(screen) = source.screen() else { return Ok(None) };
-                let (mut weights, mut logits) = (Vec::new(), Vec::new());
-                let x = &call.floats(self.x)[..rows * source.inputs];
-                screen.candidates(x, wanted, call.tensors, |row, Candidates { columns, is_unknown, .. }| {
+                let x = &call.elements[self.x].floats()[..rows * source.inputs];
+                let row_of = |row: usize| &x[row * source.inputs..][..source.inputs];
+                let all = |row: usize| source.all(row_of(row), call.tensors).into_iter().enumerate().collect();
+                let Some(screen) = source.screen() else { return Ok(Some((0..rows).map(all).collect())) };
+                screen.candidates(x, wanted, call.tensors, search, |row, Candidates { columns, is_unknown, .. }| {
                     if *is_unknown {
-                        // As all logits of such a row are.
-                        return found.push(vec![(0, f32::NAN)]);
+                        return found.push(all(row));
                     }
                     logits.resize(columns.len(), 0.0);
                     weights.resize(weights.len().max(columns.len() * source.inputs), 0.0);
                     let weights = &mut weights[..columns.len() * source.inputs];
                     let places = weights.chunks_exact_mut(source.inputs.max(1));
                     columns.iter().zip(places).for_each(|(&column, place)| source.fill(column, place));
-                    dots(&x[row * source.inputs..][..source.inputs], weights, &mut logits);
-                    found.push(columns.iter().zip(&logits).map(|(&column, logit)| (column, logit + source.bias_of(column))).collect());
+                    dots(row_of(row), weights, logits);
+                    found.push(columns.iter().zip(&*logits).map(|(&column, logit)| (column, logit + source.bias_of(column))).collect());
                 });
             }
         }

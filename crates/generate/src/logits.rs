@@ -55,6 +55,11 @@ impl<'d> Logits<'d> {
         Self { columns: LogitsColumns::Chosen(tokens), ..self }
     }
 
+    /// Whether each row has tokens of its own.
+    pub(crate) fn are_of_best(&self) -> bool {
+        matches!(self.columns, LogitsColumns::OfRows(_))
+    }
+
     /// Keeps the columns of these tokens, ascending, of all.
     ///
     /// # Errors

@@ -315,7 +315,7 @@ impl Decoder for SharedCacheDecoder {
         let logits = outputs.remove(LOGITS).ok_or_else(|| missing("decoder", LOGITS))?;
         let scales = outputs.remove(LOGITS_SCALE);
         self.attentions = Attentions { outputs, rows: tokens.dim() };
-        match self.state.get(BEST).is_some() && self.state.get(SHORTLIST).is_none() {
+        match self.state.get(BEST).is_some() {
             true => self.logits.put_best(&logits, scales, tokens.dim()),
             false => self.logits.put(logits, scales, tokens.dim()),
         }

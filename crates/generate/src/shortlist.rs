@@ -2,7 +2,7 @@
 //! model most of a step, is computed for these alone.
 
 use crate::error::Cause;
-use crate::{Decoder, Logits, Result, Settings, Sources};
+use crate::{BestTokens, Decoder, Logits, Result, Settings, Sources};
 use ndarray::{Array2, Array4};
 use std::collections::HashMap;
 use std::mem;
@@ -92,6 +92,13 @@ impl Decoder for ShortlistDecoder {
         self.decoder.shares_first_step()
     }
 
+    fn only_best(&mut self, best: &BestTokens) {
+        // Of all tokens the best may not be allowed.
+        if self.restricts {
+            self.decoder.only_best(best);
+        }
+    }
+
     fn joins(&self) -> bool {
         self.decoder.joins()
     }
@@ -104,7 +111,11 @@ impl Decoder for ShortlistDecoder {
 
     fn advance(&mut self, parents: Option<&Array2<usize>>, tokens: &Array2<i64>) -> Result<Logits<'_>> {
         let logits = self.decoder.advance(parents, tokens)?;
-        if self.restricts { Ok(logits.with_tokens(&self.tokens)) } else { logits.keep(&self.tokens) }
+        match self.restricts {
+            _ if logits.are_of_best() => Ok(logits),
+            true => Ok(logits.with_tokens(&self.tokens)),
+            false => logits.keep(&self.tokens),
+        }
     }
 
     fn supports_prefill(&self) -> bool {

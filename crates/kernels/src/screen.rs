@@ -74,6 +74,21 @@ pub struct Candidates {
     pub is_unknown: bool,
 }
 
+impl Distances {
+    fn new(kept: Vec<f32>, left: Vec<f32>) -> Self {
+        let of_block = |(kept, left): (&[f32], &[f32])| {
+            let mut largest = [[0.0; LANES]; 2];
+            for (place, (&kept, &left)) in kept.iter().zip(left).enumerate() {
+                largest[0][place % LANES] = kept.max(largest[0][place % LANES]);
+                largest[1][place % LANES] = left.max(largest[1][place % LANES]);
+            }
+            largest
+        };
+        let of_groups = kept.chunks(BLOCK).zip(left.chunks(BLOCK)).map(of_block).collect();
+        Self { kept, left, of_groups }
+    }
+}
+
 impl Screen {
     /// Whether the processor multiplies integers so fast that this is worth it.
     pub fn is_fast() -> bool {
@@ -115,18 +130,19 @@ impl Screen {
             all_kept[output] = kept.sqrt() * SLACK;
             all_left[output] = (left.sqrt() + rounding * all.sqrt()) * SLACK;
         }
-        let of_block = |(kept, left): (&[f32], &[f32])| {
-            let mut largest = [[0.0; LANES]; 2];
-            for (place, (&kept, &left)) in kept.iter().zip(left).enumerate() {
-                largest[0][place % LANES] = kept.max(largest[0][place % LANES]);
-                largest[1][place % LANES] = left.max(largest[1][place % LANES]);
-            }
-            largest
-        };
-        let of_groups = all_kept.chunks(BLOCK).zip(all_left.chunks(BLOCK)).map(of_block).collect();
-        let distances = Some(Distances { kept: all_kept, left: all_left, of_groups });
+        let distances = Some(Distances::new(all_kept, all_left));
         let bias = bias.map_or_else(|| vec![0.0; outputs], <[f32]>::to_vec);
         Some(Self { integers: IntegerWeights::pack(inputs, &bytes, &steps), bias, distances })
+    }
+
+    /// The same of some outputs, in the given order.
+    ///
+    /// # Panics
+    /// If there is no such output.
+    pub fn select(&self, outputs: &[usize]) -> Self {
+        let chosen = |numbers: &[f32]| outputs.iter().map(|&output| numbers[output]).collect::<Vec<_>>();
+        let distances = self.distances.as_ref().map(|distances| Distances::new(chosen(&distances.kept), chosen(&distances.left)));
+        Self { integers: self.integers.select(outputs), bias: chosen(&self.bias), distances }
     }
 
     /// The weights as integers.
@@ -471,27 +487,35 @@ mod tests {
                 let (mut rows, mut columns) = (0, 0);
                 let always = [outputs - 1, 0, 2];
                 let wanted = Wanted { count, always: &always };
-                Screen::new(inputs, outputs, fill, bias).expect("finite").candidates(
-                    &x,
-                    wanted,
-                    &Serial,
-                    &mut Room::default(),
-                    |index, found| {
-                        assert!(index == rows && !found.is_unknown && found.columns.is_sorted());
-                        let all = &all[index * outputs..][..outputs];
-                        let mut out = vec![f32::NAN; found.columns.len()];
-                        let chosen: Vec<f32> = found.columns.iter().flat_map(|&column| row(column)).copied().collect();
-                        dots(&x[index * inputs..][..inputs], &chosen, &mut out);
-                        out.iter_mut().zip(&found.columns).for_each(|(out, &column)| *out += bias.map_or(0.0, |bias| bias[column]));
-                        assert_eq!(out, found.columns.iter().map(|&column| all[column]).collect::<Vec<_>>(), "the same bits");
-                        let mut order: Vec<usize> = (0..outputs).collect();
-                        order.sort_by(|&a, &b| all[b].total_cmp(&all[a]));
-                        for best in order[..count.min(outputs)].iter().chain(&always) {
-                            assert!(found.columns.contains(best), "{n} {inputs} {outputs}: row {index}, column {best} of {found:?}");
-                        }
-                        (rows, columns) = (rows + 1, columns + found.columns.len());
-                    },
-                );
+                let screen = Screen::new(inputs, outputs, fill, bias).expect("finite");
+                screen.candidates(&x, wanted, &Serial, &mut Room::default(), |index, found| {
+                    assert!(index == rows && !found.is_unknown && found.columns.is_sorted());
+                    let all = &all[index * outputs..][..outputs];
+                    let mut out = vec![f32::NAN; found.columns.len()];
+                    let chosen: Vec<f32> = found.columns.iter().flat_map(|&column| row(column)).copied().collect();
+                    dots(&x[index * inputs..][..inputs], &chosen, &mut out);
+                    out.iter_mut().zip(&found.columns).for_each(|(out, &column)| *out += bias.map_or(0.0, |bias| bias[column]));
+                    assert_eq!(out, found.columns.iter().map(|&column| all[column]).collect::<Vec<_>>(), "the same bits");
+                    let mut order: Vec<usize> = (0..outputs).collect();
+                    order.sort_by(|&a, &b| all[b].total_cmp(&all[a]));
+                    for best in order[..count.min(outputs)].iter().chain(&always) {
+                        assert!(found.columns.contains(best), "{n} {inputs} {outputs}: row {index}, column {best} of {found:?}");
+                    }
+                    (rows, columns) = (rows + 1, columns + found.columns.len());
+                });
+                // Of every third output the same is found as if there were no others.
+                let some: Vec<usize> = (0..outputs).step_by(3).collect();
+                let of_some = |place: usize, to: &mut [f32]| fill(some[place], to);
+                let bias: Option<Vec<f32>> = bias.map(|bias| some.iter().map(|&output| bias[output]).collect());
+                let alone = Screen::new(inputs, some.len(), of_some, bias.as_deref()).expect("finite");
+                let selected = screen.select(&some);
+                let found = |screen: &Screen| {
+                    let mut found = Vec::new();
+                    let wanted = Wanted { count, always: &[] };
+                    screen.candidates(&x, wanted, &Serial, &mut Room::default(), |_, candidates| found.push(candidates.columns.clone()));
+                    found
+                };
+                assert_eq!(found(&selected), found(&alone));
                 assert_eq!(rows, n);
                 assert!(outputs < 1000 || columns < n * outputs / 10, "{columns} of {}", n * outputs);
             }

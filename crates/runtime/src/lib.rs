@@ -199,7 +199,7 @@ pub trait Session {
 
     /// Whether the session takes one more input than its file: [`BEST`]. `logits` are then `[rows, 2 n]`: tokens, ascending, and the
     /// logits of these. The wanted number of largest logits of a row are among them; others can be too. Places that are left have a
-    /// token beyond the vocabulary, and minus infinity. Without the input, or with an empty one, `logits` are all.
+    /// token beyond the vocabulary, and minus infinity. With a [`SHORTLIST`], ascending, they are the best of that. Without the input, or with an empty one, `logits` are all.
     fn finds_best(&self) -> bool {
         false
     }

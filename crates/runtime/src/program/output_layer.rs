@@ -41,10 +41,12 @@ pub(super) struct Source {
     screen: OnceLock<Option<Screen>>,
 }
 
-/// The columns of some tokens.
+/// The columns of some tokens, in the form that was asked for.
 pub(super) struct Chosen {
     tokens: Vec<i64>,
-    weights: ChosenWeights,
+    columns: Vec<usize>,
+    weights: Option<ChosenWeights>,
+    screen: Option<Screen>,
 }
 
 enum ChosenWeights {
@@ -127,7 +129,7 @@ impl LayerWeights {
 
 impl OutputLayer {
     pub(super) fn run<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>) -> Result<()> {
-        let chosen = self.chosen(call)?;
+        let mut chosen = self.chosen(call)?;
         let rows = match &self.weights {
             LayerWeights::Floats(_) => call.rows(self.x)?,
             LayerWeights::Integers(screen) => {
@@ -136,14 +138,21 @@ impl OutputLayer {
             }
         };
         let rows = if call.is_unused(self.out) { 0 } else { rows };
-        if let (Some(best), None) = (self.best, &chosen)
-            && let Some(found) = self.best(call, best, rows)?
+        if let Some(best) = self.best
+            && let Some(found) = self.best(call, best, rows, &mut chosen)?
         {
+            call.scratch.chosen = chosen;
             return self.put(call, rows, found);
         }
         let width = chosen.as_ref().map_or(self.weights.outputs(), |chosen| chosen.tokens.len());
         let mut made = call.take_columns(self.out, rows, width)?;
-        match (&self.weights, chosen.as_ref().map(|chosen| &chosen.weights)) {
+        let weights = chosen.as_mut().map(|Chosen { columns, weights, .. }| {
+            &*weights.get_or_insert_with(|| match &self.weights {
+                LayerWeights::Floats(source) => ChosenWeights::Floats(source.select(columns)),
+                LayerWeights::Integers(screen) => ChosenWeights::Integers(screen.integers().select(columns)),
+            })
+        });
+        match (&self.weights, weights) {
             (LayerWeights::Integers(screen), chosen) => {
                 let weights = if let Some(ChosenWeights::Integers(chosen)) = chosen { chosen } else { screen.integers() };
                 weights.multiply(&call.elements[self.x].bytes()[..rows * weights.inputs()], made.floats_mut(), call.tensors);
@@ -170,11 +179,7 @@ impl OutputLayer {
             return Ok(Some(chosen));
         }
         let columns = self.weights.tokens(SHORTLIST, tokens)?;
-        let weights = match &self.weights {
-            LayerWeights::Floats(source) => ChosenWeights::Floats(source.select(&columns)),
-            LayerWeights::Integers(screen) => ChosenWeights::Integers(screen.integers().select(&columns)),
-        };
-        Ok(Some(Chosen { tokens: tokens.to_vec(), weights }))
+        Ok(Some(Chosen { tokens: tokens.to_vec(), columns, weights: None, screen: None }))
     }
 }
 
@@ -191,25 +196,47 @@ pub(super) struct Room {
 type Found = Vec<Vec<(usize, f32)>>;
 
 impl OutputLayer {
-    /// Those that a call wants of each row by the input `best`; `None` for all.
-    fn best<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>, best: usize, rows: usize) -> Result<Option<Found>> {
+    /// Those that a call wants of each row by the input `best`, of all or of chosen tokens; `None` if it wants all.
+    fn best<'c, T: Tensors<'c>>(
+        &self,
+        call: &mut Call<'_, 'c, T>,
+        best: usize,
+        rows: usize,
+        chosen: &mut Option<Chosen>,
+    ) -> Result<Option<Found>> {
         let (_, [count, always @ ..]) = call.tensors.integers(best)? else { return Ok(None) };
         let count = usize::try_from(*count).map_err(|_| expected(BEST, "a number of tokens", count))?;
-        let always = self.weights.tokens(BEST, always)?;
+        let mut always = self.weights.tokens(BEST, always)?;
+        let all_columns = match &self.weights {
+            LayerWeights::Integers(screen) => Some(screen),
+            LayerWeights::Floats(source) => source.screen(),
+        };
+        let (columns, screen) = match (chosen, all_columns) {
+            (Some(Chosen { columns, screen, .. }), Some(all)) => {
+                always = always.into_iter().filter_map(|token| columns.iter().position(|column| *column == token)).collect();
+                (Some(&*columns), Some(&*screen.get_or_insert_with(|| all.select(columns))))
+            }
+            (chosen, screen) => (chosen.as_ref().map(|chosen| &chosen.columns), screen),
+        };
+        let token = |column: usize| columns.map_or(column, |columns| columns[column]);
         let Room { search, weights, logits } = &mut call.scratch.best;
         let (wanted, mut found) = (Wanted { count, always: &always }, Vec::with_capacity(rows));
         match &self.weights {
-            LayerWeights::Integers(screen) => {
-                let x = &call.elements[self.x].bytes()[..rows * screen.integers().inputs()];
+            LayerWeights::Integers(all) => {
+                let (screen, x) = (screen.unwrap_or(all), &call.elements[self.x].bytes()[..rows * all.integers().inputs()]);
                 screen.candidates_of_integers(x, wanted, call.tensors, search, |_, Candidates { columns, products, .. }| {
-                    found.push(columns.iter().copied().zip(products.iter().copied()).collect());
+                    found.push(columns.iter().map(|&column| token(column)).zip(products.iter().copied()).collect());
                 });
             }
             LayerWeights::Floats(source) => {
                 let x = &call.elements[self.x].floats()[..rows * source.inputs];
                 let row_of = |row: usize| &x[row * source.inputs..][..source.inputs];
-                let all = |row: usize| source.all(row_of(row), call.tensors).into_iter().enumerate().collect();
-                let Some(screen) = source.screen() else { return Ok(Some((0..rows).map(all).collect())) };
+                let all = |row: usize| {
+                    let logits = source.all(row_of(row), call.tensors);
+                    let n = columns.map_or(logits.len(), Vec::len);
+                    (0..n).map(|column| (token(column), logits[token(column)])).collect()
+                };
+                let Some(screen) = screen else { return Ok(Some((0..rows).map(all).collect())) };
                 screen.candidates(x, wanted, call.tensors, search, |row, Candidates { columns, is_unknown, .. }| {
                     if *is_unknown {
                         return found.push(all(row));
@@ -218,9 +245,10 @@ impl OutputLayer {
                     weights.resize(weights.len().max(columns.len() * source.inputs), 0.0);
                     let weights = &mut weights[..columns.len() * source.inputs];
                     let places = weights.chunks_exact_mut(source.inputs.max(1));
-                    columns.iter().zip(places).for_each(|(&column, place)| source.fill(column, place));
+                    columns.iter().zip(places).for_each(|(&column, place)| source.fill(token(column), place));
                     dots(row_of(row), weights, logits);
-                    found.push(columns.iter().zip(&*logits).map(|(&column, logit)| (column, logit + source.bias_of(column))).collect());
+                    let of_token = |(token, logit): (usize, &f32)| (token, logit + source.bias_of(token));
+                    found.push(columns.iter().map(|&column| token(column)).zip(&*logits).map(of_token).collect());
                 });
             }
         }

@@ -507,6 +507,20 @@ mod tests {
                     assert!(order[..count].iter().copied().chain(always).all(|token| tokens.contains(&token)), "{engine}: {tokens:?}");
                 }
             }
+            // Of a shortlist the best are found as if there were no other tokens.
+            let some: Vec<i64> = (0..vocab as i64).step_by(3).collect();
+            asked.state.insert(SHORTLIST, ndarray::Array1::from(some.clone()).into_dyn());
+            let found = asked.logits(BEST, &[2, 6]).unwrap();
+            asked.state.remove(SHORTLIST);
+            for (row, all) in found.outer_iter().zip(all.outer_iter()) {
+                let (tokens, logits) = row.as_slice().unwrap().split_at(found.shape()[1] / 2);
+                let tokens: Vec<i64> = tokens.iter().map(|&token| token as i64).filter(|&token| token < vocab as i64).collect();
+                assert!(tokens.is_sorted() && tokens.len() < 100 && tokens.iter().all(|token| token % 3 == 0), "{engine}: {tokens:?}");
+                assert!(tokens.iter().zip(logits).all(|(&token, &logit)| all[token as usize] == logit), "{engine}");
+                let mut order = some.clone();
+                order.sort_by(|&a, &b| all[b as usize].total_cmp(&all[a as usize]));
+                assert!(order[..2].iter().chain(&[6]).all(|token| tokens.contains(token)), "{engine}: {tokens:?}");
+            }
             for wrong in [[-1, 0], [2, vocab as i64]] {
                 let refused = asked.logits(BEST, &wrong).expect_err("no such number");
                 assert!(refused.contains("best: expected "), "{refused}");

@@ -95,5 +95,8 @@ pub(crate) fn read_shortlist(path: &Path, tokenizer: &Tokenizer, config: &Config
             false => by_source.entry(sources).or_default().extend(targets),
         }
     }
+    if always.is_empty() && by_source.values().all(Vec::is_empty) {
+        return Err(wrong(&format_args!("{}: expected lines of source tokens, a tab and target tokens, found no token", path.display())));
+    }
     Ok(Shortlist::new(always, by_source))
 }

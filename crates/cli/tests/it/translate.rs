@@ -4,6 +4,7 @@ use crate::{SENTENCES, cognate, run, run_with};
 use insta::assert_snapshot;
 use std::fs;
 use std::process::Stdio;
+use tempfile::TempDir;
 
 /// The command on tract, with further arguments.
 fn translate<'a>(args: &[&'a str]) -> Vec<&'a str> {
@@ -25,15 +26,21 @@ fn tract_translates_as_the_reference() {
     assert_eq!(beams("tract"), beams("reference"));
 }
 
-/// In greedy search programs compute only the logits of the best tokens, as many as constraints can forbid and two more; and beams share
-/// their first step. The reference computes all.
-#[test]
-fn constraints_on_programs_are_those_of_the_reference() {
+/// The bundled checkpoint in a folder of its own, whose files a test changes.
+fn copied_checkpoint() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let files = fs::read_dir(cognate_testing::bundled_checkpoint()).unwrap().map(|file| file.unwrap().path());
     for file in files.filter(|file| file.is_file()) {
         fs::copy(&file, folder.path().join(file.file_name().unwrap())).unwrap();
     }
+    folder
+}
+
+/// In greedy search programs compute only the logits of the best tokens, as many as constraints can forbid and two more; and beams share
+/// their first step. The reference computes all.
+#[test]
+fn constraints_on_programs_are_those_of_the_reference() {
+    let folder = copied_checkpoint();
     let config = folder.path().join("generation_config.json");
     let given: serde_json::Value = serde_json::from_str(&fs::read_to_string(&config).unwrap()).unwrap();
     let best = run(&["translate", "--engine", "reference", "--json", SENTENCES[0]]).ok();
@@ -70,11 +77,7 @@ fn constraints_on_programs_are_those_of_the_reference() {
 /// Programs cannot bound such logits.
 #[test]
 fn weights_that_are_not_finite_are_told_on_every_engine() {
-    let folder = tempfile::tempdir().unwrap();
-    let files = fs::read_dir(cognate_testing::bundled_checkpoint()).unwrap().map(|file| file.unwrap().path());
-    for file in files.filter(|file| file.is_file()) {
-        fs::copy(&file, folder.path().join(file.file_name().unwrap())).unwrap();
-    }
+    let folder = copied_checkpoint();
     let weights = folder.path().join("model.safetensors");
     let mut bytes = fs::read(&weights).unwrap();
     let header = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;

@@ -2,7 +2,8 @@
 
 use crate::golden::{reference, sources};
 use cognate_generate::{Decoder, Hypothesis, Sampling, SentenceBatch, Settings, Shortlist, ShortlistDecoder, decode};
-use cognate_testing::{Golden, golden_models};
+use cognate_model::Model;
+use cognate_testing::{Golden, golden, golden_models};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -26,12 +27,16 @@ fn found(decoder: &mut dyn Decoder, sources: &[Vec<i64>], settings: &Settings) -
     decode(decoder, &SentenceBatch::new(sources), settings, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
+/// The size of a golden model's vocabulary.
+fn vocab(name: &str) -> i64 {
+    Model::open(&golden(name)).unwrap().config().vocab as i64
+}
+
 #[test]
 fn it_equals_forbidding_the_other_tokens_in_every_search() {
     for name in golden_models() {
         let (inner, settings) = reference(&name);
-        let vocab = cognate_model::Model::open(&cognate_testing::golden(&name)).unwrap().config().vocab as i64;
-        let sources = sources(&Golden::open(&name));
+        let (vocab, sources) = (vocab(&name), sources(&Golden::open(&name)));
         let mut plain = reference(&name).0;
         // A third of the tokens for any source, a third for one that has none of them, and a few for a source's first token.
         let always: Vec<i64> = (0..vocab).filter(|token| token % 3 == 0).collect();
@@ -62,8 +67,7 @@ fn it_equals_forbidding_the_other_tokens_in_every_search() {
 fn a_list_of_all_tokens_changes_nothing() {
     for name in golden_models() {
         let (inner, settings) = reference(&name);
-        let vocab = cognate_model::Model::open(&cognate_testing::golden(&name)).unwrap().config().vocab as i64;
-        let sources = sources(&Golden::open(&name));
+        let (vocab, sources) = (vocab(&name), sources(&Golden::open(&name)));
         let mut decoder = ShortlistDecoder::new(Box::new(inner), Arc::new(Shortlist::new((0..vocab).collect(), HashMap::new())), &settings);
         for settings in ways(&settings) {
             let expected = self::found(&mut reference(&name).0, &sources, &settings);

@@ -239,7 +239,7 @@ class Tokenizer:
     def languages(self) -> list[str]: ...
 
 class Exporting(Languages, total=False):
-    precision: Literal["f32", "f16", "int8", "int8-tensor", "int8-block", "int4"]
+    precision: Literal["f32", "f16", "bf16", "int8", "int8-tensor", "int8-block", "int4"]
     layout: Literal["cognate", "hf"]
     target: Literal["portable", "ort"]
     part: Literal["all", "encoder"]

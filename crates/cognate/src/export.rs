@@ -216,7 +216,7 @@ impl Export {
     /// # Errors
     /// As [`Export::write`].
     pub fn write_with(&self, out: &Path, events: &mut dyn FnMut(ExportEvent<'_>)) -> Result<Exported> {
-        self.check_blocks()?;
+        self.check_precision()?;
         let layout = self.written_layout()?;
         let sizes = self.sizes(layout)?;
         let (tokenizer, notice) = ChosenTokenizer::of(&self.source, &self.model, &self.languages)?;
@@ -341,22 +341,29 @@ impl Export {
         self.precision.block_bits().map(|_| self.block_size.unwrap_or(graphs::BLOCK_SIZE))
     }
 
-    /// Only ONNX Runtime has an operator for weights in blocks. In standard operators they would become f32 again, at load or at
-    /// each step: slower than int8, and no smaller than f32 in memory.
-    fn check_blocks(&self) -> Result<()> {
+    /// Only ONNX Runtime has an operator for weights in blocks, and tract does not know bfloat16. In standard operators both would become
+    /// f32 again, at load or at each step: slower than int8, and no smaller than f32 in memory.
+    fn check_precision(&self) -> Result<()> {
         let name = self.precision.name();
-        match (self.precision.block_bits(), self.target, self.block_size) {
-            (None, _, Some(_)) => {
-                let message = format!("expected the precision int8-block or int4 with it, found {name}, which has no blocks");
-                Err(Error::wrong_option("block_size", message))
-            }
-            (Some(_), Target::Portable, _) => {
-                let instead = if self.layout == Layout::Cognate { "choose" } else { "instead of layout hf choose" };
-                let message =
-                    format!("only ONNX Runtime multiplies weights in blocks, found {name}; {instead} target ort, or precision int8");
+        if self.block_size.is_some() && self.precision.block_bits().is_none() {
+            let message = format!("expected the precision int8-block or int4 with it, found {name}, which has no blocks");
+            return Err(Error::wrong_option("block_size", message));
+        }
+        let (why, other) = match self.precision {
+            Precision::Int8Block | Precision::Int4 => ("only ONNX Runtime multiplies weights in blocks", Precision::Int8),
+            Precision::Bf16 => ("tract does not read bfloat16", Precision::F16),
+            Precision::F32 | Precision::F16 | Precision::Int8 | Precision::Int8Tensor => return Ok(()),
+        };
+        match (self.target, self.layout) {
+            (Target::Ort, _) => Ok(()),
+            (Target::Portable, layout) => {
+                let instead = match layout {
+                    Layout::Cognate => "choose".into(),
+                    layout => format!("instead of layout {layout} choose"),
+                };
+                let message = format!("{why}, found {name}; {instead} target ort, or precision {other}");
                 Err(Error::wrong_option("precision", message))
             }
-            _ => Ok(()),
         }
     }
 

@@ -132,21 +132,25 @@ pub(crate) fn select<F: Float>(condition: &Value<F>, left: &Value<F>, right: &Va
 pub(crate) fn cast<F: Float>(dtype: DType, x: &Value<F>) -> Value<F> {
     match (x, dtype) {
         (_, DType::I8 | DType::U8) => unreachable!("{INFERRED}: only weights are bytes"),
-        (Value::Float(_), DType::F32 | DType::F16) | (Value::Int(_), DType::I64) | (Value::Bool(_), DType::Bool) => x.clone(),
+        (Value::Float(_), DType::F32 | DType::F16 | DType::Bf16) | (Value::Int(_), DType::I64) | (Value::Bool(_), DType::Bool) => x.clone(),
         (Value::Float(x), DType::I64) => Value::Int(x.mapv(|x| x.to_i64().unwrap_or(0)).into_shared()),
         (Value::Float(x), DType::Bool) => Value::Bool(x.mapv(|x| x != F::zero()).into_shared()),
-        (Value::Int(x), DType::F32 | DType::F16) => Value::Float(x.mapv(F::from_int).into_shared()),
+        (Value::Int(x), DType::F32 | DType::F16 | DType::Bf16) => Value::Float(x.mapv(F::from_int).into_shared()),
         (Value::Int(x), DType::Bool) => Value::Bool(x.mapv(|x| x != 0).into_shared()),
-        (Value::Bool(x), DType::F32 | DType::F16) => Value::Float(x.mapv(|x| F::from_int(x.into())).into_shared()),
+        (Value::Bool(x), DType::F32 | DType::F16 | DType::Bf16) => Value::Float(x.mapv(|x| F::from_int(x.into())).into_shared()),
         (Value::Bool(x), DType::I64) => Value::Int(x.mapv(i64::from).into_shared()),
     }
 }
 
-/// A value that the graph calls f16: each number rounded. Others as they are.
+/// A value that the graph calls f16 or bf16: each number rounded. Others as they are.
 pub(crate) fn rounded<F: Float>(dtype: DType, value: Value<F>) -> Value<F> {
     match value {
         Value::Float(mut x) if dtype == DType::F16 => {
             x.mapv_inplace(F::round_to_half);
+            Value::Float(x)
+        }
+        Value::Float(mut x) if dtype == DType::Bf16 => {
+            x.mapv_inplace(F::round_to_bf16);
             Value::Float(x)
         }
         Value::Float(_) | Value::Int(_) | Value::Bool(_) => value,

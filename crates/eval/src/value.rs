@@ -1,6 +1,6 @@
 //! Values of the evaluator.
 
-use cognate_graph::{DType, f16};
+use cognate_graph::{DType, bf16, f16};
 use ndarray::{ArcArray, ArrayD, IxDyn, NdFloat};
 
 /// A precision in which the evaluator computes: `f32` or `f64`.
@@ -13,6 +13,9 @@ pub trait Float: NdFloat + From<f32> {
 
     /// Rounded to the nearest number of half precision, ties to even; values out of range become infinite.
     fn round_to_half(self) -> Self;
+
+    /// The same to bfloat16.
+    fn round_to_bf16(self) -> Self;
 }
 
 impl Float for f32 {
@@ -26,6 +29,10 @@ impl Float for f32 {
 
     fn round_to_half(self) -> Self {
         f16::from_f32(self).to_f32()
+    }
+
+    fn round_to_bf16(self) -> Self {
+        bf16::from_f32(self).to_f32()
     }
 }
 
@@ -41,12 +48,16 @@ impl Float for f64 {
     fn round_to_half(self) -> Self {
         f16::from_f64(self).to_f64()
     }
+
+    fn round_to_bf16(self) -> Self {
+        bf16::from_f64(self).to_f64()
+    }
 }
 
 /// A tensor; its elements are shared between clones.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<F> {
-    /// Floating point numbers, in the evaluator's precision; f16 values are rounded.
+    /// Floating point numbers, in the evaluator's precision; f16 and bf16 values are rounded.
     Float(ArcArray<F, IxDyn>),
     /// Integers.
     Int(ArcArray<i64, IxDyn>),
@@ -67,7 +78,7 @@ impl<F> Value<F> {
     /// Whether the graph may call its elements so.
     pub fn is(&self, dtype: DType) -> bool {
         match self {
-            Value::Float(_) => dtype.is_float(),
+            Value::Float(_) => dtype.is_float() || dtype == DType::Bf16,
             Value::Int(_) => dtype == DType::I64,
             Value::Bool(_) => dtype == DType::Bool,
         }

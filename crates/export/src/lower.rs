@@ -65,6 +65,7 @@ pub(crate) fn data_type(dtype: DType) -> DataType {
     match dtype {
         DType::F32 => DataType::Float,
         DType::F16 => DataType::Float16,
+        DType::Bf16 => DataType::Bfloat16,
         DType::I8 => DataType::Int8,
         DType::U8 => DataType::Uint8,
         DType::I64 => DataType::Int64,
@@ -200,6 +201,12 @@ impl<'g> Lowering<'g> {
                 self.define(id, &node.ty.shape, "Range", inputs, &[]);
             }
             Op::Unary(_) | Op::Binary(_) | Op::LessOrEqual | Op::Equal | Op::Select => self.by_rows(id, &[])?,
+            // For layers, which read rows.
+            Op::Cast(dtype @ DType::Bf16) => {
+                let shape = rows(&node.ty.shape);
+                let x = self.form(node.inputs[0], &shape)?;
+                self.define(id, &shape, "Cast", vec![x], &[Attribute::Int("to", data_type(*dtype) as i64)]);
+            }
             Op::Cast(dtype) => self.by_rows(id, &[Attribute::Int("to", data_type(*dtype) as i64)])?,
             Op::Softmax | Op::LogSoftmax => self.by_rows(id, &[axis(-1)])?,
             // ONNX's reference evaluator counts axes from the front.

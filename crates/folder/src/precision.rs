@@ -12,6 +12,8 @@ pub enum Precision {
     F32,
     /// Half precision where values fit, measured on translations and random batches; the rest is f32.
     F16,
+    /// Weights of linear layers, the rows that they multiply and tables of tokens in bfloat16; sums and the rest are f32.
+    Bf16,
     /// Linear layers in 8-bit integers, activations rounded row by row.
     Int8,
     /// Linear layers in 8-bit integers, activations rounded batch by batch.
@@ -24,14 +26,15 @@ pub enum Precision {
 
 impl Precision {
     /// Every precision.
-    pub const ALL: [Precision; 6] =
-        [Precision::F32, Precision::F16, Precision::Int8, Precision::Int8Tensor, Precision::Int8Block, Precision::Int4];
+    pub const ALL: [Precision; 7] =
+        [Precision::F32, Precision::F16, Precision::Bf16, Precision::Int8, Precision::Int8Tensor, Precision::Int8Block, Precision::Int4];
 
     /// The name in `cognate.json`.
     pub fn name(self) -> &'static str {
         match self {
             Precision::F32 => "f32",
             Precision::F16 => "f16",
+            Precision::Bf16 => "bf16",
             Precision::Int8 => "int8",
             Precision::Int8Tensor => "int8-tensor",
             Precision::Int8Block => "int8-block",
@@ -42,7 +45,7 @@ impl Precision {
     /// Whether weights are integers.
     pub fn is_quantised(self) -> bool {
         match self {
-            Precision::F32 | Precision::F16 => false,
+            Precision::F32 | Precision::F16 | Precision::Bf16 => false,
             Precision::Int8 | Precision::Int8Tensor | Precision::Int8Block | Precision::Int4 => true,
         }
     }
@@ -52,7 +55,7 @@ impl Precision {
         match self {
             Precision::Int8Block => Some(Bits::Eight),
             Precision::Int4 => Some(Bits::Four),
-            Precision::F32 | Precision::F16 | Precision::Int8 | Precision::Int8Tensor => None,
+            Precision::F32 | Precision::F16 | Precision::Bf16 | Precision::Int8 | Precision::Int8Tensor => None,
         }
     }
 }

@@ -528,7 +528,7 @@ impl<'g> Tensor<'g> {
     pub fn number(self, value: f32) -> Tensor<'g> {
         match self.ty().dtype {
             DType::F16 => self.builder.push(Op::Scalar(Scalar::F16(half::f16::from_f32(value))), &[]),
-            DType::F32 | DType::I8 | DType::U8 | DType::I64 | DType::Bool => self.builder.scalar(value),
+            DType::F32 | DType::Bf16 | DType::I8 | DType::U8 | DType::I64 | DType::Bool => self.builder.scalar(value),
         }
     }
 

@@ -307,7 +307,7 @@ fn float(name: &str, found: &Type) -> Result<(), String> {
 
 fn number(found: &Type) -> Result<(), String> {
     match found.dtype {
-        DType::Bool | DType::I8 | DType::U8 => Err(format!("expected numbers, found {}", found.dtype)),
+        DType::Bool | DType::Bf16 | DType::I8 | DType::U8 => Err(format!("expected numbers, found {}", found.dtype)),
         DType::F32 | DType::F16 | DType::I64 => Ok(()),
     }
 }

@@ -34,7 +34,7 @@ pub use builder::{Builder, Repeat, Scope, ScopeGuard, Tensor, concat};
 pub use dim::{Bindings, Dim, Linear, Symbol};
 pub use error::{Error, ErrorKind};
 pub use graph::{Graph, Node, NodeId, Output};
-pub use half::f16;
+pub use half::{bf16, f16};
 pub use op::{Binary, Bits, Blocks, CachedAttention, Class, Conv, Loop, Op, Ranked, SMALLEST_MAGNITUDE, Scalar, Statistic, Steps, Unary};
 pub use shape::{DType, Shape, Type};
 pub use weights::{Element, Generator, Place, Program, Quantized, QuantizedBlocks, QuantizedTable, Recipe, Storage, Weights};

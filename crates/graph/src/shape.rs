@@ -11,6 +11,9 @@ pub enum DType {
     /// IEEE 754 half precision: 11 bits, at most 65,504. The reference evaluator computes it in its own precision and rounds
     /// every value.
     F16,
+    /// The upper half of single precision: 8 bits, its range. Numbers are stored and rounded so; every operation but those that move
+    /// them reads them converted.
+    Bf16,
     /// Signed 8-bit integers: weights of [`QuantizedLinear`](crate::Op::QuantizedLinear).
     I8,
     /// Bytes: weights of [`BlockLinear`](crate::Op::BlockLinear).
@@ -26,18 +29,18 @@ impl DType {
     pub fn size(self) -> usize {
         match self {
             DType::F32 => 4,
-            DType::F16 => 2,
+            DType::F16 | DType::Bf16 => 2,
             DType::I8 | DType::U8 => 1,
             DType::I64 => 8,
             DType::Bool => 1,
         }
     }
 
-    /// Whether the elements are floating point numbers.
+    /// Whether the elements are floating point numbers that operations compute with.
     pub fn is_float(self) -> bool {
         match self {
             DType::F32 | DType::F16 => true,
-            DType::I8 | DType::U8 | DType::I64 | DType::Bool => false,
+            DType::Bf16 | DType::I8 | DType::U8 | DType::I64 | DType::Bool => false,
         }
     }
 }
@@ -47,6 +50,7 @@ impl fmt::Display for DType {
         f.write_str(match self {
             DType::F32 => "f32",
             DType::F16 => "f16",
+            DType::Bf16 => "bf16",
             DType::I8 => "i8",
             DType::U8 => "u8",
             DType::I64 => "i64",

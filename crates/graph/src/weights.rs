@@ -90,6 +90,6 @@ fn dtype(element: Element) -> Option<DType> {
         Element::F16 => Some(DType::F16),
         Element::I8 => Some(DType::I8),
         Element::U8 => Some(DType::U8),
-        Element::Bf16 => None,
+        Element::Bf16 => Some(DType::Bf16),
     }
 }

@@ -1,30 +1,19 @@
 //! Products of rows of unsigned bytes with weights of signed bytes that were packed once: `out = (x - 128) Wᵀ · factors`.
 //!
 //! `x: u8 [n, inputs]`, `W: i8 [outputs, inputs]`, `out: f32 [n, outputs]`, a factor for each output. Sums are integers of 32 bits,
-//! which are exact: the order of summation changes nothing. Panels are as in [`Weights`](crate::Weights), with four inputs of a column
-//! side by side, as the processor's instructions multiply them.
+//! which are exact: the order of summation changes nothing.
 
-use crate::panels::{Lines, Tiles, tiles};
+use crate::groups::{Dots, GROUP, Groups, Multiply};
 use crate::parallel::{Parallel, Shared, by_columns};
-use std::ops::Range;
 
-/// Vectors of a panel.
-const WIDE: usize = 2;
-/// Inputs that one instruction multiplies.
-const GROUP: usize = 4;
 /// The byte that represents zero.
 const ZERO: i32 = 128;
 
 /// Weights of a layer in 8-bit integers.
 #[derive(Debug)]
 pub struct IntegerWeights {
-    /// `[panels, groups of inputs, columns of a panel, 4]`
-    panels: Lines<i8>,
-    /// `-128 · Σ weights` of every column of the panels.
-    starts: Vec<i32>,
-    factors: Vec<f32>,
-    inputs: usize,
-    outputs: usize,
+    /// Sums start with `-128 · Σ weights`, and are multiplied by the factors.
+    groups: Groups,
     set: Set,
 }
 
@@ -53,9 +42,9 @@ impl Set {
         Self::Scalar
     }
 
-    /// The columns of a panel.
-    fn columns(self) -> usize {
-        WIDE * match self {
+    /// Lanes of a vector.
+    fn lanes(self) -> usize {
+        match self {
             #[cfg(target_arch = "x86_64")]
             Self::Avx512Vnni => 16,
             #[cfg(target_arch = "x86_64")]
@@ -97,23 +86,22 @@ impl IntegerWeights {
         Self::packed(inputs, weights, factors, Set::best())
     }
 
-    fn packed(inputs: usize, weights: &[u8], given: &[f32], set: Set) -> Self {
-        let (outputs, columns, groups) = (given.len(), set.columns(), inputs.div_ceil(GROUP));
+    fn packed(inputs: usize, weights: &[u8], factors: &[f32], set: Set) -> Self {
+        let outputs = factors.len();
         assert_eq!(weights.len(), inputs * outputs, "[inputs, outputs]");
-        let n = outputs.div_ceil(columns) * columns;
-        let (mut panels, mut starts, mut factors) = (Lines::zeros(n * groups * GROUP), vec![0; n], vec![0.0; n]);
+        let mut groups = Groups::zeros(inputs, outputs, set.lanes());
         for (input, row) in weights.chunks_exact(outputs.max(1)).enumerate() {
-            let all: &mut [i8] = panels.all_mut();
-            for (panel, part) in row.chunks(columns).enumerate() {
-                let first = ((panel * groups + input / GROUP) * columns) * GROUP + input % GROUP;
-                for (column, weight) in part.iter().map(|&weight| weight as i8).enumerate() {
-                    all[first + column * GROUP] = weight;
-                    starts[panel * columns + column] -= ZERO * i32::from(weight);
+            for (panel, part) in row.chunks(groups.columns).enumerate() {
+                let column = panel * groups.columns;
+                let (first, all) = (groups.place(column, input), groups.panels.all_mut());
+                for (index, weight) in part.iter().map(|&weight| weight as i8).enumerate() {
+                    all[first + index * GROUP] = weight;
+                    groups.starts[column + index] -= ZERO * i32::from(weight);
                 }
             }
         }
-        factors[..outputs].copy_from_slice(given);
-        Self { panels, starts, factors, inputs, outputs, set }
+        groups.ends[..outputs].copy_from_slice(factors);
+        Self { groups, set }
     }
 
     /// Those of some outputs, in the given order. Their products have the same bits.
@@ -121,31 +109,17 @@ impl IntegerWeights {
     /// # Panics
     /// If there is no such output.
     pub fn select(&self, outputs: &[usize]) -> Self {
-        let (columns, groups) = (self.set.columns(), self.inputs.div_ceil(GROUP));
-        let n = outputs.len().div_ceil(columns) * columns;
-        let (mut panels, mut starts, mut factors) = (Lines::zeros(n * groups * GROUP), vec![0; n], vec![0.0; n]);
-        // Of a column's first group.
-        let first = |column: usize| (column / columns * groups * columns + column % columns) * GROUP;
-        let (from, to): (&[i8], &mut [i8]) = (self.panels.all(), panels.all_mut());
-        for (place, &output) in outputs.iter().enumerate() {
-            assert!(output < self.outputs, "output {output} of {}", self.outputs);
-            for group in 0..groups {
-                let [from_at, to_at] = [output, place].map(|column| first(column) + group * columns * GROUP);
-                to[to_at..to_at + GROUP].copy_from_slice(&from[from_at..from_at + GROUP]);
-            }
-            (starts[place], factors[place]) = (self.starts[output], self.factors[output]);
-        }
-        Self { panels, starts, factors, inputs: self.inputs, outputs: outputs.len(), set: self.set }
+        Self { groups: self.groups.select(outputs), set: self.set }
     }
 
     /// Width of the rows that are multiplied.
     pub fn inputs(&self) -> usize {
-        self.inputs
+        self.groups.bytes
     }
 
     /// Width of the product's rows.
     pub fn outputs(&self) -> usize {
-        self.outputs
+        self.groups.outputs
     }
 
     /// `out = (x - 128) Wᵀ · factors`
@@ -153,11 +127,12 @@ impl IntegerWeights {
     /// # Panics
     /// If a length does not match its dimensions.
     pub fn multiply(&self, x: &[u8], out: &mut [f32], threads: &dyn Parallel) {
-        let n = out.len() / self.outputs.max(1);
-        assert_eq!([x.len(), out.len()], [n * self.inputs, n * self.outputs], "[n, inputs] and [n, outputs]");
+        let (inputs, outputs) = (self.inputs(), self.outputs());
+        let n = out.len() / outputs.max(1);
+        assert_eq!([x.len(), out.len()], [n * inputs, n * outputs], "[n, inputs] and [n, outputs]");
         let out = Shared::new(out);
-        by_columns(threads, [n, self.inputs, self.starts.len() / self.set.columns()], |panels| {
-            let work = Multiply { weights: self, x, out: &out, n, panels };
+        by_columns(threads, [n, inputs, self.groups.n_panels()], |panels| {
+            let work = Multiply { weights: &self.groups, x, out: &out, n, panels };
             match self.set {
                 // SAFETY: weights are packed for instructions that this processor has.
                 #[cfg(target_arch = "x86_64")]
@@ -168,119 +143,6 @@ impl IntegerWeights {
                 Set::Scalar => work.run(Scalar),
             }
         });
-    }
-}
-
-/// Some panels of [`IntegerWeights::multiply`].
-struct Multiply<'a> {
-    weights: &'a IntegerWeights,
-    x: &'a [u8],
-    out: &'a Shared<'a, f32>,
-    n: usize,
-    panels: Range<usize>,
-}
-
-impl Multiply<'_> {
-    #[inline(always)]
-    fn run<D: Dots>(&self, dots: D) {
-        tiles(self.n, self.weights.inputs, D::ROWS, self.panels.clone(), Block { work: self, dots });
-    }
-}
-
-/// Products of four bytes in each lane of a vector.
-///
-/// # Safety
-/// The processor has the instructions; pointers are good for a vector.
-trait Dots: Copy {
-    type Sums: Copy;
-    type Scaled: Copy;
-    const LANES: usize;
-    /// Rows whose sums fit into registers.
-    const ROWS: usize;
-    unsafe fn load(self, sums: *const i32) -> Self::Sums;
-    unsafe fn dot(self, sums: Self::Sums, bytes: u32, weights: *const i8) -> Self::Sums;
-    unsafe fn scaled(self, sums: Self::Sums, factors: *const f32) -> Self::Scaled;
-    unsafe fn store(self, numbers: Self::Scaled, out: *mut f32);
-}
-
-struct Block<'w, 'a, D> {
-    work: &'w Multiply<'a>,
-    dots: D,
-}
-
-impl<D: Dots> Tiles for Block<'_, '_, D> {
-    #[allow(clippy::needless_range_loop, reason = "constant places keep sums in registers")]
-    #[inline(always)]
-    fn tile<const ROWS: usize, const PANELS: usize>(&self, row: usize, panel: usize) {
-        let (dots, Multiply { weights, x, out, .. }) = (self.dots, self.work);
-        let &IntegerWeights { inputs, outputs, .. } = *weights;
-        let (columns, groups) = (WIDE * D::LANES, inputs.div_ceil(GROUP));
-        let x = &x[row * inputs..][..ROWS * inputs];
-        let packed = &weights.panels.all()[panel * groups * columns * GROUP..][..PANELS * groups * columns * GROUP];
-        let (starts, factors) =
-            (&weights.starts[panel * columns..][..PANELS * columns], &weights.factors[panel * columns..][..PANELS * columns]);
-        // SAFETY: all pointers below lie within these slices: `PANELS` panels of `columns` numbers, of `groups` groups each, and
-        // `ROWS` rows of `inputs` bytes; the caller of `run` has the instructions.
-        unsafe {
-            let mut sums = [[[dots.load(starts.as_ptr()); WIDE]; PANELS]; ROWS];
-            for sums in &mut sums {
-                for place in 0..PANELS {
-                    for half in 0..WIDE {
-                        sums[place][half] = dots.load(starts.as_ptr().add(place * columns + half * D::LANES));
-                    }
-                }
-            }
-            let whole = inputs / GROUP;
-            for group in 0..whole {
-                for row in 0..ROWS {
-                    let bytes = x.as_ptr().add(row * inputs + group * GROUP).cast::<u32>().read_unaligned();
-                    for place in 0..PANELS {
-                        for half in 0..WIDE {
-                            let at = ((place * groups + group) * columns + half * D::LANES) * GROUP;
-                            sums[row][place][half] = dots.dot(sums[row][place][half], bytes, packed.as_ptr().add(at));
-                        }
-                    }
-                }
-            }
-            if whole < groups {
-                for row in 0..ROWS {
-                    // Weights behind the last input are zeros.
-                    let mut bytes = [0; GROUP];
-                    bytes[..inputs - whole * GROUP].copy_from_slice(&x[row * inputs + whole * GROUP..(row + 1) * inputs]);
-                    let bytes = u32::from_ne_bytes(bytes);
-                    for place in 0..PANELS {
-                        for half in 0..WIDE {
-                            let at = ((place * groups + whole) * columns + half * D::LANES) * GROUP;
-                            sums[row][place][half] = dots.dot(sums[row][place][half], bytes, packed.as_ptr().add(at));
-                        }
-                    }
-                }
-            }
-            // By constant places, so that sums stay in registers until here.
-            let mut done = [[[dots.scaled(sums[0][0][0], factors.as_ptr()); WIDE]; PANELS]; ROWS];
-            for row in 0..ROWS {
-                for place in 0..PANELS {
-                    for half in 0..WIDE {
-                        let factors = factors.as_ptr().add(place * columns + half * D::LANES);
-                        done[row][place][half] = dots.scaled(sums[row][place][half], factors);
-                    }
-                }
-            }
-            for (index, done) in done.iter().enumerate() {
-                for (vector, &numbers) in done.as_flattened().iter().enumerate() {
-                    let start = panel * columns + vector * D::LANES;
-                    let n = outputs.saturating_sub(start).min(D::LANES);
-                    let to = out.part((row + index) * outputs + start.min(outputs), n);
-                    if n == D::LANES {
-                        dots.store(numbers, to.as_mut_ptr());
-                    } else {
-                        let mut all = [0.0; 16];
-                        dots.store(numbers, all.as_mut_ptr());
-                        to.copy_from_slice(&all[..n]);
-                    }
-                }
-            }
-        }
     }
 }
 
@@ -318,7 +180,7 @@ impl Dots for Scalar {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{Dots, Multiply};
+    use crate::groups::{Dots, Multiply};
     use std::arch::x86_64::*;
 
     #[derive(Clone, Copy)]
@@ -411,6 +273,7 @@ mod tests {
     }
 
     fn sets() -> Vec<Set> {
+        #[allow(unused_mut, reason = "on other processors")]
         let mut sets = vec![Set::Scalar];
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         {

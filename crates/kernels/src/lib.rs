@@ -9,6 +9,8 @@
 mod activation;
 mod attention;
 mod exponential;
+mod groups;
+mod halves;
 mod integers;
 mod panels;
 mod parallel;
@@ -22,6 +24,7 @@ mod testing;
 pub use activation::Activation;
 pub use attention::{Attention, Caches, MANY, Mask, Memory, Results, Step, Strides};
 pub use exponential::exponential;
+pub use halves::{HalfWeights, dots_of_halves, multiplies_halves, padded_halves, round_to_halves};
 pub use integers::{IntegerWeights, multiplies_integers};
 pub use parallel::{Parallel, Serial};
 pub use prefetch::prefetch_behind;

@@ -1,5 +1,6 @@
 //! Passes: graphs to graphs of the same meaning, or of a nearby one that is measured.
 //!
+//! - [`bfloat16`]: layers in bfloat16.
 //! - [`equalize`]: channels of like ranges, which 8 bits round better.
 //! - [`gradient`]: reverse mode differentiation; [`feed`] makes inputs of the parameters that are learned.
 //! - [`fold`]: equal values once, and nothing that changes nothing.
@@ -10,6 +11,7 @@
 //!
 //! A pass turns programs into programs; weights stay lazy recipes. This crate does not depend on evaluators, ONNX or Transformers.
 
+pub mod bfloat16;
 pub mod equalize;
 mod error;
 pub mod feed;

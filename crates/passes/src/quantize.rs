@@ -183,7 +183,7 @@ fn gather_blocks<'b>(builder: &'b Builder, node: &Node, blocks: Blocks, [table, 
 }
 
 /// Whether ids are an input: tokens. Tables of positions and distances are small, and stay as they are.
-fn is_given(graph: &Graph, mut ids: NodeId) -> bool {
+pub(crate) fn is_given(graph: &Graph, mut ids: NodeId) -> bool {
     while let Op::Reshape(_) = graph.node(ids).op {
         ids = graph.node(ids).inputs[0];
     }
@@ -191,7 +191,7 @@ fn is_given(graph: &Graph, mut ids: NodeId) -> bool {
 }
 
 /// Whether a weight is a parameter in f32.
-fn is_plain(graph: &Graph, weight: NodeId) -> bool {
+pub(crate) fn is_plain(graph: &Graph, weight: NodeId) -> bool {
     let weight = graph.node(weight);
     weight.op == Op::Parameter && weight.ty.dtype == DType::F32
 }

@@ -13,6 +13,7 @@ mod memory;
 mod operation;
 mod output_layer;
 mod places;
+mod product;
 mod registered;
 mod rotation;
 mod rows;
@@ -30,10 +31,11 @@ pub(crate) use substitute::{DOMAIN, Substituted, substitute};
 pub(crate) use substitute::{NUMBER, PROGRAM};
 
 use attention::{CachedAttention, Heads, MemoryAttention, SelfAttention};
-use cognate_kernels::{IntegerWeights, Parallel, Weights};
+use cognate_kernels::{IntegerWeights, Parallel};
 use embedding::Embedding;
 use gate::Gate;
 use output_layer::{Chosen, OutputLayer};
+use product::Packed;
 use rotation::Rotation;
 use rows::{BetweenProducts, Largest};
 use std::collections::BTreeSet;
@@ -78,7 +80,7 @@ pub(crate) struct Program {
 
 /// An operation; numbers are those of buffers.
 enum Step {
-    Product { x: usize, weights: Weights, out: usize },
+    Product { x: usize, weights: Packed, out: usize },
     IntegerProduct { x: usize, weights: IntegerWeights, out: usize },
     Rows(BetweenProducts),
     Cached(CachedAttention),

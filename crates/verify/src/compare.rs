@@ -24,6 +24,7 @@ impl Tolerance {
         match precision {
             Precision::F32 => CLOSE,
             Precision::F16 => HALF,
+            Precision::Bf16 => BFLOAT16,
             Precision::Int8 | Precision::Int8Tensor | Precision::Int8Block => QUANTISED,
             Precision::Int4 => QUANTISED_4,
         }
@@ -52,6 +53,9 @@ pub const CLOSE: Tolerance = Tolerance { name: "CLOSE", relative_l2: 1e-5, equal
 /// f16 on any runtime against the f64 reference of the f32 model: an f16 is good to 5e-4, and a chain of some dozen roundings to 40
 /// times that.
 pub const HALF: Tolerance = Tolerance { name: "HALF", relative_l2: 2e-2, equal_steps: 0.99, least_cosine: None };
+
+/// bfloat16 on any runtime against the f64 reference of the f32 model: a number is good to 2e-3, four times as far as an f16.
+pub const BFLOAT16: Tolerance = Tolerance { name: "BFLOAT16", relative_l2: 8e-2, equal_steps: 0.95, least_cosine: None };
 
 /// 8-bit integers on any runtime against the f64 reference of the f32 model: weights and activations are rounded to a 254th of their
 /// range, which moves each product by some thousandths, and a chain of layers by some hundredths.

@@ -13,6 +13,6 @@ mod search;
 
 pub use agreement::{Subject, verify};
 pub use alone::{EncoderSubject, encoder_in_half, verify_encoder};
-pub use compare::{CLOSE, EXACT, HALF, Measured, QUANTISED, QUANTISED_4, Summary, Tolerance, compare};
+pub use compare::{BFLOAT16, CLOSE, EXACT, HALF, Measured, QUANTISED, QUANTISED_4, Summary, Tolerance, compare};
 pub use error::{Error, ErrorKind, Result};
 pub use half::{Form, InHalf, Sample, in_half};

@@ -17,7 +17,7 @@ use xtask::workspace::capture;
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Bytes read per second, for the size of a step's weights in each of [`Weights::ALL`].
-    pub bytes: [f64; 3],
+    pub bytes: [f64; 4],
     /// Operations of f32 matrix products per second, two for each multiplication and addition.
     pub f32: f64,
     /// Operations of products of 8-bit integers, if a program has them.
@@ -27,7 +27,7 @@ pub struct Limits {
 /// The answer of a measuring program.
 #[derive(Debug, Deserialize)]
 pub struct Answer {
-    pub bytes_per_second: [f64; 3],
+    pub bytes_per_second: [f64; 4],
     pub f32: Option<f64>,
     pub int8: Option<f64>,
 }
@@ -43,7 +43,7 @@ impl Limits {
         script.arg(place.scripts.join("limits.py")).args([&threads_text, &sizes]).env("OMP_NUM_THREADS", &threads_text);
         let read: Answer = serde_json::from_str(&capture(&mut read)?).context("cognate-bench measure read: incomplete answer")?;
         let script: Answer = serde_json::from_str(&capture(&mut script)?).context("limits.py: incomplete answer")?;
-        let limits = Limits { bytes: [0.0; 3], f32: 0.0, int8: None }.with(&read).with(&script);
+        let limits = Limits { bytes: [0.0; 4], f32: 0.0, int8: None }.with(&read).with(&script);
         ensure!(limits.f32 > 0.0 && limits.bytes.iter().all(|bytes| *bytes > 0.0), "no limits were measured: {limits:?}");
         Ok(limits)
     }
@@ -56,16 +56,18 @@ impl Limits {
     /// The higher of both, number by number: other load on the machine is not a limit.
     pub fn or_higher(self, other: Limits) -> Limits {
         let int8 = self.int8.into_iter().chain(other.int8).reduce(f64::max);
-        let bytes = [0, 1, 2].map(|index| self.bytes[index].max(other.bytes[index]));
+        let bytes = [0, 1, 2, 3].map(|index| self.bytes[index].max(other.bytes[index]));
         Limits { bytes, f32: self.f32.max(other.f32), int8 }
     }
 
     /// The highest number of tokens per second: the encoder once, a step for each new token, without attention and vectors.
     pub fn tokens_per_second(&self, shape: &Shape, weights: Weights, column: Column) -> f64 {
-        let [f32, int8, int4] = self.bytes;
+        let [f32, bf16, int8, int4] = self.bytes;
         let whole = self.int8.unwrap_or(f64::INFINITY);
         let (bytes, peak) = match weights {
             Weights::F32 => (f32, self.f32),
+            // No program says how fast it multiplies them.
+            Weights::Bf16 => (bf16, f64::INFINITY),
             Weights::Int8 => (int8, whole),
             Weights::Int4 => (int4, whole),
         };
@@ -80,11 +82,11 @@ impl Limits {
 
     /// A sentence.
     pub fn text(&self) -> String {
-        let [f32, int8, int4] = self.bytes.map(|bytes| format!("{:.1}", bytes / 1e9));
+        let [f32, bf16, int8, int4] = self.bytes.map(|bytes| format!("{:.1}", bytes / 1e9));
         let whole = self.int8.map(|whole| format!(", {:.0} in 8-bit integers", whole / 1e9)).unwrap_or_default();
         let single = self.f32 / 1e9;
         format!(
-            "The machine reads {f32} GB of f32 weights a second, {int8} of 8-bit and {int4} of 4-bit ones, and computes {single:.0} billion\n\
+            "The machine reads {f32} GB of f32 weights a second, {bf16} of bf16, {int8} of 8-bit and {int4} of 4-bit ones, and computes {single:.0} billion\n\
              operations a second in f32{whole}.\n"
         )
     }

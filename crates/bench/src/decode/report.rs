@@ -140,8 +140,8 @@ impl Report {
              call by call, after a warm-up round. A number is the median of the rounds, followed by the slowest and the fastest.\n\
              Each program has the given number of threads and one model. Only Cognate asks the system for huge pages; the rows\n\
              *no huge pages* do not.\n\n\
-             - *to CTranslate2*: the ratio to CTranslate2 in the same precision and the same run: the median of the rounds' ratios. Bold: below\n  \
-             the given floor. Ratios are compared with floors before they are rounded.\n\
+             - *to CTranslate2*: the ratio to CTranslate2 in the same precision (of bf16: in f32) and the same run: the median of the rounds'\n  \
+             ratios. Bold: below the given floor. Ratios are compared with floors before they are rounded.\n\
              - *of the limit*: the share of the highest speed that the same machine reaches, before or after the same calls, if each step only\n  \
              reads its weights once, as fast as the best program reads the same number of bytes repeatedly (caches hold a part of them), or\n  \
              only multiplies its rows by them, as fast as the best program multiplies, whichever takes longer; without attention.\n\

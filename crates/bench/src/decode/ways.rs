@@ -4,7 +4,7 @@ use fs_err as fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use Weights::{F32, Int4, Int8};
+use Weights::{Bf16, F32, Int4, Int8};
 use anyhow::{Result, bail};
 use clap::builder::PossibleValuesParser;
 
@@ -16,18 +16,20 @@ use xtask::workspace::capture;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weights {
     F32,
+    Bf16,
     Int8,
     /// Layers in 4 bits, the output layer in 8.
     Int4,
 }
 
 impl Weights {
-    pub const ALL: [Weights; 3] = [F32, Int8, Int4];
+    pub const ALL: [Weights; 4] = [F32, Bf16, Int8, Int4];
 
     /// Bytes of an element, without scales; for `Int4` as if the output layer had 4 bits, too.
     pub fn bytes(self) -> f64 {
         match self {
             F32 => 4.0,
+            Bf16 => 2.0,
             Int8 => 1.0,
             Int4 => 0.5,
         }
@@ -50,7 +52,7 @@ pub struct Way {
     pub title: &'static str,
     pub weights: Weights,
     pub program: Program,
-    /// The row with which it is compared: CTranslate2 in the same precision.
+    /// The row with which it is compared: CTranslate2 in the same precision, or in f32.
     pub peer: Option<&'static str>,
     /// Least ratios to the peer on one thread, Marian-base: greedy at batch 1, 8 and 32, then the same with 4 beams.
     pub floors: Option<[[f64; 3]; 2]>,
@@ -86,7 +88,7 @@ pub const fn ours(
     floors: Option<[[f64; 3]; 2]>,
 ) -> Way {
     let peer = match weights {
-        Weights::F32 => CT2,
+        Weights::F32 | Weights::Bf16 => CT2,
         Weights::Int8 | Weights::Int4 => CT2_INT8,
     };
     Way { name, title, weights, program: Program::Ours { export, engine, flag: None }, peer, floors }
@@ -117,6 +119,7 @@ pub const WAYS: &[Way] = &[
     // Rows with floors directly follow their peer, so that both see the same load of the machine.
     theirs("ct2", "CTranslate2", F32, "ctranslate2", true, None),
     ours("cognate-ort", "Cognate", F32, F32_EXPORT, "ort", Some([[1.0, 1.05, 1.1], [1.0, 1.05, 1.1]])),
+    ours("cognate-bf16", "Cognate bf16", Bf16, &["--target", "ort", "--precision", "bf16"], "ort", None),
     theirs("ct2-int8", "CTranslate2 int8", Int8, "ctranslate2-int8", true, None),
     ours("cognate-int8", "Cognate int8", Int8, INT8_EXPORT, "ort", Some([[1.2, 1.2, 1.2], [1.2, 1.3, 1.6]])),
     ours(

@@ -26,7 +26,7 @@ pub(crate) fn block(ours: [f64; 2]) -> Block {
     let rows = vec![row("ct2-int8", [100.0, 200.0], None), row("cognate-int8", ours, Some(0.75))];
     // Limits of 32 tokens in 2.2 + 32 * 3.84 ms, 256 a second, and of 256 in 4.2 + 32 * 3.84 ms, 2,014 a second: memory, but for the
     // encoder of 8 sentences.
-    Block { shape: &SHAPES[0], threads: 1, limits: Limits { bytes: [1e10; 3], f32: 1e12, int8: Some(2e12) }, columns, rows }
+    Block { shape: &SHAPES[0], threads: 1, limits: Limits { bytes: [1e10; 4], f32: 1e12, int8: Some(2e12) }, columns, rows }
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn a_block_is_four_tables() {
     let text = block([125.0, 255.0]).text();
     let expected = "\
         ### Marian-base, 1 thread\n\n\
-        The machine reads 10.0 GB of f32 weights a second, 10.0 of 8-bit and 10.0 of 4-bit ones, and computes 1000 billion\n\
+        The machine reads 10.0 GB of f32 weights a second, 10.0 of bf16, 10.0 of 8-bit and 10.0 of 4-bit ones, and computes 1000 billion\n\
         operations a second in f32, 2000 in 8-bit integers.\n\n\
         | tokens/s         | greedy, batch 1 | 4 beams, batch 8 |\n\
         | ---------------- | --------------: | ---------------: |\n\

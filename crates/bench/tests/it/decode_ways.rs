@@ -1,6 +1,6 @@
 //! Unit tests of `decode::ways`.
 
-use Weights::{F32, Int8};
+use Weights::{Bf16, F32, Int8};
 use cognate_bench::decode::ways::*;
 
 #[test]
@@ -15,7 +15,7 @@ fn rows_are_compared_with_rows() {
         assert_eq!(WAYS.iter().filter(|other| other.name == way.name).count(), 1, "{}", way.name);
         let Some(peer) = way.peer else { continue };
         let peer = WAYS.iter().find(|other| other.name == peer);
-        let wanted = if way.weights == F32 { F32 } else { Int8 };
+        let wanted = if [F32, Bf16].contains(&way.weights) { F32 } else { Int8 };
         assert!(peer.is_some_and(|peer| peer.weights == wanted), "{}", way.name);
     }
 }

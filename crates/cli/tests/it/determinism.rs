@@ -82,6 +82,7 @@ fn exports_are_the_same_bits() {
         &["--precision", "f16"],
         &["--precision", "int8"],
         &["--precision", "int8-block", "--target", "ort"],
+        &["--precision", "bf16", "--target", "ort"],
     ] {
         let export = |out: &str| drop(run(&[&["export", model, out, "--no-verify"], options].concat()).ok());
         twice(&format!("export {options:?}"), &mut wrong, export);

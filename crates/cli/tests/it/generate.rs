@@ -83,7 +83,7 @@ fn texts_are_transformers_for_onnx_runtime_alone() {
     }
     let (model, folder) = (model(), tempfile::tempdir().unwrap());
     check("ort", &model);
-    for precision in ["f32", "int8", "int8-tensor", "int8-block", "int4"] {
+    for precision in ["f32", "bf16", "int8", "int8-tensor", "int8-block", "int4"] {
         let out = folder.path().join(precision);
         let out = out.to_str().unwrap();
         // 4 bits are too few for a model of width 16.

@@ -34,10 +34,12 @@ fn contradictions_are_refused() {
 }
 
 #[test]
-fn blocks_are_for_onnx_runtime_alone() {
+fn blocks_and_bfloat16_are_for_onnx_runtime_alone() {
     let refused = |args: &[&str], status| run(&[&["export", "testdata/multi30k-en-de", "out"], args].concat()).failed(status);
     assert_snapshot!(refused(&["--precision", "int4"], 1), @"cognate: error: --precision: only ONNX Runtime multiplies weights in blocks, found int4; choose target ort, or precision int8");
     assert_snapshot!(refused(&["--precision", "int8-block", "--layout", "hf"], 1), @"cognate: error: --precision: only ONNX Runtime multiplies weights in blocks, found int8-block; instead of layout hf choose target ort, or precision int8");
+    assert_snapshot!(refused(&["--precision", "bf16"], 1), @"cognate: error: --precision: tract does not read bfloat16, found bf16; choose target ort, or precision f16");
+    assert_snapshot!(refused(&["--precision", "bf16", "--layout", "hf"], 1), @"cognate: error: --precision: tract does not read bfloat16, found bf16; instead of layout hf choose target ort, or precision f16");
     assert_snapshot!(refused(&["--precision", "int8", "--block-size", "32"], 1), @"cognate: error: --block-size: expected the precision int8-block or int4 with it, found int8, which has no blocks");
     assert_snapshot!(refused(&["--target", "ort", "--precision", "int4", "--block-size", "48"], 2), @"
     error: invalid value '48' for '--block-size <N>': expected 16, 32, 64 or 128
@@ -46,17 +48,17 @@ fn blocks_are_for_onnx_runtime_alone() {
     ");
 }
 
-/// Sentences together, alone, with beams and by several workers: what one becomes does not depend on others.
+/// Sentences together, alone, with beams and by several workers, in integers and in bfloat16: what one becomes does not depend on others.
 #[test]
-fn a_translation_in_integers_does_not_depend_on_its_batch() {
+fn a_rounded_translation_does_not_depend_on_its_batch() {
     let folder = tempfile::tempdir().unwrap();
     let mut forms = vec![("tract", exported(&folder, "portable", &["--precision", "int8"]))];
     match Engine::Ort.open(Device::Cpu) {
         Ok(_) => {
-            let precisions = [&["int8"][..], &["int8-block", "--block-size", "128"], &["int4"]];
+            let precisions = [&["int8"][..], &["int8-block", "--block-size", "128"], &["int4"], &["bf16"]];
             let export = |args: &[&str]| exported(&folder, &args.concat(), &[&["--target", "ort", "--precision"], args].concat());
             forms.extend(precisions.map(|args| ("ort", export(args))));
-            for ((_, model), form) in forms[1..].iter().zip(["int8,", "int8-block in blocks of 128,", "int4 in blocks of 32,"]) {
+            for ((_, model), form) in forms[1..].iter().zip(["int8,", "int8-block in blocks of 128,", "int4 in blocks of 32,", "bf16,"]) {
                 let shown = run(&["show", model]).ok();
                 assert!(shown.contains(&format!("shared-cache layout, {form} opset")), "{form}: {shown}");
             }

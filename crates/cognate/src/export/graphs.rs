@@ -7,6 +7,7 @@ use cognate_generate::{SearchLimits, Settings, search_program};
 use cognate_graph::{Bits, Blocks, Program, Steps};
 use cognate_model::Layout;
 use cognate_model::interface::{LOGITS, LOGITS_SCALE};
+use cognate_passes::bfloat16::in_bfloat16;
 use cognate_passes::equalize::equalize;
 use cognate_passes::fuse::fuse;
 use cognate_passes::quantize::{self, quantize};
@@ -63,11 +64,18 @@ fn parts(export: &Export, layout: Layout, events: &mut dyn FnMut(ExportEvent<'_>
             Err(Error::wrong_option("precision", message))
         }
         Precision::F16 => half(export, layout, events),
+        Precision::Bf16 => Ok(bfloat16(export, layout)?.into()),
         Precision::Int8 => columns(Steps::Row),
         Precision::Int8Tensor => columns(Steps::Tensor),
         Precision::Int8Block => blocks(Bits::Eight),
         Precision::Int4 => blocks(Bits::Four),
     }
+}
+
+fn bfloat16(export: &Export, layout: Layout) -> Result<Vec<Program>> {
+    let programs = export.model.programs(layout, export.attention_outputs(layout))?;
+    let made = programs.iter().map(|program| in_bfloat16(&fuse(program)?)).collect::<Result<Vec<_>, _>>();
+    Ok(made.map_err(cognate_model::Error::from)?)
 }
 
 fn in_integers(export: &Export, layout: Layout, options: quantize::Options<'_>) -> Result<Graphs> {

@@ -4,7 +4,7 @@ use super::{broadcast, expect_dtype, float, last, same_dtype, with_last};
 use crate::{DType, Dim, Shape, Type};
 
 pub(super) fn sum(axes: &[usize], [x]: [&Type; 1]) -> Result<Type, String> {
-    if matches!(x.dtype, DType::Bool | DType::I8) {
+    if matches!(x.dtype, DType::Bool | DType::Bf16 | DType::I8) {
         return Err(format!("expected numbers, found {}", x.dtype));
     }
     let rank = x.shape.rank();

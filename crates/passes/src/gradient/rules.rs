@@ -134,7 +134,7 @@ fn unary<'b>(function: Unary, x: Tensor<'b>, y: Tensor<'b>, dy: Tensor<'b>) -> O
 fn smallest(x: Tensor<'_>) -> Tensor<'_> {
     x.number(match x.ty().dtype {
         DType::F16 => cognate_graph::f16::MIN_POSITIVE_SUBNORMAL.to_f32(),
-        DType::F32 | DType::I8 | DType::U8 | DType::I64 | DType::Bool => f32::MIN_POSITIVE,
+        DType::F32 | DType::Bf16 | DType::I8 | DType::U8 | DType::I64 | DType::Bool => f32::MIN_POSITIVE,
     })
 }
 

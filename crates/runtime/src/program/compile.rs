@@ -5,17 +5,18 @@
 
 use super::attention::{CachedAttention, Heads, MaskSource, MemoryAttention, SelfAttention};
 use super::constants::Constants;
-use super::embedding::{Embedding, Positions, Table};
+use super::embedding::{Embedding, Numbers, Positions, Table};
 use super::gate::Gate;
 use super::operation::{Among, MaskOf, Operation, PositionsFrom, PositionsOf, TableOf};
-use super::output_layer::{LOGITS, LayerWeights, OutputLayer, Source};
+use super::output_layer::{Floats, LOGITS, LayerWeights, OutputLayer};
 use super::places::Places;
+use super::product::Source;
 use super::rotation::Rotation;
 use super::rows::{BetweenProducts, Largest, RowNorm};
 use super::sizes::Size;
 use super::{Buffer, Place, Program, Step, View};
 use crate::{BEST, SHORTLIST};
-use cognate_export::proto::{GraphProto, NodeProto, TensorProto};
+use cognate_export::proto::{DataType, GraphProto, NodeProto, TensorProto};
 use cognate_kernels::{IntegerWeights, Screen};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
@@ -266,10 +267,11 @@ impl<'b, 'g> Builder<'b, 'g> {
                     Some(bias) => Some(self.constant(bias).filter(|bias| bias.len() == outputs)?),
                     None => None,
                 };
-                let source = Source::new(self.constants.bytes(weight)?, [inputs, outputs], bias);
+                let is_half = weight.data_type == DataType::Bfloat16 as i32;
+                let source = Source { bytes: self.constants.bytes(weight)?, is_half, inputs, outputs, bias };
                 let (x, made) = (self.rows(x)?.buffer, self.made(out)?);
                 match self.is_output_layer(out) {
-                    true => Step::Output(self.output_layer(x, made, LayerWeights::Floats(source))),
+                    true => Step::Output(self.output_layer(x, made, LayerWeights::Floats(Floats::new(source)))),
                     false => Step::Product { x, weights: source.pack(), out: made },
                 }
             }
@@ -400,11 +402,12 @@ impl<'b, 'g> Builder<'b, 'g> {
 
     fn table(&mut self, TableOf { table, steps }: TableOf<'g>) -> Option<Table> {
         let (bytes, width) = (self.constants.bytes(table)?, usize::try_from(*table.dims.last()?).ok()?);
-        let steps = match steps {
-            Some(steps) => Some(self.constants.floats(steps).filter(|steps| steps.len() * width == bytes.all().len())?),
-            None => None,
+        let numbers = match steps {
+            Some(steps) => Numbers::Integers(self.constants.floats(steps).filter(|steps| steps.len() * width == bytes.all().len())?),
+            None if table.data_type == DataType::Bfloat16 as i32 => Numbers::Halves,
+            None => Numbers::Floats,
         };
-        Some(Table { bytes, steps, width })
+        Some(Table { bytes, numbers, width })
     }
 
     /// A constant, or one to which a number is added.

@@ -47,6 +47,7 @@ impl Constants {
     pub(crate) fn bytes(&mut self, tensor: &TensorProto) -> Option<Bytes> {
         let size = match DataType::try_from(tensor.data_type).ok()? {
             DataType::Float => 4,
+            DataType::Bfloat16 => 2,
             DataType::Int8 | DataType::Uint8 => 1,
             _ => return None,
         };
@@ -79,6 +80,11 @@ impl Constants {
         self.files.insert(name.into(), file.clone());
         Some(file)
     }
+}
+
+/// The numbers of bytes that are the upper halves of f32, in ONNX's order.
+pub(crate) fn halves(bytes: &[u8]) -> impl Iterator<Item = f32> + '_ {
+    bytes.as_chunks::<2>().0.iter().map(|&[low, high]| f32::from_le_bytes([0, 0, low, high]))
 }
 
 /// The numbers of bytes in ONNX's order.

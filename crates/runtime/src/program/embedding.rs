@@ -1,7 +1,7 @@
 //! Rows of tables: tokens and their positions.
 
 use super::attention::past_of;
-use super::constants::{Bytes, numbers};
+use super::constants::{Bytes, halves, numbers};
 use super::operation::{Counted, PositionsFrom};
 use super::sizes::{Size, values};
 use super::{Call, Result, Tensors, expected};
@@ -27,9 +27,16 @@ pub(super) struct Positions {
 /// `[rows, width]`
 pub(super) struct Table {
     pub(super) bytes: Bytes,
-    /// Of numbers in 8 bits: the step of each row.
-    pub(super) steps: Option<Vec<f32>>,
+    pub(super) numbers: Numbers,
     pub(super) width: usize,
+}
+
+/// How a table stores its numbers.
+pub(super) enum Numbers {
+    Floats,
+    Halves,
+    /// In 8 bits, with the step of each row.
+    Integers(Vec<f32>),
 }
 
 impl Table {
@@ -38,15 +45,21 @@ impl Table {
     }
 
     fn row_bytes(&self) -> usize {
-        if self.steps.is_some() { self.width } else { self.width * size_of::<f32>() }
+        self.width
+            * match self.numbers {
+                Numbers::Floats => size_of::<f32>(),
+                Numbers::Halves => 2,
+                Numbers::Integers(_) => 1,
+            }
     }
 
     /// Calls `put` with each number of a row, and its place.
     pub(super) fn read(&self, row: usize, to: &mut [f32], put: impl Fn(&mut f32, f32)) {
         let bytes = &self.bytes.all()[row * self.row_bytes()..][..self.row_bytes()];
-        match &self.steps {
-            Some(steps) => to.iter_mut().zip(bytes).for_each(|(to, &byte)| put(to, f32::from(byte as i8) * steps[row])),
-            None => to.iter_mut().zip(numbers(bytes)).for_each(|(to, number)| put(to, number)),
+        match &self.numbers {
+            Numbers::Floats => to.iter_mut().zip(numbers(bytes)).for_each(|(to, number)| put(to, number)),
+            Numbers::Halves => to.iter_mut().zip(halves(bytes)).for_each(|(to, number)| put(to, number)),
+            Numbers::Integers(steps) => to.iter_mut().zip(bytes).for_each(|(to, &byte)| put(to, f32::from(byte as i8) * steps[row])),
         }
     }
 }

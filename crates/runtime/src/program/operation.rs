@@ -7,6 +7,7 @@ use cognate_kernels::Activation;
 /// An operation on rows, as the substitution of subgraphs names them, or a product.
 #[derive(Clone)]
 pub(crate) enum Operation<'g> {
+    /// Of weights in f32, or in bfloat16, to which rows are rounded.
     Product {
         x: &'g str,
         weight: &'g TensorProto,
@@ -89,7 +90,7 @@ pub(crate) struct Scores {
     pub(crate) window: Option<usize>,
 }
 
-/// A table, with the steps of rows in 8 bits.
+/// A table of f32 or bfloat16, or of 8 bits with the steps of rows.
 #[derive(Clone, Copy)]
 pub(crate) struct TableOf<'g> {
     pub(crate) table: &'g TensorProto,

@@ -4,11 +4,11 @@
 //! [`SHORTLIST`] and [`BEST`]. Weights are packed for what is asked first: a decoder that only ever wants the best tokens has no f32
 //! panels in memory.
 
-use super::constants::{Bytes, numbers};
+use super::product::{Columns, Packed, Source};
 use super::{Call, Program, Result, Scratch, Step, Tensors, expected};
 use crate::{BEST, SHORTLIST};
 use cognate_export::proto::{DataType, DimensionProto, GraphProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto};
-use cognate_kernels::{Candidates, IntegerWeights, Parallel, Screen, Wanted, Weights, dots};
+use cognate_kernels::{Candidates, IntegerWeights, Parallel, Screen, Wanted, round_to_halves};
 use std::iter;
 use std::sync::{OnceLock, PoisonError};
 
@@ -27,17 +27,14 @@ pub(super) struct OutputLayer {
 }
 
 pub(super) enum LayerWeights {
-    Floats(Source),
+    Floats(Floats),
     Integers(Screen),
 }
 
-/// Weights `[outputs, inputs]` and a bias in a file.
-pub(super) struct Source {
-    pub(super) bytes: Bytes,
-    pub(super) inputs: usize,
-    pub(super) outputs: usize,
-    pub(super) bias: Option<Vec<f32>>,
-    packed: OnceLock<Weights>,
+/// Weights of which the forms that calls ask for are kept.
+pub(super) struct Floats {
+    source: Source,
+    packed: OnceLock<Packed>,
     screen: OnceLock<Option<Screen>>,
 }
 
@@ -50,36 +47,25 @@ pub(super) struct Chosen {
 }
 
 enum ChosenWeights {
-    Floats(Weights),
+    Floats(Packed),
     Integers(IntegerWeights),
 }
 
-impl Source {
-    pub(super) fn new(bytes: Bytes, [inputs, outputs]: [usize; 2], bias: Option<Vec<f32>>) -> Self {
-        Self { bytes, inputs, outputs, bias, packed: OnceLock::new(), screen: OnceLock::new() }
-    }
-
-    /// Writes the weights `[inputs]` of an output.
-    fn fill(&self, output: usize, row: &mut [f32]) {
-        let bytes = &self.bytes.all()[output * self.inputs * size_of::<f32>()..][..self.inputs * size_of::<f32>()];
-        row.iter_mut().zip(numbers(bytes)).for_each(|(place, number)| *place = number);
+impl Floats {
+    pub(super) fn new(source: Source) -> Self {
+        Self { source, packed: OnceLock::new(), screen: OnceLock::new() }
     }
 
     /// All columns in panels.
-    pub(super) fn packed(&self) -> &Weights {
-        self.packed.get_or_init(|| self.pack())
-    }
-
-    pub(super) fn pack(&self) -> Weights {
-        let weights = Weights::pack(self.inputs, self.outputs, |output, row| self.fill(output, row), self.bias.as_deref());
-        self.bytes.release();
-        weights
+    fn packed(&self) -> &Packed {
+        self.packed.get_or_init(|| self.source.pack())
     }
 
     fn screen(&self) -> Option<&Screen> {
+        let Source { inputs, outputs, bias, bytes, .. } = &self.source;
         let make = || {
-            let screen = Screen::new(self.inputs, self.outputs, |output, row| self.fill(output, row), self.bias.as_deref());
-            self.bytes.release();
+            let screen = Screen::new(*inputs, *outputs, |output, row| self.source.fill(output, row), bias.as_deref());
+            bytes.release();
             screen
         };
         self.screen.get_or_init(make).as_ref()
@@ -87,19 +73,9 @@ impl Source {
 
     /// All logits of a row.
     fn all(&self, x: &[f32], threads: &dyn Parallel) -> Vec<f32> {
-        let mut logits = vec![0.0; self.outputs];
+        let mut logits = vec![0.0; self.source.outputs];
         self.packed().multiply(x, &mut logits, threads);
         logits
-    }
-
-    fn bias_of(&self, output: usize) -> f32 {
-        self.bias.as_ref().map_or(0.0, |bias| bias[output])
-    }
-
-    /// The columns of tokens.
-    fn select(&self, tokens: &[usize]) -> Weights {
-        let bias: Vec<f32> = tokens.iter().map(|&token| self.bias_of(token)).collect();
-        Weights::pack(self.inputs, tokens.len(), |place, row| self.fill(tokens[place], row), Some(&bias))
     }
 }
 
@@ -111,7 +87,7 @@ impl LayerWeights {
 
     fn outputs(&self) -> usize {
         match self {
-            Self::Floats(source) => source.outputs,
+            Self::Floats(floats) => floats.source.outputs,
             Self::Integers(screen) => screen.integers().outputs(),
         }
     }
@@ -148,7 +124,7 @@ impl OutputLayer {
         let mut made = call.take_columns(self.out, rows, width)?;
         let weights = chosen.as_mut().map(|Chosen { columns, weights, .. }| {
             &*weights.get_or_insert_with(|| match &self.weights {
-                LayerWeights::Floats(source) => ChosenWeights::Floats(source.select(columns)),
+                LayerWeights::Floats(floats) => ChosenWeights::Floats(floats.source.select(columns)),
                 LayerWeights::Integers(screen) => ChosenWeights::Integers(screen.integers().select(columns)),
             })
         });
@@ -157,8 +133,8 @@ impl OutputLayer {
                 let weights = if let Some(ChosenWeights::Integers(chosen)) = chosen { chosen } else { screen.integers() };
                 weights.multiply(&call.elements[self.x].bytes()[..rows * weights.inputs()], made.floats_mut(), call.tensors);
             }
-            (LayerWeights::Floats(source), chosen) => {
-                let weights = if let Some(ChosenWeights::Floats(chosen)) = chosen { chosen } else { source.packed() };
+            (LayerWeights::Floats(floats), chosen) => {
+                let weights = if let Some(ChosenWeights::Floats(chosen)) = chosen { chosen } else { floats.packed() };
                 weights.multiply(&call.floats(self.x)[..rows * weights.inputs()], made.floats_mut(), call.tensors);
             }
         }
@@ -187,9 +163,10 @@ impl OutputLayer {
 #[derive(Default)]
 pub(super) struct Room {
     search: cognate_kernels::Room,
-    /// Of the columns of a row, and their logits.
-    weights: Vec<f32>,
-    logits: Vec<f32>,
+    /// Of a row.
+    columns: Columns,
+    /// Rows in bfloat16.
+    rounded: Vec<f32>,
 }
 
 /// The tokens of each row, ascending, and their logits.
@@ -209,7 +186,7 @@ impl OutputLayer {
         let mut always = self.weights.tokens(BEST, always)?;
         let all_columns = match &self.weights {
             LayerWeights::Integers(screen) => Some(screen),
-            LayerWeights::Floats(source) => source.screen(),
+            LayerWeights::Floats(floats) => floats.screen(),
         };
         let (columns, screen) = match (chosen, all_columns) {
             (Some(Chosen { columns, screen, .. }), Some(all)) => {
@@ -219,7 +196,7 @@ impl OutputLayer {
             (chosen, screen) => (chosen.as_ref().map(|chosen| &chosen.columns), screen),
         };
         let token = |column: usize| columns.map_or(column, |columns| columns[column]);
-        let Room { search, weights, logits } = &mut call.scratch.best;
+        let Room { search, columns: room, rounded } = &mut call.scratch.best;
         let (wanted, mut found) = (Wanted { count, always: &always }, Vec::with_capacity(rows));
         match &self.weights {
             LayerWeights::Integers(all) => {
@@ -228,11 +205,18 @@ impl OutputLayer {
                     found.push(columns.iter().map(|&column| token(column)).zip(products.iter().copied()).collect());
                 });
             }
-            LayerWeights::Floats(source) => {
-                let x = &call.elements[self.x].floats()[..rows * source.inputs];
-                let row_of = |row: usize| &x[row * source.inputs..][..source.inputs];
+            LayerWeights::Floats(floats) => {
+                let inputs = floats.source.inputs;
+                let mut x = &call.elements[self.x].floats()[..rows * inputs];
+                if floats.source.is_half {
+                    rounded.clear();
+                    rounded.extend_from_slice(x);
+                    round_to_halves(rounded);
+                    x = rounded;
+                }
+                let row_of = |row: usize| &x[row * inputs..][..inputs];
                 let all = |row: usize| {
-                    let logits = source.all(row_of(row), call.tensors);
+                    let logits = floats.all(row_of(row), call.tensors);
                     let n = columns.map_or(logits.len(), Vec::len);
                     (0..n).map(|column| (token(column), logits[token(column)])).collect()
                 };
@@ -241,14 +225,9 @@ impl OutputLayer {
                     if *is_unknown {
                         return found.push(all(row));
                     }
-                    logits.resize(columns.len(), 0.0);
-                    weights.resize(weights.len().max(columns.len() * source.inputs), 0.0);
-                    let weights = &mut weights[..columns.len() * source.inputs];
-                    let places = weights.chunks_exact_mut(source.inputs.max(1));
-                    columns.iter().zip(places).for_each(|(&column, place)| source.fill(token(column), place));
-                    dots(row_of(row), weights, logits);
-                    let of_token = |(token, logit): (usize, &f32)| (token, logit + source.bias_of(token));
-                    found.push(columns.iter().map(|&column| token(column)).zip(&*logits).map(of_token).collect());
+                    let tokens = columns.iter().map(|&column| token(column));
+                    let logits = floats.source.some(row_of(row), tokens.clone(), room);
+                    found.push(tokens.zip(logits).collect());
                 });
             }
         }

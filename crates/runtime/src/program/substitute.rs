@@ -217,23 +217,42 @@ mod tests {
     use cognate_graph::{Program, Steps};
     use cognate_kernels::multiplies_integers;
     use cognate_model::{Attentions, Layout, Model};
-    use cognate_passes::{fuse::fuse, quantize};
+    use cognate_passes::{bfloat16::in_bfloat16, fuse::fuse, quantize};
     use cognate_testing::{SPEECH_MODELS, bundled_checkpoint, decoder_models, golden, golden_models, testdata};
     use ndarray::{Array2, ArrayD};
     use std::num::NonZeroUsize;
     use std::thread;
     use tempfile::TempDir;
 
-    /// A folder with the encoder and decoder of a model, for ONNX Runtime only.
-    fn exported(model: &Model, integers: bool) -> TempDir {
-        exported_with(model, integers, Attentions::Omit)
+    /// The weights of a folder.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Stored {
+        Floats,
+        Halves,
+        Integers,
+    }
+    use Stored::{Floats, Halves, Integers};
+
+    impl Stored {
+        /// Those that programs multiply on this processor.
+        fn fast() -> Vec<Self> {
+            if multiplies_integers(256) { vec![Floats, Halves, Integers] } else { vec![Floats, Halves] }
+        }
     }
 
-    fn exported_with(model: &Model, integers: bool, attentions: Attentions) -> TempDir {
+    /// A folder with the encoder and decoder of a model, for ONNX Runtime only.
+    fn exported(model: &Model, stored: Stored) -> TempDir {
+        exported_with(model, stored, Attentions::Omit)
+    }
+
+    fn exported_with(model: &Model, stored: Stored, attentions: Attentions) -> TempDir {
         let layout = Layout::SharedCache;
         let graphs = model.programs(layout, attentions).unwrap();
         let mut programs: Vec<Program> = graphs.iter().map(|program| fuse(program).unwrap()).collect();
-        if integers {
+        if stored == Halves {
+            programs = programs.iter().map(|program| in_bfloat16(program).unwrap()).collect();
+        }
+        if stored == Integers {
             let options = quantize::Options::Columns { steps: Steps::Row, unscaled: Some(["logits", "logits_scale"]) };
             programs = quantize::quantize(&programs.iter().collect::<Vec<_>>(), options).unwrap();
         }
@@ -252,8 +271,8 @@ mod tests {
     }
 
     /// The operators of encoder and decoder, after `substitute`.
-    fn operators(model: &Model, integers: bool) -> [Vec<String>; 2] {
-        let folder = exported(model, integers);
+    fn operators(model: &Model, stored: Stored) -> [Vec<String>; 2] {
+        let folder = exported(model, stored);
         let operators = Layout::SharedCache.files().iter().map(|file| {
             let mut graph = read_model(&folder.path().join(file)).unwrap().graph.unwrap();
             assert!(with_own(&mut graph) > 0, "places for our operators");
@@ -268,7 +287,7 @@ mod tests {
     fn all_attention_is_found_in_every_family() {
         for name in models().iter().map(String::as_str).chain(SPEECH_MODELS) {
             let model = Model::open(&golden(name)).unwrap();
-            let [encoder, decoder] = operators(&model, false);
+            let [encoder, decoder] = operators(&model, Floats);
             let count = |operators: &[String], wanted: &str| operators.iter().filter(|operator| *operator == wanted).count();
             let [n_encoder, n_decoder] = [model.config().encoder.n_layers, model.config().decoder.n_layers];
             if name.contains("t5gemma") {
@@ -286,12 +305,12 @@ mod tests {
     #[test]
     fn a_small_model_is_one_program() {
         let model = Model::open(&bundled_checkpoint()).unwrap();
-        for integers in [false, true] {
-            let folder = exported(&model, integers);
+        for stored in [Floats, Halves, Integers] {
+            let folder = exported(&model, stored);
             for file in Layout::SharedCache.files() {
                 let own = substitute(read_model(&folder.path().join(file)).unwrap(), folder.path(), 1).unwrap();
                 let operators: Vec<_> = own.model.graph.unwrap().node.into_iter().map(|node| node.op_type).collect();
-                let is_one = !integers || multiplies_integers(256);
+                let is_one = Stored::fast().contains(&stored);
                 let n_programs = operators.iter().filter(|operator| **operator == PROGRAM).count();
                 assert!(!is_one || (n_programs == 1 && operators.len() <= 5), "{file}: {operators:?}");
             }
@@ -303,10 +322,9 @@ mod tests {
     fn speech_models_are_programs() {
         for name in SPEECH_MODELS {
             let model = Model::open(&golden(name)).unwrap();
-            for (integers, attentions) in
-                [(false, Attentions::Omit), (false, Attentions::Cross), (multiplies_integers(256), Attentions::Cross)]
-            {
-                let folder = exported_with(&model, integers, attentions);
+            let forms = Stored::fast().into_iter().map(|stored| (stored, Attentions::Cross)).chain([(Floats, Attentions::Omit)]);
+            for (stored, attentions) in forms {
+                let folder = exported_with(&model, stored, attentions);
                 let own = Layout::SharedCache.files().iter().map(|file| {
                     let own = substitute(read_model(&folder.path().join(file)).unwrap(), folder.path(), 1).unwrap();
                     let operators: Vec<_> = own.model.graph.unwrap().node.into_iter().map(|node| node.op_type).collect();
@@ -326,8 +344,8 @@ mod tests {
         let layout = Layout::SharedCache;
         for name in decoder_models() {
             let model = Model::open(&testdata("decoders").join(&name)).unwrap();
-            for integers in [false, multiplies_integers(256)] {
-                let folder = exported(&model, integers);
+            for stored in Stored::fast() {
+                let folder = exported(&model, stored);
                 let own = substitute(read_model(&folder.path().join(layout.file())).unwrap(), folder.path(), 1).unwrap();
                 let operators: Vec<_> = own.model.graph.unwrap().node.into_iter().map(|node| node.op_type).collect();
                 assert!(own.own_lengths && own.prefill, "{name}: {operators:?}");
@@ -345,8 +363,8 @@ mod tests {
         let mut without = BTreeSet::new();
         for name in models() {
             let model = Model::open(&golden(&name)).unwrap();
-            for integers in [false, true] {
-                let folder = exported(&model, integers);
+            for stored in [Floats, Halves, Integers] {
+                let folder = exported(&model, stored);
                 let file = folder.path().join(Layout::SharedCache.files()[1]);
                 let own = substitute(read_model(&file).unwrap(), folder.path(), 1);
                 if own.is_none_or(|own| !own.own_lengths) {
@@ -365,8 +383,8 @@ mod tests {
     fn threads_run_one_session_with_our_operators() {
         const THREADS: i64 = 4;
         let Ok(ort) = Ort::find() else { return eprintln!("skipped: no library of ONNX Runtime") };
-        for integers in [false, true] {
-            let folder = exported(&Model::open(&bundled_checkpoint()).unwrap(), integers);
+        for stored in [Floats, Halves, Integers] {
+            let folder = exported(&Model::open(&bundled_checkpoint()).unwrap(), stored);
             let source = Source::Onnx(folder.path().join(Layout::SharedCache.files()[0]));
             let inputs = |thread: i64| {
                 let shape = (1 + thread as usize, 7);
@@ -392,7 +410,7 @@ mod tests {
                     });
                 }
             });
-            if !integers {
+            if stored == Floats {
                 for (thread, expected) in (0..THREADS).zip(&expected) {
                     let difference = (&run(plain.as_mut(), thread) - expected).mapv(f32::abs);
                     assert!(difference.iter().all(|&difference| difference < 1e-4), "thread {thread}");
@@ -412,8 +430,8 @@ mod tests {
         const BEAMS: usize = 3;
         const ROWS: usize = Self::BATCH * Self::BEAMS;
 
-        fn new(engine: &dyn Runtime, model: &Model, integers: bool) -> Self {
-            let (folder, stack) = (exported(model, integers), model.config().decoder);
+        fn new(engine: &dyn Runtime, model: &Model, stored: Stored) -> Self {
+            let (folder, stack) = (exported(model, stored), model.config().decoder);
             let load = |file: &str| engine.load(&Source::Onnx(folder.path().join(file)), &Options::default()).unwrap();
             let files = Layout::SharedCache.files();
             let (mut encoder, decoder) = (load(files[0]), load(files[1]));
@@ -441,19 +459,15 @@ mod tests {
         }
     }
 
-    /// The engines that run programs, with f32 and with integers.
+    /// The engines that run programs, with all weights that they multiply.
     fn asked(model: &Model) -> Vec<Asked> {
         let ort = Ort::find().ok().map(|ort| Box::new(ort) as Box<dyn Runtime>);
         let engines = [Some(Box::new(crate::Tract) as Box<dyn Runtime>), ort].into_iter().flatten();
-        let precisions = |engine: Box<dyn Runtime>| {
-            let with_integers = multiplies_integers(256) || engine.engine() == crate::Engine::Ort;
-            [false, true]
-                .into_iter()
-                .filter(|&integers| !integers || with_integers)
-                .map(|integers| Asked::new(&*engine, model, integers))
-                .collect::<Vec<_>>()
+        let forms = |engine: Box<dyn Runtime>| {
+            let all = if engine.engine() == crate::Engine::Ort { vec![Floats, Halves, Integers] } else { Stored::fast() };
+            all.into_iter().map(|stored| Asked::new(&*engine, model, stored)).collect::<Vec<_>>()
         };
-        engines.flat_map(precisions).collect()
+        engines.flat_map(forms).collect()
     }
 
     /// Columns of the output layer, in turns, beside all: the same bits.
@@ -531,7 +545,7 @@ mod tests {
     #[test]
     fn rows_are_rounded_in_one_pass_in_every_family() {
         for name in models().iter().map(String::as_str).chain(SPEECH_MODELS) {
-            let [encoder, decoder] = operators(&Model::open(&golden(name)).unwrap(), true);
+            let [encoder, decoder] = operators(&Model::open(&golden(name)).unwrap(), Integers);
             let left =
                 |operators: &[String]| operators.iter().filter(|operator| ["QuantizeLinear", "Abs"].contains(&operator.as_str())).count();
             assert_eq!([left(&encoder), left(&decoder)], [0, 0], "{name}: {decoder:?}");

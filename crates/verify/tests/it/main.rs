@@ -4,6 +4,7 @@
 mod activations;
 mod agreement;
 mod beam_sampling;
+mod bfloat16;
 mod blocks;
 mod compare;
 mod decoders;

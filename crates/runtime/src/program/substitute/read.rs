@@ -62,7 +62,13 @@ pub(super) fn operation<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<
         ("", "Gemm") => {
             let [x, weight, bias @ ..] = inputs.as_slice() else { return None };
             let is_plain = node.attribute.iter().all(|attribute| attribute.name == "transB") && integer("transB") == Some(1);
-            let weight = constant(weight, DataType::Float).filter(|weight| is_plain && weight.dims.len() == 2)?;
+            let (x, weight) = match constant(weight, DataType::Float) {
+                Some(weight) => (*x, weight),
+                None => (before_rounding(places, x)?, constant(&cast(places, weight, DataType::Float)?.input[0], DataType::Bfloat16)?),
+            };
+            if !is_plain || weight.dims.len() != 2 {
+                return None;
+            }
             if bias.first().is_some_and(|bias| constant(bias, DataType::Float).is_none_or(|bias| bias.dims.len() != 1)) {
                 return None;
             }
@@ -94,7 +100,7 @@ pub(super) fn operation<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<
             let (inputs, outputs) = ([x, "", "", "", weight, bias], [out, "", ""]);
             fits.then_some(Operation::Rows { inputs, epsilon: float("epsilon")?, activation: Activation::Identity, outputs })?
         }
-        ("", "Mul" | "Gather") => {
+        ("", "Mul" | "Gather" | "Cast") => {
             let (ids, tokens, factor) = tokens(places, out)?;
             Operation::Embedding { ids, tokens, factor, positions: None, out }
         }
@@ -110,11 +116,33 @@ pub(super) fn operation<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<
     })
 }
 
+/// The conversion that gives a tensor, if it is to this type.
+fn cast<'g>(places: &Places<'g>, tensor: &str, to: DataType) -> Option<&'g NodeProto> {
+    let (_, cast) = places.giver(tensor, "Cast")?;
+    Some(cast).filter(|cast| attribute(cast, "to").and_then(|to| to.i) == Some(to as i64))
+}
+
+/// The rows of which `rows` are the nearest numbers of bfloat16, in any axes.
+fn before_rounding<'g>(places: &Places<'g>, mut rows: &'g str) -> Option<&'g str> {
+    for to in [DataType::Float, DataType::Bfloat16] {
+        while let Some((_, reshape)) = places.giver(rows, "Reshape") {
+            rows = &reshape.input[0];
+        }
+        rows = &cast(places, rows, to)?.input[0];
+    }
+    Some(rows)
+}
+
 /// Rows of tokens times a number: the ids, the table and the factor.
 fn tokens<'g>(places: &Places<'g>, tensor: &'g str) -> Option<(&'g str, TableOf<'g>, f32)> {
     let table = |name: &str, kind: DataType| places.constant(name).filter(|table| table.data_type == kind as i32 && table.dims.len() == 2);
     if let Some((_, gather)) = places.giver(tensor, "Gather") {
         let tokens = TableOf { table: table(&gather.input[0], DataType::Float)?, steps: None };
+        return Some((ids(places, &gather.input[1])?, tokens, 1.0));
+    }
+    if let Some(cast) = cast(places, tensor, DataType::Float) {
+        let (_, gather) = places.giver(&cast.input[0], "Gather")?;
+        let tokens = TableOf { table: table(&gather.input[0], DataType::Bfloat16)?, steps: None };
         return Some((ids(places, &gather.input[1])?, tokens, 1.0));
     }
     let (_, mul) = places.giver(tensor, "Mul")?;

@@ -1,0 +1,181 @@
+//! Products of rows of bytes with weights in panels, four bytes of a column side by side: as many as an instruction multiplies in each
+//! lane of a vector.
+
+use crate::panels::{Lines, Tiles, tiles};
+use crate::parallel::Shared;
+use std::ops::Range;
+
+/// Vectors of a panel.
+pub(crate) const WIDE: usize = 2;
+/// Bytes of a row that one instruction multiplies.
+pub(crate) const GROUP: usize = 4;
+
+/// Weights of a layer. Panels are as in [`Weights`](crate::Weights).
+#[derive(Debug)]
+pub(crate) struct Groups {
+    /// `[panels, groups, columns of a panel, 4]`
+    pub(crate) panels: Lines<i8>,
+    /// What the sums of every column start with.
+    pub(crate) starts: Vec<i32>,
+    /// What the sums of every column are multiplied by, or what is added to them.
+    pub(crate) ends: Vec<f32>,
+    /// Of a row.
+    pub(crate) bytes: usize,
+    pub(crate) outputs: usize,
+    /// Of a panel.
+    pub(crate) columns: usize,
+}
+
+impl Groups {
+    /// All zeros, for vectors of so many lanes.
+    pub(crate) fn zeros(bytes: usize, outputs: usize, lanes: usize) -> Self {
+        let columns = WIDE * lanes;
+        let n = outputs.div_ceil(columns) * columns;
+        let panels = Lines::zeros(n * bytes.div_ceil(GROUP) * GROUP);
+        Self { panels, starts: vec![0; n], ends: vec![0.0; n], bytes, outputs, columns }
+    }
+
+    /// Groups of a column.
+    pub(crate) fn groups(&self) -> usize {
+        self.bytes.div_ceil(GROUP)
+    }
+
+    pub(crate) fn n_panels(&self) -> usize {
+        self.starts.len() / self.columns
+    }
+
+    /// Where a byte of a column is in the panels.
+    pub(crate) fn place(&self, column: usize, byte: usize) -> usize {
+        let (panel, group) = (column / self.columns, byte / GROUP);
+        ((panel * self.groups() + group) * self.columns + column % self.columns) * GROUP + byte % GROUP
+    }
+
+    /// Those of some outputs, in the given order.
+    ///
+    /// # Panics
+    /// If there is no such output.
+    pub(crate) fn select(&self, outputs: &[usize]) -> Self {
+        let mut made = Self::zeros(self.bytes, outputs.len(), self.columns / WIDE);
+        for (place, &output) in outputs.iter().enumerate() {
+            assert!(output < self.outputs, "output {output} of {}", self.outputs);
+            for byte in (0..self.bytes).step_by(GROUP) {
+                let (from, to) = (self.place(output, byte), made.place(place, byte));
+                made.panels.all_mut()[to..to + GROUP].copy_from_slice(&self.panels.all()[from..from + GROUP]);
+            }
+            (made.starts[place], made.ends[place]) = (self.starts[output], self.ends[output]);
+        }
+        made
+    }
+}
+
+/// Some panels of a product.
+pub(crate) struct Multiply<'a> {
+    pub(crate) weights: &'a Groups,
+    /// `[n, bytes]`
+    pub(crate) x: &'a [u8],
+    pub(crate) out: &'a Shared<'a, f32>,
+    pub(crate) n: usize,
+    pub(crate) panels: Range<usize>,
+}
+
+impl Multiply<'_> {
+    #[inline(always)]
+    pub(crate) fn run<D: Dots>(&self, dots: D) {
+        tiles(self.n, self.weights.bytes, D::ROWS, self.panels.clone(), Block { work: self, dots });
+    }
+}
+
+/// Products of four bytes in each lane of a vector.
+///
+/// # Safety
+/// The processor has the instructions; pointers are good for a vector.
+pub(crate) trait Dots: Copy {
+    type Sums: Copy;
+    type Scaled: Copy;
+    const LANES: usize;
+    /// Rows whose sums fit into registers.
+    const ROWS: usize;
+    unsafe fn load(self, starts: *const i32) -> Self::Sums;
+    unsafe fn dot(self, sums: Self::Sums, bytes: u32, weights: *const i8) -> Self::Sums;
+    unsafe fn scaled(self, sums: Self::Sums, ends: *const f32) -> Self::Scaled;
+    unsafe fn store(self, numbers: Self::Scaled, out: *mut f32);
+}
+
+struct Block<'w, 'a, D> {
+    work: &'w Multiply<'a>,
+    dots: D,
+}
+
+impl<D: Dots> Tiles for Block<'_, '_, D> {
+    #[allow(clippy::needless_range_loop, reason = "constant places keep sums in registers")]
+    #[inline(always)]
+    fn tile<const ROWS: usize, const PANELS: usize>(&self, row: usize, panel: usize) {
+        let (dots, Multiply { weights, x, out, .. }) = (self.dots, self.work);
+        let (&Groups { bytes: width, outputs, .. }, groups, columns) = (*weights, weights.groups(), WIDE * D::LANES);
+        let x = &x[row * width..][..ROWS * width];
+        let packed = &weights.panels.all()[panel * groups * columns * GROUP..][..PANELS * groups * columns * GROUP];
+        let (starts, ends) = (&weights.starts[panel * columns..][..PANELS * columns], &weights.ends[panel * columns..][..PANELS * columns]);
+        // SAFETY: all pointers below lie within these slices: `PANELS` panels of `columns` numbers, of `groups` groups each, and
+        // `ROWS` rows of `width` bytes; the caller of `run` has the instructions.
+        unsafe {
+            let mut sums = [[[dots.load(starts.as_ptr()); WIDE]; PANELS]; ROWS];
+            for sums in &mut sums {
+                for place in 0..PANELS {
+                    for half in 0..WIDE {
+                        sums[place][half] = dots.load(starts.as_ptr().add(place * columns + half * D::LANES));
+                    }
+                }
+            }
+            let whole = width / GROUP;
+            for group in 0..whole {
+                for row in 0..ROWS {
+                    let bytes = x.as_ptr().add(row * width + group * GROUP).cast::<u32>().read_unaligned();
+                    for place in 0..PANELS {
+                        for half in 0..WIDE {
+                            let at = ((place * groups + group) * columns + half * D::LANES) * GROUP;
+                            sums[row][place][half] = dots.dot(sums[row][place][half], bytes, packed.as_ptr().add(at));
+                        }
+                    }
+                }
+            }
+            if whole < groups {
+                for row in 0..ROWS {
+                    // Weights behind the last byte of a row are zeros.
+                    let mut bytes = [0; GROUP];
+                    bytes[..width - whole * GROUP].copy_from_slice(&x[row * width + whole * GROUP..(row + 1) * width]);
+                    let bytes = u32::from_ne_bytes(bytes);
+                    for place in 0..PANELS {
+                        for half in 0..WIDE {
+                            let at = ((place * groups + whole) * columns + half * D::LANES) * GROUP;
+                            sums[row][place][half] = dots.dot(sums[row][place][half], bytes, packed.as_ptr().add(at));
+                        }
+                    }
+                }
+            }
+            // By constant places, so that sums stay in registers until here.
+            let mut done = [[[dots.scaled(sums[0][0][0], ends.as_ptr()); WIDE]; PANELS]; ROWS];
+            for row in 0..ROWS {
+                for place in 0..PANELS {
+                    for half in 0..WIDE {
+                        let ends = ends.as_ptr().add(place * columns + half * D::LANES);
+                        done[row][place][half] = dots.scaled(sums[row][place][half], ends);
+                    }
+                }
+            }
+            for (index, done) in done.iter().enumerate() {
+                for (vector, &numbers) in done.as_flattened().iter().enumerate() {
+                    let start = panel * columns + vector * D::LANES;
+                    let n = outputs.saturating_sub(start).min(D::LANES);
+                    let to = out.part((row + index) * outputs + start.min(outputs), n);
+                    if n == D::LANES {
+                        dots.store(numbers, to.as_mut_ptr());
+                    } else {
+                        let mut all = [0.0; 16];
+                        dots.store(numbers, all.as_mut_ptr());
+                        to.copy_from_slice(&all[..n]);
+                    }
+                }
+            }
+        }
+    }
+}

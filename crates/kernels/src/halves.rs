@@ -1,0 +1,178 @@
+//! Products in bfloat16: `out = x Wᵀ + bias`, of rows and weights that are rounded to 8 bits of precision, with sums in f32.
+//!
+//! The products of two such numbers are exact in f32. A row gives the same bits in whatever batch it stands.
+
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+
+use crate::parallel::Parallel;
+use crate::product::Weights;
+use crate::screen::dots;
+
+/// Numbers that one instruction multiplies in each lane.
+const PAIR: usize = 2;
+
+/// Weights of a layer in bfloat16, or in f32 where the processor has no instructions for them.
+#[derive(Debug)]
+pub struct HalfWeights(Form);
+
+#[derive(Debug)]
+enum Form {
+    #[cfg(target_arch = "x86_64")]
+    Pairs(avx512::Pairs),
+    Floats(Weights),
+}
+
+/// Whether the processor multiplies bfloat16, twice as many at a time as f32.
+pub fn multiplies_halves() -> bool {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bf16")
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    {
+        false
+    }
+}
+
+impl HalfWeights {
+    /// Packs weights that are numbers of bfloat16: `fill` writes the row `[inputs]` of an output. Without `bias`, zeros are added.
+    ///
+    /// # Panics
+    /// If the bias has another length than `outputs`.
+    pub fn pack(inputs: usize, outputs: usize, fill: impl FnMut(usize, &mut [f32]), bias: Option<&[f32]>) -> Self {
+        #[cfg(target_arch = "x86_64")]
+        if multiplies_halves() {
+            return Self(Form::Pairs(avx512::Pairs::pack([inputs, outputs], fill, bias)));
+        }
+        Self(Form::Floats(Weights::pack(inputs, outputs, fill, bias)))
+    }
+
+    /// Width of the rows that are multiplied.
+    pub fn inputs(&self) -> usize {
+        match &self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Form::Pairs(pairs) => pairs.inputs(),
+            Form::Floats(weights) => weights.inputs(),
+        }
+    }
+
+    /// `out = round(x) Wᵀ + bias`
+    ///
+    /// # Panics
+    /// If a length does not match its dimensions.
+    pub fn multiply(&self, x: &[f32], out: &mut [f32], threads: &dyn Parallel) {
+        match &self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Form::Pairs(pairs) => pairs.multiply(x, out, threads),
+            Form::Floats(weights) => {
+                let mut rounded = x.to_vec();
+                round_to_halves(&mut rounded);
+                weights.multiply(&rounded, out, threads);
+            }
+        }
+    }
+}
+
+/// Numbers of a row of [`dots_of_halves`], which ends in a zero if they are odd in number.
+pub fn padded_halves(inputs: usize) -> usize {
+    inputs.next_multiple_of(PAIR)
+}
+
+/// `round(x) · row` of `rows: [n, padded_halves(inputs)]`, with the bits that [`HalfWeights`] gives; `out: [n]`.
+///
+/// # Panics
+/// If a length does not match its dimensions.
+pub fn dots_of_halves(x: &[f32], rows: &[u16], out: &mut [f32]) {
+    let width = padded_halves(x.len());
+    assert_eq!(rows.len(), out.len() * width, "[n, inputs]");
+    #[cfg(target_arch = "x86_64")]
+    if multiplies_halves() {
+        return avx512::dots(x, rows, out);
+    }
+    let (mut x, n) = (x.to_vec(), x.len());
+    let floats = |row: &[u16]| row[..n].iter().map(|&half| widened(half)).collect::<Vec<_>>();
+    let rows: Vec<f32> = rows.chunks_exact(width.max(1)).flat_map(floats).collect();
+    round_to_halves(&mut x);
+    dots(&x, &rows, out);
+}
+
+/// Rounds numbers to the nearest of bfloat16, ties to even.
+pub fn round_to_halves(numbers: &mut [f32]) {
+    numbers.iter_mut().for_each(|number| *number = widened(nearest(*number)));
+}
+
+/// The number of bfloat16 with these bits.
+#[inline(always)]
+fn widened(half: u16) -> f32 {
+    f32::from_bits(u32::from(half) << 16)
+}
+
+/// The nearest number of bfloat16, ties to even.
+#[inline(always)]
+fn nearest(number: f32) -> u16 {
+    let bits = number.to_bits();
+    let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
+    // NaN stays NaN.
+    let kept = bits >> 16 | 0x40;
+    (if number.is_nan() { kept } else { rounded }) as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parallel::Serial;
+    use crate::testing::numbers;
+
+    /// All upper halves, with lower ones that are ties and beside ties.
+    #[test]
+    fn numbers_are_rounded_to_the_nearest() {
+        for bits in (0..1 << 16).flat_map(|upper: u32| [0, 1, 0x7fff, 0x8000, 0x8001, 0xffff].map(|lower| upper << 16 | lower)) {
+            let (number, expected) = (f32::from_bits(bits), half::bf16::from_f32(f32::from_bits(bits)));
+            assert_eq!(nearest(number), expected.to_bits(), "{bits:x}");
+        }
+    }
+
+    /// Sizes that fill tiles, panels and pairs and such that do not, beside f64, with the processor's instructions and without.
+    #[test]
+    fn products_are_those_of_rounded_numbers() {
+        for (n, inputs, outputs) in [(1, 64, 256), (1, 7, 3), (2, 16, 200), (5, 31, 33), (13, 8, 64), (29, 101, 130), (0, 4, 4), (3, 0, 5)]
+        {
+            let (x, mut weights, bias) = (numbers(n * inputs, 1), numbers(inputs * outputs, 2), numbers(outputs, 3));
+            round_to_halves(&mut weights);
+            let mut rounded = x.clone();
+            round_to_halves(&mut rounded);
+            let row = |output: usize| &weights[output * inputs..][..inputs];
+            let fill = |output: usize, to: &mut [f32]| to.copy_from_slice(row(output));
+            for (native, bias) in [(true, Some(&*bias)), (true, None), (false, Some(&*bias))] {
+                let packed = match native {
+                    true => HalfWeights::pack(inputs, outputs, fill, bias),
+                    false => HalfWeights(Form::Floats(Weights::pack(inputs, outputs, fill, bias))),
+                };
+                assert_eq!(packed.inputs(), inputs);
+                let mut out = vec![f32::NAN; n * outputs];
+                packed.multiply(&x, &mut out, &Serial);
+                for index in 0..n {
+                    let mut alone = vec![f32::NAN; outputs];
+                    packed.multiply(&x[index * inputs..][..inputs], &mut alone, &Serial);
+                    assert_eq!(alone, out[index * outputs..][..outputs], "a row by itself has the same bits");
+                    if native {
+                        let row = |output: usize| row(output).iter().map(|&weight| nearest(weight)).chain([0]).take(padded_halves(inputs));
+                        let rows: Vec<u16> = (0..outputs).flat_map(row).collect();
+                        dots_of_halves(&x[index * inputs..][..inputs], &rows, &mut alone);
+                        alone.iter_mut().zip(bias.unwrap_or(&vec![0.0; outputs])).for_each(|(sum, bias)| *sum += bias);
+                        assert_eq!(alone, out[index * outputs..][..outputs], "some columns have the same bits");
+                    }
+                    for output in 0..outputs {
+                        let pairs = rounded[index * inputs..][..inputs].iter().zip(row(output));
+                        let products = pairs.map(|(&x, &weight)| f64::from(x) * f64::from(weight));
+                        let (sum, sizes) = products.fold((0.0, 1.0), |(sum, sizes), x| (sum + x, sizes + x.abs()));
+                        let expected = sum + bias.map_or(0.0, |bias| f64::from(bias[output]));
+                        let found = f64::from(out[index * outputs + output]);
+                        assert!((found - expected).abs() < 1e-6 * sizes, "{n} {inputs} {outputs} {native}: {found} {expected}");
+                    }
+                }
+            }
+        }
+    }
+}

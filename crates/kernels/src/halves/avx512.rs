@@ -1,0 +1,164 @@
+//! Products of pairs of bfloat16 (AVX-512 BF16).
+
+use super::{PAIR, nearest, padded_halves};
+use crate::groups::{Dots, Groups, Multiply};
+use crate::parallel::{Parallel, Shared, by_columns};
+use pulp::{Arch, Simd, WithSimd};
+use std::arch::x86_64::*;
+use std::cell::Cell;
+use std::mem::transmute;
+
+/// Bytes of a number.
+const SIZE: usize = 2;
+/// Pairs of a vector.
+const LANES: usize = 16;
+
+/// Weights in pairs. The bias is added to the sums.
+#[derive(Debug)]
+pub(super) struct Pairs(Groups);
+
+thread_local! {
+    /// Memory of rounded rows, for the next product.
+    static ROUNDED: Cell<Vec<u16>> = const { Cell::new(Vec::new()) };
+}
+
+impl Pairs {
+    pub(super) fn pack([inputs, outputs]: [usize; 2], mut fill: impl FnMut(usize, &mut [f32]), bias: Option<&[f32]>) -> Self {
+        let (mut groups, mut row) = (Groups::zeros(inputs * SIZE, outputs, LANES), vec![0.0; inputs]);
+        let step = groups.columns * SIZE * PAIR;
+        for output in 0..outputs {
+            fill(output, &mut row);
+            let first = groups.place(output, 0);
+            let places = groups.panels.all_mut().get_mut(first..).unwrap_or_default().chunks_mut(step);
+            for (place, pair) in places.zip(row.chunks(PAIR)) {
+                for (bytes, &weight) in place.chunks_exact_mut(SIZE).zip(pair) {
+                    bytes.copy_from_slice(&nearest(weight).to_ne_bytes().map(|byte| byte as i8));
+                }
+            }
+        }
+        if let Some(bias) = bias {
+            groups.ends[..outputs].copy_from_slice(bias);
+        }
+        Self(groups)
+    }
+
+    pub(super) fn inputs(&self) -> usize {
+        self.0.bytes / SIZE
+    }
+
+    pub(super) fn multiply(&self, x: &[f32], out: &mut [f32], threads: &dyn Parallel) {
+        let (inputs, outputs) = (self.inputs(), self.0.outputs);
+        let n = out.len() / outputs.max(1);
+        assert_eq!([x.len(), out.len()], [n * inputs, n * outputs], "[n, inputs] and [n, outputs]");
+        let out = Shared::new(out);
+        rounded(x, x.len(), |x| {
+            // SAFETY: any two bytes of a number are bytes.
+            let x = unsafe { std::slice::from_raw_parts(x.as_ptr().cast(), size_of_val(x)) };
+            by_columns(threads, [n, inputs, self.0.n_panels()], |panels| {
+                // SAFETY: weights are packed only if the processor has the instructions.
+                unsafe { with_avx512(&Multiply { weights: &self.0, x, out: &out, n, panels }) }
+            });
+        });
+    }
+}
+
+/// As [`dots_of_halves`](super::dots_of_halves), where the processor has the instructions.
+pub(super) fn dots(x: &[f32], rows: &[u16], out: &mut [f32]) {
+    // SAFETY: by contract.
+    rounded(x, padded_halves(x.len()), |x| unsafe { dots_with_avx512(x, rows, out) });
+}
+
+/// Calls `work` with the nearest numbers, and zeros up to `len` of them.
+fn rounded(x: &[f32], len: usize, work: impl FnOnce(&[u16])) {
+    let mut memory = ROUNDED.take();
+    memory.resize(memory.len().max(len), 0);
+    let (to, rest) = memory[..len].split_at_mut(x.len());
+    Arch::new().dispatch(Round { x, to });
+    rest.fill(0);
+    work(&memory[..len]);
+    ROUNDED.set(memory);
+}
+
+struct Round<'a> {
+    x: &'a [f32],
+    to: &'a mut [u16],
+}
+
+impl WithSimd for Round<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        for (to, &x) in self.to.iter_mut().zip(self.x) {
+            *to = nearest(x);
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Avx512Bf16;
+
+impl Dots for Avx512Bf16 {
+    type Sums = __m512;
+    type Scaled = __m512;
+    const LANES: usize = 16;
+    const ROWS: usize = 10;
+
+    #[inline(always)]
+    unsafe fn load(self, starts: *const i32) -> __m512 {
+        // SAFETY: by contract, here and below. Zeros are zeros in both types.
+        unsafe { _mm512_loadu_ps(starts.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn dot(self, sums: __m512, bytes: u32, weights: *const i8) -> __m512 {
+        // SAFETY: by contract; the types hold the same bits.
+        unsafe {
+            let (pair, weights) = (_mm512_set1_epi32(bytes as i32), _mm512_loadu_si512(weights.cast()));
+            _mm512_dpbf16_ps(sums, transmute::<__m512i, __m512bh>(pair), transmute::<__m512i, __m512bh>(weights))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn scaled(self, sums: __m512, bias: *const f32) -> __m512 {
+        // SAFETY: by contract.
+        unsafe { _mm512_add_ps(sums, _mm512_loadu_ps(bias)) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, numbers: __m512, out: *mut f32) {
+        // SAFETY: by contract.
+        unsafe { _mm512_storeu_ps(out, numbers) }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bf16")]
+fn with_avx512(work: &Multiply<'_>) {
+    work.run(Avx512Bf16);
+}
+
+#[target_feature(enable = "avx512f,avx512bf16")]
+fn dots_with_avx512(x: &[u16], rows: &[u16], out: &mut [f32]) {
+    let n_bytes = size_of_val(x);
+    let rows = rows.chunks((LANES * x.len()).max(1)).map(<[u16]>::as_ptr).chain(std::iter::repeat(rows.as_ptr()));
+    for (out, rows) in out.chunks_mut(LANES).zip(rows) {
+        // A block that is not full sums its last row several times.
+        let offsets: [i32; LANES] = std::array::from_fn(|lane| (lane.min(out.len() - 1) * n_bytes) as i32);
+        // SAFETY: an array of as many bytes.
+        let mut offsets = unsafe { _mm512_loadu_si512(offsets.as_ptr().cast()) };
+        let mut sums = _mm512_setzero_ps();
+        for pair in x.as_chunks::<2>().0 {
+            let pair = _mm512_set1_epi32(i32::from(pair[0]) | i32::from(pair[1]) << 16);
+            // SAFETY: pairs of as many rows as `out` has places; types of the same bits.
+            unsafe {
+                let weights = _mm512_i32gather_epi32::<1>(offsets, rows.cast());
+                sums = _mm512_dpbf16_ps(sums, transmute::<__m512i, __m512bh>(pair), transmute::<__m512i, __m512bh>(weights));
+            }
+            offsets = _mm512_add_epi32(offsets, _mm512_set1_epi32(4));
+        }
+        let mut all = [0.0; LANES];
+        // SAFETY: an array of as many numbers.
+        unsafe { _mm512_storeu_ps(all.as_mut_ptr(), sums) };
+        out.copy_from_slice(&all[..out.len()]);
+    }
+}

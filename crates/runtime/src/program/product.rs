@@ -1,0 +1,104 @@
+//! Products with weights of a file, in f32 or bfloat16.
+
+use super::constants::{Bytes, halves, numbers};
+use cognate_kernels::{HalfWeights, Parallel, Weights, dots, dots_of_halves, padded_halves};
+
+/// Weights `[outputs, inputs]` and a bias in a file.
+pub(super) struct Source {
+    pub(super) bytes: Bytes,
+    /// Whether weights are in bfloat16, to which the rows that they multiply are rounded.
+    pub(super) is_half: bool,
+    pub(super) inputs: usize,
+    pub(super) outputs: usize,
+    pub(super) bias: Option<Vec<f32>>,
+}
+
+/// Memory of columns, for the next ones.
+#[derive(Default)]
+pub(super) struct Columns {
+    floats: Vec<f32>,
+    halves: Vec<u16>,
+}
+
+/// Weights in panels.
+pub(super) enum Packed {
+    Floats(Weights),
+    Halves(HalfWeights),
+}
+
+impl Source {
+    /// The weights `[inputs]` of an output.
+    fn bytes_of(&self, output: usize) -> &[u8] {
+        let size = self.inputs * if self.is_half { 2 } else { size_of::<f32>() };
+        &self.bytes.all()[output * size..][..size]
+    }
+
+    /// Writes the weights `[inputs]` of an output.
+    pub(super) fn fill(&self, output: usize, row: &mut [f32]) {
+        match self.is_half {
+            true => row.iter_mut().zip(halves(self.bytes_of(output))).for_each(|(place, number)| *place = number),
+            false => row.iter_mut().zip(numbers(self.bytes_of(output))).for_each(|(place, number)| *place = number),
+        }
+    }
+
+    pub(super) fn pack(&self) -> Packed {
+        let packed = self.packed(self.outputs, |output, row| self.fill(output, row), self.bias.as_deref());
+        self.bytes.release();
+        packed
+    }
+
+    /// The columns of some outputs.
+    pub(super) fn select(&self, outputs: &[usize]) -> Packed {
+        let bias: Vec<f32> = outputs.iter().map(|&output| self.bias_of(output)).collect();
+        self.packed(outputs.len(), |place, row| self.fill(outputs[place], row), Some(&bias))
+    }
+
+    /// The numbers of some outputs for a row, with the bits that they have among all.
+    pub(super) fn some(&self, x: &[f32], outputs: impl ExactSizeIterator<Item = usize> + Clone, room: &mut Columns) -> Vec<f32> {
+        let (n, Columns { floats, halves }) = (outputs.len(), room);
+        let mut sums = vec![0.0; n];
+        if self.is_half {
+            let width = padded_halves(self.inputs);
+            halves.resize(n * width, 0);
+            for (output, place) in outputs.clone().zip(halves.chunks_exact_mut(width.max(1))) {
+                let bytes = self.bytes_of(output).as_chunks().0;
+                place.iter_mut().zip(bytes).for_each(|(half, bytes)| *half = u16::from_le_bytes(*bytes));
+            }
+            dots_of_halves(x, halves, &mut sums);
+        } else {
+            floats.resize(n * self.inputs, 0.0);
+            let places = floats.chunks_exact_mut(self.inputs.max(1));
+            outputs.clone().zip(places).for_each(|(output, place)| self.fill(output, place));
+            dots(x, floats, &mut sums);
+        }
+        sums.iter_mut().zip(outputs).for_each(|(sum, output)| *sum += self.bias_of(output));
+        sums
+    }
+
+    fn bias_of(&self, output: usize) -> f32 {
+        self.bias.as_ref().map_or(0.0, |bias| bias[output])
+    }
+
+    fn packed(&self, outputs: usize, fill: impl FnMut(usize, &mut [f32]), bias: Option<&[f32]>) -> Packed {
+        match self.is_half {
+            true => Packed::Halves(HalfWeights::pack(self.inputs, outputs, fill, bias)),
+            false => Packed::Floats(Weights::pack(self.inputs, outputs, fill, bias)),
+        }
+    }
+}
+
+impl Packed {
+    pub(super) fn inputs(&self) -> usize {
+        match self {
+            Packed::Floats(weights) => weights.inputs(),
+            Packed::Halves(weights) => weights.inputs(),
+        }
+    }
+
+    pub(super) fn multiply(&self, x: &[f32], out: &mut [f32], threads: &dyn Parallel) {
+        match self {
+            Packed::Floats(weights) => weights.multiply(x, out, threads),
+            Packed::Halves(weights) => weights.multiply(x, out, threads),
+        }
+    }
+}

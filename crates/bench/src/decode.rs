@@ -17,7 +17,7 @@ use serde_json::json;
 
 use self::limits::Limits;
 use self::report::{Block, Report, Row};
-use self::shape::{Column, NEW_TOKENS, SHAPES, SOURCE_TOKENS, Shape};
+use self::shape::{Column, SHAPES, Shape};
 use self::ways::{Place, WAYS, Way};
 use super::driver::{Answer, Driver};
 use super::machine::Machine;
@@ -39,7 +39,7 @@ pub const REQUIREMENTS: &str = include_str!("../python/requirements.txt");
 /// Measure tokens per second of decoding, compared with CTranslate2, Optimum and PyTorch
 ///
 /// Models of the shapes of Marian-base and T5-small with random weights are created once, in target/bench. 24 source tokens, exactly 32
-/// new ones. Prints the median and the extremes of tokens per second, the ratio to CTranslate2 in the same precision, the share of the
+/// new ones; of T5-small also long texts, by the programs with a floor and their peers on one thread. Prints the median and the extremes of tokens per second, the ratio to CTranslate2 in the same precision, the share of the
 /// machine's limit, and the share of Cognate's time outside of the graphs. The first run installs packages from PyPI into
 /// target/bench/decode (6 GB, most of it PyTorch). Fails if a row is slower than its floor, also after --write, which marks it on the
 /// page.
@@ -83,19 +83,21 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let scripts = workspace.root().join("crates/bench/python");
     let mut report = Report { rounds: options.rounds, ..Report::default() };
     for shape in SHAPES.iter().filter(|shape| is_chosen(&options.shape, shape.name)) {
-        let folder = home.join(shape.name);
+        let folder = home.join(shape.model);
         fs::create_dir_all(&folder)?;
-        peers::make(workspace, &python, shape.name, &folder.join("checkpoint"))?;
+        peers::make(workspace, &python, shape.model, &folder.join("checkpoint"))?;
         let place = Place { cognate: &cognate, bench: &bench, python: &python, scripts: &scripts, folder: &folder };
         let mut ways = Vec::new();
-        for way in WAYS.iter().filter(|way| is_chosen(&options.only, way.name)) {
+        let is_wanted = |way: &&Way| is_chosen(&options.only, way.name) && (!shape.is_long() || way.runs_long_texts());
+        for way in WAYS.iter().filter(is_wanted) {
             match place.prepare(way) {
                 Ok(()) => ways.push(way),
                 Err(error) if options.only.is_empty() => report.leave_out(way, &error),
                 Err(error) => return Err(error.context(format!("--only {}", way.name))),
             }
         }
-        for &threads in &options.threads {
+        let n_counts = if shape.is_long() { 1 } else { options.threads.len() };
+        for &threads in &options.threads[..n_counts] {
             report.blocks.push(measure(&place, shape, &ways, threads, options)?);
         }
     }
@@ -121,10 +123,11 @@ fn measure(place: &Place<'_>, shape: &'static Shape, ways: &[&'static Way], thre
         drivers.push(Driver::start(place.serve(way, threads), &place.folder.join(format!("{}.log", way.name))).context(way.name)?);
     }
     let calls = options.beams.iter().flat_map(|&beams| options.batch.iter().map(move |&batch| Column { batch, beams }));
-    let calls: Vec<Column> = calls.collect();
+    // Long texts take long.
+    let calls: Vec<Column> = calls.filter(|call| !shape.is_long() || call.batch <= 8).collect();
     let mut rows: Vec<Row> = ways.iter().zip(&drivers).map(|(way, driver)| Row::new(way, &driver.greeting, calls.len())).collect();
     for (index, column) in calls.iter().enumerate() {
-        let request = json!({ "sources": shape.sources(column.batch), "beams": column.beams, "new_tokens": NEW_TOKENS });
+        let request = json!({ "sources": shape.sources(column.batch), "beams": column.beams, "new_tokens": shape.lengths[1] });
         // In round 0 buffers grow and graphs are planned for new shapes.
         for round in 0..=options.rounds {
             for (row, driver) in rows.iter_mut().zip(&mut drivers) {
@@ -132,7 +135,7 @@ fn measure(place: &Place<'_>, shape: &'static Shape, ways: &[&'static Way], thre
                     continue;
                 }
                 let answer = driver.ask(&request).with_context(|| row.way.name)?;
-                check(&answer, column.batch).with_context(|| row.way.name)?;
+                check(&answer, shape, column.batch).with_context(|| row.way.name)?;
                 row.add(round, index, answer);
             }
         }
@@ -144,10 +147,11 @@ fn measure(place: &Place<'_>, shape: &'static Shape, ways: &[&'static Way], thre
 }
 
 /// Fails if a program did not generate all tokens.
-fn check(answer: &Answer, batch: usize) -> Result<()> {
-    let expected = batch * NEW_TOKENS;
+fn check(answer: &Answer, shape: &Shape, batch: usize) -> Result<()> {
+    let [n_source, n_new] = shape.lengths;
+    let expected = batch * n_new;
     if answer.tokens != expected {
-        bail!("expected {expected} tokens from {batch} sources of {SOURCE_TOKENS}, found {}", answer.tokens);
+        bail!("expected {expected} tokens from {batch} sources of {n_source}, found {}", answer.tokens);
     }
     Ok(())
 }

@@ -59,7 +59,7 @@ pub struct Options {
 
 const fn ours(name: &'static str, title: &'static str, export: &'static [&'static str]) -> Way {
     let program = Program::Ours { export, engine: "ort", flag: None };
-    Way { name, title, weights: Weights::F32, program, peer: None, floors: None }
+    Way { name, title, weights: Weights::F32, program, peer: None, floors: None, long: None }
 }
 
 /// The programs: the measured one, the loop around the same step, and Optimum.

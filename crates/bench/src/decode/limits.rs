@@ -8,7 +8,7 @@
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
-use super::shape::{Column, NEW_TOKENS, SOURCE_TOKENS, Shape};
+use super::shape::{Column, Shape};
 use super::ways::{Place, Weights};
 use crate::processors;
 use xtask::workspace::capture;
@@ -60,24 +60,33 @@ impl Limits {
         Limits { bytes, f32: self.f32.max(other.f32), int8 }
     }
 
-    /// The highest number of tokens per second: the encoder once, a step for each new token, without attention and vectors.
-    pub fn tokens_per_second(&self, shape: &Shape, weights: Weights, column: Column) -> f64 {
-        let [f32, bf16, int8, int4] = self.bytes;
+    /// The highest number of tokens per second: the encoder once, a step for each new token, without attention and vectors. Of the output
+    /// layer a greedy step may multiply 8-bit integers, which `finds_best` tokens.
+    pub fn tokens_per_second(&self, shape: &Shape, weights: Weights, column: Column, finds_best: bool) -> f64 {
         let whole = self.int8.unwrap_or(f64::INFINITY);
-        let (bytes, peak) = match weights {
-            Weights::F32 => (f32, self.f32),
-            // No program says how fast it multiplies them.
-            Weights::Bf16 => (bf16, f64::INFINITY),
-            Weights::Int8 => (int8, whole),
-            Weights::Int4 => (int4, whole),
-        };
-        let seconds = |elements: u64, rows: usize| {
+        let seconds = |weights: Weights, elements: u64, rows: usize| {
+            let [f32, bf16, int8, int4] = self.bytes;
+            let (bytes, peak) = match weights {
+                Weights::F32 => (f32, self.f32),
+                // No program says how fast it multiplies them.
+                Weights::Bf16 => (bf16, f64::INFINITY),
+                Weights::Int8 => (int8, whole),
+                Weights::Int4 => (int4, whole),
+            };
             let (elements, rows) = (elements as f64, rows as f64);
             (elements * weights.bytes() / bytes).max(2.0 * elements * rows / peak)
         };
-        let encoder = seconds(shape.encoder_weights(), column.batch * SOURCE_TOKENS);
-        let step = seconds(shape.decoder_weights(), column.batch * column.beams);
-        (column.batch * NEW_TOKENS) as f64 / (encoder + NEW_TOKENS as f64 * step)
+        let [n_source, n_new] = shape.lengths;
+        let encoder = seconds(weights, shape.encoder_weights(), column.batch * n_source);
+        let rows = column.batch * column.beams;
+        let step = match weights {
+            Weights::F32 | Weights::Bf16 if finds_best && column.beams == 1 => {
+                let output = shape.output_weights();
+                seconds(weights, shape.decoder_weights() - output, rows) + seconds(Weights::Int8, output, rows)
+            }
+            _ => seconds(weights, shape.decoder_weights(), rows),
+        };
+        (column.batch * n_new) as f64 / (encoder + n_new as f64 * step)
     }
 
     /// A sentence.

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::limits::Limits;
-use super::shape::{Column, NEW_TOKENS, SOURCE_TOKENS, Shape};
+use super::shape::{Column, LENGTHS, Shape};
 use super::ways::{Program, Way};
 use crate::machine::Machine;
 use crate::processors;
@@ -64,16 +64,33 @@ impl Block {
             let share = self.of_limit(row, column);
             Some(if WHOLE.is_kept(share) { format!("{:.0}%", 100.0 * share) } else { format!("**{:.0}%**", (100.0 * share).ceil()) })
         });
-        text + &self.table("outside the graph", Row::outside)
+        text += &self.table("outside the graph", Row::outside);
+        text + &self.table("GB/s of 8, 32, 64 workers", |row, column| self.reads(row, column))
+    }
+
+    /// What so many workers of Cognate read from memory in a second, if each keeps the speed that it has alone on one thread: the weights
+    /// once a step.
+    fn reads(&self, row: &Row, column: usize) -> Option<String> {
+        if self.threads > 1 || !row.is_ours() || !row.way.runs_long_texts() {
+            return None;
+        }
+        let steps = row.speed(column).median / self.columns[column].batch as f64;
+        let (all, output, size) = (self.shape.decoder_weights(), self.shape.output_weights(), row.way.weights.bytes());
+        let in_8_bits = if self.columns[column].beams == 1 { output } else { 0 };
+        let bytes = steps * ((all - in_8_bits) as f64 * size + in_8_bits as f64);
+        Some([8.0, 32.0, 64.0].map(|workers| format!("{:.0}", workers * bytes / 1e9)).join(", "))
     }
 
     /// The share of the highest possible speed of the machine.
     fn of_limit(&self, row: &Row, column: usize) -> f64 {
-        row.speed(column).median / self.limits.tokens_per_second(self.shape, row.way.weights, self.columns[column])
+        row.speed(column).median / self.limits.tokens_per_second(self.shape, row.way.weights, self.columns[column], row.is_ours())
     }
 
-    /// The least ratio of the row to its peer: on one thread, Marian-base.
+    /// The least ratio of the row to its peer: on one thread, Marian-base and long texts.
     fn floor(&self, row: &Row, column: usize) -> Option<Bound> {
+        if self.shape.is_long() {
+            return row.way.long.filter(|_| self.threads == 1).map(Bound::AtLeast);
+        }
         let Column { batch, beams } = self.columns[column];
         let of_batch = [1, 8, 32].iter().position(|&known| known == batch)?;
         let of_beams = [1, 4].iter().position(|&known| known == beams)?;
@@ -134,18 +151,23 @@ impl Report {
 
     /// The section of the committed page; `chart` is the file of its chart.
     pub fn record(&self, machine: Machine, chart: &str) -> Section {
+        let [n_source, n_new] = LENGTHS;
         let introduction = format!(
-            "Whole calls, from token ids to token ids: {SOURCE_TOKENS} source tokens, exactly {NEW_TOKENS} new ones for each sentence (the end token is forbidden\n\
-             until then), models of two well-known shapes with random weights. Each program loads its model once; then they run in turn,\n\
-             call by call, after a warm-up round. A number is the median of the rounds, followed by the slowest and the fastest.\n\
+            "Whole calls, from token ids to token ids: {n_source} source tokens, exactly {n_new} new ones for each sentence where a title does not\n\
+             say others (the end token is forbidden until then), models of two well-known shapes with random weights. Each program loads its\n\
+             model once; then they run in turn, call by call, after a warm-up round. A number is the median of the rounds, followed by the slowest and the fastest.\n\
              Each program has the given number of threads and one model. Only Cognate asks the system for huge pages; the rows\n\
              *no huge pages* do not.\n\n\
              - *to CTranslate2*: the ratio to CTranslate2 in the same precision (of bf16: in f32) and the same run: the median of the rounds'\n  \
              ratios. Bold: below the given floor. Ratios are compared with floors before they are rounded.\n\
              - *of the limit*: the share of the highest speed that the same machine reaches, before or after the same calls, if each step only\n  \
              reads its weights once, as fast as the best program reads the same number of bytes repeatedly (caches hold a part of them), or\n  \
-             only multiplies its rows by them, as fast as the best program multiplies, whichever takes longer; without attention.\n\
-             - *outside the graph*: the share of Cognate's time outside of the engine's sessions.\n\n\
+             only multiplies its rows by them, as fast as the best program multiplies, whichever takes longer; without attention.\n  \
+             Greedy steps of Cognate read and multiply the output layer in 8 bits: of few tokens it then computes the logits exactly.\n\
+             - *outside the graph*: the share of Cognate's time outside of the engine's sessions.\n\
+             - *GB/s of 8, 32, 64 workers*: what so many workers read if each keeps its speed. They share the memory of the weights and no\n  \
+             locks, but each reads all of them at each step. Twelve channels of DDR5-4800 give 460 GB/s: where workers read more, memory is\n  \
+             the limit, and larger batches help, not more cores.\n\n\
              `cargo xtask bench decode --write` measures again, and writes the part of the processor that it runs on.\n"
         );
         let missed = self.missed();

@@ -2,16 +2,18 @@
 
 use crate::rows::threads;
 
-/// Tokens of each source, the end token included.
-pub const SOURCE_TOKENS: usize = 24;
-/// Tokens generated for each source.
-pub const NEW_TOKENS: usize = 32;
+/// Tokens of each source, the end token included, and tokens generated for each, where a title does not say others.
+pub const LENGTHS: [usize; 2] = [24, 32];
 
-/// A model with random weights of `xtask/interop/python/make_checkpoint.py`.
+/// A model with random weights of `xtask/interop/python/make_checkpoint.py`, and the lengths of its texts.
 #[derive(Debug)]
 pub struct Shape {
     pub name: &'static str,
     pub title: &'static str,
+    /// The name of the model.
+    pub model: &'static str,
+    /// Tokens of each source, the end token included, and tokens generated for each.
+    pub lengths: [usize; 2],
     pub d_model: u64,
     pub d_ff: u64,
     /// Of each stack.
@@ -20,15 +22,35 @@ pub struct Shape {
     pub eos: u64,
 }
 
-pub const SHAPES: [Shape; 2] = [
-    Shape { name: "marian-base", title: "Marian-base", d_model: 512, d_ff: 2048, layers: 6, vocab: 32_000, eos: 0 },
-    Shape { name: "t5-small", title: "T5-small", d_model: 512, d_ff: 2048, layers: 6, vocab: 32_128, eos: 1 },
+pub const SHAPES: [Shape; 4] = [
+    Shape { name: "marian-base", title: "Marian-base", model: "marian-base", vocab: 32_000, eos: 0, ..T5_SMALL },
+    T5_SMALL,
+    // Of a summary, and of a long answer.
+    Shape { name: "t5-small-512-128", title: "T5-small, 512 tokens in, 128 out", lengths: [512, 128], ..T5_SMALL },
+    Shape { name: "t5-small-24-400", title: "T5-small, 24 tokens in, 400 out", lengths: [24, 400], ..T5_SMALL },
 ];
+
+const T5_SMALL: Shape = Shape {
+    name: "t5-small",
+    title: "T5-small",
+    model: "t5-small",
+    lengths: LENGTHS,
+    d_model: 512,
+    d_ff: 2048,
+    layers: 6,
+    vocab: 32_128,
+    eos: 1,
+};
 
 impl Shape {
     /// The heading of the measurements with a number of threads.
     pub fn on(&self, count: usize) -> String {
         format!("{}, {}", self.title, threads(count))
+    }
+
+    /// Whether texts are long: then only a few programs run, on a few calls.
+    pub fn is_long(&self) -> bool {
+        self.lengths != LENGTHS
     }
 
     /// Elements of the matrices that multiply all source tokens: the encoder, and the decoder's cross keys and values.
@@ -38,7 +60,12 @@ impl Shape {
 
     /// Elements of the matrices that multiply each new token: the decoder without cross keys and values, and the output.
     pub fn decoder_weights(&self) -> u64 {
-        self.layers * (6 * self.d_model * self.d_model + 2 * self.d_model * self.d_ff) + self.d_model * self.vocab
+        self.layers * (6 * self.d_model * self.d_model + 2 * self.d_model * self.d_ff) + self.output_weights()
+    }
+
+    /// Elements of the output layer.
+    pub fn output_weights(&self) -> u64 {
+        self.d_model * self.vocab
     }
 
     /// Sources of random tokens, the same in every run; those of a small batch are the first of a large one.
@@ -49,7 +76,7 @@ impl Shape {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223) % (1 << 32);
             special + (state >> 8) % (self.vocab - 200 - special)
         };
-        let mut source = || (1..SOURCE_TOKENS).map(|_| token()).chain([self.eos]).collect();
+        let mut source = || (1..self.lengths[0]).map(|_| token()).chain([self.eos]).collect();
         (0..batch).map(|_| source()).collect()
     }
 }

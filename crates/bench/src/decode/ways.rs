@@ -56,9 +56,20 @@ pub struct Way {
     pub peer: Option<&'static str>,
     /// Least ratios to the peer on one thread, Marian-base: greedy at batch 1, 8 and 32, then the same with 4 beams.
     pub floors: Option<[[f64; 3]; 2]>,
+    /// The least ratio to the peer on long texts.
+    pub long: Option<f64>,
 }
 
 impl Way {
+    pub const fn with_long(self, long: f64) -> Way {
+        Way { long: Some(long), ..self }
+    }
+
+    /// Whether it has a floor on long texts, or is the peer of a row that has.
+    pub fn runs_long_texts(&self) -> bool {
+        self.long.is_some() || WAYS.iter().any(|way| way.long.is_some() && way.peer == Some(self.name))
+    }
+
     /// Whether it has floors, or is the peer of a row that has.
     pub fn is_compared(&self) -> bool {
         self.floors.is_some() || WAYS.iter().any(|way| way.floors.is_some() && way.peer == Some(self.name))
@@ -76,7 +87,7 @@ pub const fn theirs(
     is_converted: bool,
     peer: Option<&'static str>,
 ) -> Way {
-    Way { name, title, weights, program: Program::Theirs { kind, is_converted }, peer, floors: None }
+    Way { name, title, weights, program: Program::Theirs { kind, is_converted }, peer, floors: None, long: None }
 }
 
 pub const fn ours(
@@ -91,7 +102,7 @@ pub const fn ours(
         Weights::F32 | Weights::Bf16 => CT2,
         Weights::Int8 | Weights::Int4 => CT2_INT8,
     };
-    Way { name, title, weights, program: Program::Ours { export, engine, flag: None }, peer, floors }
+    Way { name, title, weights, program: Program::Ours { export, engine, flag: None }, peer, floors, long: None }
 }
 
 /// A row of Cognate on ONNX Runtime with a flag of `bench measure decode`.
@@ -118,10 +129,10 @@ pub const WAYS: &[Way] = &[
     ours("cognate-portable", "Cognate, portable", F32, &[], "ort", None),
     // Rows with floors directly follow their peer, so that both see the same load of the machine.
     theirs("ct2", "CTranslate2", F32, "ctranslate2", true, None),
-    ours("cognate-ort", "Cognate", F32, F32_EXPORT, "ort", Some([[1.0, 1.05, 1.1], [1.0, 1.05, 1.1]])),
+    ours("cognate-ort", "Cognate", F32, F32_EXPORT, "ort", Some([[1.2; 3]; 2])).with_long(1.5),
     ours("cognate-bf16", "Cognate bf16", Bf16, &["--target", "ort", "--precision", "bf16"], "ort", None),
     theirs("ct2-int8", "CTranslate2 int8", Int8, "ctranslate2-int8", true, None),
-    ours("cognate-int8", "Cognate int8", Int8, INT8_EXPORT, "ort", Some([[1.2, 1.2, 1.2], [1.2, 1.3, 1.6]])),
+    ours("cognate-int8", "Cognate int8", Int8, INT8_EXPORT, "ort", Some([[1.7; 3]; 2])).with_long(1.5),
     ours(
         "cognate-int8-tensor",
         "Cognate int8-tensor",

@@ -171,6 +171,22 @@ impl Session for Timed {
         self.inner.outputs()
     }
 
+    fn has_own_lengths(&self) -> bool {
+        self.inner.has_own_lengths()
+    }
+
+    fn supports_prefill(&self) -> bool {
+        self.inner.supports_prefill()
+    }
+
+    fn takes_shortlist(&self) -> bool {
+        self.inner.takes_shortlist()
+    }
+
+    fn finds_best(&self) -> bool {
+        self.inner.finds_best()
+    }
+
     fn run(&mut self, inputs: &Values) -> Ran<Values> {
         self.timed(|session| session.run(inputs))
     }

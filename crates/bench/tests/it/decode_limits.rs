@@ -9,7 +9,7 @@ use cognate_bench::decode::ways::Weights;
 fn small_batches_wait_for_memory_and_large_ones_for_products() {
     // 153.6 MB a step take 7.1 ms; 2 x 38.4 million x 128 operations take 45 ms. The encoder multiplies 24 rows for a sentence.
     let limits = Limits { bytes: [21.6e9, 30e9, 43.2e9, 86.4e9], f32: 219e9, int8: None };
-    let of = |weights, batch, beams| limits.tokens_per_second(&SHAPES[0], weights, Column { batch, beams });
+    let of = |weights, batch, beams| limits.tokens_per_second(&SHAPES[0], weights, Column { batch, beams }, false);
     let encoder = |sentences: f64| 2.0 * 22_020_096.0 * 24.0 * sentences / 219e9;
     let expected = 32.0 / (encoder(1.0) + 32.0 * 153_616_384.0 / 21.6e9);
     assert!((of(Weights::F32, 1, 1) - expected).abs() < 1e-6, "{}", of(Weights::F32, 1, 1));
@@ -20,6 +20,10 @@ fn small_batches_wait_for_memory_and_large_ones_for_products() {
     assert!((of(Weights::Int8, 1, 1) - expected).abs() < 1e-6, "{}", of(Weights::Int8, 1, 1));
     let expected = 32.0 / ((11_010_048.0 + 32.0 * 19_202_048.0) / 86.4e9);
     assert!((of(Weights::Int4, 1, 1) - expected).abs() < 1e-6, "{}", of(Weights::Int4, 1, 1));
+    // Of 38,404,096 elements 16,384,000 are in 8 bits.
+    let found = limits.tokens_per_second(&SHAPES[0], Weights::F32, Column { batch: 1, beams: 1 }, true);
+    let expected = 32.0 / (encoder(1.0) + 32.0 * (4.0 * 22_020_096.0 / 21.6e9 + 16_384_000.0 / 43.2e9));
+    assert!((found - expected).abs() < 1e-6, "{found}");
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub(crate) fn block(ours: [f64; 2]) -> Block {
 
 #[test]
 fn a_block_is_four_tables() {
-    let text = block([125.0, 255.0]).text();
+    let text = block([175.0, 336.0]).text();
     let expected = "\
         ### Marian-base, 1 thread\n\n\
         The machine reads 10.0 GB of f32 weights a second, 10.0 of bf16, 10.0 of 8-bit and 10.0 of 4-bit ones, and computes 1000 billion\n\
@@ -39,38 +39,47 @@ fn a_block_is_four_tables() {
         | tokens/s         | greedy, batch 1 | 4 beams, batch 8 |\n\
         | ---------------- | --------------: | ---------------: |\n\
         | CTranslate2 int8 |    100 (50-200) |    200 (100-400) |\n\
-        | Cognate int8     |    125 (62-250) |    255 (128-510) |\n\n\
+        | Cognate int8     |    175 (88-350) |    336 (168-672) |\n\n\
         | to CTranslate2 | greedy, batch 1 | 4 beams, batch 8 |\n\
         | -------------- | --------------: | ---------------: |\n\
-        | Cognate int8   |            1.25 |   **1.27 < 1.3** |\n\n\
+        | Cognate int8   |            1.75 |   **1.68 < 1.7** |\n\n\
         | of the limit     | greedy, batch 1 | 4 beams, batch 8 |\n\
         | ---------------- | --------------: | ---------------: |\n\
         | CTranslate2 int8 |             39% |              10% |\n\
-        | Cognate int8     |             49% |              13% |\n\n\
+        | Cognate int8     |             68% |              17% |\n\n\
         | outside the graph | greedy, batch 1 | 4 beams, batch 8 |\n\
         | ----------------- | --------------: | ---------------: |\n\
-        | Cognate int8      |           25.0% |            25.0% |\n\n";
+        | Cognate int8      |           25.0% |            25.0% |\n\n\
+        | GB/s of 8, 32, 64 workers | greedy, batch 1 | 4 beams, batch 8 |\n\
+        | ------------------------- | --------------: | ---------------: |\n\
+        | Cognate int8              |    54, 215, 430 |      13, 52, 103 |\n\n";
     assert_eq!(text, expected);
 }
 
 #[test]
 fn every_missed_floor_is_named_and_marked() {
     let missed = |ours| block(ours).missed();
-    assert_eq!(missed([120.0, 260.0]), Vec::<String>::new());
+    assert_eq!(missed([170.0, 340.0]), Vec::<String>::new());
     assert_eq!(
-        missed([119.0, 250.0]),
+        missed([169.0, 320.0]),
         [
-            "Marian-base, 1 thread, Cognate int8: greedy, batch 1: 1.19 times CTranslate2, at least 1.2",
-            "Marian-base, 1 thread, Cognate int8: 4 beams, batch 8: 1.25 times CTranslate2, at least 1.3"
+            "Marian-base, 1 thread, Cognate int8: greedy, batch 1: 1.69 times CTranslate2, at least 1.7",
+            "Marian-base, 1 thread, Cognate int8: 4 beams, batch 8: 1.60 times CTranslate2, at least 1.7"
         ]
     );
     // Rounded, the first would keep its floor.
-    let almost = block([119.9, 260.0]);
-    assert_eq!(almost.missed(), ["Marian-base, 1 thread, Cognate int8: greedy, batch 1: 1.19 times CTranslate2, at least 1.2"]);
-    assert!(almost.text().contains("| Cognate int8   |  **1.19 < 1.2** |             1.30 |\n"), "{}", almost.text());
+    let almost = block([169.9, 340.0]);
+    assert_eq!(almost.missed(), ["Marian-base, 1 thread, Cognate int8: greedy, batch 1: 1.69 times CTranslate2, at least 1.7"]);
+    assert!(almost.text().contains("| Cognate int8   |  **1.69 < 1.7** |             1.70 |\n"), "{}", almost.text());
     let on_two_threads = Block { threads: 2, ..block([1.0, 1.0]) };
     assert!(on_two_threads.missed().is_empty());
     assert!(!on_two_threads.text().contains("**"));
+    let long = Block { shape: &SHAPES[2], ..block([140.0, 300.0]) };
+    assert!(
+        long.shape.is_long() && long.missed()[0].contains("greedy, batch 1: 1.40 times CTranslate2, at least 1.5"),
+        "{:?}",
+        long.missed()
+    );
 }
 
 #[test]
@@ -83,11 +92,11 @@ fn nothing_passes_the_limit_unseen() {
 
 #[test]
 fn the_page_tells_the_processor_and_what_is_missed() {
-    let report = Report { rounds: 6, blocks: vec![block([119.0, 260.0])], ..Report::default() };
+    let report = Report { rounds: 6, blocks: vec![block([169.0, 340.0])], ..Report::default() };
     let section = report.record(Machine::here(), "chart.svg");
     assert_eq!((section.title, section.processor), ("Speed of decoding", Machine::here().title));
     let text = section.text;
     assert!(text.contains("6 rounds (programs without a floor: 2)") && text.contains("(chart.svg)"), "{text}");
-    assert!(text.contains("Missed:\n\n- Marian-base, 1 thread, Cognate int8: greedy, batch 1: 1.19 times"), "{text}");
+    assert!(text.contains("Missed:\n\n- Marian-base, 1 thread, Cognate int8: greedy, batch 1: 1.69 times"), "{text}");
     assert!(text.contains("\n### Marian-base, 1 thread\n") && !text.contains("\n## "), "{text}");
 }

@@ -3,6 +3,7 @@
 
 use crate::panels::{Lines, Tiles, tiles};
 use crate::parallel::Shared;
+use crate::prefetch::ask;
 use std::ops::Range;
 
 /// Vectors of a panel.
@@ -107,9 +108,14 @@ struct Block<'w, 'a, D> {
 }
 
 impl<D: Dots> Tiles for Block<'_, '_, D> {
+    #[inline(always)]
+    fn bytes(&self) -> usize {
+        self.work.weights.groups() * WIDE * D::LANES * GROUP
+    }
+
     #[allow(clippy::needless_range_loop, reason = "constant places keep sums in registers")]
     #[inline(always)]
-    fn tile<const ROWS: usize, const PANELS: usize>(&self, row: usize, panel: usize) {
+    fn tile<const ROWS: usize, const PANELS: usize>(&self, row: usize, panel: usize, ahead: usize) {
         let (dots, Multiply { weights, x, out, .. }) = (self.dots, self.work);
         let (&Groups { bytes: width, outputs, .. }, groups, columns) = (*weights, weights.groups(), WIDE * D::LANES);
         let x = &x[row * width..][..ROWS * width];
@@ -128,6 +134,11 @@ impl<D: Dots> Tiles for Block<'_, '_, D> {
             }
             let whole = width / GROUP;
             for group in 0..whole {
+                if PANELS == 1 {
+                    for half in 0..WIDE {
+                        ask(packed.as_ptr().wrapping_add((group * columns + half * D::LANES) * GROUP + ahead));
+                    }
+                }
                 for row in 0..ROWS {
                     let bytes = x.as_ptr().add(row * width + group * GROUP).cast::<u32>().read_unaligned();
                     for place in 0..PANELS {

@@ -40,8 +40,12 @@ impl<T: Number> Lines<T> {
 
 /// Computes tiles of a product.
 pub(crate) trait Tiles {
-    /// The tile of `ROWS` rows from `row` and `PANELS` panels from `panel`.
-    fn tile<const ROWS: usize, const PANELS: usize>(&self, row: usize, panel: usize);
+    /// The tile of `ROWS` rows from `row` and `PANELS` panels from `panel`. A tile of one panel asks for the weights that are `ahead` bytes
+    /// behind those that it reads.
+    fn tile<const ROWS: usize, const PANELS: usize>(&self, row: usize, panel: usize, ahead: usize);
+
+    /// The size of a panel.
+    fn bytes(&self) -> usize;
 }
 
 /// Covers `n` rows and some panels with tiles of at most `most` rows (at most 12). Rows of `bytes` bytes are taken in blocks that
@@ -49,6 +53,8 @@ pub(crate) trait Tiles {
 #[inline(always)]
 pub(crate) fn tiles(n: usize, bytes: usize, most: usize, panels: Range<usize>, work: impl Tiles) {
     const BLOCK: usize = 1 << 18;
+    /// Further than processors look by themselves while they multiply, and less than stays in the second cache.
+    const AHEAD: usize = 1 << 14;
     let block = (BLOCK / bytes.max(1)).max(most);
     let mut first = 0;
     while first < n {
@@ -66,7 +72,9 @@ pub(crate) fn tiles(n: usize, bytes: usize, most: usize, panels: Range<usize>, w
             while left > 0 {
                 // Equal shares: a last tile of one row would waste most of its weights.
                 let share = left.div_ceil(left.div_ceil(most));
-                one(&work, [share, together], row, panel);
+                // The first tile reads a panel from memory; the others meanwhile ask for the next one.
+                let ahead = if row == first { AHEAD } else { work.bytes() };
+                one(&work, [share, together], row, panel, ahead);
                 (row, left) = (row + share, left - share);
             }
             panel += together;
@@ -76,22 +84,22 @@ pub(crate) fn tiles(n: usize, bytes: usize, most: usize, panels: Range<usize>, w
 }
 
 #[inline(always)]
-fn one(work: &impl Tiles, shape: [usize; 2], row: usize, panel: usize) {
+fn one(work: &impl Tiles, shape: [usize; 2], row: usize, panel: usize, ahead: usize) {
     match shape {
-        [1, 4] => work.tile::<1, 4>(row, panel),
-        [1, _] => work.tile::<1, 1>(row, panel),
-        [2, 2] => work.tile::<2, 2>(row, panel),
-        [2, _] => work.tile::<2, 1>(row, panel),
-        [3, 2] => work.tile::<3, 2>(row, panel),
-        [3, _] => work.tile::<3, 1>(row, panel),
-        [4, _] => work.tile::<4, 1>(row, panel),
-        [5, _] => work.tile::<5, 1>(row, panel),
-        [6, _] => work.tile::<6, 1>(row, panel),
-        [7, _] => work.tile::<7, 1>(row, panel),
-        [8, _] => work.tile::<8, 1>(row, panel),
-        [9, _] => work.tile::<9, 1>(row, panel),
-        [10, _] => work.tile::<10, 1>(row, panel),
-        [11, _] => work.tile::<11, 1>(row, panel),
-        _ => work.tile::<12, 1>(row, panel),
+        [1, 4] => work.tile::<1, 4>(row, panel, ahead),
+        [1, _] => work.tile::<1, 1>(row, panel, ahead),
+        [2, 2] => work.tile::<2, 2>(row, panel, ahead),
+        [2, _] => work.tile::<2, 1>(row, panel, ahead),
+        [3, 2] => work.tile::<3, 2>(row, panel, ahead),
+        [3, _] => work.tile::<3, 1>(row, panel, ahead),
+        [4, _] => work.tile::<4, 1>(row, panel, ahead),
+        [5, _] => work.tile::<5, 1>(row, panel, ahead),
+        [6, _] => work.tile::<6, 1>(row, panel, ahead),
+        [7, _] => work.tile::<7, 1>(row, panel, ahead),
+        [8, _] => work.tile::<8, 1>(row, panel, ahead),
+        [9, _] => work.tile::<9, 1>(row, panel, ahead),
+        [10, _] => work.tile::<10, 1>(row, panel, ahead),
+        [11, _] => work.tile::<11, 1>(row, panel, ahead),
+        _ => work.tile::<12, 1>(row, panel, ahead),
     }
 }

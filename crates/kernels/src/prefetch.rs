@@ -20,8 +20,9 @@ pub fn prefetch_behind<N: Copy>(part: &[N], distance: usize) {
     }
 }
 
+/// Asks for the line at an address, which may be any.
 #[inline(always)]
-fn ask<N>(address: *const N) {
+pub(crate) fn ask<N>(address: *const N) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};

@@ -6,6 +6,7 @@
 
 use crate::panels::{Lines, Tiles, tiles};
 use crate::parallel::{Parallel, Shared, by_columns};
+use crate::prefetch::ask;
 use pulp::{Arch, Simd, WithSimd};
 
 /// Vectors of a panel.
@@ -146,9 +147,14 @@ struct Block<'w, 'a, S> {
 }
 
 impl<S: Simd> Tiles for Block<'_, '_, S> {
+    #[inline(always)]
+    fn bytes(&self) -> usize {
+        self.work.weights.inputs * WIDE * size_of::<S::f32s>()
+    }
+
     #[allow(clippy::needless_range_loop, reason = "constant places keep sums in registers")]
     #[inline(always)]
-    fn tile<const ROWS: usize, const PANELS: usize>(&self, row: usize, panel: usize) {
+    fn tile<const ROWS: usize, const PANELS: usize>(&self, row: usize, panel: usize, ahead: usize) {
         let (simd, &Multiply { weights, x, strides: [x_stride, out_stride], out, start: begin, .. }) = (self.simd, self.work);
         let (Packed { panels, bias, inputs, outputs }, columns) = (weights, WIDE * S::F32_LANES);
         let x = &x[row * x_stride..][..(ROWS - 1) * x_stride + inputs];
@@ -157,6 +163,11 @@ impl<S: Simd> Tiles for Block<'_, '_, S> {
         let mut sums = [[[simd.splat_f32s(0.0); WIDE]; PANELS]; ROWS];
         for input in 0..inputs {
             let mut here = [[simd.splat_f32s(0.0); WIDE]; PANELS];
+            if PANELS == 1 {
+                for half in 0..WIDE {
+                    ask(packed.as_ptr().wrapping_add(input * WIDE + half).wrapping_byte_add(ahead));
+                }
+            }
             for place in 0..PANELS {
                 for half in 0..WIDE {
                     // SAFETY: there are `inputs` times `WIDE` vectors in each of the `PANELS` panels.

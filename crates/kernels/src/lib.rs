@@ -8,9 +8,9 @@
 
 mod activation;
 mod attention;
+mod bf16;
 mod exponential;
 mod groups;
-mod halves;
 mod integers;
 mod panels;
 mod parallel;
@@ -23,8 +23,8 @@ mod testing;
 
 pub use activation::Activation;
 pub use attention::{Attention, Caches, MANY, Mask, Memory, Results, Step, Strides};
+pub use bf16::{Bf16Weights, dots_of_bf16, multiplies_bf16, padded_bf16, round_to_bf16};
 pub use exponential::exponential;
-pub use halves::{HalfWeights, dots_of_halves, multiplies_halves, padded_halves, round_to_halves};
 pub use integers::{IntegerWeights, multiplies_integers};
 pub use parallel::{Parallel, Serial};
 pub use prefetch::prefetch_behind;

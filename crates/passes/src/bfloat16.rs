@@ -32,17 +32,17 @@ pub fn in_bfloat16(program: &Program) -> Result<Program, Error> {
         values.push(match node.op {
             Op::Linear if is_plain(graph, node.inputs[1]) => {
                 let x = *rounded.entry(node.inputs[0]).or_insert_with(|| {
-                    let halves = convert(input(node.inputs[0]), "halves", DType::Bf16);
-                    convert(halves, "rounded", DType::F32)
+                    let stored = convert(input(node.inputs[0]), "bf16", DType::Bf16);
+                    convert(stored, "rounded", DType::F32)
                 });
                 let weight = convert(stored(node.inputs[1]), "weight", DType::F32);
                 let bias = node.inputs.get(2).copied().map(input);
                 builder.node(&node.name, Op::Linear, &[x, weight].into_iter().chain(bias).collect::<Vec<_>>())
             }
             Op::Gather if is_plain(graph, node.inputs[0]) && is_given(graph, node.inputs[1]) => {
-                let part = format!("{}.halves", node.name);
-                let halves = builder.node(&part, Op::Gather, &[stored(node.inputs[0]), input(node.inputs[1])]);
-                builder.node(&node.name, Op::Cast(DType::F32), &[halves])
+                let part = format!("{}.bf16", node.name);
+                let rows = builder.node(&part, Op::Gather, &[stored(node.inputs[0]), input(node.inputs[1])]);
+                builder.node(&node.name, Op::Cast(DType::F32), &[rows])
             }
             _ => builder.copy(node, input),
         });

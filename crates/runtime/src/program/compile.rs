@@ -267,8 +267,8 @@ impl<'b, 'g> Builder<'b, 'g> {
                     Some(bias) => Some(self.constant(bias).filter(|bias| bias.len() == outputs)?),
                     None => None,
                 };
-                let is_half = weight.data_type == DataType::Bfloat16 as i32;
-                let source = Source { bytes: self.constants.bytes(weight)?, is_half, inputs, outputs, bias };
+                let is_bf16 = weight.data_type == DataType::Bfloat16 as i32;
+                let source = Source { bytes: self.constants.bytes(weight)?, is_bf16, inputs, outputs, bias };
                 let (x, made) = (self.rows(x)?.buffer, self.made(out)?);
                 match self.is_output_layer(out) {
                     true => Step::Output(self.output_layer(x, made, LayerWeights::Floats(Floats::new(source)))),
@@ -404,7 +404,7 @@ impl<'b, 'g> Builder<'b, 'g> {
         let (bytes, width) = (self.constants.bytes(table)?, usize::try_from(*table.dims.last()?).ok()?);
         let numbers = match steps {
             Some(steps) => Numbers::Integers(self.constants.floats(steps).filter(|steps| steps.len() * width == bytes.all().len())?),
-            None if table.data_type == DataType::Bfloat16 as i32 => Numbers::Halves,
+            None if table.data_type == DataType::Bfloat16 as i32 => Numbers::Bf16,
             None => Numbers::Floats,
         };
         Some(Table { bytes, numbers, width })

@@ -83,7 +83,7 @@ impl Constants {
 }
 
 /// The numbers of bytes that are the upper halves of f32, in ONNX's order.
-pub(crate) fn halves(bytes: &[u8]) -> impl Iterator<Item = f32> + '_ {
+pub(crate) fn bf16_numbers(bytes: &[u8]) -> impl Iterator<Item = f32> + '_ {
     bytes.as_chunks::<2>().0.iter().map(|&[low, high]| f32::from_le_bytes([0, 0, low, high]))
 }
 

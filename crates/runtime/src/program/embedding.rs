@@ -1,7 +1,7 @@
 //! Rows of tables: tokens and their positions.
 
 use super::attention::past_of;
-use super::constants::{Bytes, halves, numbers};
+use super::constants::{Bytes, bf16_numbers, numbers};
 use super::operation::{Counted, PositionsFrom};
 use super::sizes::{Size, values};
 use super::{Call, Result, Tensors, expected};
@@ -34,7 +34,7 @@ pub(super) struct Table {
 /// How a table stores its numbers.
 pub(super) enum Numbers {
     Floats,
-    Halves,
+    Bf16,
     /// In 8 bits, with the step of each row.
     Integers(Vec<f32>),
 }
@@ -48,7 +48,7 @@ impl Table {
         self.width
             * match self.numbers {
                 Numbers::Floats => size_of::<f32>(),
-                Numbers::Halves => 2,
+                Numbers::Bf16 => 2,
                 Numbers::Integers(_) => 1,
             }
     }
@@ -58,7 +58,7 @@ impl Table {
         let bytes = &self.bytes.all()[row * self.row_bytes()..][..self.row_bytes()];
         match &self.numbers {
             Numbers::Floats => to.iter_mut().zip(numbers(bytes)).for_each(|(to, number)| put(to, number)),
-            Numbers::Halves => to.iter_mut().zip(halves(bytes)).for_each(|(to, number)| put(to, number)),
+            Numbers::Bf16 => to.iter_mut().zip(bf16_numbers(bytes)).for_each(|(to, number)| put(to, number)),
             Numbers::Integers(steps) => to.iter_mut().zip(bytes).for_each(|(to, &byte)| put(to, f32::from(byte as i8) * steps[row])),
         }
     }

@@ -8,7 +8,7 @@ use super::product::{Columns, Packed, Source};
 use super::{Call, Program, Result, Scratch, Step, Tensors, expected};
 use crate::{BEST, SHORTLIST};
 use cognate_export::proto::{DataType, DimensionProto, GraphProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto};
-use cognate_kernels::{Candidates, IntegerWeights, Parallel, Screen, Wanted, round_to_halves};
+use cognate_kernels::{Candidates, IntegerWeights, Parallel, Screen, Wanted, round_to_bf16};
 use std::iter;
 use std::sync::{OnceLock, PoisonError};
 
@@ -208,10 +208,10 @@ impl OutputLayer {
             LayerWeights::Floats(floats) => {
                 let inputs = floats.source.inputs;
                 let mut x = &call.elements[self.x].floats()[..rows * inputs];
-                if floats.source.is_half {
+                if floats.source.is_bf16 {
                     rounded.clear();
                     rounded.extend_from_slice(x);
-                    round_to_halves(rounded);
+                    round_to_bf16(rounded);
                     x = rounded;
                 }
                 let row_of = |row: usize| &x[row * inputs..][..inputs];

@@ -1,13 +1,13 @@
 //! Products with weights of a file, in f32 or bfloat16.
 
-use super::constants::{Bytes, halves, numbers};
-use cognate_kernels::{HalfWeights, Parallel, Weights, dots, dots_of_halves, padded_halves};
+use super::constants::{Bytes, bf16_numbers, numbers};
+use cognate_kernels::{Bf16Weights, Parallel, Weights, dots, dots_of_bf16, padded_bf16};
 
 /// Weights `[outputs, inputs]` and a bias in a file.
 pub(super) struct Source {
     pub(super) bytes: Bytes,
     /// Whether weights are in bfloat16, to which the rows that they multiply are rounded.
-    pub(super) is_half: bool,
+    pub(super) is_bf16: bool,
     pub(super) inputs: usize,
     pub(super) outputs: usize,
     pub(super) bias: Option<Vec<f32>>,
@@ -17,26 +17,26 @@ pub(super) struct Source {
 #[derive(Default)]
 pub(super) struct Columns {
     floats: Vec<f32>,
-    halves: Vec<u16>,
+    bf16: Vec<u16>,
 }
 
 /// Weights in panels.
 pub(super) enum Packed {
     Floats(Weights),
-    Halves(HalfWeights),
+    Bf16(Bf16Weights),
 }
 
 impl Source {
     /// The weights `[inputs]` of an output.
     fn bytes_of(&self, output: usize) -> &[u8] {
-        let size = self.inputs * if self.is_half { 2 } else { size_of::<f32>() };
+        let size = self.inputs * if self.is_bf16 { 2 } else { size_of::<f32>() };
         &self.bytes.all()[output * size..][..size]
     }
 
     /// Writes the weights `[inputs]` of an output.
     pub(super) fn fill(&self, output: usize, row: &mut [f32]) {
-        match self.is_half {
-            true => row.iter_mut().zip(halves(self.bytes_of(output))).for_each(|(place, number)| *place = number),
+        match self.is_bf16 {
+            true => row.iter_mut().zip(bf16_numbers(self.bytes_of(output))).for_each(|(place, number)| *place = number),
             false => row.iter_mut().zip(numbers(self.bytes_of(output))).for_each(|(place, number)| *place = number),
         }
     }
@@ -55,16 +55,16 @@ impl Source {
 
     /// The numbers of some outputs for a row, with the bits that they have among all.
     pub(super) fn some(&self, x: &[f32], outputs: impl ExactSizeIterator<Item = usize> + Clone, room: &mut Columns) -> Vec<f32> {
-        let (n, Columns { floats, halves }) = (outputs.len(), room);
+        let (n, Columns { floats, bf16 }) = (outputs.len(), room);
         let mut sums = vec![0.0; n];
-        if self.is_half {
-            let width = padded_halves(self.inputs);
-            halves.resize(n * width, 0);
-            for (output, place) in outputs.clone().zip(halves.chunks_exact_mut(width.max(1))) {
+        if self.is_bf16 {
+            let width = padded_bf16(self.inputs);
+            bf16.resize(n * width, 0);
+            for (output, place) in outputs.clone().zip(bf16.chunks_exact_mut(width.max(1))) {
                 let bytes = self.bytes_of(output).as_chunks().0;
-                place.iter_mut().zip(bytes).for_each(|(half, bytes)| *half = u16::from_le_bytes(*bytes));
+                place.iter_mut().zip(bytes).for_each(|(bits, bytes)| *bits = u16::from_le_bytes(*bytes));
             }
-            dots_of_halves(x, halves, &mut sums);
+            dots_of_bf16(x, bf16, &mut sums);
         } else {
             floats.resize(n * self.inputs, 0.0);
             let places = floats.chunks_exact_mut(self.inputs.max(1));
@@ -80,8 +80,8 @@ impl Source {
     }
 
     fn packed(&self, outputs: usize, fill: impl FnMut(usize, &mut [f32]), bias: Option<&[f32]>) -> Packed {
-        match self.is_half {
-            true => Packed::Halves(HalfWeights::pack(self.inputs, outputs, fill, bias)),
+        match self.is_bf16 {
+            true => Packed::Bf16(Bf16Weights::pack(self.inputs, outputs, fill, bias)),
             false => Packed::Floats(Weights::pack(self.inputs, outputs, fill, bias)),
         }
     }
@@ -91,14 +91,14 @@ impl Packed {
     pub(super) fn inputs(&self) -> usize {
         match self {
             Packed::Floats(weights) => weights.inputs(),
-            Packed::Halves(weights) => weights.inputs(),
+            Packed::Bf16(weights) => weights.inputs(),
         }
     }
 
     pub(super) fn multiply(&self, x: &[f32], out: &mut [f32], threads: &dyn Parallel) {
         match self {
             Packed::Floats(weights) => weights.multiply(x, out, threads),
-            Packed::Halves(weights) => weights.multiply(x, out, threads),
+            Packed::Bf16(weights) => weights.multiply(x, out, threads),
         }
     }
 }

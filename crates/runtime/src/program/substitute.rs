@@ -228,15 +228,15 @@ mod tests {
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Stored {
         Floats,
-        Halves,
+        Bf16,
         Integers,
     }
-    use Stored::{Floats, Halves, Integers};
+    use Stored::{Bf16, Floats, Integers};
 
     impl Stored {
         /// Those that programs multiply on this processor.
         fn fast() -> Vec<Self> {
-            if multiplies_integers(256) { vec![Floats, Halves, Integers] } else { vec![Floats, Halves] }
+            if multiplies_integers(256) { vec![Floats, Bf16, Integers] } else { vec![Floats, Bf16] }
         }
     }
 
@@ -249,7 +249,7 @@ mod tests {
         let layout = Layout::SharedCache;
         let graphs = model.programs(layout, attentions).unwrap();
         let mut programs: Vec<Program> = graphs.iter().map(|program| fuse(program).unwrap()).collect();
-        if stored == Halves {
+        if stored == Bf16 {
             programs = programs.iter().map(|program| in_bfloat16(program).unwrap()).collect();
         }
         if stored == Integers {
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn a_small_model_is_one_program() {
         let model = Model::open(&bundled_checkpoint()).unwrap();
-        for stored in [Floats, Halves, Integers] {
+        for stored in [Floats, Bf16, Integers] {
             let folder = exported(&model, stored);
             for file in Layout::SharedCache.files() {
                 let own = substitute(read_model(&folder.path().join(file)).unwrap(), folder.path(), 1).unwrap();
@@ -363,7 +363,7 @@ mod tests {
         let mut without = BTreeSet::new();
         for name in models() {
             let model = Model::open(&golden(&name)).unwrap();
-            for stored in [Floats, Halves, Integers] {
+            for stored in [Floats, Bf16, Integers] {
                 let folder = exported(&model, stored);
                 let file = folder.path().join(Layout::SharedCache.files()[1]);
                 let own = substitute(read_model(&file).unwrap(), folder.path(), 1);
@@ -383,7 +383,7 @@ mod tests {
     fn threads_run_one_session_with_our_operators() {
         const THREADS: i64 = 4;
         let Ok(ort) = Ort::find() else { return eprintln!("skipped: no library of ONNX Runtime") };
-        for stored in [Floats, Halves, Integers] {
+        for stored in [Floats, Bf16, Integers] {
             let folder = exported(&Model::open(&bundled_checkpoint()).unwrap(), stored);
             let source = Source::Onnx(folder.path().join(Layout::SharedCache.files()[0]));
             let inputs = |thread: i64| {
@@ -464,7 +464,7 @@ mod tests {
         let ort = Ort::find().ok().map(|ort| Box::new(ort) as Box<dyn Runtime>);
         let engines = [Some(Box::new(crate::Tract) as Box<dyn Runtime>), ort].into_iter().flatten();
         let forms = |engine: Box<dyn Runtime>| {
-            let all = if engine.engine() == crate::Engine::Ort { vec![Floats, Halves, Integers] } else { Stored::fast() };
+            let all = if engine.engine() == crate::Engine::Ort { vec![Floats, Bf16, Integers] } else { Stored::fast() };
             all.into_iter().map(|stored| Asked::new(&*engine, model, stored)).collect::<Vec<_>>()
         };
         engines.flat_map(forms).collect()

@@ -1,6 +1,6 @@
 //! Products of pairs of bfloat16 (AVX-512 BF16).
 
-use super::{PAIR, nearest, padded_halves};
+use super::{PAIR, nearest, padded_bf16};
 use crate::groups::{Dots, Groups, Multiply};
 use crate::parallel::{Parallel, Shared, by_columns};
 use pulp::{Arch, Simd, WithSimd};
@@ -62,10 +62,10 @@ impl Pairs {
     }
 }
 
-/// As [`dots_of_halves`](super::dots_of_halves), where the processor has the instructions.
+/// As [`dots_of_bf16`](super::dots_of_bf16), where the processor has the instructions.
 pub(super) fn dots(x: &[f32], rows: &[u16], out: &mut [f32]) {
     // SAFETY: by contract.
-    rounded(x, padded_halves(x.len()), |x| unsafe { dots_with_avx512(x, rows, out) });
+    rounded(x, padded_bf16(x.len()), |x| unsafe { dots_with_avx512(x, rows, out) });
 }
 
 /// Calls `work` with the nearest numbers, and zeros up to `len` of them.

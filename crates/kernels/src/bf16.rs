@@ -14,7 +14,7 @@ const PAIR: usize = 2;
 
 /// Weights of a layer in bfloat16, or in f32 where the processor has no instructions for them.
 #[derive(Debug)]
-pub struct HalfWeights(Form);
+pub struct Bf16Weights(Form);
 
 #[derive(Debug)]
 enum Form {
@@ -24,7 +24,7 @@ enum Form {
 }
 
 /// Whether the processor multiplies bfloat16, twice as many at a time as f32.
-pub fn multiplies_halves() -> bool {
+pub fn multiplies_bf16() -> bool {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bf16")
@@ -35,14 +35,14 @@ pub fn multiplies_halves() -> bool {
     }
 }
 
-impl HalfWeights {
+impl Bf16Weights {
     /// Packs weights that are numbers of bfloat16: `fill` writes the row `[inputs]` of an output. Without `bias`, zeros are added.
     ///
     /// # Panics
     /// If the bias has another length than `outputs`.
     pub fn pack(inputs: usize, outputs: usize, fill: impl FnMut(usize, &mut [f32]), bias: Option<&[f32]>) -> Self {
         #[cfg(target_arch = "x86_64")]
-        if multiplies_halves() {
+        if multiplies_bf16() {
             return Self(Form::Pairs(avx512::Pairs::pack([inputs, outputs], fill, bias)));
         }
         Self(Form::Floats(Weights::pack(inputs, outputs, fill, bias)))
@@ -67,45 +67,45 @@ impl HalfWeights {
             Form::Pairs(pairs) => pairs.multiply(x, out, threads),
             Form::Floats(weights) => {
                 let mut rounded = x.to_vec();
-                round_to_halves(&mut rounded);
+                round_to_bf16(&mut rounded);
                 weights.multiply(&rounded, out, threads);
             }
         }
     }
 }
 
-/// Numbers of a row of [`dots_of_halves`], which ends in a zero if they are odd in number.
-pub fn padded_halves(inputs: usize) -> usize {
+/// Numbers of a row of [`dots_of_bf16`], which ends in a zero if they are odd in number.
+pub fn padded_bf16(inputs: usize) -> usize {
     inputs.next_multiple_of(PAIR)
 }
 
-/// `round(x) · row` of `rows: [n, padded_halves(inputs)]`, with the bits that [`HalfWeights`] gives; `out: [n]`.
+/// `round(x) · row` of `rows: [n, padded_bf16(inputs)]`, with the bits that [`Bf16Weights`] gives; `out: [n]`.
 ///
 /// # Panics
 /// If a length does not match its dimensions.
-pub fn dots_of_halves(x: &[f32], rows: &[u16], out: &mut [f32]) {
-    let width = padded_halves(x.len());
+pub fn dots_of_bf16(x: &[f32], rows: &[u16], out: &mut [f32]) {
+    let width = padded_bf16(x.len());
     assert_eq!(rows.len(), out.len() * width, "[n, inputs]");
     #[cfg(target_arch = "x86_64")]
-    if multiplies_halves() {
+    if multiplies_bf16() {
         return avx512::dots(x, rows, out);
     }
     let (mut x, n) = (x.to_vec(), x.len());
-    let floats = |row: &[u16]| row[..n].iter().map(|&half| widened(half)).collect::<Vec<_>>();
+    let floats = |row: &[u16]| row[..n].iter().map(|&bits| widened(bits)).collect::<Vec<_>>();
     let rows: Vec<f32> = rows.chunks_exact(width.max(1)).flat_map(floats).collect();
-    round_to_halves(&mut x);
+    round_to_bf16(&mut x);
     dots(&x, &rows, out);
 }
 
 /// Rounds numbers to the nearest of bfloat16, ties to even.
-pub fn round_to_halves(numbers: &mut [f32]) {
+pub fn round_to_bf16(numbers: &mut [f32]) {
     numbers.iter_mut().for_each(|number| *number = widened(nearest(*number)));
 }
 
 /// The number of bfloat16 with these bits.
 #[inline(always)]
-fn widened(half: u16) -> f32 {
-    f32::from_bits(u32::from(half) << 16)
+fn widened(bits: u16) -> f32 {
+    f32::from_bits(u32::from(bits) << 16)
 }
 
 /// The nearest number of bfloat16, ties to even.
@@ -139,15 +139,15 @@ mod tests {
         for (n, inputs, outputs) in [(1, 64, 256), (1, 7, 3), (2, 16, 200), (5, 31, 33), (13, 8, 64), (29, 101, 130), (0, 4, 4), (3, 0, 5)]
         {
             let (x, mut weights, bias) = (numbers(n * inputs, 1), numbers(inputs * outputs, 2), numbers(outputs, 3));
-            round_to_halves(&mut weights);
+            round_to_bf16(&mut weights);
             let mut rounded = x.clone();
-            round_to_halves(&mut rounded);
+            round_to_bf16(&mut rounded);
             let row = |output: usize| &weights[output * inputs..][..inputs];
             let fill = |output: usize, to: &mut [f32]| to.copy_from_slice(row(output));
             for (native, bias) in [(true, Some(&*bias)), (true, None), (false, Some(&*bias))] {
                 let packed = match native {
-                    true => HalfWeights::pack(inputs, outputs, fill, bias),
-                    false => HalfWeights(Form::Floats(Weights::pack(inputs, outputs, fill, bias))),
+                    true => Bf16Weights::pack(inputs, outputs, fill, bias),
+                    false => Bf16Weights(Form::Floats(Weights::pack(inputs, outputs, fill, bias))),
                 };
                 assert_eq!(packed.inputs(), inputs);
                 let mut out = vec![f32::NAN; n * outputs];
@@ -157,9 +157,9 @@ mod tests {
                     packed.multiply(&x[index * inputs..][..inputs], &mut alone, &Serial);
                     assert_eq!(alone, out[index * outputs..][..outputs], "a row by itself has the same bits");
                     if native {
-                        let row = |output: usize| row(output).iter().map(|&weight| nearest(weight)).chain([0]).take(padded_halves(inputs));
+                        let row = |output: usize| row(output).iter().map(|&weight| nearest(weight)).chain([0]).take(padded_bf16(inputs));
                         let rows: Vec<u16> = (0..outputs).flat_map(row).collect();
-                        dots_of_halves(&x[index * inputs..][..inputs], &rows, &mut alone);
+                        dots_of_bf16(&x[index * inputs..][..inputs], &rows, &mut alone);
                         alone.iter_mut().zip(bias.unwrap_or(&vec![0.0; outputs])).for_each(|(sum, bias)| *sum += bias);
                         assert_eq!(alone, out[index * outputs..][..outputs], "some columns have the same bits");
                     }

@@ -76,13 +76,16 @@ pub struct Options {
 /// Runs the command.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     ensure!(!options.batch.contains(&0) && !options.beams.contains(&0) && !options.threads.contains(&0), "expected numbers from 1 on");
+    let chosen = SHAPES.iter().filter(|shape| is_chosen(&options.shape, shape.name));
+    let shapes: Vec<_> = chosen.filter(|shape| !calls(shape, options).is_empty()).collect();
+    ensure!(!shapes.is_empty(), "--batch: expected {MOST_LONG} or fewer sentences of long texts, found {:?}", options.batch);
     let cognate = options.cognate.path(workspace)?;
     let bench = std::env::current_exe().context("the path of this program")?;
     let home = workspace.target("bench/decode");
     let python = python::environment(&home.join("python"), &REQUIREMENTS.lines().collect::<Vec<_>>())?;
     let scripts = workspace.root().join("crates/bench/python");
     let mut report = Report { rounds: options.rounds, ..Report::default() };
-    for shape in SHAPES.iter().filter(|shape| is_chosen(&options.shape, shape.name)) {
+    for shape in shapes {
         let folder = home.join(shape.model);
         fs::create_dir_all(&folder)?;
         peers::make(workspace, &python, shape.model, &folder.join("checkpoint"))?;
@@ -114,6 +117,14 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     judge(&report.missed(), options.allow_missed)
 }
 
+/// The most sentences of long texts in a call: they take long.
+const MOST_LONG: usize = 8;
+
+fn calls(shape: &Shape, options: &Options) -> Vec<Column> {
+    let calls = options.beams.iter().flat_map(|&beams| options.batch.iter().map(move |&batch| Column { batch, beams }));
+    calls.filter(|call| !shape.is_long() || call.batch <= MOST_LONG).collect()
+}
+
 /// Measures all programs with a number of threads, in turn.
 fn measure(place: &Place<'_>, shape: &'static Shape, ways: &[&'static Way], threads: usize, options: &Options) -> Result<Block> {
     let before = Limits::measure(place, shape, threads)?;
@@ -122,9 +133,7 @@ fn measure(place: &Place<'_>, shape: &'static Shape, ways: &[&'static Way], thre
         eprintln!("{}: loading {}", shape.on(threads), way.name);
         drivers.push(Driver::start(place.serve(way, threads), &place.folder.join(format!("{}.log", way.name))).context(way.name)?);
     }
-    let calls = options.beams.iter().flat_map(|&beams| options.batch.iter().map(move |&batch| Column { batch, beams }));
-    // Long texts take long.
-    let calls: Vec<Column> = calls.filter(|call| !shape.is_long() || call.batch <= 8).collect();
+    let calls = calls(shape, options);
     let mut rows: Vec<Row> = ways.iter().zip(&drivers).map(|(way, driver)| Row::new(way, &driver.greeting, calls.len())).collect();
     for (index, column) in calls.iter().enumerate() {
         let request = json!({ "sources": shape.sources(column.batch), "beams": column.beams, "new_tokens": shape.lengths[1] });

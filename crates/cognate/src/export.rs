@@ -351,7 +351,7 @@ impl Export {
         }
         let (why, other) = match self.precision {
             Precision::Int8Block | Precision::Int4 => ("only ONNX Runtime multiplies weights in blocks", Precision::Int8),
-            Precision::Bf16 => ("tract does not read bfloat16", Precision::F16),
+            Precision::Bf16 => ("tract's own operators do not read bfloat16", Precision::F16),
             Precision::F32 | Precision::F16 | Precision::Int8 | Precision::Int8Tensor => return Ok(()),
         };
         match (self.target, self.layout) {

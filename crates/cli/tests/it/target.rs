@@ -38,8 +38,8 @@ fn blocks_and_bfloat16_are_for_onnx_runtime_alone() {
     let refused = |args: &[&str], status| run(&[&["export", "testdata/multi30k-en-de", "out"], args].concat()).failed(status);
     assert_snapshot!(refused(&["--precision", "int4"], 1), @"cognate: error: --precision: only ONNX Runtime multiplies weights in blocks, found int4; choose target ort, or precision int8");
     assert_snapshot!(refused(&["--precision", "int8-block", "--layout", "hf"], 1), @"cognate: error: --precision: only ONNX Runtime multiplies weights in blocks, found int8-block; instead of layout hf choose target ort, or precision int8");
-    assert_snapshot!(refused(&["--precision", "bf16"], 1), @"cognate: error: --precision: tract does not read bfloat16, found bf16; choose target ort, or precision f16");
-    assert_snapshot!(refused(&["--precision", "bf16", "--layout", "hf"], 1), @"cognate: error: --precision: tract does not read bfloat16, found bf16; instead of layout hf choose target ort, or precision f16");
+    assert_snapshot!(refused(&["--precision", "bf16"], 1), @"cognate: error: --precision: tract's own operators do not read bfloat16, found bf16; choose target ort, or precision f16");
+    assert_snapshot!(refused(&["--precision", "bf16", "--layout", "hf"], 1), @"cognate: error: --precision: tract's own operators do not read bfloat16, found bf16; instead of layout hf choose target ort, or precision f16");
     assert_snapshot!(refused(&["--precision", "int8", "--block-size", "32"], 1), @"cognate: error: --block-size: expected the precision int8-block or int4 with it, found int8, which has no blocks");
     assert_snapshot!(refused(&["--target", "ort", "--precision", "int4", "--block-size", "48"], 2), @"
     error: invalid value '48' for '--block-size <N>': expected 16, 32, 64 or 128

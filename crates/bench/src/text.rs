@@ -3,6 +3,7 @@
 //! Programs take turns. A machine that does other things beside makes wall times longer, but hardly the time on processors, which is
 //! what ratios are made of: the least of the rounds.
 
+pub mod model;
 pub mod report;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
+use self::model::Model;
 use self::report::{Cell, Quality, Report};
 use super::decode::RECORD;
 use super::driver::Driver;
@@ -32,19 +34,23 @@ pub const BATCH_TOKENS: &str = "2048";
 
 /// Files of text and single sentences, beside CTranslate2
 ///
-/// The bundled model translates the first lines of Multi30k's training text (without that text, the bundled parallel text), by whole
-/// processes on 1 and 2 workers, and one sentence at a time by warm programs on one thread. Prints seconds of wall time and of
-/// processors, sentences and tokens a second, memory, and how many texts are equal. The first run installs packages from PyPI under
-/// target/bench/text (0.3 GB). The same with a shortlist on both sides, on one worker, and BLEU with and without it.
+/// Models translate the first lines of Multi30k's training text (without that text, the bundled parallel text), by whole processes on
+/// 1 and 2 workers, and one sentence at a time by warm programs on one thread. Prints seconds of wall time and of processors,
+/// sentences and words a second, memory, and how many texts are equal. The first run installs packages from PyPI under
+/// target/bench/text (0.3 GB). The bundled model does the same with a shortlist on both sides, on one worker; its BLEU is measured with
+/// and without it.
 #[derive(clap::Args)]
 pub struct Options {
     /// How often each program takes its turn
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: u32,
-    /// Lines of the text
+    /// Models, separated by commas
+    #[arg(long, value_delimiter = ',', default_values = ["bundled", "marian-base"])]
+    pub model: Vec<Model>,
+    /// Lines of the text; a tenth of them for marian-base
     #[arg(long, value_name = "N", default_value_t = 5000, value_parser = clap::value_parser!(u32).range(1..))]
     pub lines: u32,
-    /// Lines that are translated one at a time
+    /// Lines that are translated one at a time; a tenth of them for marian-base
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
     pub single: u32,
     /// Hypotheses of a sentence, with commas between; 1 is greedy
@@ -60,7 +66,7 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub data: Option<PathBuf>,
     /// Write the part of onnx/BENCHMARKS.md for this processor
-    #[arg(long, conflicts_with_all = ["beams", "workers", "latency", "data"])]
+    #[arg(long, conflicts_with_all = ["model", "beams", "workers", "latency", "data"])]
     pub write: bool,
     /// A `cognate` that is built already, in place of building it in release mode
     #[arg(long, value_name = "PROGRAM")]
@@ -138,48 +144,49 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let [source, target] = parallel.clone().unwrap_or(own);
     let text = options.data.clone().unwrap_or_else(|| source.clone());
     let all = fs::read_to_string(&text).with_context(|| text.display().to_string())?;
-    let lines: Vec<&str> = all.lines().take(options.lines as usize).collect();
-    let place = Place {
-        cognate: &cognate,
-        python: &python,
-        script: root.join("crates/bench/python/text.py"),
-        library: &library,
-        model: root.join("testdata/multi30k-en-de"),
-        text: folder.join("text"),
-        folder,
-    };
-    fs::write(&place.text, lines.join("\n") + "\n").with_context(|| place.text.display().to_string())?;
-    let mut learn = Command::new(place.cognate);
-    learn.args(["shortlist", "--quiet", "--data"]).args([source, target]).arg("--model").arg(&place.model);
-    call(learn.arg("--out").arg(place.shortlist()))?;
-    for precision in Precision::ALL {
-        [Way::CTranslate2, Way::Cognate].into_iter().try_for_each(|way| place.prepare(way, precision))?;
-        let theirs = place.folder(Way::CTranslate2, precision).join("vmap.txt");
-        fs::copy(place.shortlist(), &theirs).with_context(|| theirs.display().to_string())?;
-    }
-    let mut report = Report::new(options.rounds, lines.len());
-    let tests = parallel.map(|files| files.map(|file| renamed(&file, "test_2016_flickr")));
-    for &beams in &options.beams {
+    let references = (text == source).then(|| fs::read_to_string(&target).with_context(|| target.display().to_string())).transpose()?;
+    let mut reports = Vec::new();
+    for &model in &options.model {
+        let share = |count: u32| (count as usize).div_ceil(model.share());
+        let n_lines = share(options.lines);
+        let lines: Vec<&str> = all.lines().take(n_lines).collect();
+        let place = Place {
+            cognate: &cognate,
+            python: &python,
+            script: root.join("crates/bench/python/text.py"),
+            library: &library,
+            model: model.folder(workspace)?,
+            text: folder.join("text"),
+            folder: folder.join(model.name()),
+        };
+        fs::create_dir_all(&place.folder).with_context(|| place.folder.display().to_string())?;
+        fs::write(&place.text, lines.join("\n") + "\n").with_context(|| place.text.display().to_string())?;
+        let references = references.iter().flat_map(|all| all.lines().take(n_lines)).map(str::to_owned).collect();
+        let mut report = Report::new(model, options.rounds, lines.len(), references);
+        let with_shortlist = model.has_shortlist();
+        if with_shortlist {
+            place.learn_shortlist([&source, &target])?;
+        }
         for precision in Precision::ALL {
-            for has_shortlist in [false, true] {
-                let search = Search { precision, beams, has_shortlist };
-                let workers = options.workers.iter().take(if has_shortlist { 1 } else { usize::MAX });
-                for &workers in workers.filter(|_| !options.latency) {
-                    report.files.push(place.files(options.rounds, search, workers)?);
-                }
-                report.single.push(place.single(options.rounds, search, &lines[..lines.len().min(options.single as usize)])?);
+            [Way::CTranslate2, Way::Cognate].into_iter().try_for_each(|way| place.prepare(way, precision))?;
+            if with_shortlist {
+                let theirs = place.folder(Way::CTranslate2, precision).join("vmap.txt");
+                fs::copy(place.shortlist(), &theirs).with_context(|| theirs.display().to_string())?;
             }
         }
-    }
-    for (precision, beams) in Precision::ALL.into_iter().flat_map(|precision| [1, 4, 5].map(|beams| (precision, beams))) {
-        if let Some(tests) = &tests {
-            let [exact, short] = [false, true].map(|has_shortlist| place.bleu(Search { precision, beams, has_shortlist }, tests));
-            report.quality.push(Quality { precision, beams, bleu: [exact?, short?] });
+        place.measure(&mut report, options, &lines[..lines.len().min(share(options.single))], with_shortlist)?;
+        if let Some(tests) = parallel.as_ref().filter(|_| with_shortlist) {
+            let tests = tests.each_ref().map(|file| renamed(file, "test_2016_flickr"));
+            for (precision, beams) in Precision::ALL.into_iter().flat_map(|precision| [1, 4, 5].map(|beams| (precision, beams))) {
+                let [exact, short] = [false, true].map(|has_shortlist| place.bleu(Search { precision, beams, has_shortlist }, &tests));
+                report.quality.push(Quality { precision, beams, bleu: [exact?, short?] });
+            }
         }
+        reports.push(report);
     }
-    println!("\n{}", report.text());
+    println!("\n{}", report::text(&reports));
     if options.write {
-        record::put(&root.join("onnx").join(RECORD), &report.section())?;
+        record::put(&root.join("onnx").join(RECORD), &report::section(&reports))?;
         println!("written: onnx/{RECORD}");
     }
     Ok(())
@@ -199,6 +206,29 @@ impl Search {
 impl Place<'_> {
     fn shortlist(&self) -> PathBuf {
         self.folder.join("shortlist")
+    }
+
+    fn learn_shortlist(&self, [source, target]: [&Path; 2]) -> Result<()> {
+        let mut learn = Command::new(self.cognate);
+        learn.args(["shortlist", "--quiet", "--data"]).args([source, target]).arg("--model").arg(&self.model);
+        call(learn.arg("--out").arg(self.shortlist()))
+    }
+
+    /// Files, then single lines, with all searches.
+    fn measure(&self, report: &mut Report, options: &Options, single: &[&str], with_shortlist: bool) -> Result<()> {
+        for &beams in &options.beams {
+            for precision in Precision::ALL {
+                for has_shortlist in [false, true].into_iter().take(1 + usize::from(with_shortlist)) {
+                    let search = Search { precision, beams, has_shortlist };
+                    let workers = options.workers.iter().take(if has_shortlist { 1 } else { usize::MAX });
+                    for &workers in workers.filter(|_| !options.latency) {
+                        report.files.push(self.files(options.rounds, search, workers)?);
+                    }
+                    report.single.push(self.single(options.rounds, search, single)?);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The options of ours that use the shortlist.

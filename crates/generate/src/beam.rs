@@ -84,21 +84,20 @@ impl Beams {
         if let (None, Some(row), Some(running)) = (self.observed, logits.peek(), self.running.first()) {
             self.observed = self.prompt.observe(settings.observe, &running.tokens, row);
         }
-        let columns = logits.peek().map_or(Columns::All, |row| row.columns);
         let so_far: Vec<_> = self.running.iter().map(|running| running.log_probability).collect();
         if let Some(token) = self.running.first().and_then(|running| self.prompt.next(&running.tokens)) {
             let given = |(parent, score)| Continuation { parent, token, score };
             return Ok(so_far.into_iter().enumerate().map(given).collect());
         }
-        let fewest = (1 + settings.eos_tokens.len()).max(2);
-        let count = fewest * settings.num_beams;
+        let count = settings.n_continuations();
         if let Some(Draws { sampling, generator }) = &mut self.draws {
+            let columns = logits.peek().map_or(Columns::All, |row| row.columns);
             let rows = logits.zip(&self.running).map(|(row, running)| {
                 row.check()?;
                 let scores = row.into_logits();
                 log_softmax(scores);
                 settings.constrain(&Context { prompt: &self.prompt, tokens: &running.tokens, columns }, scores);
-                sampling.warp(scores, fewest);
+                sampling.warp(scores, count / settings.num_beams);
                 settings.renormalize_if_set(scores);
                 scores.iter_mut().for_each(|score| *score += running.log_probability);
                 Ok((generator.keys(scores), &*scores))
@@ -106,23 +105,24 @@ impl Beams {
             let (mut keys, scores): (Vec<_>, Vec<_>) = rows.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
             let mut drawn = best_continuations(keys.iter_mut().map(|keys| Candidates::of_log_probabilities(keys, 0.0)), count);
             drawn.iter_mut().for_each(|drawn| drawn.score = scores[drawn.parent][drawn.token as usize]);
-            return Ok(named(drawn, columns));
+            return Ok(named(drawn, |_| columns));
         }
         let count = count + 1;
         let mut rows: Vec<_> = logits.collect();
         let mut copies = Vec::new();
         if let ([row], [first, _, ..]) = (rows.as_slice(), self.running.as_slice()) {
             // All beams but the first begin impossibly: they come after its continuations, if these are enough.
-            let context = Context { prompt: &self.prompt, tokens: &first.tokens, columns };
+            let context = Context { prompt: &self.prompt, tokens: &first.tokens, columns: row.columns };
             let n_left = row.scores.len().saturating_sub(settings.most_forbidden(&context));
             if !settings.only_forbids(&context) || n_left < count {
-                let scale = row.scale;
+                let Row { scale, columns, softmax, .. } = *row;
                 copies.resize(self.running.len(), row.scores.to_vec());
-                rows = copies.iter_mut().map(|scores| Row { scores, scale, columns }).collect();
+                rows = copies.iter_mut().map(|scores| Row { scores, scale, columns, softmax }).collect();
             }
         }
+        let columns: Vec<_> = rows.iter().map(|row| row.columns).collect();
         let rows = rows.into_iter().zip(&self.running).map(|(row, running)| {
-            let context = Context { prompt: &self.prompt, tokens: &running.tokens, columns };
+            let context = Context { prompt: &self.prompt, tokens: &running.tokens, columns: row.columns };
             if settings.only_forbids(&context) {
                 // Log-probabilities are compared without being stored.
                 let mut candidates = Candidates::of_logits(row, running.log_probability);
@@ -136,7 +136,7 @@ impl Beams {
             settings.constrain_fully(&context, scores);
             Ok(Candidates::of_log_probabilities(scores, running.log_probability))
         });
-        Ok(named(best_continuations(rows.collect::<Result<Vec<_>, _>>()?, count), columns))
+        Ok(named(best_continuations(rows.collect::<Result<Vec<_>, _>>()?, count), |row| columns[row]))
     }
 
     /// Advances by one token; returns the parent of each beam. `attention: [beams, heads, src]` is that of this step.
@@ -294,9 +294,11 @@ impl Search for Beams {
     }
 }
 
-/// Continuations by the tokens of their places.
-fn named(mut continuations: Vec<Continuation>, columns: Columns<'_>) -> Vec<Continuation> {
-    continuations.iter_mut().for_each(|continuation| continuation.token = columns.token(continuation.token as usize));
+/// Continuations by the tokens of their places, with the columns of each row.
+fn named<'c>(mut continuations: Vec<Continuation>, columns: impl Fn(usize) -> Columns<'c>) -> Vec<Continuation> {
+    for continuation in &mut continuations {
+        continuation.token = columns(continuation.parent).token(continuation.token as usize);
+    }
     continuations
 }
 

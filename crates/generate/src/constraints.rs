@@ -61,19 +61,25 @@ impl Settings {
         }
     }
 
-    /// The tokens whose logits decide on the next one, if these are few: in greedy search whose constraints only forbid.
+    /// The tokens whose logits decide on the next one, if these are few: in searches without sampling whose constraints only forbid.
     pub(crate) fn best_tokens(&self) -> Option<BestTokens> {
         /// Tokens that constraints may forbid.
         const MOST_FORBIDDEN: usize = 16;
-        let is_greedy = self.num_beams <= 1 && self.sampling.is_none() && !self.scores && self.observe.is_none();
+        let (has_beams, n_forbidden) = (self.num_beams > 1, self.n_forbidden());
+        let needs_all = self.sampling.is_some() || self.observe.is_some() || (if has_beams { self.renormalize } else { self.scores });
         let scales = self.encoder_repetition_penalty != 1.0 || self.repetition_penalty != 1.0;
         let forbids_many = self.no_repeat_ngram_size > 0 || self.encoder_no_repeat_ngram_size > 0 || self.timestamps.is_some();
-        let n_forbidden = self.n_forbidden();
-        // The best that is left, and the next one for the margin.
-        (is_greedy && !scales && !forbids_many && n_forbidden <= MOST_FORBIDDEN).then(|| BestTokens {
-            count: n_forbidden + 2,
+        (!needs_all && !scales && !forbids_many && n_forbidden <= MOST_FORBIDDEN).then(|| BestTokens {
+            // The next one is for the margin.
+            count: n_forbidden + if has_beams { self.n_continuations() } else { 1 } + 1,
+            softmax: has_beams,
             always: self.forced_bos_token.into_iter().chain(self.forced_eos_token).collect(),
         })
+    }
+
+    /// The number of continuations from which beam search chooses: enough if all of some beams end.
+    pub(crate) fn n_continuations(&self) -> usize {
+        (1 + self.eos_tokens.len()).max(2) * self.num_beams
     }
 
     /// How many tokens can be forbidden, other than by n-grams and timestamps.

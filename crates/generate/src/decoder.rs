@@ -102,6 +102,8 @@ pub trait Decoder {
 pub struct BestTokens {
     /// So many of the largest.
     pub count: usize,
+    /// Whether the softmax of all logits is needed.
+    pub softmax: bool,
     /// These, whatever their logits are.
     pub always: Vec<i64>,
 }

@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::error::Cause;
-use crate::scores::{Columns, Row};
+use crate::scores::{Columns, Normalisation, Row};
 use cognate_runtime::Value;
 use ndarray::{Array3, ArrayViewMut3};
 
@@ -14,6 +14,8 @@ pub struct Logits<'d> {
     /// The factor of each row; `None` for 1.
     scales: Option<&'d [f32]>,
     columns: LogitsColumns<'d>,
+    /// The softmax of each row, if it is that of more columns: its two numbers.
+    softmax: Option<&'d [[f32; 2]]>,
 }
 
 /// The tokens of columns.
@@ -33,7 +35,7 @@ impl<'d> Logits<'d> {
     /// If they are not in row-major order.
     pub fn new(scores: ArrayViewMut3<'d, f32>) -> Self {
         assert!(scores.is_standard_layout(), "logits are in row-major order");
-        Self { scores, scales: None, columns: LogitsColumns::All }
+        Self { scores, scales: None, columns: LogitsColumns::All, softmax: None }
     }
 
     /// Logits that have to be multiplied by positive factors of their rows, `scales: [batch · beams]`, if there are any.
@@ -79,7 +81,7 @@ impl<'d> Logits<'d> {
         }
         let kept = &mut all[..batch * beams * places.len()];
         let scores = ArrayViewMut3::from_shape((batch, beams, places.len()), kept).expect("as many scores");
-        Ok(Self { scores, scales: self.scales, columns: LogitsColumns::Chosen(tokens) })
+        Ok(Self { scores, scales: self.scales, columns: LogitsColumns::Chosen(tokens), softmax: None })
     }
 
     /// The logits of all rows.
@@ -103,9 +105,11 @@ impl<'d> Logits<'d> {
             LogitsColumns::Chosen(tokens) => Columns::Chosen(tokens),
             LogitsColumns::OfRows(tokens) => Columns::Chosen(&tokens[(sentence * beams + beam) * vocab..][..vocab]),
         };
+        let softmax = self.softmax.map(|softmax| &softmax[sentence * beams..][..beams]);
         rows.enumerate().map(move |(beam, scores)| {
             let scale = scales.map_or(1.0, |scales| scales[beam]);
-            Row { scores, scale, columns: columns(beam) }
+            let softmax = softmax.map(|softmax| Normalisation::new(scale, softmax[beam]));
+            Row { scores, scale, columns: columns(beam), softmax }
         })
     }
 }
@@ -115,14 +119,26 @@ impl<'d> Logits<'d> {
 pub(crate) struct LastLogits {
     value: Option<Value>,
     scales: Option<Vec<f32>>,
-    /// Of the best tokens.
-    best: Option<(Array3<f32>, Vec<i64>)>,
+    best: Option<BestLogits>,
+}
+
+/// The logits of the best tokens.
+struct BestLogits {
+    scores: Array3<f32>,
+    tokens: Vec<i64>,
+    softmax: Option<Vec<[f32; 2]>>,
 }
 
 impl LastLogits {
-    /// Stores `[rows, 2 n]`, tokens and their logits, as of [`Session::finds_best`](cognate_runtime::Session::finds_best), and borrows
-    /// them.
-    pub(crate) fn put_best(&mut self, found: &Value, scales: Option<Value>, (batch, beams): (usize, usize)) -> Result<Logits<'_>> {
+    /// Stores the tokens and their logits of each row, and perhaps its softmax, as of
+    /// [`Session::finds_best`](cognate_runtime::Session::finds_best), and borrows them.
+    pub(crate) fn put_best(
+        &mut self,
+        found: &Value,
+        scales: Option<Value>,
+        softmax: bool,
+        (batch, beams): (usize, usize),
+    ) -> Result<Logits<'_>> {
         let wrong = || Cause::Layout {
             graph: "decoder",
             expected: format!("tokens and logits of {batch} x {beams} hypotheses"),
@@ -130,14 +146,18 @@ impl LastLogits {
         };
         let &[rows, columns] = found.shape() else { return Err(wrong().into()) };
         let found = found.to_f32()?;
-        let pairs = found.as_slice().filter(|_| rows == batch * beams && columns.is_multiple_of(2)).ok_or_else(wrong)?;
-        let halves = pairs.chunks_exact(columns.max(1)).map(|row| row.split_at(columns / 2));
-        let tokens = halves.clone().flat_map(|(tokens, _)| tokens).map(|&token| token as i64).collect();
-        let scores = halves.flat_map(|(_, scores)| scores).copied().collect();
-        let scores = Array3::from_shape_vec((batch, beams, columns / 2), scores).map_err(|_| wrong())?;
+        let n_sums = if softmax { 2 } else { 0 };
+        let is_right = rows == batch * beams && columns.is_multiple_of(2) && columns >= n_sums;
+        let all = found.as_slice().filter(|_| is_right).ok_or_else(wrong)?;
+        let n = (columns - n_sums) / 2;
+        let parts = all.chunks_exact(columns.max(1)).map(|row| (&row[..n], &row[n..2 * n], &row[2 * n..]));
+        let tokens = parts.clone().flat_map(|(tokens, ..)| tokens).map(|&token| token as i64).collect();
+        let scores = parts.clone().flat_map(|(_, scores, _)| scores).copied().collect();
+        let scores = Array3::from_shape_vec((batch, beams, n), scores).map_err(|_| wrong())?;
+        let softmax = softmax.then(|| parts.map(|(.., sums)| [sums[0], sums[1]]).collect());
         self.put_scales(scales)?;
-        let (scores, tokens) = self.best.insert((scores, tokens));
-        let logits = Logits { columns: LogitsColumns::OfRows(tokens), ..Logits::new(scores.view_mut()) };
+        let BestLogits { scores, tokens, softmax } = self.best.insert(BestLogits { scores, tokens, softmax });
+        let logits = Logits { columns: LogitsColumns::OfRows(tokens), softmax: softmax.as_deref(), ..Logits::new(scores.view_mut()) };
         logits.with_scales(self.scales.as_deref())
     }
 

@@ -1,13 +1,9 @@
 //! Arithmetic on rows of scores `[vocab]`: the only loops of decoding over the whole vocabulary.
 //!
-//! They are vectorised for each processor's instruction set. Unscaled logits are scaled in the same loops.
+//! Unscaled logits are scaled in the same loops.
 
-use cognate_kernels::{exponential, prefetch_behind};
-use multiversion::multiversion;
-use multiversion::target::target_cfg_f;
+use cognate_kernels::{largest as largest_of, prefetch_behind, sum_of_exponentials};
 
-/// Numbers per iteration: several vectors, for instruction-level parallelism.
-const LANES: usize = 64;
 /// Scores that are skipped together if the largest is too small; few enough to sum probabilities in f32.
 const CHUNK: usize = 1024;
 
@@ -17,6 +13,8 @@ pub(crate) struct Row<'l> {
     pub(crate) scores: &'l mut [f32],
     pub(crate) scale: f32,
     pub(crate) columns: Columns<'l>,
+    /// The softmax, where it is known: of more columns than these.
+    pub(crate) softmax: Option<Normalisation>,
 }
 
 /// The tokens of a row's scores.
@@ -91,6 +89,11 @@ impl Normalisation {
     /// For scores that are log-probabilities already.
     const NONE: Self = Self { scale: 1.0, largest: 0.0, log_sum: 0.0 };
 
+    /// From the largest logit, and the logarithm of the sum of all others' exponentials relative to it.
+    pub(crate) fn new(scale: f32, [largest, log_sum]: [f32; 2]) -> Self {
+        Self { scale, largest, log_sum }
+    }
+
     /// The softmax of a row; `maxima` are the largest scores of its chunks.
     fn of(scores: &[f32], scale: f32, maxima: &[f32]) -> Self {
         let largest = largest_of(maxima) * scale;
@@ -129,7 +132,8 @@ impl<'l> Candidates<'l> {
     /// From logits, whose log-probabilities are computed on comparison.
     pub(crate) fn of_logits(row: Row<'l>, so_far: f32) -> Self {
         let maxima = maxima(row.scores);
-        Self { normalisation: Normalisation::of(row.scores, row.scale, &maxima), maxima, scores: row.scores, so_far }
+        let normalisation = row.softmax.unwrap_or_else(|| Normalisation::of(row.scores, row.scale, &maxima));
+        Self { normalisation, maxima, scores: row.scores, so_far }
     }
 
     /// Checks that a token can be chosen.
@@ -232,71 +236,12 @@ pub(crate) fn best_continuations<'r>(rows: impl IntoIterator<Item = Candidates<'
     best
 }
 
-/// The largest score; NaN if one is NaN, minus infinity of none.
-#[allow(clippy::needless_range_loop, reason = "iterators over two sides are not always inlined into functions of other instruction sets")]
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2", "aarch64+neon"))]
-fn largest_of(scores: &[f32]) -> f32 {
-    let larger = |a: f32, b: f32| if b > a { b } else { a };
-    let mut lanes = [f32::NEG_INFINITY; LANES];
-    // Comparisons ignore NaN, so lanes record it.
-    let mut unordered = [0u32; LANES];
-    let (whole, rest) = scores.as_chunks::<LANES>();
-    for scores in whole {
-        for lane in 0..LANES {
-            lanes[lane] = larger(lanes[lane], scores[lane]);
-            unordered[lane] |= u32::from(scores[lane].is_nan());
-        }
-    }
-    if unordered.iter().any(|&met| met != 0) || rest.iter().any(|score| score.is_nan()) {
-        return f32::NAN;
-    }
-    // By halves, for instruction-level parallelism.
-    for half in [LANES / 2, LANES / 4] {
-        for lane in 0..half {
-            lanes[lane] = larger(lanes[lane], lanes[lane + half]);
-        }
-    }
-    let mut largest = f32::NEG_INFINITY;
-    for &score in lanes[..LANES / 4].iter().chain(rest) {
-        largest = larger(largest, score);
-    }
-    largest
-}
-
-/// `Σ exp(scale · score - largest)`
-#[allow(clippy::needless_range_loop, reason = "as above")]
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2", "aarch64+neon"))]
-fn sum_of_exponentials(scores: &[f32], scale: f32, largest: f32) -> f32 {
-    let mut lanes = [0f32; LANES];
-    let (whole, rest) = scores.as_chunks::<LANES>();
-    for scores in whole {
-        for lane in 0..LANES {
-            lanes[lane] += exponential::<{ target_cfg_f!(any(target_feature = "avx512f", target_feature = "neon")) }, 6>(
-                scores[lane] * scale - largest,
-            );
-        }
-    }
-    for half in [LANES / 2, LANES / 4] {
-        for lane in 0..half {
-            lanes[lane] += lanes[lane + half];
-        }
-    }
-    let mut sum = 0.0;
-    for &lane in &lanes[..LANES / 4] {
-        sum += lane;
-    }
-    for &score in rest {
-        sum += exponential::<false, 6>(score * scale - largest);
-    }
-    sum
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn whole(scores: &mut [f32], scale: f32) -> Row<'_> {
-        Row { scores, scale, columns: Columns::All }
+        Row { scores, scale, columns: Columns::All, softmax: None }
     }
 
     #[test]

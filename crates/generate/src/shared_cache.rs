@@ -274,7 +274,7 @@ impl Decoder for SharedCacheDecoder {
     fn only_best(&mut self, best: &BestTokens) {
         if self.decoder.finds_best() {
             let count = i64::try_from(best.count).unwrap_or(i64::MAX);
-            let wanted: Vec<i64> = [count].into_iter().chain(best.always.iter().copied()).collect();
+            let wanted: Vec<i64> = [count, i64::from(best.softmax)].into_iter().chain(best.always.iter().copied()).collect();
             self.state.insert(BEST, Array1::from(wanted).into_dyn());
         }
     }
@@ -315,9 +315,9 @@ impl Decoder for SharedCacheDecoder {
         let logits = outputs.remove(LOGITS).ok_or_else(|| missing("decoder", LOGITS))?;
         let scales = outputs.remove(LOGITS_SCALE);
         self.attentions = Attentions { outputs, rows: tokens.dim() };
-        match self.state.get(BEST).is_some() {
-            true => self.logits.put_best(&logits, scales, tokens.dim()),
-            false => self.logits.put(logits, scales, tokens.dim()),
+        match self.state.get(BEST) {
+            Some(Value::I64(wanted)) => self.logits.put_best(&logits, scales, wanted.iter().nth(1) == Some(&1), tokens.dim()),
+            _ => self.logits.put(logits, scales, tokens.dim()),
         }
     }
 

@@ -8,6 +8,7 @@ mod avx512;
 use crate::parallel::Parallel;
 use crate::product::Weights;
 use crate::screen::dots;
+use std::ops::Range;
 
 /// Numbers that one instruction multiplies in each lane.
 const PAIR: usize = 2;
@@ -57,18 +58,35 @@ impl Bf16Weights {
         }
     }
 
+    /// Width of the product's rows.
+    pub fn outputs(&self) -> usize {
+        match &self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Form::Pairs(pairs) => pairs.outputs(),
+            Form::Floats(weights) => weights.outputs(),
+        }
+    }
+
     /// `out = round(x) Wᵀ + bias`
     ///
     /// # Panics
     /// If a length does not match its dimensions.
     pub fn multiply(&self, x: &[f32], out: &mut [f32], threads: &dyn Parallel) {
+        self.multiply_columns(x, 0..self.outputs(), out, threads);
+    }
+
+    /// As [`Weights::multiply_columns`](crate::Weights::multiply_columns).
+    ///
+    /// # Panics
+    /// As there.
+    pub fn multiply_columns(&self, x: &[f32], columns: Range<usize>, out: &mut [f32], threads: &dyn Parallel) {
         match &self.0 {
             #[cfg(target_arch = "x86_64")]
-            Form::Pairs(pairs) => pairs.multiply(x, out, threads),
+            Form::Pairs(pairs) => pairs.multiply_columns(x, columns, out, threads),
             Form::Floats(weights) => {
                 let mut rounded = x.to_vec();
                 round_to_bf16(&mut rounded);
-                weights.multiply(&rounded, out, threads);
+                weights.multiply_columns(&rounded, columns, out, threads);
             }
         }
     }

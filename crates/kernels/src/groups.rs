@@ -41,10 +41,6 @@ impl Groups {
         self.bytes.div_ceil(GROUP)
     }
 
-    pub(crate) fn n_panels(&self) -> usize {
-        self.starts.len() / self.columns
-    }
-
     /// Where a byte of a column is in the panels.
     pub(crate) fn place(&self, column: usize, byte: usize) -> usize {
         let (panel, group) = (column / self.columns, byte / GROUP);
@@ -74,8 +70,11 @@ pub(crate) struct Multiply<'a> {
     pub(crate) weights: &'a Groups,
     /// `[n, bytes]`
     pub(crate) x: &'a [u8],
+    /// `[n, columns]`
     pub(crate) out: &'a Shared<'a, f32>,
     pub(crate) n: usize,
+    pub(crate) columns: Range<usize>,
+    /// Of all columns.
     pub(crate) panels: Range<usize>,
 }
 
@@ -116,7 +115,7 @@ impl<D: Dots> Tiles for Block<'_, '_, D> {
     #[allow(clippy::needless_range_loop, reason = "constant places keep sums in registers")]
     #[inline(always)]
     fn tile<const ROWS: usize, const PANELS: usize>(&self, row: usize, panel: usize, ahead: usize) {
-        let (dots, Multiply { weights, x, out, .. }) = (self.dots, self.work);
+        let (dots, Multiply { weights, x, out, columns: written, .. }) = (self.dots, self.work);
         let (&Groups { bytes: width, outputs, .. }, groups, columns) = (*weights, weights.groups(), WIDE * D::LANES);
         let x = &x[row * width..][..ROWS * width];
         let packed = &weights.panels.all()[panel * groups * columns * GROUP..][..PANELS * groups * columns * GROUP];
@@ -177,7 +176,7 @@ impl<D: Dots> Tiles for Block<'_, '_, D> {
                 for (vector, &numbers) in done.as_flattened().iter().enumerate() {
                     let start = panel * columns + vector * D::LANES;
                     let n = outputs.saturating_sub(start).min(D::LANES);
-                    let to = out.part((row + index) * outputs + start.min(outputs), n);
+                    let to = out.part((row + index) * written.len() + start.min(outputs) - written.start, n);
                     if n == D::LANES {
                         dots.store(numbers, to.as_mut_ptr());
                     } else {

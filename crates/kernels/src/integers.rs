@@ -4,7 +4,9 @@
 //! which are exact: the order of summation changes nothing.
 
 use crate::groups::{Dots, GROUP, Groups, Multiply};
+use crate::panels::panels_of;
 use crate::parallel::{Parallel, Shared, by_columns};
+use std::ops::Range;
 
 /// The byte that represents zero.
 const ZERO: i32 = 128;
@@ -127,12 +129,21 @@ impl IntegerWeights {
     /// # Panics
     /// If a length does not match its dimensions.
     pub fn multiply(&self, x: &[u8], out: &mut [f32], threads: &dyn Parallel) {
-        let (inputs, outputs) = (self.inputs(), self.outputs());
-        let n = out.len() / outputs.max(1);
-        assert_eq!([x.len(), out.len()], [n * inputs, n * outputs], "[n, inputs] and [n, outputs]");
+        self.multiply_columns(x, 0..self.outputs(), out, threads);
+    }
+
+    /// As [`Weights::multiply_columns`](crate::Weights::multiply_columns).
+    ///
+    /// # Panics
+    /// As there.
+    pub fn multiply_columns(&self, x: &[u8], columns: Range<usize>, out: &mut [f32], threads: &dyn Parallel) {
+        let (inputs, panels) = (self.inputs(), panels_of(&columns, self.outputs(), self.groups.columns));
+        let n = out.len() / columns.len().max(1);
+        assert_eq!([x.len(), out.len()], [n * inputs, n * columns.len()], "[n, inputs] and [n, columns]");
         let out = Shared::new(out);
-        by_columns(threads, [n, inputs, self.groups.n_panels()], |panels| {
-            let work = Multiply { weights: &self.groups, x, out: &out, n, panels };
+        by_columns(threads, [n, inputs, panels.len()], |part| {
+            let panels = panels.start + part.start..panels.start + part.end;
+            let work = Multiply { weights: &self.groups, x, out: &out, n, columns: columns.clone(), panels };
             match self.set {
                 // SAFETY: weights are packed for instructions that this processor has.
                 #[cfg(target_arch = "x86_64")]

@@ -8,6 +8,7 @@
 
 mod activation;
 mod attention;
+mod best;
 mod bf16;
 mod exponential;
 mod groups;
@@ -23,6 +24,7 @@ mod testing;
 
 pub use activation::Activation;
 pub use attention::{Attention, Caches, MANY, Mask, Memory, Results, Step, Strides};
+pub use best::{Best, best, largest, sum_of_exponentials};
 pub use bf16::{Bf16Weights, dots_of_bf16, multiplies_bf16, padded_bf16, round_to_bf16};
 pub use exponential::exponential;
 pub use integers::{IntegerWeights, multiplies_integers};

@@ -4,6 +4,19 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::slice;
 
+/// The panels of some columns of `outputs`, of which each panel has `width`.
+///
+/// # Panics
+/// If there are no such columns, or panels are not whole.
+pub(crate) fn panels_of(columns: &Range<usize>, outputs: usize, width: usize) -> Range<usize> {
+    let is_whole = columns.start.is_multiple_of(width) && (columns.end == outputs || columns.end.is_multiple_of(width));
+    assert!(
+        is_whole && columns.start <= columns.end && columns.end <= outputs,
+        "columns {columns:?} of {outputs}: whole panels of {width}"
+    );
+    columns.start / width..columns.end.div_ceil(width)
+}
+
 /// A line of the cache.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]

@@ -4,10 +4,11 @@
 //! after input, so that they are read once, in order. Every number is one sum over the inputs in their order: a row gives the same
 //! bits in whatever batch it stands.
 
-use crate::panels::{Lines, Tiles, tiles};
+use crate::panels::{Lines, Tiles, panels_of, tiles};
 use crate::parallel::{Parallel, Shared, by_columns};
 use crate::prefetch::ask;
 use pulp::{Arch, Simd, WithSimd};
+use std::ops::Range;
 
 /// Vectors of a panel.
 pub(crate) const WIDE: usize = 2;
@@ -64,29 +65,27 @@ impl Weights {
     /// # Panics
     /// If a length does not match its dimensions.
     pub fn multiply(&self, x: &[f32], out: &mut [f32], threads: &dyn Parallel) {
-        let n = self.rows(x, out);
-        let shared = Shared::new(out);
-        by_columns(threads, [n, self.inputs, self.bias.len() / self.columns], |panels| {
-            Arch::new().dispatch(Multiply {
-                weights: self.view(),
-                x,
-                strides: [self.inputs, self.outputs],
-                out: &shared,
-                start: 0,
-                n,
-                panels,
-            });
+        self.multiply_columns(x, 0..self.outputs, out, threads);
+    }
+
+    /// Some columns of the product: `out: [n, columns]`, with the bits that all have.
+    ///
+    /// # Panics
+    /// If a length does not match its dimensions, or the columns begin or end within a panel, of which none is wider than 64.
+    pub fn multiply_columns(&self, x: &[f32], columns: Range<usize>, out: &mut [f32], threads: &dyn Parallel) {
+        let (inputs, panels, weights) = (self.inputs, panels_of(&columns, self.outputs, self.columns), self.view(&columns));
+        let n = out.len() / columns.len().max(1);
+        assert_eq!([x.len(), out.len()], [n * inputs, n * columns.len()], "[n, inputs] and [n, columns]");
+        let (out, strides) = (Shared::new(out), [inputs, columns.len()]);
+        by_columns(threads, [n, inputs, panels.len()], |panels| {
+            Arch::new().dispatch(Multiply { weights, x, strides, out: &out, start: 0, n, panels });
         });
     }
 
-    fn view(&self) -> Packed<'_> {
-        Packed { panels: self.panels.all(), bias: &self.bias, inputs: self.inputs, outputs: self.outputs }
-    }
-
-    fn rows(&self, x: &[f32], out: &[f32]) -> usize {
-        let n = out.len() / self.outputs.max(1);
-        assert_eq!([x.len(), out.len()], [n * self.inputs, n * self.outputs], "[n, inputs] and [n, outputs]");
-        n
+    fn view(&self, columns: &Range<usize>) -> Packed<'_> {
+        let Range { start, end } = panels_of(columns, self.outputs, self.columns);
+        let panels = &self.panels.all()[start * self.inputs * self.columns..end * self.inputs * self.columns];
+        Packed { panels, bias: &self.bias[start * self.columns..end * self.columns], inputs: self.inputs, outputs: columns.len() }
     }
 }
 
@@ -123,7 +122,7 @@ pub(crate) struct Multiply<'a> {
     /// Of the first row in `out`.
     pub(crate) start: usize,
     pub(crate) n: usize,
-    pub(crate) panels: std::ops::Range<usize>,
+    pub(crate) panels: Range<usize>,
 }
 
 impl WithSimd for Multiply<'_> {
@@ -229,7 +228,7 @@ mod tests {
                 Weights::pack(inputs, outputs, fill, bias).multiply(&x, &mut out, &Serial);
                 let scalar = Weights::packed([inputs, outputs], WIDE, fill, bias);
                 let panels = 0..scalar.bias.len() / WIDE;
-                let (weights, strides) = (scalar.view(), [inputs, outputs]);
+                let (weights, strides) = (scalar.view(&(0..outputs)), [inputs, outputs]);
                 Multiply { weights, x: &x, strides, out: &Shared::new(&mut plain), start: 0, n, panels }.with_simd(Scalar);
                 for index in 0..n {
                     for output in 0..outputs {

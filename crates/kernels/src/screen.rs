@@ -366,9 +366,9 @@ fn larger(a: f32, b: f32) -> f32 {
 
 /// The `n`-th largest number; minus infinity if there are fewer. May change the order.
 #[inline(always)]
-fn nth_largest(numbers: &mut [f32], n: usize) -> f32 {
+pub(crate) fn nth_largest(numbers: &mut [f32], n: usize) -> f32 {
     /// So many are kept in order without a search.
-    const FEW: usize = 8;
+    const FEW: usize = 16;
     if !(1..=numbers.len()).contains(&n) {
         return f32::NEG_INFINITY;
     }

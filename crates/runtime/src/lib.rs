@@ -45,8 +45,8 @@ use std::sync::Arc;
 /// The input of tokens of which alone [a session](Session::takes_shortlist) computes logits: i64 `[candidates]`.
 pub const SHORTLIST: &str = "shortlist";
 
-/// The input of what is wanted of a session that [finds the best](Session::finds_best) tokens: i64 `[1 + n]`, how many of each row, and
-/// `n` tokens that are wanted of every row.
+/// The input of what is wanted of a session that [finds the best](Session::finds_best) tokens: i64 `[2 + n]`, how many of each row, 1 for
+/// the softmax of rows or 0, and `n` tokens that are wanted of every row.
 pub const BEST: &str = "best";
 
 /// The source of a session.
@@ -199,7 +199,9 @@ pub trait Session {
 
     /// Whether the session takes one more input than its file: [`BEST`]. `logits` are then `[rows, 2 n]`: tokens, ascending, and the
     /// logits of these. The wanted number of largest logits of a row are among them; others can be too. Places that are left have a
-    /// token beyond the vocabulary, and minus infinity. With a [`SHORTLIST`], ascending, they are the best of that. Without the input, or with an empty one, `logits` are all.
+    /// token beyond the vocabulary, and minus infinity. With a [`SHORTLIST`], ascending, they are the best of that. The softmax adds two
+    /// columns: the largest logit and `ln Σ exp(logit - largest)`, of all logits times `logits_scale`, where the file has it. Without the
+    /// input, or with an empty one, `logits` are all.
     fn finds_best(&self) -> bool {
         false
     }

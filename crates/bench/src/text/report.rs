@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::machine::Machine;
 use crate::record::Section;
-use crate::statistics::Summary;
+use crate::text::model::Model;
 use crate::text::{Precision, Search, Way};
 use xtask::table::table;
 
@@ -68,9 +68,9 @@ impl Cell {
         format!("{equal} of {}", ours.len())
     }
 
-    /// Words and marks of our translations, by spaces.
+    /// Words and marks of our translations.
     fn words(&self) -> usize {
-        self.texts[&Way::Cognate].iter().map(|text| text.split_whitespace().count()).sum()
+        words(&self.texts[&Way::Cognate])
     }
 
     fn percentile(&self, way: Way, share: f64) -> f64 {
@@ -80,10 +80,18 @@ impl Cell {
     }
 }
 
+/// The number of words and marks, by spaces.
+fn words(texts: &[String]) -> usize {
+    texts.iter().map(|text| text.split_whitespace().count()).sum()
+}
+
+/// The measurements of a model.
 #[derive(Debug)]
 pub struct Report {
+    model: Model,
     rounds: u32,
     lines: usize,
+    references: Vec<String>,
     pub files: Vec<Cell>,
     pub single: Vec<Cell>,
     pub quality: Vec<Quality>,
@@ -98,14 +106,14 @@ pub struct Quality {
 }
 
 impl Report {
-    pub fn new(rounds: u32, lines: usize) -> Self {
-        Self { rounds, lines, files: Vec::new(), single: Vec::new(), quality: Vec::new() }
+    pub fn new(model: Model, rounds: u32, lines: usize, references: Vec<String>) -> Self {
+        Self { model, rounds, lines, references, files: Vec::new(), single: Vec::new(), quality: Vec::new() }
     }
 
     /// All tables.
-    pub fn text(&self) -> String {
-        let machine = Machine::here();
-        let mut text = format!("{}{} rounds, {} lines.\n\n{}", machine.sentence(), self.rounds, self.lines, self.missed());
+    fn text(&self) -> String {
+        let mut text =
+            format!("### {}\n\n{} rounds, {} lines.{}\n\n{}", self.model.title(), self.rounds, self.lines, self.lengths(), self.missed());
         if !self.files.is_empty() {
             let header = [
                 "whole processes",
@@ -168,6 +176,14 @@ impl Report {
         text
     }
 
+    /// The mean lengths of references and of translations.
+    fn lengths(&self) -> String {
+        let (Some(cell), false) = (self.files.first(), self.references.is_empty()) else { return String::new() };
+        let mean = |texts: &[String]| format!("{:.1}", words(texts) as f64 / texts.len() as f64);
+        let [theirs, ours] = [Way::CTranslate2, Way::Cognate].map(|way| mean(&cell.texts[&way]));
+        format!(" Words a line: references {}, CTranslate2 {theirs}, Cognate {ours} ({}).", mean(&self.references), cell.title())
+    }
+
     /// The cells whose ratio of processor time is below the floor of its kind.
     fn missed(&self) -> String {
         let floors = self.files.iter().map(|cell| (cell, FILES_FLOOR)).chain(self.single.iter().map(|cell| (cell, SINGLE_FLOOR)));
@@ -178,21 +194,23 @@ impl Report {
         let missed = missed.collect::<String>();
         if missed.is_empty() { missed } else { format!("Missed:\n\n{missed}\n") }
     }
+}
 
-    /// The part of the committed page.
-    pub fn section(&self) -> Section {
-        Section { title: "Speed on text", introduction: INTRODUCTION.into(), processor: Machine::here().title, text: self.text() }
-    }
+/// All tables of all models.
+pub fn text(reports: &[Report]) -> String {
+    let parts: Vec<_> = reports.iter().map(Report::text).collect();
+    format!("{}\n{}", Machine::here().sentence().trim_end(), parts.join("\n"))
+}
 
-    /// The smallest and the largest of the ratios of processor time.
-    pub fn ratios(&self) -> Summary {
-        Summary::of(self.files.iter().chain(&self.single).map(|cell| cell.ratio(1)))
-    }
+/// The part of the committed page.
+pub fn section(reports: &[Report]) -> Section {
+    Section { title: "Speed on text", introduction: INTRODUCTION.into(), processor: Machine::here().title, text: text(reports) }
 }
 
 const INTRODUCTION: &str =
-    "The bundled model on the first lines of Multi30k's English training text, text in and text out, tokenizers included, batches of 2,048
-tokens on both sides. CTranslate2 has the same checkpoint, converted by its own loader, and Hugging Face's tokenizer. The two take
+    "The first lines of Multi30k's English training text, text in and text out, tokenizers included, batches of 2,048 tokens on both
+sides, by the bundled model (2.4 million parameters) and by a model of OPUS-MT's shape (Marian-base, 58,101 tokens) with random
+weights, whose end token is as probable as makes translations as long as references. CTranslate2 has the same checkpoints, converted by its own loader, and Hugging Face's tokenizer. The two take
 turns. Whole processes count from start to end, start-up included; sentences one at a time go through warm programs on one thread.
 Seconds are the least of the rounds, *processor* the time on processors, which other programs on the machine hardly change; ratios
 are CTranslate2's time over ours. *Equal* counts equal translations. *Shortlist* is one that `cognate shortlist` makes of the training

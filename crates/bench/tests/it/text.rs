@@ -1,7 +1,8 @@
 //! Figures of whole processes and single sentences.
 
 use cognate_bench::process::parse;
-use cognate_bench::text::report::{Cell, Quality, Report};
+use cognate_bench::text::model::Model;
+use cognate_bench::text::report::{Cell, Quality, Report, text};
 use cognate_bench::text::{Precision, Search, Way};
 
 fn exact(precision: Precision, beams: usize) -> Search {
@@ -26,10 +27,11 @@ fn ratios_are_of_the_least_rounds() {
     }
     cell.memory.extend([(Way::CTranslate2, 50_000_000), (Way::Cognate, 40_000_000)]);
     assert_eq!([cell.ratio(0), cell.ratio(1)], [8.0 / 3.0, 2.0]);
-    let mut report = Report::new(2, 2);
+    let mut report = Report::new(Model::Bundled, 2, 2, vec!["a b c".into(), "d".into()]);
     report.files.push(cell);
-    let text = report.text();
-    let row = text.lines().find(|line| line.contains("int8 4 beams, 2 workers")).unwrap();
+    let text = text(&[report]);
+    assert!(text.contains("Words a line: references 2.0, CTranslate2 1.5, Cognate 1.5 (int8 4 beams, 2 workers)."), "{text}");
+    let row = text.lines().find(|line| line.starts_with('|') && line.contains("int8 4 beams, 2 workers")).unwrap();
     let cells: Vec<&str> = row.split('|').map(str::trim).filter(|cell| !cell.is_empty()).collect();
     assert_eq!(cells[1..], ["8.00", "3.00", "2.67", "4.00", "2.00", "2.00", "1", "1", "50", "40", "1 of 2"]);
 }
@@ -38,9 +40,9 @@ fn ratios_are_of_the_least_rounds() {
 fn a_shortlist_is_named_and_what_it_loses() {
     let with = Search { has_shortlist: true, ..exact(Precision::F32, 1) };
     assert_eq!(Cell::new(with, Some(1)).title(), "f32 greedy, shortlist, 1 worker");
-    let mut report = Report::new(1, 1);
+    let mut report = Report::new(Model::Bundled, 1, 1, Vec::new());
     report.quality.push(Quality { precision: Precision::F32, beams: 5, bleu: [39.81, 39.7649] });
-    let text = report.text();
+    let text = text(&[report]);
     let row = text.lines().find(|line| line.contains("f32 5 beams")).unwrap();
     let cells: Vec<&str> = row.split('|').map(str::trim).filter(|cell| !cell.is_empty()).collect();
     assert_eq!(cells[1..], ["39.81", "39.76", "-0.05"]);
@@ -48,7 +50,7 @@ fn a_shortlist_is_named_and_what_it_loses() {
 
 #[test]
 fn cells_below_their_floor_are_listed() {
-    let mut report = Report::new(1, 1);
+    let mut report = Report::new(Model::Bundled, 1, 1, Vec::new());
     for (workers, ours) in [(Some(1), 4.0), (Some(2), 3.0), (None, 4.0), (None, 3.5)] {
         let mut cell = Cell::new(exact(Precision::F32, 1), workers);
         cell.add(Way::CTranslate2, [5.0, 5.0], vec!["a".into()]);
@@ -57,7 +59,7 @@ fn cells_below_their_floor_are_listed() {
         cell.singles.extend([(Way::CTranslate2, vec![5.0]), (Way::Cognate, vec![ours])]);
         if workers.is_some() { report.files.push(cell) } else { report.single.push(cell) }
     }
-    let text = report.text();
+    let text = text(&[report]);
     let missed: Vec<&str> = text.lines().filter(|line| line.starts_with("- ")).collect();
     assert_eq!(
         missed,

@@ -8,7 +8,7 @@ use super::constants::Constants;
 use super::embedding::{Embedding, Numbers, Positions, Table};
 use super::gate::Gate;
 use super::operation::{Among, MaskOf, Operation, PositionsFrom, PositionsOf, TableOf};
-use super::output_layer::{Floats, LOGITS, LayerWeights, OutputLayer};
+use super::output_layer::{Floats, LOGITS, LOGITS_SCALE, LayerWeights, OutputLayer};
 use super::places::Places;
 use super::product::Source;
 use super::rotation::Rotation;
@@ -219,6 +219,8 @@ struct Builder<'b, 'g> {
     outputs: Vec<String>,
     /// The step that reads a tensor last.
     last: BTreeMap<&'g str, usize>,
+    /// The rows `[n, 1]` that logits are to be multiplied by, and what they are at least.
+    logits_scale: Option<(&'g str, f32)>,
 }
 
 impl<'b, 'g> Builder<'b, 'g> {
@@ -233,8 +235,12 @@ impl<'b, 'g> Builder<'b, 'g> {
             let (rows, _) = operation.inputs();
             last.extend(rows.into_iter().filter_map(|rows| Some((places.base(rows)?.tensor, at))));
         }
+        let logits_scale = operations.iter().find_map(|operation| match **operation {
+            Operation::Largest { x, least, out, .. } if out == LOGITS_SCALE => Some((x, least)),
+            _ => None,
+        });
         let (known, buffers, inputs, outputs) = (HashMap::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut builder = Builder { places, beams, constants, known, buffers, inputs, outputs, last };
+        let mut builder = Builder { places, beams, constants, known, buffers, inputs, outputs, last, logits_scale };
         // Every buffer has memory of its own until its last reader is known.
         for operation in operations {
             let (rows, tensors) = operation.outputs();
@@ -383,8 +389,11 @@ impl<'b, 'g> Builder<'b, 'g> {
     }
 
     fn output_layer(&mut self, x: usize, out: usize, weights: LayerWeights) -> OutputLayer {
-        let best = weights.finds_best().then(|| self.input(BEST));
-        OutputLayer { x, out, weights, shortlist: self.input(SHORTLIST), best }
+        let scale = self.logits_scale.and_then(|(rows, least)| Some((*self.known.get(self.places.base(rows)?.tensor)?, least)));
+        // The softmax is that of scaled logits.
+        let is_known = scale.is_some() == self.logits_scale.is_some();
+        let best = (is_known && weights.finds_best()).then(|| self.input(BEST));
+        OutputLayer { x, out, weights, scale, shortlist: self.input(SHORTLIST), best }
     }
 
     fn mask(&mut self, MaskOf { tensor, hidden }: MaskOf<'g>) -> MaskSource {

@@ -5,21 +5,26 @@
 //! panels in memory.
 
 use super::product::{Columns, Packed, Source};
-use super::{Call, Program, Result, Scratch, Step, Tensors, expected};
+use super::{Call, Elements, Program, Result, Scratch, Step, Tensors, expected};
 use crate::{BEST, SHORTLIST};
 use cognate_export::proto::{DataType, DimensionProto, GraphProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto};
-use cognate_kernels::{Candidates, IntegerWeights, Parallel, Screen, Wanted, round_to_bf16};
+use cognate_kernels::{Best, Candidates, IntegerWeights, Parallel, Screen, Wanted, best, round_to_bf16};
 use std::iter;
+use std::ops::Range;
 use std::sync::{OnceLock, PoisonError};
 
 /// The output whose columns are tokens.
 pub(super) const LOGITS: &str = "logits";
+/// The output that logits are to be multiplied by, if there is one.
+pub(super) const LOGITS_SCALE: &str = "logits_scale";
 
 /// The output layer; numbers are those of buffers and of inputs.
 pub(super) struct OutputLayer {
     pub(super) x: usize,
     pub(super) out: usize,
     pub(super) weights: LayerWeights,
+    /// The rows `[n, 1]` of which [`LOGITS_SCALE`] is made, and what they are at least.
+    pub(super) scale: Option<(usize, f32)>,
     /// The input of tokens to choose from.
     pub(super) shortlist: usize,
     /// The input of how many best tokens are wanted.
@@ -79,10 +84,57 @@ impl Floats {
     }
 }
 
+/// Weights in the form that computes logits.
+enum Product<'p> {
+    Floats(&'p Packed),
+    Integers(&'p IntegerWeights),
+}
+
+impl Product<'_> {
+    fn outputs(&self) -> usize {
+        match self {
+            Self::Floats(weights) => weights.outputs(),
+            Self::Integers(weights) => weights.outputs(),
+        }
+    }
+
+    /// Some columns for some rows of what is in a buffer.
+    fn multiply(&self, (x, rows): (&Elements<'_>, Range<usize>), columns: Range<usize>, out: &mut [f32], threads: &dyn Parallel) {
+        match self {
+            Self::Floats(weights) => {
+                let inputs = weights.inputs();
+                weights.multiply_columns(&x.floats()[rows.start * inputs..rows.end * inputs], columns, out, threads);
+            }
+            Self::Integers(weights) => {
+                let inputs = weights.inputs();
+                weights.multiply_columns(&x.bytes()[rows.start * inputs..rows.end * inputs], columns, out, threads);
+            }
+        }
+    }
+}
+
 impl LayerWeights {
-    /// Whether the best tokens are found faster than all logits are computed and read, and f32 can name every token.
+    /// Whether the best tokens are found faster than all logits are written and read, and f32 can name every token.
     pub(super) fn finds_best(&self) -> bool {
-        Screen::is_fast() && (1024..1 << 24).contains(&self.outputs())
+        (1024..1 << 24).contains(&self.outputs())
+    }
+
+    /// Those of chosen columns, or of all.
+    fn product<'p>(&'p self, chosen: Option<&'p mut Chosen>) -> Product<'p> {
+        let Some(Chosen { columns, weights, .. }) = chosen else {
+            return match self {
+                Self::Floats(floats) => Product::Floats(floats.packed()),
+                Self::Integers(screen) => Product::Integers(screen.integers()),
+            };
+        };
+        let select = || match self {
+            Self::Floats(floats) => ChosenWeights::Floats(floats.source.select(columns)),
+            Self::Integers(screen) => ChosenWeights::Integers(screen.integers().select(columns)),
+        };
+        match weights.get_or_insert_with(select) {
+            ChosenWeights::Floats(weights) => Product::Floats(weights),
+            ChosenWeights::Integers(weights) => Product::Integers(weights),
+        }
     }
 
     fn outputs(&self) -> usize {
@@ -115,29 +167,21 @@ impl OutputLayer {
         };
         let rows = if call.is_unused(self.out) { 0 } else { rows };
         if let Some(best) = self.best
-            && let Some(found) = self.best(call, best, rows, &mut chosen)?
+            && let (_, [count, softmax, always @ ..]) = call.tensors.integers(best)?
         {
+            let count = usize::try_from(*count).map_err(|_| expected(BEST, "a number of tokens", count))?;
+            let (always, softmax) = (self.weights.tokens(BEST, always)?, *softmax != 0);
+            let found = match softmax || !Screen::is_fast() {
+                true => self.best_in_one_pass(call, (count, always), rows, &mut chosen)?,
+                false => self.best(call, (count, always), rows, &mut chosen),
+            };
             call.scratch.chosen = chosen;
-            return self.put(call, rows, found);
+            return self.put(call, found, softmax);
         }
         let width = chosen.as_ref().map_or(self.weights.outputs(), |chosen| chosen.tokens.len());
         let mut made = call.take_columns(self.out, rows, width)?;
-        let weights = chosen.as_mut().map(|Chosen { columns, weights, .. }| {
-            &*weights.get_or_insert_with(|| match &self.weights {
-                LayerWeights::Floats(floats) => ChosenWeights::Floats(floats.source.select(columns)),
-                LayerWeights::Integers(screen) => ChosenWeights::Integers(screen.integers().select(columns)),
-            })
-        });
-        match (&self.weights, weights) {
-            (LayerWeights::Integers(screen), chosen) => {
-                let weights = if let Some(ChosenWeights::Integers(chosen)) = chosen { chosen } else { screen.integers() };
-                weights.multiply(&call.elements[self.x].bytes()[..rows * weights.inputs()], made.floats_mut(), call.tensors);
-            }
-            (LayerWeights::Floats(floats), chosen) => {
-                let weights = if let Some(ChosenWeights::Floats(chosen)) = chosen { chosen } else { floats.packed() };
-                weights.multiply(&call.floats(self.x)[..rows * weights.inputs()], made.floats_mut(), call.tensors);
-            }
-        }
+        let product = self.weights.product(chosen.as_mut());
+        product.multiply((&call.elements[self.x], 0..rows), 0..width, made.floats_mut(), call.tensors);
         call.put(self.out, made);
         if chosen.is_some() {
             call.scratch.chosen = chosen;
@@ -169,28 +213,22 @@ pub(super) struct Room {
     rounded: Vec<f32>,
 }
 
-/// The tokens of each row, ascending, and their logits.
-type Found = Vec<Vec<(usize, f32)>>;
-
 impl OutputLayer {
-    /// Those that a call wants of each row by the input `best`, of all or of chosen tokens; `None` if it wants all.
+    /// The wanted tokens of each row, of all or of chosen tokens, by bounds of their logits; without the softmax.
     fn best<'c, T: Tensors<'c>>(
         &self,
         call: &mut Call<'_, 'c, T>,
-        best: usize,
+        (count, mut always): (usize, Vec<usize>),
         rows: usize,
         chosen: &mut Option<Chosen>,
-    ) -> Result<Option<Found>> {
-        let (_, [count, always @ ..]) = call.tensors.integers(best)? else { return Ok(None) };
-        let count = usize::try_from(*count).map_err(|_| expected(BEST, "a number of tokens", count))?;
-        let mut always = self.weights.tokens(BEST, always)?;
+    ) -> Vec<Best> {
         let all_columns = match &self.weights {
             LayerWeights::Integers(screen) => Some(screen),
             LayerWeights::Floats(floats) => floats.screen(),
         };
         let (columns, screen) = match (chosen, all_columns) {
             (Some(Chosen { columns, screen, .. }), Some(all)) => {
-                always = always.into_iter().filter_map(|token| columns.iter().position(|column| *column == token)).collect();
+                always = among(columns, always);
                 (Some(&*columns), Some(&*screen.get_or_insert_with(|| all.select(columns))))
             }
             (chosen, screen) => (chosen.as_ref().map(|chosen| &chosen.columns), screen),
@@ -198,11 +236,13 @@ impl OutputLayer {
         let token = |column: usize| columns.map_or(column, |columns| columns[column]);
         let Room { search, columns: room, rounded } = &mut call.scratch.best;
         let (wanted, mut found) = (Wanted { count, always: &always }, Vec::with_capacity(rows));
+        let (largest, log_sum) = (0.0, 0.0);
         match &self.weights {
             LayerWeights::Integers(all) => {
                 let (screen, x) = (screen.unwrap_or(all), &call.elements[self.x].bytes()[..rows * all.integers().inputs()]);
                 screen.candidates_of_integers(x, wanted, call.tensors, search, |_, Candidates { columns, products, .. }| {
-                    found.push(columns.iter().map(|&column| token(column)).zip(products.iter().copied()).collect());
+                    let columns = columns.iter().map(|&column| token(column)).zip(products.iter().copied()).collect();
+                    found.push(Best { columns, largest, log_sum });
                 });
             }
             LayerWeights::Floats(floats) => {
@@ -218,36 +258,75 @@ impl OutputLayer {
                 let all = |row: usize| {
                     let logits = floats.all(row_of(row), call.tensors);
                     let n = columns.map_or(logits.len(), Vec::len);
-                    (0..n).map(|column| (token(column), logits[token(column)])).collect()
+                    let columns = (0..n).map(|column| (token(column), logits[token(column)])).collect();
+                    Best { columns, largest, log_sum }
                 };
-                let Some(screen) = screen else { return Ok(Some((0..rows).map(all).collect())) };
+                let Some(screen) = screen else { return (0..rows).map(all).collect() };
                 screen.candidates(x, wanted, call.tensors, search, |row, Candidates { columns, is_unknown, .. }| {
                     if *is_unknown {
                         return found.push(all(row));
                     }
                     let tokens = columns.iter().map(|&column| token(column));
                     let logits = floats.source.some(row_of(row), tokens.clone(), room);
-                    found.push(tokens.zip(logits).collect());
+                    found.push(Best { columns: tokens.zip(logits).collect(), largest, log_sum });
                 });
             }
         }
-        Ok(Some(found))
+        found
+    }
+
+    /// The same with the softmax, while logits are computed.
+    fn best_in_one_pass<'c, T: Tensors<'c>>(
+        &self,
+        call: &mut Call<'_, 'c, T>,
+        (count, mut always): (usize, Vec<usize>),
+        rows: usize,
+        chosen: &mut Option<Chosen>,
+    ) -> Result<Vec<Best>> {
+        if let Some((scale, _)) = self.scale {
+            call.load(scale, false)?;
+        }
+        let scales = self.scale.map(|(scale, least)| (call.floats(scale), least));
+        if let Some((scales, _)) = scales.filter(|(scales, _)| scales.len() < rows) {
+            return Err(expected(LOGITS_SCALE, format!("{rows} numbers"), scales.len()));
+        }
+        // NaN stays NaN.
+        let factor_of = |row: usize| scales.map_or(1.0, |(scales, least)| if scales[row] < least { least } else { scales[row] });
+        if let Some(Chosen { columns, .. }) = chosen {
+            always = among(columns, always);
+        }
+        let product = self.weights.product(chosen.as_mut());
+        let (wanted, x) = (Wanted { count, always: &always }, &call.elements[self.x]);
+        let multiply = |rows: Range<usize>, columns: Range<usize>, out: &mut [f32]| product.multiply((x, rows), columns, out, call.tensors);
+        let mut found = best([rows, product.outputs()], wanted, factor_of, multiply);
+        if let Some(Chosen { columns, .. }) = chosen {
+            found.iter_mut().flat_map(|row| &mut row.columns).for_each(|(column, _)| *column = columns[*column]);
+        }
+        Ok(found)
     }
 
     /// Writes tokens and logits, as of [`Session::finds_best`](crate::Session::finds_best).
-    fn put<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>, rows: usize, found: Found) -> Result<()> {
-        let (n, none) = (found.iter().map(Vec::len).max().unwrap_or(0), self.weights.outputs());
-        let mut made = call.take_columns(self.out, rows, 2 * n)?;
-        for (row, found) in made.floats_mut().chunks_exact_mut((2 * n).max(1)).zip(found) {
-            let (tokens, logits) = row.split_at_mut(n);
-            let found = found.into_iter().chain(iter::repeat((none, f32::NEG_INFINITY)));
-            for ((token, logit), found) in tokens.iter_mut().zip(logits).zip(found) {
-                (*token, *logit) = (found.0 as f32, found.1);
+    fn put<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>, found: Vec<Best>, softmax: bool) -> Result<()> {
+        let (n, none) = (found.iter().map(|found| found.columns.len()).max().unwrap_or(0), self.weights.outputs());
+        let width = 2 * n + if softmax { 2 } else { 0 };
+        let mut made = call.take_columns(self.out, found.len(), width)?;
+        for (row, Best { columns, largest, log_sum }) in made.floats_mut().chunks_exact_mut(width.max(1)).zip(found) {
+            let (tokens, rest) = row.split_at_mut(n);
+            let (logits, sums) = rest.split_at_mut(n);
+            let columns = columns.into_iter().chain(iter::repeat((none, f32::NEG_INFINITY)));
+            for ((token, logit), column) in tokens.iter_mut().zip(logits).zip(columns) {
+                (*token, *logit) = (column.0 as f32, column.1);
             }
+            sums.iter_mut().zip([largest, log_sum]).for_each(|(place, sum)| *place = sum);
         }
         call.put(self.out, made);
         Ok(())
     }
+}
+
+/// Where tokens are among chosen columns.
+fn among(columns: &[usize], tokens: Vec<usize>) -> Vec<usize> {
+    tokens.into_iter().filter_map(|token| columns.iter().position(|column| *column == token)).collect()
 }
 
 impl Program {

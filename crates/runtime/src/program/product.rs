@@ -2,6 +2,7 @@
 
 use super::constants::{Bytes, bf16_numbers, numbers};
 use cognate_kernels::{Bf16Weights, Parallel, Weights, dots, dots_of_bf16, padded_bf16};
+use std::ops::Range;
 
 /// Weights `[outputs, inputs]` and a bias in a file.
 pub(super) struct Source {
@@ -95,10 +96,21 @@ impl Packed {
         }
     }
 
-    pub(super) fn multiply(&self, x: &[f32], out: &mut [f32], threads: &dyn Parallel) {
+    pub(super) fn outputs(&self) -> usize {
         match self {
-            Packed::Floats(weights) => weights.multiply(x, out, threads),
-            Packed::Bf16(weights) => weights.multiply(x, out, threads),
+            Packed::Floats(weights) => weights.outputs(),
+            Packed::Bf16(weights) => weights.outputs(),
+        }
+    }
+
+    pub(super) fn multiply(&self, x: &[f32], out: &mut [f32], threads: &dyn Parallel) {
+        self.multiply_columns(x, 0..self.outputs(), out, threads);
+    }
+
+    pub(super) fn multiply_columns(&self, x: &[f32], columns: Range<usize>, out: &mut [f32], threads: &dyn Parallel) {
+        match self {
+            Packed::Floats(weights) => weights.multiply_columns(x, columns, out, threads),
+            Packed::Bf16(weights) => weights.multiply_columns(x, columns, out, threads),
         }
     }
 }

@@ -423,6 +423,8 @@ mod tests {
     struct Asked {
         decoder: Box<dyn Session>,
         state: Values,
+        /// What the last logits are to be multiplied by.
+        scales: Vec<f32>,
     }
 
     impl Asked {
@@ -448,13 +450,15 @@ mod tests {
             for name in decoder.inputs().iter().filter(|name| name.starts_with("past.")) {
                 state.insert(name, ArrayD::<f32>::zeros(vec![Self::ROWS, stack.key_heads, 4, stack.d_k]));
             }
-            Self { decoder, state }
+            Self { decoder, state, scales: Vec::new() }
         }
 
         fn logits(&mut self, input: &str, tokens: &[i64]) -> Result<ArrayD<f32>, String> {
             self.state.insert(input, ndarray::Array1::from(tokens.to_vec()).into_dyn());
             let outputs = self.decoder.run(&self.state).map_err(|error| error.to_string())?;
             self.state.remove(input);
+            let scales = outputs.get("logits_scale").map(|scales| scales.to_f32().unwrap().into_iter().collect());
+            self.scales = scales.unwrap_or_else(|| vec![1.0; Self::ROWS]);
             Ok(outputs.get("logits").unwrap().to_f32().unwrap())
         }
     }
@@ -498,13 +502,10 @@ mod tests {
         let vocab = model.config().vocab;
         for mut asked in asked(&model) {
             let engine = asked.decoder.engine().to_owned();
-            if !asked.decoder.finds_best() {
-                assert!(!cognate_kernels::Screen::is_fast(), "{engine}");
-                return cognate_testing::skip("no instructions that multiply integers");
-            }
+            assert!(asked.decoder.finds_best(), "{engine}");
             let all = asked.logits(BEST, &[]).unwrap();
             for (count, always) in [(2, &[][..]), (5, &[7, 3, vocab as i64 - 1]), (1, &[0])] {
-                let found = asked.logits(BEST, &[&[count as i64], always].concat()).unwrap();
+                let found = asked.logits(BEST, &[&[count as i64, 0], always].concat()).unwrap();
                 let &[Asked::ROWS, columns] = found.shape() else { panic!("{engine}: {:?}", found.shape()) };
                 assert!(columns < 200, "{engine}: {columns} of {vocab}");
                 for (row, all) in found.outer_iter().zip(all.outer_iter()) {
@@ -524,7 +525,7 @@ mod tests {
             // Of a shortlist the best are found as if there were no other tokens.
             let some: Vec<i64> = (0..vocab as i64).step_by(3).collect();
             asked.state.insert(SHORTLIST, ndarray::Array1::from(some.clone()).into_dyn());
-            let found = asked.logits(BEST, &[2, 6]).unwrap();
+            let found = asked.logits(BEST, &[2, 0, 6]).unwrap();
             asked.state.remove(SHORTLIST);
             for (row, all) in found.outer_iter().zip(all.outer_iter()) {
                 let (tokens, logits) = row.as_slice().unwrap().split_at(found.shape()[1] / 2);
@@ -535,9 +536,47 @@ mod tests {
                 order.sort_by(|&a, &b| all[b as usize].total_cmp(&all[a as usize]));
                 assert!(order[..2].iter().chain(&[6]).all(|token| tokens.contains(token)), "{engine}: {tokens:?}");
             }
-            for wrong in [[-1, 0], [2, vocab as i64]] {
+            for wrong in [[-1, 0, 0], [2, 0, vocab as i64]] {
                 let refused = asked.logits(BEST, &wrong).expect_err("no such number");
                 assert!(refused.contains("best: expected "), "{refused}");
+            }
+        }
+    }
+
+    /// Exactly as many tokens as are wanted, of all and of a shortlist, with the softmax of all logits times their factors.
+    #[test]
+    fn the_best_tokens_come_with_the_softmax_of_all() {
+        let model = Model::open(&bundled_checkpoint()).unwrap();
+        let vocab = model.config().vocab as i64;
+        for mut asked in asked(&model) {
+            let engine = asked.decoder.engine().to_owned();
+            for shortlist in [(0..vocab).collect::<Vec<_>>(), (0..vocab).step_by(3).collect()] {
+                let all = asked.logits(SHORTLIST, &shortlist).unwrap();
+                asked.state.insert(SHORTLIST, ndarray::Array1::from(shortlist.clone()).into_dyn());
+                let found = asked.logits(BEST, &[9, 1, 6]).unwrap();
+                asked.state.remove(SHORTLIST);
+                for ((row, all), &scale) in found.outer_iter().zip(all.outer_iter()).zip(&asked.scales) {
+                    let all = all.as_slice().unwrap();
+                    let mut order: Vec<usize> = (0..all.len()).collect();
+                    order.sort_by(|&a, &b| all[b].total_cmp(&all[a]).then(a.cmp(&b)));
+                    let always = shortlist.iter().position(|&token| token == 6);
+                    let mut expected: Vec<usize> = order[..9].iter().copied().chain(always).collect();
+                    expected.sort_unstable();
+                    expected.dedup();
+                    let row = row.as_slice().unwrap();
+                    let (tokens, rest) = row.split_at((row.len() - 2) / 2);
+                    let tokens: Vec<i64> = tokens.iter().map(|&token| token as i64).filter(|&token| token < vocab).collect();
+                    assert_eq!(tokens, expected.iter().map(|&place| shortlist[place]).collect::<Vec<_>>(), "{engine}");
+                    assert!(expected.iter().zip(rest).all(|(&place, &logit)| all[place] == logit), "{engine}");
+                    let scaled = all.iter().map(|&logit| f64::from(logit) * f64::from(scale));
+                    let largest = f64::from(all[order[0]]) * f64::from(scale);
+                    let log_sum = scaled.map(|logit| (logit - largest).exp()).sum::<f64>().ln();
+                    let sums = [largest, log_sum].into_iter().zip(&row[row.len() - 2..]);
+                    assert!(
+                        sums.into_iter().all(|(exact, &found)| (exact - f64::from(found)).abs() < 2e-6 * exact.abs().max(1.0)),
+                        "{engine}: {row:?}"
+                    );
+                }
             }
         }
     }

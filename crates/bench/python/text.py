@@ -96,7 +96,9 @@ class Text:
         self.tokenizer = Tokenizer.from_file(tokenizer)
         self.tokenizer.no_padding()
         self.tokenizer.no_truncation()
-        self.options = {"beam_size": int(beams), "use_vmap": shortlist == "shortlist"}
+        # The start token counts there.
+        limit = json.load(open(os.path.join(os.path.dirname(tokenizer), "generation_config.json")))["max_length"] - 1
+        self.options = {"beam_size": int(beams), "use_vmap": shortlist == "shortlist", "max_decoding_length": limit}
         threads = {"inter_threads": int(workers), "intra_threads": 1}
         self.translator = ctranslate2.Translator(folder, device="cpu", compute_type=compute_type, **threads)
 

@@ -15,7 +15,8 @@ const LANES: usize = 64;
 /// What is found of a row.
 #[derive(Clone, Debug)]
 pub struct Best {
-    /// The columns that are wanted, ascending, and their numbers. Of equal numbers the first are the largest.
+    /// The columns that are wanted, ascending, and their numbers. Of equal numbers the first are the largest. If one is NaN, at least one
+    /// column has NaN.
     pub columns: Vec<(usize, f32)>,
     /// The largest `factor · number`: NaN if one is NaN, minus infinity of none.
     pub largest: f32,
@@ -97,6 +98,9 @@ impl<'w> Search<'w> {
 
     fn finish(self) -> Best {
         let Self { mut best, always, largest, sum, .. } = self;
+        if largest.is_nan() {
+            best = vec![(0, f32::NAN)];
+        }
         best.extend(always);
         best.sort_unstable_by_key(|(column, _)| *column);
         best.dedup_by_key(|(column, _)| *column);
@@ -317,6 +321,7 @@ mod tests {
             let found = best([1, 2_000], wanted, |_| 2.0, |_, columns, out| out.copy_from_slice(&row[columns]));
             let expected = if odd == f32::NEG_INFINITY { 2.0 * largest(&row) } else { odd };
             assert!(found[0].largest == expected || (odd.is_nan() && found[0].largest.is_nan()), "{odd} {place}: {found:?}");
+            assert_eq!(found[0].columns.iter().any(|(_, number)| number.is_nan()), odd.is_nan());
         }
         let found = best([1, 3], Wanted { count: 2, always: &[] }, |_| 1.0, |_, _, out| out.fill(f32::NEG_INFINITY));
         assert_eq!((found[0].largest, found[0].columns.len()), (f32::NEG_INFINITY, 2));

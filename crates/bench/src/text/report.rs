@@ -178,10 +178,16 @@ impl Report {
 
     /// The mean lengths of references and of translations.
     fn lengths(&self) -> String {
-        let (Some(cell), false) = (self.files.first(), self.references.is_empty()) else { return String::new() };
+        if self.references.is_empty() {
+            return String::new();
+        }
         let mean = |texts: &[String]| format!("{:.1}", words(texts) as f64 / texts.len() as f64);
-        let [theirs, ours] = [Way::CTranslate2, Way::Cognate].map(|way| mean(&cell.texts[&way]));
-        format!(" Words a line: references {}, CTranslate2 {theirs}, Cognate {ours} ({}).", mean(&self.references), cell.title())
+        let of_cell = |cell: &Cell| {
+            let [theirs, ours] = [Way::CTranslate2, Way::Cognate].map(|way| mean(&cell.texts[&way]));
+            format!("; CTranslate2 {theirs}, Cognate {ours} ({})", cell.title())
+        };
+        let cells: String = self.files.iter().filter(|cell| cell.workers == Some(1) && !cell.has_shortlist).map(of_cell).collect();
+        format!(" Words a line: references {}{cells}.", mean(&self.references))
     }
 
     /// The cells whose ratio of processor time is below the floor of its kind.

@@ -19,7 +19,7 @@ fn times_are_read_behind_the_name() {
 
 #[test]
 fn ratios_are_of_the_least_rounds() {
-    let mut cell = Cell::new(exact(Precision::Int8, 4), Some(2));
+    let mut cell = Cell::new(exact(Precision::Int8, 4), Some(1));
     let texts = |texts: [&str; 2]| texts.map(str::to_owned).to_vec();
     for (theirs, ours) in [([9.0, 4.0], [3.0, 2.5]), ([8.0, 5.0], [4.0, 2.0])] {
         cell.add(Way::CTranslate2, theirs, texts(["a b", "c"]));
@@ -30,8 +30,8 @@ fn ratios_are_of_the_least_rounds() {
     let mut report = Report::new(Model::Bundled, 2, 2, vec!["a b c".into(), "d".into()]);
     report.files.push(cell);
     let text = text(&[report]);
-    assert!(text.contains("Words a line: references 2.0, CTranslate2 1.5, Cognate 1.5 (int8 4 beams, 2 workers)."), "{text}");
-    let row = text.lines().find(|line| line.starts_with('|') && line.contains("int8 4 beams, 2 workers")).unwrap();
+    assert!(text.contains("Words a line: references 2.0; CTranslate2 1.5, Cognate 1.5 (int8 4 beams, 1 worker)."), "{text}");
+    let row = text.lines().find(|line| line.starts_with('|') && line.contains("int8 4 beams, 1 worker")).unwrap();
     let cells: Vec<&str> = row.split('|').map(str::trim).filter(|cell| !cell.is_empty()).collect();
     assert_eq!(cells[1..], ["8.00", "3.00", "2.67", "4.00", "2.00", "2.00", "1", "1", "50", "40", "1 of 2"]);
 }

@@ -6,12 +6,12 @@ use rubato::{Fft, FixedSync, Indexing, Resampler as _};
 
 /// Resamples block by block, without delay: the first output sample belongs to the first input sample.
 pub(crate) struct Resampler {
-    /// `None` if the input has the output's rate.
-    fft: Option<Fft<f32>>,
+    /// `None` if the input has the output's rate. In f64, as the transforms of features: the compiler makes them for one type only.
+    fft: Option<Fft<f64>>,
     rate: u32,
     /// Input that does not fill a chunk yet.
     pending: Vec<f32>,
-    chunk: Vec<f32>,
+    chunk: Vec<f64>,
     /// Output samples of the filter's delay that remain to be dropped.
     delay: usize,
     n_in: u64,
@@ -78,7 +78,7 @@ impl Resampler {
     fn chunk(&mut self, begin: usize, length: usize, out: &mut Vec<f32>) {
         let Some(fft) = &mut self.fft else { return };
         self.chunk.clear();
-        self.chunk.extend_from_slice(&self.pending[begin..][..length]);
+        self.chunk.extend(self.pending[begin..][..length].iter().map(|&sample| f64::from(sample)));
         self.chunk.resize(fft.input_frames_next(), 0.0);
         let (n_input, n_output) = (self.chunk.len(), fft.output_frames_next());
         let mut output = vec![0.0; n_output];
@@ -88,7 +88,7 @@ impl Resampler {
             fft.process_into_buffer(&input, &mut adapter, None::<&Indexing>).expect("buffers have the sizes that rubato asks for");
         let dropped = self.delay.min(written);
         self.delay -= dropped;
-        out.extend_from_slice(&output[dropped..written]);
+        out.extend(output[dropped..written].iter().map(|&sample| sample as f32));
         self.n_out += (written - dropped) as u64;
     }
 }

@@ -68,8 +68,8 @@ pub struct Room {
 pub struct Candidates {
     /// Ascending.
     pub columns: Vec<usize>,
-    /// The numbers of these columns as the integers have them, without their bias.
-    pub products: Vec<f32>,
+    /// The numbers of these columns as the integers have them.
+    pub numbers: Vec<f32>,
     /// Whether the row has NaN, or numbers so large that nothing is known of its columns.
     pub is_unknown: bool,
 }
@@ -96,8 +96,12 @@ impl Screen {
     }
 
     /// Of weights that are integers.
-    pub fn of(integers: IntegerWeights) -> Self {
-        let bias = vec![0.0; integers.outputs()];
+    ///
+    /// # Panics
+    /// If the bias has another length than the outputs.
+    pub fn of(integers: IntegerWeights, bias: Option<&[f32]>) -> Self {
+        let bias = bias.map_or_else(|| vec![0.0; integers.outputs()], <[f32]>::to_vec);
+        assert_eq!(bias.len(), integers.outputs(), "[outputs]");
         Self { integers, bias, distances: None }
     }
 
@@ -145,6 +149,11 @@ impl Screen {
         Self { integers: self.integers.select(outputs), bias: chosen(&self.bias), distances }
     }
 
+    /// What is added to the products of each output.
+    pub fn bias(&self) -> &[f32] {
+        &self.bias
+    }
+
     /// The weights as integers.
     pub fn integers(&self) -> &IntegerWeights {
         &self.integers
@@ -172,19 +181,20 @@ impl Screen {
         (room.bytes, room.largest) = (bytes, largest);
     }
 
-    /// The same for rows of integers, `x: u8 [n, inputs]`, whose products are exact.
+    /// The same for rows of integers, `x: u8 [n, inputs]`, whose products are exact, and are multiplied by the step of their row.
     ///
     /// # Panics
     /// As [`Screen::candidates`].
     pub fn candidates_of_integers(
         &self,
         x: &[u8],
+        step_of: impl Fn(usize) -> f32,
         wanted: Wanted<'_>,
         threads: &dyn Parallel,
         room: &mut Room,
         mut found: impl FnMut(usize, &Candidates),
     ) {
-        self.look(x, wanted, threads, |_| (1.0, None), room, &mut found);
+        self.look(x, wanted, threads, |row| (step_of(row), None), room, &mut found);
     }
 
     /// `step_of` gives the step of a row, and the row before it was rounded.
@@ -239,7 +249,7 @@ impl WithSimd for Look<'_> {
     fn with_simd<S: Simd>(self, _: S) {
         let Self { screen, x, bytes, step, products, wanted, upper, found } = self;
         found.columns.clear();
-        found.products.clear();
+        found.numbers.clear();
         // What the lengths of the weights are multiplied by.
         let (mut all, mut left) = ([0.0; LANES], [0.0; LANES]);
         let x = x.unwrap_or_default();
@@ -303,7 +313,7 @@ impl WithSimd for Look<'_> {
             found.columns.dedup();
         }
         for index in 0..found.columns.len() {
-            found.products.push(products[found.columns[index]] * step);
+            found.numbers.push(row.number(found.columns[index]));
         }
     }
 }
@@ -452,15 +462,21 @@ mod tests {
         let integers = IntegerWeights::pack(inputs, &weights, &factors);
         let mut all = vec![0.0; n * outputs];
         integers.multiply(&x, &mut all, &Serial);
+        let bias = numbers(outputs, 3);
+        let step_of = |row: usize| 0.25 + row as f32;
+        for (index, number) in all.iter_mut().enumerate() {
+            *number = *number * step_of(index / outputs) + bias[index % outputs];
+        }
         let mut rows = 0;
-        Screen::of(integers).candidates_of_integers(
+        Screen::of(integers, Some(&bias)).candidates_of_integers(
             &x,
+            step_of,
             Wanted { count: 3, always: &[5] },
             &Serial,
             &mut Room::default(),
             |index, found| {
                 let all = &all[index * outputs..][..outputs];
-                assert_eq!(found.products, found.columns.iter().map(|&column| all[column]).collect::<Vec<_>>());
+                assert_eq!(found.numbers, found.columns.iter().map(|&column| all[column]).collect::<Vec<_>>());
                 let mut order: Vec<usize> = (0..outputs).collect();
                 order.sort_by(|&a, &b| all[b].total_cmp(&all[a]));
                 assert!(order[..3].iter().chain(&[5]).all(|best| found.columns.contains(best)) && found.columns.len() < 30, "{found:?}");

@@ -31,6 +31,8 @@ mod value;
 pub use crate::ort::Ort;
 pub use choose::{Engine, available};
 pub use error::{Error, ErrorKind, Result};
+#[cfg(any(feature = "tract", feature = "ort"))]
+pub use program::{Times, start_times, times};
 #[cfg(feature = "reference")]
 pub use reference::Reference;
 #[cfg(feature = "tract")]

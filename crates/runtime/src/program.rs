@@ -19,6 +19,7 @@ mod rotation;
 mod rows;
 mod sizes;
 mod substitute;
+mod times;
 
 pub(crate) use compile::{Compiled, compile};
 pub(crate) use constants::Constants;
@@ -29,6 +30,7 @@ pub(crate) use sizes::Size;
 pub(crate) use substitute::{DOMAIN, Substituted, substitute};
 #[cfg(feature = "tract")]
 pub(crate) use substitute::{NUMBER, PROGRAM};
+pub use times::{Times, start_times, times};
 
 use attention::{CachedAttention, Heads, MemoryAttention, SelfAttention};
 use cognate_kernels::{IntegerWeights, Parallel};
@@ -298,39 +300,46 @@ impl Program {
         let elements = self.buffers.iter().map(|_| Elements::None).collect();
         let mut call = Call { program: self, tensors, elements, scratch, is_prefill: false, own_lengths };
         for (index, step) in self.steps.iter().enumerate() {
-            match step {
-                Step::Product { x, weights, out } => {
-                    let rows = call.rows(*x)?;
-                    let rows = if call.is_unused(*out) { 0 } else { rows };
-                    let mut made = call.take_floats(*out, rows)?;
-                    weights.multiply(&call.floats(*x)[..rows * weights.inputs()], made.floats_mut(), tensors);
-                    call.put(*out, made);
-                }
-                Step::IntegerProduct { x, weights, out } => {
-                    call.load(*x, true)?;
-                    let rows = call.elements[*x].bytes().len() / weights.inputs().max(1);
-                    let rows = if call.is_unused(*out) { 0 } else { rows };
-                    let mut made = call.take_floats(*out, rows)?;
-                    weights.multiply(&call.elements[*x].bytes()[..rows * weights.inputs()], made.floats_mut(), tensors);
-                    call.put(*out, made);
-                }
-                Step::Rows(step) => step.run(&mut call)?,
-                Step::Cached(step) => step.run(&mut call)?,
-                Step::Memory(step) => step.run(&mut call)?,
-                Step::SelfAttention(step) => step.run(&mut call)?,
-                Step::Rotation(step) => step.run(&mut call)?,
-                Step::Gate(step) => step.run(&mut call)?,
-                Step::Heads(step) => step.run(&mut call)?,
-                Step::Embedding(step) => step.run(&mut call)?,
-                Step::Largest(step) => step.run(&mut call)?,
-                Step::Output(step) => step.run(&mut call)?,
-            }
+            times::timed(self, step, || step.run(&mut call))?;
             for buffer in &self.released[index] {
                 call.release(*buffer);
             }
         }
         let scratch = call.scratch;
         self.free.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
+        Ok(())
+    }
+}
+
+impl Step {
+    fn run<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>) -> Result<()> {
+        match self {
+            Step::Product { x, weights, out } => {
+                let rows = call.rows(*x)?;
+                let rows = if call.is_unused(*out) { 0 } else { rows };
+                let mut made = call.take_floats(*out, rows)?;
+                weights.multiply(&call.floats(*x)[..rows * weights.inputs()], made.floats_mut(), call.tensors);
+                call.put(*out, made);
+            }
+            Step::IntegerProduct { x, weights, out } => {
+                call.load(*x, true)?;
+                let rows = call.elements[*x].bytes().len() / weights.inputs().max(1);
+                let rows = if call.is_unused(*out) { 0 } else { rows };
+                let mut made = call.take_floats(*out, rows)?;
+                weights.multiply(&call.elements[*x].bytes()[..rows * weights.inputs()], made.floats_mut(), call.tensors);
+                call.put(*out, made);
+            }
+            Step::Rows(step) => step.run(call)?,
+            Step::Cached(step) => step.run(call)?,
+            Step::Memory(step) => step.run(call)?,
+            Step::SelfAttention(step) => step.run(call)?,
+            Step::Rotation(step) => step.run(call)?,
+            Step::Gate(step) => step.run(call)?,
+            Step::Heads(step) => step.run(call)?,
+            Step::Embedding(step) => step.run(call)?,
+            Step::Largest(step) => step.run(call)?,
+            Step::Output(step) => step.run(call)?,
+        }
         Ok(())
     }
 }

@@ -17,7 +17,7 @@ use super::sizes::Size;
 use super::{Buffer, Place, Program, Step, View};
 use crate::{BEST, SHORTLIST};
 use cognate_export::proto::{DataType, GraphProto, NodeProto, TensorProto};
-use cognate_kernels::{IntegerWeights, Screen};
+use cognate_kernels::{Activation, IntegerWeights, Screen};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
@@ -52,6 +52,7 @@ pub(crate) fn compile(
 ) -> Compiled {
     let places = Places::new(graph);
     let mut operations: Vec<_> = graph.node.iter().map(|node| read(&places, node).filter(|operation| fits(&places, operation))).collect();
+    with_ends(&places, &mut operations);
     let mut needed = needed_of(&places, &operations);
     // Programs give rows in two axes: what others read in more is left to the engine.
     while let Some(wide) = operations.iter_mut().find(|operation| {
@@ -92,6 +93,30 @@ pub(crate) fn compile(
     Compiled { graph: made, programs }
 }
 
+/// Lets the product of an output layer do what follows it: a factor for each row, and a bias.
+fn with_ends<'g>(places: &Places<'g>, operations: &mut [Option<Operation<'g>>]) {
+    for at in 0..operations.len() {
+        let Some(Operation::Rows { inputs: [x, scale, bias, residual, weight, _], activation, outputs: [out, bytes, _], .. }) =
+            operations[at]
+        else {
+            continue;
+        };
+        let does_no_more = [residual, weight, bytes].iter().all(|name| name.is_empty()) && activation == Activation::Identity;
+        if !does_no_more || scale.is_empty() || bias.is_empty() || !is_output_layer(places, out) {
+            continue;
+        }
+        let Some(product) = places.base(x).and_then(|base| places.source(base.tensor)) else { continue };
+        if let Some(Operation::IntegerProduct { x, weight, step, scale: factors, end: None, .. }) = operations[product] {
+            operations[at] = Some(Operation::IntegerProduct { x, weight, step, scale: factors, end: Some([scale, bias]), out });
+        }
+    }
+}
+
+/// Whether rows are logits and nothing else reads them.
+fn is_output_layer(places: &Places<'_>, rows: &str) -> bool {
+    rows == LOGITS && places.is_output(rows) && places.readers(rows).is_empty()
+}
+
 /// Whether the rows that an operation reads have widths that are known, and are whole where it needs that.
 fn fits<'g>(places: &Places<'g>, operation: &Operation<'g>) -> bool {
     let base = |rows: &'g str| places.base(rows);
@@ -101,7 +126,10 @@ fn fits<'g>(places: &Places<'g>, operation: &Operation<'g>) -> bool {
     let size = |tensor: &TensorProto, axis: usize| tensor.dims.get(axis).and_then(|&size| usize::try_from(size).ok());
     match operation {
         Operation::Product { x, weight, .. } => size(weight, 1).is_some_and(|inputs| whole(x, Some(inputs))),
-        Operation::IntegerProduct { x, weight, .. } => size(weight, 0).is_some_and(|inputs| whole(x, Some(inputs))),
+        Operation::IntegerProduct { x, weight, end, .. } => {
+            let has_scale = end.is_none_or(|[scale, _]| whole(scale, Some(1)));
+            has_scale && size(weight, 0).is_some_and(|inputs| whole(x, Some(inputs)))
+        }
         Operation::Rows { inputs: [x, scale, _, residual, ..], .. } => {
             let width = base(x).map(|base| base.width);
             whole(x, None) && (scale.is_empty() || whole(scale, Some(1))) && (residual.is_empty() || whole(residual, width))
@@ -276,12 +304,12 @@ impl<'b, 'g> Builder<'b, 'g> {
                 let is_bf16 = weight.data_type == DataType::Bfloat16 as i32;
                 let source = Source { bytes: self.constants.bytes(weight)?, is_bf16, inputs, outputs, bias };
                 let (x, made) = (self.rows(x)?.buffer, self.made(out)?);
-                match self.is_output_layer(out) {
+                match is_output_layer(self.places, out) {
                     true => Step::Output(self.output_layer(x, made, LayerWeights::Floats(Floats::new(source)))),
                     false => Step::Product { x, weights: source.pack(), out: made },
                 }
             }
-            Operation::IntegerProduct { x, weight, step, scale, out } => {
+            Operation::IntegerProduct { x, weight, step, scale, end, out } => {
                 let inputs = usize::try_from(*weight.dims.first()?).ok()?;
                 let mut factors = self.constants.floats(scale)?;
                 let bytes = self.constants.bytes(weight)?;
@@ -291,10 +319,20 @@ impl<'b, 'g> Builder<'b, 'g> {
                 factors.iter_mut().for_each(|factor| *factor *= step);
                 let weights = IntegerWeights::pack(inputs, bytes.all(), &factors);
                 bytes.release();
+                let end = match end {
+                    Some([steps, bias]) => {
+                        Some((self.rows(steps)?.buffer, self.constant(bias).filter(|bias| bias.len() == factors.len())?))
+                    }
+                    None => None,
+                };
                 let (x, made) = (self.rows(x)?.buffer, self.made(out)?);
-                match self.is_output_layer(out) {
-                    true => Step::Output(self.output_layer(x, made, LayerWeights::Integers(Screen::of(weights)))),
-                    false => Step::IntegerProduct { x, weights, out: made },
+                match (is_output_layer(self.places, out), end) {
+                    (true, end) => {
+                        let (steps, bias) = end.unzip();
+                        let layer = self.output_layer(x, made, LayerWeights::Integers(Screen::of(weights, bias.as_deref())));
+                        Step::Output(OutputLayer { steps, ..layer })
+                    }
+                    (false, _) => Step::IntegerProduct { x, weights, out: made },
                 }
             }
             Operation::Rows {
@@ -383,17 +421,12 @@ impl<'b, 'g> Builder<'b, 'g> {
         })
     }
 
-    /// Whether rows are logits and nothing else reads them.
-    fn is_output_layer(&self, rows: &str) -> bool {
-        rows == LOGITS && self.places.is_output(rows) && self.places.readers(rows).is_empty()
-    }
-
     fn output_layer(&mut self, x: usize, out: usize, weights: LayerWeights) -> OutputLayer {
         let scale = self.logits_scale.and_then(|(rows, least)| Some((*self.known.get(self.places.base(rows)?.tensor)?, least)));
         // The softmax is that of scaled logits.
         let is_known = scale.is_some() == self.logits_scale.is_some();
         let best = (is_known && weights.finds_best()).then(|| self.input(BEST));
-        OutputLayer { x, out, weights, scale, shortlist: self.input(SHORTLIST), best }
+        OutputLayer { x, out, weights, steps: None, scale, shortlist: self.input(SHORTLIST), best }
     }
 
     fn mask(&mut self, MaskOf { tensor, hidden }: MaskOf<'g>) -> MaskSource {

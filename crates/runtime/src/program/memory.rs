@@ -53,7 +53,10 @@ impl Step {
             Step::Gate(gate) => (vec![gate.x.buffer, gate.gate.buffer], vec![gate.out], vec![]),
             Step::Heads(heads) => (vec![heads.x.buffer], vec![], vec![]),
             Step::Largest(largest) => (vec![largest.x], vec![], vec![]),
-            Step::Output(layer) => (layer.scale.iter().map(|(scale, _)| *scale).chain([layer.x]).collect(), vec![layer.out], vec![]),
+            Step::Output(layer) => {
+                let factors = layer.scale.iter().map(|(scale, _)| *scale).chain(layer.steps);
+                (factors.chain([layer.x]).collect(), vec![layer.out], vec![])
+            }
             Step::Embedding(embedding) => (vec![], vec![embedding.out], vec![]),
         }
     }

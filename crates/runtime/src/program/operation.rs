@@ -19,6 +19,8 @@ pub(crate) enum Operation<'g> {
         weight: &'g TensorProto,
         step: f32,
         scale: &'g TensorProto,
+        /// What rows of an output layer are multiplied by, and what is then added.
+        end: Option<[&'g str; 2]>,
         out: &'g str,
     },
     Rows {
@@ -151,7 +153,8 @@ impl<'g> Operation<'g> {
     /// The rows that it reads, and the tensors that it reads as they are.
     pub(super) fn inputs(&self) -> (Vec<&'g str>, Vec<&'g str>) {
         let (rows, tensors) = match self {
-            Self::Product { x, .. } | Self::IntegerProduct { x, .. } => (vec![*x], vec![]),
+            Self::Product { x, .. } => (vec![*x], vec![]),
+            Self::IntegerProduct { x, end, .. } => ([*x].into_iter().chain(end.map(|[scale, _]| scale)).collect(), vec![]),
             Self::Rows { inputs: [x, scale, _, residual, ..], .. } => (vec![*x, *scale, *residual], vec![]),
             Self::Cached { news, caches, beams, bias, .. } => (news.to_vec(), caches.iter().chain([beams]).chain(bias).copied().collect()),
             Self::Memory { inputs: [query, others @ ..], mask, .. } => {

@@ -8,7 +8,7 @@ use super::product::{Columns, Packed, Source};
 use super::{Call, Elements, Program, Result, Scratch, Step, Tensors, expected};
 use crate::{BEST, SHORTLIST};
 use cognate_export::proto::{DataType, DimensionProto, GraphProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto};
-use cognate_kernels::{Best, Candidates, IntegerWeights, Parallel, Screen, Wanted, best, round_to_bf16};
+use cognate_kernels::{Best, Candidates, IntegerWeights, Parallel, Place, Rows, Screen, Wanted, best, round_to_bf16};
 use std::iter;
 use std::ops::Range;
 use std::sync::{OnceLock, PoisonError};
@@ -23,6 +23,8 @@ pub(super) struct OutputLayer {
     pub(super) x: usize,
     pub(super) out: usize,
     pub(super) weights: LayerWeights,
+    /// The rows `[n, 1]` that products of integers are multiplied by, before their bias is added.
+    pub(super) steps: Option<usize>,
     /// The rows `[n, 1]` of which [`LOGITS_SCALE`] is made, and what they are at least.
     pub(super) scale: Option<(usize, f32)>,
     /// The input of tokens to choose from.
@@ -47,6 +49,8 @@ pub(super) struct Floats {
 pub(super) struct Chosen {
     tokens: Vec<i64>,
     columns: Vec<usize>,
+    /// Of products of integers.
+    bias: Vec<f32>,
     weights: Option<ChosenWeights>,
     screen: Option<Screen>,
 }
@@ -87,14 +91,19 @@ impl Floats {
 /// Weights in the form that computes logits.
 enum Product<'p> {
     Floats(&'p Packed),
-    Integers(&'p IntegerWeights),
+    /// Products of integers, and what rows are multiplied by before this bias is added.
+    Integers {
+        weights: &'p IntegerWeights,
+        steps: Option<&'p [f32]>,
+        bias: &'p [f32],
+    },
 }
 
 impl Product<'_> {
     fn outputs(&self) -> usize {
         match self {
             Self::Floats(weights) => weights.outputs(),
-            Self::Integers(weights) => weights.outputs(),
+            Self::Integers { weights, .. } => weights.outputs(),
         }
     }
 
@@ -105,9 +114,13 @@ impl Product<'_> {
                 let inputs = weights.inputs();
                 weights.multiply_columns(&x.floats()[rows.start * inputs..rows.end * inputs], columns, out, threads);
             }
-            Self::Integers(weights) => {
+            Self::Integers { weights, steps, bias } => {
                 let inputs = weights.inputs();
-                weights.multiply_columns(&x.bytes()[rows.start * inputs..rows.end * inputs], columns, out, threads);
+                weights.multiply_columns(&x.bytes()[rows.start * inputs..rows.end * inputs], columns.clone(), out, threads);
+                if let Some(steps) = steps {
+                    let end = Rows { scale: Some(steps), bias: Some(&bias[columns.clone()]), ..Rows::default() };
+                    end.apply(rows.start, Place::Over(out), columns.len(), None);
+                }
             }
         }
     }
@@ -119,12 +132,12 @@ impl LayerWeights {
         (1024..1 << 24).contains(&self.outputs())
     }
 
-    /// Those of chosen columns, or of all.
-    fn product<'p>(&'p self, chosen: Option<&'p mut Chosen>) -> Product<'p> {
-        let Some(Chosen { columns, weights, .. }) = chosen else {
+    /// Those of chosen columns, or of all, with the steps of rows.
+    fn product<'p>(&'p self, chosen: Option<&'p mut Chosen>, steps: Option<&'p [f32]>) -> Product<'p> {
+        let Some(Chosen { columns, bias, weights, .. }) = chosen else {
             return match self {
                 Self::Floats(floats) => Product::Floats(floats.packed()),
-                Self::Integers(screen) => Product::Integers(screen.integers()),
+                Self::Integers(screen) => Product::Integers { weights: screen.integers(), steps, bias: screen.bias() },
             };
         };
         let select = || match self {
@@ -133,7 +146,15 @@ impl LayerWeights {
         };
         match weights.get_or_insert_with(select) {
             ChosenWeights::Floats(weights) => Product::Floats(weights),
-            ChosenWeights::Integers(weights) => Product::Integers(weights),
+            ChosenWeights::Integers(weights) => Product::Integers { weights, steps, bias },
+        }
+    }
+
+    /// What is added to products of integers, of chosen columns.
+    fn bias_of(&self, columns: &[usize]) -> Vec<f32> {
+        match self {
+            Self::Floats(_) => Vec::new(),
+            Self::Integers(screen) => columns.iter().map(|&column| screen.bias()[column]).collect(),
         }
     }
 
@@ -166,13 +187,18 @@ impl OutputLayer {
             }
         };
         let rows = if call.is_unused(self.out) { 0 } else { rows };
+        for factors in self.steps.into_iter().chain(self.scale.map(|(scale, _)| scale)) {
+            if call.rows(factors)? < rows {
+                return Err(expected("factors of logits", format!("{rows} rows"), call.rows(factors)?));
+            }
+        }
         if let Some(best) = self.best
             && let (_, [count, softmax, always @ ..]) = call.tensors.integers(best)?
         {
             let count = usize::try_from(*count).map_err(|_| expected(BEST, "a number of tokens", count))?;
             let (always, softmax) = (self.weights.tokens(BEST, always)?, *softmax != 0);
             let found = match softmax || !Screen::is_fast() {
-                true => self.best_in_one_pass(call, (count, always), rows, &mut chosen)?,
+                true => self.best_in_one_pass(call, (count, always), rows, &mut chosen),
                 false => self.best(call, (count, always), rows, &mut chosen),
             };
             call.scratch.chosen = chosen;
@@ -180,7 +206,7 @@ impl OutputLayer {
         }
         let width = chosen.as_ref().map_or(self.weights.outputs(), |chosen| chosen.tokens.len());
         let mut made = call.take_columns(self.out, rows, width)?;
-        let product = self.weights.product(chosen.as_mut());
+        let product = self.weights.product(chosen.as_mut(), self.steps.map(|steps| call.floats(steps)));
         product.multiply((&call.elements[self.x], 0..rows), 0..width, made.floats_mut(), call.tensors);
         call.put(self.out, made);
         if chosen.is_some() {
@@ -199,7 +225,8 @@ impl OutputLayer {
             return Ok(Some(chosen));
         }
         let columns = self.weights.tokens(SHORTLIST, tokens)?;
-        Ok(Some(Chosen { tokens: tokens.to_vec(), columns, weights: None, screen: None }))
+        let bias = self.weights.bias_of(&columns);
+        Ok(Some(Chosen { tokens: tokens.to_vec(), columns, bias, weights: None, screen: None }))
     }
 }
 
@@ -240,8 +267,10 @@ impl OutputLayer {
         match &self.weights {
             LayerWeights::Integers(all) => {
                 let (screen, x) = (screen.unwrap_or(all), &call.elements[self.x].bytes()[..rows * all.integers().inputs()]);
-                screen.candidates_of_integers(x, wanted, call.tensors, search, |_, Candidates { columns, products, .. }| {
-                    let columns = columns.iter().map(|&column| token(column)).zip(products.iter().copied()).collect();
+                let steps = self.steps.map(|steps| call.elements[steps].floats());
+                let step_of = |row: usize| steps.map_or(1.0, |steps| steps[row]);
+                screen.candidates_of_integers(x, step_of, wanted, call.tensors, search, |_, Candidates { columns, numbers, .. }| {
+                    let columns = columns.iter().map(|&column| token(column)).zip(numbers.iter().copied()).collect();
                     found.push(Best { columns, largest, log_sum });
                 });
             }
@@ -282,27 +311,21 @@ impl OutputLayer {
         (count, mut always): (usize, Vec<usize>),
         rows: usize,
         chosen: &mut Option<Chosen>,
-    ) -> Result<Vec<Best>> {
-        if let Some((scale, _)) = self.scale {
-            call.load(scale, false)?;
-        }
+    ) -> Vec<Best> {
         let scales = self.scale.map(|(scale, least)| (call.floats(scale), least));
-        if let Some((scales, _)) = scales.filter(|(scales, _)| scales.len() < rows) {
-            return Err(expected(LOGITS_SCALE, format!("{rows} numbers"), scales.len()));
-        }
         // NaN stays NaN.
         let factor_of = |row: usize| scales.map_or(1.0, |(scales, least)| if scales[row] < least { least } else { scales[row] });
         if let Some(Chosen { columns, .. }) = chosen {
             always = among(columns, always);
         }
-        let product = self.weights.product(chosen.as_mut());
+        let product = self.weights.product(chosen.as_mut(), self.steps.map(|steps| call.floats(steps)));
         let (wanted, x) = (Wanted { count, always: &always }, &call.elements[self.x]);
         let multiply = |rows: Range<usize>, columns: Range<usize>, out: &mut [f32]| product.multiply((x, rows), columns, out, call.tensors);
         let mut found = best([rows, product.outputs()], wanted, factor_of, multiply);
         if let Some(Chosen { columns, .. }) = chosen {
             found.iter_mut().flat_map(|row| &mut row.columns).for_each(|(column, _)| *column = columns[*column]);
         }
-        Ok(found)
+        found
     }
 
     /// Writes tokens and logits, as of [`Session::finds_best`](crate::Session::finds_best).

@@ -463,8 +463,30 @@ mod tests {
         }
     }
 
-    /// The engines that run programs, with all weights that they multiply.
-    fn asked(model: &Model) -> Vec<Asked> {
+    /// The bundled model, and the same with a bias of its logits, as OPUS-MT's have.
+    fn bundled() -> [Model; 2] {
+        let folder = tempfile::tempdir().unwrap();
+        for file in std::fs::read_dir(bundled_checkpoint()).unwrap().map(Result::unwrap).filter(|file| file.path().is_file()) {
+            std::fs::copy(file.path(), folder.path().join(file.file_name())).unwrap();
+        }
+        let weights = folder.path().join("model.safetensors");
+        let mut bytes = std::fs::read(&weights).unwrap();
+        let values = 8 + u64::from_le_bytes(*bytes.first_chunk().unwrap()) as usize;
+        let header: serde_json::Value = serde_json::from_slice(&bytes[8..values]).unwrap();
+        let [start, end] = [0, 1].map(|index| header["final_logits_bias"]["data_offsets"][index].as_u64().unwrap() as usize);
+        for (token, place) in bytes[values + start..values + end].chunks_exact_mut(4).enumerate() {
+            place.copy_from_slice(&((token as f32).sin() * 3.0).to_le_bytes());
+        }
+        std::fs::write(&weights, bytes).unwrap();
+        [bundled_checkpoint(), folder.path().to_owned()].map(|folder| Model::open(&folder).unwrap())
+    }
+
+    /// The engines that run programs, with all weights that they multiply, of both models.
+    fn asked(models: &[Model]) -> Vec<Asked> {
+        models.iter().flat_map(asked_of).collect()
+    }
+
+    fn asked_of(model: &Model) -> Vec<Asked> {
         let ort = Ort::find().ok().map(|ort| Box::new(ort) as Box<dyn Runtime>);
         let engines = [Some(Box::new(crate::Tract) as Box<dyn Runtime>), ort].into_iter().flatten();
         let forms = |engine: Box<dyn Runtime>| {
@@ -477,12 +499,12 @@ mod tests {
     /// Columns of the output layer, in turns, beside all: the same bits.
     #[test]
     fn a_shortlist_chooses_columns_of_logits() {
-        let model = Model::open(&bundled_checkpoint()).unwrap();
-        let last = model.config().vocab as i64 - 1;
-        for mut asked in asked(&model) {
+        let models = bundled();
+        let last = models[0].config().vocab as i64 - 1;
+        for mut asked in asked(&models) {
             let engine = asked.decoder.engine().to_owned();
             let all = asked.logits(SHORTLIST, &[]).unwrap();
-            assert_eq!(all.shape(), [Asked::ROWS, model.config().vocab]);
+            assert_eq!(all.shape(), [Asked::ROWS, models[0].config().vocab]);
             for chosen in [&[1, 17, 18, last][..], &[], &[0], &[1, 17, 18, last], &Vec::from_iter(0..=last)] {
                 let places: Vec<usize> = chosen.iter().map(|&token| token as usize).collect();
                 let expected = if chosen.is_empty() { all.clone() } else { all.select(ndarray::Axis(1), &places) };
@@ -498,9 +520,9 @@ mod tests {
     /// The best tokens are those of all logits, which have the same bits.
     #[test]
     fn the_best_tokens_are_found_without_all_logits() {
-        let model = Model::open(&bundled_checkpoint()).unwrap();
-        let vocab = model.config().vocab;
-        for mut asked in asked(&model) {
+        let models = bundled();
+        let vocab = models[0].config().vocab;
+        for mut asked in asked(&models) {
             let engine = asked.decoder.engine().to_owned();
             assert!(asked.decoder.finds_best(), "{engine}");
             let all = asked.logits(BEST, &[]).unwrap();
@@ -546,9 +568,9 @@ mod tests {
     /// Exactly as many tokens as are wanted, of all and of a shortlist, with the softmax of all logits times their factors.
     #[test]
     fn the_best_tokens_come_with_the_softmax_of_all() {
-        let model = Model::open(&bundled_checkpoint()).unwrap();
-        let vocab = model.config().vocab as i64;
-        for mut asked in asked(&model) {
+        let models = bundled();
+        let vocab = models[0].config().vocab as i64;
+        for mut asked in asked(&models) {
             let engine = asked.decoder.engine().to_owned();
             for shortlist in [(0..vocab).collect::<Vec<_>>(), (0..vocab).step_by(3).collect()] {
                 let all = asked.logits(SHORTLIST, &shortlist).unwrap();

@@ -79,7 +79,7 @@ pub(super) fn operation<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<
             let weight = constant(weight, DataType::Int8).filter(|weight| weight.dims.len() == 2 && places.bytes(zero) == Some(&[128]))?;
             let is_fast = usize::try_from(weight.dims[0]).is_ok_and(multiplies_integers);
             let scale = constant(scale, DataType::Float).filter(|_| is_fast).filter(|scale| scale.dims.as_slice() == &weight.dims[1..])?;
-            Operation::IntegerProduct { x, weight, step: places.number(step)?, scale, out }
+            Operation::IntegerProduct { x, weight, step: places.number(step)?, scale, end: None, out }
         }
         ("", "Transpose") => {
             let (_, reshape) = places.giver(inputs.first()?, "Reshape")?;

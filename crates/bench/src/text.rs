@@ -9,7 +9,7 @@ pub mod report;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
@@ -18,6 +18,7 @@ use self::model::Model;
 use self::report::{Cell, Quality, Report};
 use super::decode::RECORD;
 use super::driver::Driver;
+use super::measure::shares::Answer as Shares;
 use super::measure::text::Answer;
 use super::process::measure_piped;
 use super::record;
@@ -225,6 +226,9 @@ impl Place<'_> {
                         report.files.push(self.files(options.rounds, search, workers)?);
                     }
                     report.single.push(self.single(options.rounds, search, single)?);
+                    if !has_shortlist {
+                        report.shares.push((search, self.shares(search)?));
+                    }
                 }
             }
         }
@@ -313,6 +317,17 @@ impl Place<'_> {
             eprintln!("{}: round {round} of {rounds}", cell.title());
         }
         Ok(cell)
+    }
+
+    /// What ours spends its time on.
+    fn shares(&self, search: Search) -> Result<Shares> {
+        let mut command = Command::new(std::env::current_exe().context("the path of this program")?);
+        command.args(["measure", "shares", "--engine", "ort", "--batch-tokens", BATCH_TOKENS, "--beams", &search.beams.to_string()]);
+        command.arg("--model").arg(self.folder(Way::Cognate, search.precision)).env("ORT_DYLIB_PATH", self.library);
+        let text = File::open(&self.text).with_context(|| self.text.display().to_string())?;
+        let output = command.stdin(text).stderr(Stdio::inherit()).output().context("measure shares")?;
+        ensure!(output.status.success(), "measure shares: {}", output.status);
+        serde_json::from_slice(&output.stdout).context("measure shares")
     }
 
     /// One sentence at a time, through programs that stay.

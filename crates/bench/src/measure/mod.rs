@@ -6,6 +6,7 @@
 pub mod decode;
 pub mod generate;
 pub mod read;
+pub mod shares;
 pub mod text;
 pub mod train;
 pub mod transcribe;
@@ -21,6 +22,7 @@ pub enum Measure {
     Generate(generate::Generate),
     Train(train::Train),
     Text(text::Text),
+    Shares(shares::Shares),
     Transcribe(transcribe::Transcribe),
     Read(read::Read),
 }
@@ -33,6 +35,7 @@ pub fn run(measure: &Measure) -> Result<()> {
         Measure::Generate(options) => generate::run(options, &mut out)?,
         Measure::Train(options) => train::run(options, &mut out)?,
         Measure::Text(options) => text::run(options, &mut out)?,
+        Measure::Shares(options) => shares::run(options, &mut out)?,
         Measure::Transcribe(options) => transcribe::run(options, &mut out)?,
         Measure::Read(options) => read::run(options, &mut out)?,
     }

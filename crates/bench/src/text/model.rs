@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use crate::checkpoint::{BASE, Shape, TOKENIZER, checkpoint, generation_config, write, write_json};
+use crate::checkpoint::{BASE, Shape, TOKENIZER, Tensor, checkpoint, generation_config, tensors, write, write_json};
 use xtask::workspace::Workspace;
 
 /// A model that translates English text.
@@ -22,14 +22,15 @@ pub enum Model {
 /// Vocabulary of OPUS-MT's models from English to German.
 const VOCAB: usize = 58_101;
 const END: usize = 0;
+/// Also the start token.
 const PADDING: usize = 2;
-/// Added to the logits of the end token and of padding: translations are about as long as Multi30k's references on average, and have no
-/// padding.
-const BIASES: [(usize, f32); 2] = [(END, 6.2), (PADDING, -1e9)];
 /// The end token's weights for sinusoids whose period, divided by 2π, is within these bounds: its logit grows with the position, so that
 /// translations differ in length, but hardly any goes on forever.
 const END_WEIGHT: f32 = 0.6;
 const PERIODS: std::ops::Range<f64> = 8.0..30.0;
+/// The last number of the decoder's output, which is that of the end token alone: translations have about as many tokens as Multi30k's
+/// references on average.
+const END_BIAS: f32 = 4.4;
 /// Of translations, with the start token.
 const MAX_LENGTH: usize = 64;
 
@@ -73,16 +74,23 @@ impl Model {
 
 /// A checkpoint with the bundled tokenizer, whose vocabulary is filled up with words that no text has.
 fn marian_base(workspace: &Workspace) -> Result<PathBuf> {
-    let made = checkpoint(workspace, "text/marian-base/checkpoint", Shape { vocab: VOCAB, ..BASE }, write)?;
+    let (shape, width) = (Shape { vocab: VOCAB, ..BASE }, BASE.d_model);
+    let made = checkpoint(workspace, "text/marian-base/checkpoint", shape, write)?;
+    let place_of = |name: &str| tensors(shape).iter().take_while(|tensor| tensor.name != name).map(Tensor::n_elements).sum::<usize>();
     let values = made.weights.metadata()?.len() - 4 * made.parameters;
     let mut weights = OpenOptions::new().write(true).open(&made.weights)?;
     let mut put = |place: usize, numbers: &[f32]| {
         weights.seek(SeekFrom::Start(values + 4 * place as u64))?;
         weights.write_all(&numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>())
     };
-    // The bias of the logits comes first, the table of tokens last.
-    BIASES.into_iter().try_for_each(|(token, bias)| put(token, &[bias]))?;
-    put(made.parameters as usize - (VOCAB - END) * BASE.d_model, &end_weights(BASE.d_model))?;
+    let last_bias = format!("model.decoder.layers.{}.final_layer_norm.bias", BASE.layers - 1);
+    // As those of OPUS-MT.
+    put(place_of("final_logits_bias"), &[0.0; VOCAB])?;
+    put(place_of(&last_bias) + width - 1, &[END_BIAS])?;
+    let table = place_of("model.shared.weight");
+    (0..VOCAB).try_for_each(|token| put(table + (token + 1) * width - 1, &[0.0]))?;
+    put(table + PADDING * width, &vec![0.0; width])?;
+    put(table + END * width, &end_weights(width))?;
     let mut settings = generation_config();
     settings["max_length"] = MAX_LENGTH.into();
     // As CTranslate2 ends a search. By transformers' default one with random weights would go on to the limit.
@@ -97,18 +105,13 @@ fn marian_base(workspace: &Workspace) -> Result<PathBuf> {
     Ok(made.folder)
 }
 
-/// Positive for sines, which come first and grow with the position, negative for cosines.
+/// Positive for sines, which come first and grow with the position, negative for cosines, 1 for the last number.
 fn end_weights(width: usize) -> Vec<f32> {
-    let weight = |place: usize| {
-        let (is_cosine, place) = (place >= width / 2, place % (width / 2));
-        let is_inside = PERIODS.contains(&1e4_f64.powf(2.0 * place as f64 / width as f64));
-        if !is_inside {
-            0.0
-        } else if is_cosine {
-            -END_WEIGHT
-        } else {
-            END_WEIGHT
-        }
+    let half = width / 2;
+    let weight = |place: usize| match PERIODS.contains(&1e4_f64.powf((place % half) as f64 / half as f64)) {
+        true if place < half => END_WEIGHT,
+        true => -END_WEIGHT,
+        false => f32::from(u8::from(place + 1 == width)),
     };
     (0..width).map(weight).collect()
 }

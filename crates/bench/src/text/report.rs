@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::machine::Machine;
+use crate::measure::shares::Answer as Shares;
 use crate::record::Section;
 use crate::text::model::Model;
 use crate::text::{Precision, Search, Way};
@@ -94,6 +95,8 @@ pub struct Report {
     references: Vec<String>,
     pub files: Vec<Cell>,
     pub single: Vec<Cell>,
+    /// Of the whole text, in one process.
+    pub shares: Vec<(Search, Shares)>,
     pub quality: Vec<Quality>,
 }
 
@@ -107,7 +110,7 @@ pub struct Quality {
 
 impl Report {
     pub fn new(model: Model, rounds: u32, lines: usize, references: Vec<String>) -> Self {
-        Self { model, rounds, lines, references, files: Vec::new(), single: Vec::new(), quality: Vec::new() }
+        Self { model, rounds, lines, references, files: Vec::new(), single: Vec::new(), shares: Vec::new(), quality: Vec::new() }
     }
 
     /// All tables.
@@ -164,6 +167,18 @@ impl Report {
             cells.chain([format!("{:.2}", cell.ratio(1)), cell.equal()]).collect()
         };
         text += &table(&header, &self.single.iter().map(row).collect::<Vec<_>>());
+        if !self.shares.is_empty() {
+            let header =
+                ["% of our time, 1 thread", "tokenizer", "encoder", "products", "output layer", "attention", "others", "outside", "s"];
+            let row = |(search, found): &(Search, Shares)| {
+                let Shares { total, tokenizer, encoder, products, output_layer, attention, others } = *found;
+                let parts = [tokenizer, encoder, products, output_layer, attention, others, found.outside()];
+                let title = Cell::new(*search, None).title();
+                [title].into_iter().chain(parts.map(|part| format!("{:.0}", part / total * 100.0))).chain([format!("{total:.2}")]).collect()
+            };
+            text.push('\n');
+            text += &table(&header, &self.shares.iter().map(row).collect::<Vec<_>>());
+        }
         if !self.quality.is_empty() {
             let row = |Quality { precision, beams, bleu: [exact, short] }: &Quality| {
                 let search = if *beams == 1 { "greedy".to_owned() } else { format!("{beams} beams") };
@@ -205,7 +220,7 @@ impl Report {
 /// All tables of all models.
 pub fn text(reports: &[Report]) -> String {
     let parts: Vec<_> = reports.iter().map(Report::text).collect();
-    format!("{}\n{}", Machine::here().sentence().trim_end(), parts.join("\n"))
+    format!("{}\n{}", Machine::here().sentence(), parts.join("\n"))
 }
 
 /// The part of the committed page.
@@ -216,11 +231,14 @@ pub fn section(reports: &[Report]) -> Section {
 const INTRODUCTION: &str =
     "The first lines of Multi30k's English training text, text in and text out, tokenizers included, batches of 2,048 tokens on both
 sides, by the bundled model (2.4 million parameters) and by a model of OPUS-MT's shape (Marian-base, 58,101 tokens) with random
-weights, whose end token is as probable as makes translations as long as references. CTranslate2 has the same checkpoints, converted by its own loader, and Hugging Face's tokenizer. The two take
-turns. Whole processes count from start to end, start-up included; sentences one at a time go through warm programs on one thread.
+weights, whose translations have about as many tokens as the references (many are parts of words). CTranslate2 has the same
+checkpoints, converted by its own loader, and Hugging Face's tokenizer. The two take turns. Whole processes count from start to end, start-up included; sentences one at a time go through warm programs on one thread.
 Seconds are the least of the rounds, *processor* the time on processors, which other programs on the machine hardly change; ratios
 are CTranslate2's time over ours. *Equal* counts equal translations. *Shortlist* is one that `cognate shortlist` makes of the training
 text, the same file on both sides (`use_vmap` of CTranslate2).
+
+Shares of our time are of a warm translator on one thread: *products* are those of the decoder, the *output layer* is with the search
+for the best tokens, *others* are what stands between in the decoder, *outside* is what no graph does: batches, beams, and the engine.
 
 `cargo xtask bench text --write` measures again, and writes the part of the processor that it runs on.
 ";

@@ -1,5 +1,6 @@
 //! Figures of whole processes and single sentences.
 
+use cognate_bench::measure::shares::Answer as Shares;
 use cognate_bench::process::parse;
 use cognate_bench::text::model::Model;
 use cognate_bench::text::report::{Cell, Quality, Report, text};
@@ -46,6 +47,17 @@ fn a_shortlist_is_named_and_what_it_loses() {
     let row = text.lines().find(|line| line.contains("f32 5 beams")).unwrap();
     let cells: Vec<&str> = row.split('|').map(str::trim).filter(|cell| !cell.is_empty()).collect();
     assert_eq!(cells[1..], ["39.81", "39.76", "-0.05"]);
+}
+
+#[test]
+fn shares_add_up() {
+    let mut report = Report::new(Model::MarianBase, 1, 1, Vec::new());
+    let found = Shares { total: 2.0, tokenizer: 0.1, encoder: 0.2, products: 0.8, output_layer: 0.4, attention: 0.3, others: 0.1 };
+    report.shares.push((exact(Precision::Int8, 1), found));
+    let text = text(&[report]);
+    let row = text.lines().find(|line| line.contains("int8 greedy")).unwrap();
+    let cells: Vec<&str> = row.split('|').map(str::trim).filter(|cell| !cell.is_empty()).collect();
+    assert_eq!(cells[1..], ["5", "10", "40", "20", "15", "5", "5", "2.00"]);
 }
 
 #[test]

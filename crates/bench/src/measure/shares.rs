@@ -1,0 +1,82 @@
+//! `cognate-bench measure shares`: what the translation of a text spends its time on.
+
+use super::print_line;
+use anyhow::{Context, Result};
+use cognate_folder::ModelSource;
+use cognate_pipeline::{DecodingOptions, LoadOptions, Translator, TranslatorOptions};
+use cognate_runtime::{Engine, start_times, times};
+use serde::{Deserialize, Serialize};
+use std::hint::black_box;
+use std::io::{self, Write};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Measure what the translation of a text spends its time on, on one thread
+///
+/// Reads lines from standard input. Exports of `--target ort` only: the operators of others are the engine's.
+#[derive(clap::Args)]
+pub struct Shares {
+    /// The folder of an export
+    #[arg(long, value_name = "DIR")]
+    pub model: PathBuf,
+    /// What computes: auto, tract or ort
+    #[arg(long, default_value = "auto")]
+    pub engine: Engine,
+    /// Hypotheses of a sentence; 1 is greedy
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub beams: NonZeroUsize,
+    /// Tokens of a batch
+    #[arg(long, value_name = "N", default_value = "2048")]
+    pub batch_tokens: NonZeroUsize,
+}
+
+/// Seconds.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    /// From text to text.
+    pub total: f64,
+    /// Of these: text to tokens, and tokens to text.
+    pub tokenizer: f64,
+    pub encoder: f64,
+    pub products: f64,
+    pub output_layer: f64,
+    pub attention: f64,
+    /// Sums, normalisations, activations and embeddings of the decoder.
+    pub others: f64,
+}
+
+impl Answer {
+    /// What is in no graph, and is no tokenizer: batches, searches, and the engine's calls.
+    pub fn outside(&self) -> f64 {
+        self.total - self.tokenizer - self.encoder - self.products - self.output_layer - self.attention - self.others
+    }
+}
+
+/// Runs the command.
+pub fn run(options: &Shares, out: &mut dyn Write) -> Result<()> {
+    let one = Some(NonZeroUsize::MIN);
+    let load = LoadOptions { engine: options.engine, workers: one, threads: one, huge_pages: true, ..LoadOptions::default() };
+    let decoding = DecodingOptions { beams: Some(options.beams), ..DecodingOptions::default() };
+    let all = TranslatorOptions { load, decoding, batch_tokens: Some(options.batch_tokens), ..TranslatorOptions::default() };
+    let translator = Translator::load(ModelSource::find(&options.model)?, &all)?;
+    let lines = io::stdin().lines().collect::<io::Result<Vec<String>>>().context("standard input")?;
+    // Warms up.
+    translator.translate(&lines[..lines.len().min(100)])?;
+    start_times();
+    let start = Instant::now();
+    let found = translator.translate(&lines)?;
+    let total = start.elapsed().as_secs_f64();
+    let spent = times();
+    let (start, model) = (Instant::now(), translator.model());
+    for (line, found) in lines.iter().zip(&found) {
+        black_box(model.source_ids(line)?);
+        for text in &found.hypotheses {
+            black_box(model.tokenizer().decode(&text.hypothesis.tokens)?);
+        }
+    }
+    let tokenizer = start.elapsed().as_secs_f64();
+    let [encoder, products, output_layer, attention, others] =
+        [spent.encoder, spent.products, spent.output_layer, spent.attention, spent.others].map(|time| time.as_secs_f64());
+    print_line(out, &Answer { total, tokenizer, encoder, products, output_layer, attention, others })
+}

@@ -124,7 +124,7 @@ impl WithSimd for Read<'_, '_> {
         let maxima = Maxima::of(simd, numbers);
         let most = maxima.largest(simd);
         let largest = most * search.factor;
-        if !(largest <= search.largest) {
+        if largest > search.largest || largest.is_nan() {
             search.sum *= f64::from(search.largest - largest).exp();
             search.largest = if search.largest.is_nan() { search.largest } else { largest };
         }
@@ -139,7 +139,7 @@ impl WithSimd for Read<'_, '_> {
         if search.best.len() < search.wanted.count {
             least = maxima.nth_largest(search.wanted.count);
         }
-        if !(most >= least) {
+        if most < least || most.is_nan() {
             return;
         }
         let (vectors, rest) = S::as_simd_f32s(numbers);

@@ -93,7 +93,7 @@ enum Step {
     Heads(Heads),
     Embedding(Embedding),
     Largest(Largest),
-    Output(OutputLayer),
+    Output(Box<OutputLayer>),
 }
 
 /// Rows `[n, width]`.

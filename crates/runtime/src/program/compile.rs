@@ -305,7 +305,7 @@ impl<'b, 'g> Builder<'b, 'g> {
                 let source = Source { bytes: self.constants.bytes(weight)?, is_bf16, inputs, outputs, bias };
                 let (x, made) = (self.rows(x)?.buffer, self.made(out)?);
                 match is_output_layer(self.places, out) {
-                    true => Step::Output(self.output_layer(x, made, LayerWeights::Floats(Floats::new(source)))),
+                    true => Step::Output(Box::new(self.output_layer(x, made, LayerWeights::Floats(Floats::new(source))))),
                     false => Step::Product { x, weights: source.pack(), out: made },
                 }
             }
@@ -330,7 +330,7 @@ impl<'b, 'g> Builder<'b, 'g> {
                     (true, end) => {
                         let (steps, bias) = end.unzip();
                         let layer = self.output_layer(x, made, LayerWeights::Integers(Screen::of(weights, bias.as_deref())));
-                        Step::Output(OutputLayer { steps, ..layer })
+                        Step::Output(Box::new(OutputLayer { steps, ..layer }))
                     }
                     (false, _) => Step::IntegerProduct { x, weights, out: made },
                 }

@@ -354,7 +354,7 @@ fn among(columns: &[usize], tokens: Vec<usize>) -> Vec<usize> {
 
 impl Program {
     fn output_layer(&self) -> Option<&OutputLayer> {
-        self.steps.iter().find_map(|step| if let Step::Output(layer) = step { Some(layer) } else { None })
+        self.steps.iter().find_map(|step| if let Step::Output(layer) = step { Some(&**layer) } else { None })
     }
 
     /// Free memory, with the columns that a call chooses if an earlier one chose the same.

@@ -1,8 +1,8 @@
 //! Products of rows of bytes with weights in panels, four bytes of a column side by side: as many as an instruction multiplies in each
 //! lane of a vector.
 
-use crate::panels::{Lines, Tiles, tiles};
-use crate::parallel::Shared;
+use crate::panels::{Lines, Tiles, panels_of, tiles};
+use crate::parallel::{Parallel, Shared, by_columns};
 use crate::prefetch::ask;
 use std::ops::Range;
 
@@ -62,6 +62,29 @@ impl Groups {
             (made.starts[place], made.ends[place]) = (self.starts[output], self.ends[output]);
         }
         made
+    }
+}
+
+impl Groups {
+    /// Computes some columns of a product: `x: [n, bytes]`, `out: [n, columns]`. `work` computes some panels of it.
+    ///
+    /// # Panics
+    /// If a length does not match its dimensions, or the columns begin or end within a panel.
+    pub(crate) fn multiply(
+        &self,
+        x: &[u8],
+        columns: &Range<usize>,
+        out: &mut [f32],
+        threads: &dyn Parallel,
+        work: impl Fn(&Multiply<'_>) + Sync,
+    ) {
+        let (n, panels) = (out.len() / columns.len().max(1), panels_of(columns, self.outputs, self.columns));
+        assert_eq!([x.len(), out.len()], [n * self.bytes, n * columns.len()], "[n, inputs] and [n, columns]");
+        let out = &Shared::new(out);
+        by_columns(threads, [n, self.bytes, panels.len()], |part| {
+            let panels = panels.start + part.start..panels.start + part.end;
+            work(&Multiply { weights: self, x, out, n, columns: columns.clone(), panels });
+        });
     }
 }
 

@@ -3,9 +3,8 @@
 //! `x: u8 [n, inputs]`, `W: i8 [outputs, inputs]`, `out: f32 [n, outputs]`, a factor for each output. Sums are integers of 32 bits,
 //! which are exact: the order of summation changes nothing.
 
-use crate::groups::{Dots, GROUP, Groups, Multiply};
-use crate::panels::panels_of;
-use crate::parallel::{Parallel, Shared, by_columns};
+use crate::groups::{Dots, GROUP, Groups};
+use crate::parallel::Parallel;
 use std::ops::Range;
 
 /// The byte that represents zero.
@@ -137,22 +136,14 @@ impl IntegerWeights {
     /// # Panics
     /// As there.
     pub fn multiply_columns(&self, x: &[u8], columns: Range<usize>, out: &mut [f32], threads: &dyn Parallel) {
-        let (inputs, panels) = (self.inputs(), panels_of(&columns, self.outputs(), self.groups.columns));
-        let n = out.len() / columns.len().max(1);
-        assert_eq!([x.len(), out.len()], [n * inputs, n * columns.len()], "[n, inputs] and [n, columns]");
-        let out = Shared::new(out);
-        by_columns(threads, [n, inputs, panels.len()], |part| {
-            let panels = panels.start + part.start..panels.start + part.end;
-            let work = Multiply { weights: &self.groups, x, out: &out, n, columns: columns.clone(), panels };
-            match self.set {
-                // SAFETY: weights are packed for instructions that this processor has.
-                #[cfg(target_arch = "x86_64")]
-                Set::Avx512Vnni => unsafe { x86::with_avx512(&work) },
-                // SAFETY: as above.
-                #[cfg(target_arch = "x86_64")]
-                Set::AvxVnni => unsafe { x86::with_avx(&work) },
-                Set::Scalar => work.run(Scalar),
-            }
+        self.groups.multiply(x, &columns, out, threads, |work| match self.set {
+            // SAFETY: weights are packed for instructions that this processor has.
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx512Vnni => unsafe { x86::with_avx512(work) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Set::AvxVnni => unsafe { x86::with_avx(work) },
+            Set::Scalar => work.run(Scalar),
         });
     }
 }

@@ -12,8 +12,13 @@ pub mod train;
 pub mod transcribe;
 
 use anyhow::Result;
+use cognate_folder::ModelSource;
+use cognate_pipeline::{DecodingOptions, LoadOptions, Translator, TranslatorOptions};
+use cognate_runtime::Engine;
 use serde::Serialize;
 use std::io::{self, BufWriter, Write};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
 
 /// Measure one program; called by the comparisons
 #[derive(clap::Subcommand)]
@@ -46,4 +51,28 @@ pub fn run(measure: &Measure) -> Result<()> {
 pub fn print_line(out: &mut dyn Write, answer: &impl Serialize) -> Result<()> {
     writeln!(out, "{}", serde_json::to_string(answer)?)?;
     Ok(out.flush()?)
+}
+
+/// A translator on one thread.
+#[derive(clap::Args)]
+pub struct Single {
+    /// The folder of an export
+    #[arg(long, value_name = "DIR")]
+    pub model: PathBuf,
+    /// What computes: auto, tract or ort
+    #[arg(long, default_value = "auto")]
+    pub engine: Engine,
+    /// Hypotheses of a sentence; 1 is greedy
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub beams: NonZeroUsize,
+}
+
+impl Single {
+    fn open(&self, shortlist: Option<PathBuf>, batch_tokens: Option<NonZeroUsize>) -> Result<Translator> {
+        let one = Some(NonZeroUsize::MIN);
+        let load = LoadOptions { engine: self.engine, workers: one, threads: one, huge_pages: true, shortlist, ..LoadOptions::default() };
+        let decoding = DecodingOptions { beams: Some(self.beams), ..DecodingOptions::default() };
+        let options = TranslatorOptions { load, decoding, batch_tokens, ..TranslatorOptions::default() };
+        Ok(Translator::load(ModelSource::find(&self.model)?, &options)?)
+    }
 }

@@ -1,15 +1,12 @@
 //! `cognate-bench measure shares`: what the translation of a text spends its time on.
 
-use super::print_line;
+use super::{Single, print_line};
 use anyhow::{Context, Result};
-use cognate_folder::ModelSource;
-use cognate_pipeline::{DecodingOptions, LoadOptions, Translator, TranslatorOptions};
-use cognate_runtime::{Engine, start_times, times};
+use cognate_runtime::{start_times, times};
 use serde::{Deserialize, Serialize};
 use std::hint::black_box;
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
 use std::time::Instant;
 
 /// Measure what the translation of a text spends its time on, on one thread
@@ -17,15 +14,8 @@ use std::time::Instant;
 /// Reads lines from standard input. Exports of `--target ort` only: the operators of others are the engine's.
 #[derive(clap::Args)]
 pub struct Shares {
-    /// The folder of an export
-    #[arg(long, value_name = "DIR")]
-    pub model: PathBuf,
-    /// What computes: auto, tract or ort
-    #[arg(long, default_value = "auto")]
-    pub engine: Engine,
-    /// Hypotheses of a sentence; 1 is greedy
-    #[arg(long, value_name = "N", default_value = "1")]
-    pub beams: NonZeroUsize,
+    #[command(flatten)]
+    pub translator: Single,
     /// Tokens of a batch
     #[arg(long, value_name = "N", default_value = "2048")]
     pub batch_tokens: NonZeroUsize,
@@ -55,11 +45,7 @@ impl Answer {
 
 /// Runs the command.
 pub fn run(options: &Shares, out: &mut dyn Write) -> Result<()> {
-    let one = Some(NonZeroUsize::MIN);
-    let load = LoadOptions { engine: options.engine, workers: one, threads: one, huge_pages: true, ..LoadOptions::default() };
-    let decoding = DecodingOptions { beams: Some(options.beams), ..DecodingOptions::default() };
-    let all = TranslatorOptions { load, decoding, batch_tokens: Some(options.batch_tokens), ..TranslatorOptions::default() };
-    let translator = Translator::load(ModelSource::find(&options.model)?, &all)?;
+    let translator = options.translator.open(None, Some(options.batch_tokens))?;
     let lines = io::stdin().lines().collect::<io::Result<Vec<String>>>().context("standard input")?;
     // Warms up.
     translator.translate(&lines[..lines.len().min(100)])?;

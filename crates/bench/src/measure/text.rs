@@ -1,14 +1,10 @@
 //! `cognate-bench measure text`: sentences one at a time through a warm translator, text in and text out.
 
-use super::print_line;
+use super::{Single, print_line};
 use anyhow::{Context, Result};
-use cognate_folder::ModelSource;
-use cognate_pipeline::{DecodingOptions, LoadOptions, Translator, TranslatorOptions};
-use cognate_runtime::Engine;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::io::{self, BufRead, Write};
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -19,15 +15,8 @@ use crate::process::processor_seconds;
 /// Answers requests of standard input, one a line: {"lines": ["A dog runs."]}
 #[derive(clap::Args)]
 pub struct Text {
-    /// The folder of an export
-    #[arg(long, value_name = "DIR")]
-    pub model: PathBuf,
-    /// What computes: auto, tract or ort
-    #[arg(long, default_value = "auto")]
-    pub engine: Engine,
-    /// Hypotheses of a sentence; 1 is greedy
-    #[arg(long, value_name = "N", default_value = "1")]
-    pub beams: NonZeroUsize,
+    #[command(flatten)]
+    pub translator: Single,
     /// A shortlist of tokens
     #[arg(long, value_name = "FILE")]
     pub shortlist: Option<PathBuf>,
@@ -50,12 +39,7 @@ pub struct Answer {
 
 /// Runs the command.
 pub fn run(options: &Text, out: &mut dyn Write) -> Result<()> {
-    let one = Some(NonZeroUsize::MIN);
-    let (engine, shortlist) = (options.engine, options.shortlist.clone());
-    let load = LoadOptions { engine, workers: one, threads: one, huge_pages: true, shortlist, ..LoadOptions::default() };
-    let decoding = DecodingOptions { beams: Some(options.beams), ..DecodingOptions::default() };
-    let translator =
-        Translator::load(ModelSource::find(&options.model)?, &TranslatorOptions { load, decoding, ..TranslatorOptions::default() })?;
+    let translator = options.translator.open(options.shortlist.clone(), None)?;
     print_line(out, &json!({ "engine": translator.engine() }))?;
     for line in io::stdin().lock().lines() {
         let request: Request = serde_json::from_str(&line.context("standard input")?).context("standard input: expected {lines}")?;

@@ -2,8 +2,7 @@
 
 use super::{PAIR, nearest, padded_bf16};
 use crate::groups::{Dots, Groups, Multiply};
-use crate::panels::panels_of;
-use crate::parallel::{Parallel, Shared, by_columns};
+use crate::parallel::Parallel;
 use pulp::{Arch, Simd, WithSimd};
 use std::arch::x86_64::*;
 use std::cell::Cell;
@@ -53,18 +52,11 @@ impl Pairs {
     }
 
     pub(super) fn multiply_columns(&self, x: &[f32], columns: Range<usize>, out: &mut [f32], threads: &dyn Parallel) {
-        let (inputs, panels) = (self.inputs(), panels_of(&columns, self.outputs(), self.0.columns));
-        let n = out.len() / columns.len().max(1);
-        assert_eq!([x.len(), out.len()], [n * inputs, n * columns.len()], "[n, inputs] and [n, columns]");
-        let out = Shared::new(out);
         rounded(x, x.len(), |x| {
             // SAFETY: any two bytes of a number are bytes.
             let x = unsafe { std::slice::from_raw_parts(x.as_ptr().cast(), size_of_val(x)) };
-            by_columns(threads, [n, inputs, panels.len()], |part| {
-                let panels = panels.start + part.start..panels.start + part.end;
-                // SAFETY: weights are packed only if the processor has the instructions.
-                unsafe { with_avx512(&Multiply { weights: &self.0, x, out: &out, n, columns: columns.clone(), panels }) }
-            });
+            // SAFETY: weights are packed only if the processor has the instructions.
+            self.0.multiply(x, &columns, out, threads, |work| unsafe { with_avx512(work) });
         });
     }
 }

@@ -240,7 +240,7 @@ class Tokenizer:
 
 class Exporting(Languages, total=False):
     precision: Literal["f32", "f16", "bf16", "int8", "int8-tensor", "int8-block", "int4"]
-    layout: Literal["cognate", "hf"]
+    layout: Literal["cognate", "hf", "generate", "triton"]
     target: Literal["portable", "ort"]
     part: Literal["all", "encoder"]
     attentions: bool

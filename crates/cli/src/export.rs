@@ -42,9 +42,10 @@ pub(crate) struct Options {
     #[arg(long, value_enum, value_name = "PART")]
     part: Option<Part>,
     /// Layout of the folder: cognate (encoder.onnx, decoder.onnx, one weights file), hf (for Optimum and transformers.js:
-    /// onnx/encoder_model.onnx, onnx/decoder_model_merged.onnx without an If), or generate (generate.onnx, which decodes a batch in
-    /// one call: encoder, decoder and beam search)
-    #[arg(long, value_name = "LAYOUT", value_parser = parse_layout, default_value = Layout::Cognate.name())]
+    /// onnx/encoder_model.onnx, onnx/decoder_model_merged.onnx without an If), generate (generate.onnx, which decodes a batch in
+    /// one call: encoder, decoder and beam search), or triton (a model repository: encoder, decoder, and a model that translates
+    /// with the Python package)
+    #[arg(long, value_name = "LAYOUT", default_value = Layout::Cognate.name())]
     layout: Layout,
     /// With --layout hf: also write onnx/generate.onnx, which decodes a batch in one call, and its weights
     #[arg(long)]
@@ -107,6 +108,7 @@ Examples:
   cognate export testdata/multi30k-en-de out
   cognate export my-checkpoint --in-place
   cognate export my-checkpoint out --layout hf
+  cognate export my-checkpoint models --layout triton
   cognate export my-checkpoint out16 --precision f16
   cognate export my-checkpoint fast --target ort --precision int8
   cognate export my-checkpoint out8 --precision int8 --data test.en test.de
@@ -340,11 +342,6 @@ fn precision() -> impl TypedValueParser<Value = Precision> {
 fn parse_block_size(text: &str) -> Result<usize, String> {
     const SIZES: [usize; 4] = [16, 32, 64, 128];
     SIZES.into_iter().find(|size| size.to_string() == text).ok_or_else(|| "expected 16, 32, 64 or 128".into())
-}
-
-fn parse_layout(text: &str) -> Result<Layout, String> {
-    let names = || Layout::CHOICES.map(Layout::name).join(", ");
-    Layout::CHOICES.into_iter().find(|layout| layout.name() == text).ok_or_else(|| format!("expected one of {}", names()))
 }
 
 fn sizes(exported: &Exported) -> String {

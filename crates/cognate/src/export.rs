@@ -15,7 +15,8 @@ use self::tokenizer::ChosenTokenizer;
 use cognate_export::{Existing, Folder, Report, Target, TextOperators};
 use cognate_folder::{
     CONFIG, Configuration, GENERATE_BESIDE, GENERATE_TEXT, GENERATION_CONFIG, GraphSummary, Manifest, ModelSource, Origin, PROCESSOR,
-    Precision, SentenceSettings, WeightHashes, config_json, hash_file, read_if_there, write_beside, write_programs,
+    Precision, SentenceSettings, TRITON_FILES, WeightHashes, config_json, hash_file, read_if_there, write_beside, write_programs,
+    write_repository,
 };
 use cognate_generate::FixedSizes;
 use cognate_graph::Program;
@@ -226,6 +227,7 @@ impl Export {
         folder.replaces(&SentenceSettings::FILES);
         folder.replaces(&[GENERATE_BESIDE, &format!("{GENERATE_BESIDE}_data")]);
         folder.replaces(&[GENERATE_TEXT]);
+        folder.replaces(&TRITON_FILES);
         let text = self.text_operators(layout, &tokenizer)?;
         let generation = self.generation_text(&tokenizer)?;
         let graphs = graphs::graphs(self, layout, generation.as_deref(), events)?;
@@ -235,6 +237,9 @@ impl Export {
             let hashes = matches!(self.source, ModelSource::Checkpoint(_)).then(|| scope.spawn(|| hashes(&self.model)));
             let finite = (!self.allow_non_finite).then(|| scope.spawn(|| self.check_finite()));
             write_programs(&graphs.programs, layout, self.model.config(), &name, &mut folder)?;
+            if layout == Layout::Triton {
+                write_repository(self.model.config(), &mut folder)?;
+            }
             if let Some(program) = &beside {
                 write_beside(program, self.model.config(), &name, &mut folder)?;
             }

@@ -205,15 +205,14 @@ impl Folder {
             return Err(Problem::Exists { path: path.clone() }.into());
         }
         let mut foreign = BTreeSet::new();
-        for entry in entries(path)? {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if entry.file_type().context("read the folder", path)?.is_dir() && SUBFOLDERS.contains(&name.as_str()) {
-                for below in entries(&entry.path())? {
-                    let name = format!("{name}/{}", below.file_name().to_string_lossy());
-                    foreign.extend((!self.is_ours(&below, &name)?).then_some(name));
+        for folder in [""].into_iter().chain(SUBFOLDERS).filter(|folder| path.join(folder).is_dir()) {
+            for entry in entries(&path.join(folder))? {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                let name = if folder.is_empty() { name } else { format!("{folder}/{name}") };
+                let is_subfolder = entry.file_type().context("read the folder", path)?.is_dir() && SUBFOLDERS.contains(&name.as_str());
+                if !is_subfolder && !self.is_ours(&entry, &name)? {
+                    foreign.insert(name);
                 }
-            } else if !self.is_ours(&entry, &name)? {
-                foreign.insert(name);
             }
         }
         if foreign.is_empty() { Ok(()) } else { Err(Problem::Foreign { path: path.clone(), names: foreign.into_iter().collect() }.into()) }
@@ -227,8 +226,10 @@ impl Folder {
     }
 }
 
-/// Allowed subfolders: where transformers.js searches for graphs, and sentence-transformers for settings.
-const SUBFOLDERS: [&str; 2] = ["onnx", "1_Pooling"];
+/// Allowed subfolders: where transformers.js searches for graphs, sentence-transformers for settings, and Triton for models and their
+/// versions.
+const SUBFOLDERS: [&str; 10] =
+    ["onnx", "1_Pooling", "encoder", "encoder/1", "decoder", "decoder/1", "model", "model/1", "translate", "translate/1"];
 
 fn entries(folder: &Path) -> Result<Vec<DirEntry>, Error> {
     let entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<_>>);
@@ -244,7 +245,7 @@ pub(crate) fn write_file(
     report: &mut Report,
     fill: impl FnOnce(&mut File, &Path) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let (subfolder, plain) = match name.split_once('/') {
+    let (subfolder, plain) = match name.rsplit_once('/') {
         Some((subfolder, plain)) => (Some(subfolder), plain),
         None => (None, name),
     };

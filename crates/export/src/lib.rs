@@ -48,7 +48,7 @@ pub use additions::Additions;
 pub use check::{Checked, LIMITS, Limits, check_model};
 pub use error::{Error, ErrorKind};
 pub use folder::{Existing, Folder, Hashed, Report};
-pub use listing::{Initializer, Listing};
+pub use listing::{Initializer, Listing, tensor_type};
 pub use loose::LooseAxis;
 pub use lower::{OPSET, Target};
 pub use model::{LAYOUT_KEY, Metadata, to_onnx_bytes};

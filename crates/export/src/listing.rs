@@ -168,6 +168,13 @@ fn domain(name: &str) -> &str {
     if name.is_empty() { "ai.onnx" } else { name }
 }
 
+/// Element type and sizes of a tensor's type such as `f32 [batch, 4, past, 32]`; `None` for sizes that are not constant.
+pub fn tensor_type(described: &str) -> Option<(&str, Vec<Option<i64>>)> {
+    let (element, dims) = described.strip_suffix(']')?.split_once(" [")?;
+    let sizes = dims.split(", ").filter(|dim| !dim.is_empty());
+    Some((element, sizes.map(|dim| dim.parse().ok()).collect()))
+}
+
 fn value(info: &ValueInfoProto) -> (String, String) {
     let Some(tensor) = info.r#type.as_ref().and_then(|ty| ty.tensor_type.as_ref()) else {
         return (info.name.clone(), "not a tensor".into());

@@ -8,7 +8,7 @@ use cognate_graph::{Element, Recipe, Storage, Weights};
 use cognate_model::{Config, Layout, Model, open_file, read_text};
 use memmap2::Mmap;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub fn open_exported(folder: &Path, layout: Layout) -> Result<Model> {
     Ok(Model::with_weights(config, recipes.into_iter().collect::<Weights>())?)
 }
 
-fn stored(folder: &Path, tensor: &TensorProto, files: &mut BTreeMap<String, Arc<dyn Storage>>) -> Result<Recipe, String> {
+fn stored(folder: &Path, tensor: &TensorProto, files: &mut BTreeMap<PathBuf, Arc<dyn Storage>>) -> Result<Recipe, String> {
     let entry = |key: &str| tensor.external_data.iter().find(|entry| entry.key == key).map(|entry| entry.value.as_str());
     let number = |key: &str| match entry(key) {
         None => Err(format!("external data has no {key}")),
@@ -56,12 +56,12 @@ fn stored(folder: &Path, tensor: &TensorProto, files: &mut BTreeMap<String, Arc<
     if Path::new(location).components().count() != 1 || Path::new(location).file_name().is_none() {
         return Err(format!("external data: location: expected a file of the same folder, found {location:?}"));
     }
-    if !files.contains_key(location) {
-        let path = folder.join(location);
+    let path = folder.join(location);
+    if !files.contains_key(&path) {
         let file = open_file(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         // SAFETY: the mapping is read-only and private; see the same call for checkpoints.
         let mapped = unsafe { Mmap::map(&file) }.map_err(|error| format!("{}: {error}", path.display()))?;
-        files.insert(location.into(), Arc::new(Mapped(mapped)));
+        files.insert(path.clone(), Arc::new(Mapped(mapped)));
     }
     let shape: Option<Vec<usize>> = tensor.dims.iter().map(|&dim| usize::try_from(dim).ok()).collect();
     let shape = shape.ok_or_else(|| format!("shape {:?} is negative", tensor.dims))?;
@@ -73,5 +73,5 @@ fn stored(folder: &Path, tensor: &TensorProto, files: &mut BTreeMap<String, Arc<
     };
     let (offset, length) = (number("offset")?, number("length")?);
     let end = offset.checked_add(length).ok_or("external data: offset and length are too large")?;
-    Recipe::stored_as(element, files[location].clone(), offset..end, &shape).map_err(|error| format!("{location}: {error}"))
+    Recipe::stored_as(element, files[&path].clone(), offset..end, &shape).map_err(|error| format!("{location}: {error}"))
 }

@@ -13,6 +13,7 @@ mod precision;
 mod sentence_settings;
 mod source;
 mod tokenizer;
+mod triton;
 mod write;
 
 pub use configuration::{CONFIG, Configuration, GENERATION_CONFIG, read_if_there};
@@ -28,6 +29,7 @@ pub use precision::Precision;
 pub use sentence_settings::{Pooling, SentenceSettings};
 pub use source::{ModelSource, folder_name};
 pub use tokenizer::{PREPROCESSOR_CONFIG, PROCESSOR, copy_tokenizer, has_tokenizer, tokenizer_bytes};
+pub use triton::{TRITON_FILES, write_repository};
 pub use write::{
     GENERATE_BESIDE, GENERATE_TEXT, GENERATED, WEIGHTS, config_json, f32_programs, write_beside, write_graphs_in_place, write_programs,
 };

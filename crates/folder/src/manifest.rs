@@ -285,8 +285,14 @@ impl Header {
         if let Some(name) = names(self.source.pointer("/checkpoint_in_place/files")).iter().find(|name| !is_plain(name)) {
             return foreign("source", name);
         }
-        // Graphs can be in the subfolder of the Hugging Face layout.
-        match names(Some(&self.files)).iter().find(|name| !is_plain(name.strip_prefix("onnx/").unwrap_or(name))) {
+        // Graphs can be in the subfolders of a layout.
+        let graphs = Layout::ALL.iter().flat_map(|layout| layout.files().iter().copied().chain([layout.file()]));
+        let folders: Vec<_> = graphs.filter_map(|file| Some(file.rsplit_once('/')?.0)).collect();
+        let is_ours = |name: &str| match name.rsplit_once('/') {
+            Some((folder, plain)) => folders.contains(&folder) && is_plain(plain),
+            None => is_plain(name),
+        };
+        match names(Some(&self.files)).iter().find(|name| !is_ours(name)) {
             Some(name) => foreign("files", name),
             None => Ok(()),
         }

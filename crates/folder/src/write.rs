@@ -26,7 +26,7 @@ pub const GENERATED: &str = "generated.onnx_data";
 pub fn f32_programs(model: &Model, layout: Layout, attentions: Attentions) -> Result<Vec<Program>> {
     let graphs = model.programs(layout, attentions)?;
     match layout {
-        Layout::Cognate | Layout::HuggingFace | Layout::Generate => Ok(graphs),
+        Layout::Cognate | Layout::HuggingFace | Layout::Generate | Layout::Triton => Ok(graphs),
         Layout::SharedCache => Ok(graphs.iter().map(fuse).collect::<Result<_, _>>()?),
     }
 }
@@ -44,7 +44,7 @@ pub fn write_programs(programs: &[Program], layout: Layout, config: &Config, nam
             let target = if layout == Layout::SharedCache { Target::Ort } else { Target::Portable };
             Export { target, ..Export::new(&graphs, WEIGHTS, &metadata) }.write(folder)?;
         }
-        Layout::HuggingFace => {
+        Layout::HuggingFace | Layout::Triton => {
             // The decoder is the last.
             let last = files.len() - 1;
             for (index, (file, program)) in files.into_iter().zip(programs).enumerate() {
@@ -94,7 +94,7 @@ pub fn config_json(model: &Model, layout: Layout) -> String {
 }
 
 fn metadata(layout: Layout, parts: Parts, name: &str) -> Metadata {
-    let names: Vec<_> = layout.files().iter().map(|file| file.rsplit('/').next().unwrap_or(file)).collect();
+    let names: Vec<_> = layout.files().iter().map(|file| file.strip_prefix("onnx/").unwrap_or(file)).collect();
     let doc = match (parts, names.as_slice()) {
         (Parts::Both, [encoder, decoder]) => format!(
             "An encoder-decoder Transformer, exported from {name}: {encoder} runs once, {decoder} once for each new token, \

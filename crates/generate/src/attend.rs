@@ -75,7 +75,7 @@ pub fn attend(
     let at_once = (MOST_LOGITS / config.vocab.max(1)).max(1);
     for (piece, first) in sentence.target.chunks(at_once).zip((0..).step_by(at_once)) {
         let (n_read, seen) = (piece.len(), first + piece.len());
-        let shape = if layout == Layout::HuggingFace { vec![1, n_read] } else { vec![1, 1, n_read] };
+        let shape = if layout.is_optimum() { vec![1, n_read] } else { vec![1, 1, n_read] };
         state.insert(INPUT_IDS, ArrayD::from_shape_vec(shape, piece.to_vec()).expect("as many ids as the shape holds"));
         let mut outputs = decoder.run(&state)?;
         for layer_index in 0..config.decoder.n_layers {
@@ -110,7 +110,7 @@ fn first_state(
     let (mut state, mut pasts) = (Values::new(), Vec::new());
     let (heads, d_k) = (config.decoder.key_heads, config.decoder.d_k);
     let shape = match layout {
-        Layout::HuggingFace => vec![1, heads, 0, d_k],
+        Layout::HuggingFace | Layout::Triton => vec![1, heads, 0, d_k],
         Layout::Cognate | Layout::SharedCache | Layout::Generate => vec![1, 1, heads, 0, d_k],
     };
     for name in decoder.inputs() {

@@ -89,11 +89,11 @@ impl Hypothesis {
 pub fn decoder(layout: Layout, sessions: impl Into<Vec<Box<dyn Session>>>, config: &Config, pad_token: i64) -> Result<Box<dyn Decoder>> {
     let mut sessions = sessions.into().into_iter();
     Ok(match (layout, [(); 4].map(|()| sessions.next())) {
-        (Layout::Cognate | Layout::HuggingFace, [Some(session), None, None, None]) if config.parts == Parts::Decoder => {
+        (Layout::Cognate | Layout::HuggingFace | Layout::Triton, [Some(session), None, None, None]) if config.parts == Parts::Decoder => {
             Box::new(CausalDecoder::new(session, config, pad_token)?)
         }
         (Layout::Cognate, [Some(encoder), Some(decoder), None, None]) => Box::new(SessionDecoder::new(encoder, decoder, pad_token)?),
-        (Layout::HuggingFace, [Some(encoder), Some(decoder), None, None]) => {
+        (Layout::HuggingFace | Layout::Triton, [Some(encoder), Some(decoder), None, None]) => {
             Box::new(HuggingFaceDecoder::new(encoder, decoder, config, pad_token)?)
         }
         (Layout::HuggingFace, [Some(encoder), Some(first), Some(decoder), None]) => {

@@ -75,12 +75,12 @@ pub(crate) fn graphs(config: &Config, layout: Layout, attentions: Attentions) ->
     // For a deep model each graph takes milliseconds.
     let encoder = || match layout {
         Layout::Cognate | Layout::SharedCache | Layout::Generate => encode(config, attentions),
-        Layout::HuggingFace => hugging_face::encode(config, attentions),
+        Layout::HuggingFace | Layout::Triton => hugging_face::encode(config, attentions),
     };
     let decoder = || match layout {
         Layout::Cognate => step(config, attentions, "tgt".into()),
         Layout::Generate => step(config, attentions, 1.into()),
-        Layout::HuggingFace => hugging_face::step(config, attentions),
+        Layout::HuggingFace | Layout::Triton => hugging_face::step(config, attentions),
         Layout::SharedCache => shared_cache::step(config, attentions),
     };
     thread::scope(|scope| {

@@ -284,7 +284,7 @@ impl Model {
             Parts::Encoder(head) => Ok(vec![self.program(entry::alone(&self.config, head, layout, attentions)?)?]),
             Parts::Decoder => {
                 let graph = match layout {
-                    Layout::Cognate | Layout::HuggingFace => entry::causal_step(&self.config, layout, attentions)?,
+                    Layout::Cognate | Layout::HuggingFace | Layout::Triton => entry::causal_step(&self.config, layout, attentions)?,
                     Layout::SharedCache => {
                         self.config.require_shared_caches()?;
                         entry::shared_cache_step(&self.config, attentions)?

@@ -26,11 +26,7 @@ pub(crate) fn export<'py>(
         Some("encoder") => Some(true),
         Some(other) => return Err(named("part", "all or encoder", other)),
     };
-    let layout = match keywords.take::<String>("layout")?.as_deref() {
-        None | Some("cognate") => Layout::Cognate,
-        Some("hf") => Layout::HuggingFace,
-        Some(other) => return Err(named("layout", "cognate or hf", other)),
-    };
+    let layout = keywords.choice::<Layout>("layout")?.unwrap_or_default();
     let target = match keywords.take::<String>("target")?.as_deref() {
         None | Some("portable") => Target::Portable,
         Some("ort") => Target::Ort,

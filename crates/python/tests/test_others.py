@@ -42,7 +42,7 @@ def test_export_and_verify(model, tmp_path):
     weights.write_bytes(damaged)
     report = cognate.verify(out, model)
     assert not report["passed"] and report["damaged"] == [str(weights)]
-    for options, message in [({"precision": "f64"}, "precision: expected f32"), ({"layout": "x"}, "layout: expected cognate or hf, found x")]:
+    for options, message in [({"precision": "f64"}, "precision: expected f32"), ({"layout": "x"}, "layout: expected cognate, hf, generate, triton, found x")]:
         with pytest.raises(cognate.Error, match=message):
             cognate.export(model, tmp_path / "other", **options)
     with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):

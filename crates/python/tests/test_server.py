@@ -23,11 +23,15 @@ TEXTS = ["A man is riding a bicycle.", "Two dogs are playing in the snow."]
 
 
 @pytest.fixture(scope="module")
-def server(model, speech_model):
+def server(model, speech_model, tmp_path_factory):
     program = os.environ.get("COGNATE_COMMAND")
     if not program:
         pytest.skip("COGNATE_COMMAND does not name the command")
+    export = tmp_path_factory.mktemp("export") / "out"
+    cognate.export(model, export)
     models = ["--model", f"multi30k={model}", "--model", f"whisper-1={speech_model}"]
+    for part in ["encoder", "decoder"]:
+        models += ["--model", f"{part}={export / part}.onnx"]
     # The texts of the small speech model depend on roundings.
     arguments = ["serve", *models, "--engine", "tract", "--languages", "multi30k=en-de", "--listen", "127.0.0.1:0", "--json-log"]
     process = subprocess.Popen([program, *arguments], stderr=subprocess.PIPE, encoding="utf-8")
@@ -62,6 +66,42 @@ def server(model, speech_model):
     drain.join()
     assert answers == [BICYCLE, DOGS] * 200
     assert all(json.loads(line) for line in log) and '"message":"stopping"' in "".join(log)
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_graphs(server, model, protocol):
+    """A greedy search by hand, over encoder and decoder as tensors."""
+    triton = pytest.importorskip(f"tritonclient.{protocol}")
+    client = triton.InferenceServerClient(server)
+
+    def run(name, values, wanted):
+        inputs = []
+        for key, value in values.items():
+            tensor = triton.InferInput(key, value.shape, {"int64": "INT64", "float32": "FP32"}[str(value.dtype)])
+            tensor.set_data_from_numpy(value)
+            inputs.append(tensor)
+        answer = client.infer(name, inputs, outputs=[triton.InferRequestedOutput(name) for name in wanted])
+        return [answer.as_numpy(name) for name in wanted]
+
+    tokenizer = cognate.Tokenizer(model)
+    with open(os.path.join(model, "config.json"), encoding="utf-8") as file:
+        config = json.load(file)
+    caches = [f"{layer}.{part}" for layer in range(config["decoder_layers"]) for part in ["key", "value"]]
+    crossed = [f"cross.{cache}" for cache in caches]
+    source = numpy.array([tokenizer.encode(TEXTS[0])])
+    mask = numpy.ones_like(source)
+    cross = run("encoder", {"input_ids": source, "attention_mask": mask}, crossed)
+    state = {"attention_mask": mask, **dict(zip(crossed, cross))}
+    heads, d_k = cross[0].shape[1], cross[0].shape[3]
+    state |= {f"past.{cache}": numpy.zeros((1, 1, heads, 0, d_k), numpy.float32) for cache in caches}
+    token, tokens = config["decoder_start_token_id"], []
+    while token != config["eos_token_id"]:
+        state["input_ids"] = numpy.array([[[token]]])
+        logits, *present = run("decoder", state, ["logits", *(f"present.{cache}" for cache in caches)])
+        state |= {f"past.{cache}": value for cache, value in zip(caches, present)}
+        token = int(logits[0, 0, -1].argmax())
+        tokens.append(token)
+    assert tokenizer.decode(tokens[:-1]) == BICYCLE
 
 
 def test_tritonclient(server):

@@ -9,7 +9,8 @@ use std::time::Duration;
 /// Options of the server.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
-    /// Model to serve, of text or of speech, an export or a checkpoint, by a name; can be given several times
+    /// Model to serve, of text or of speech, an export or a checkpoint, by a name; can be given several times. A file, such as the
+    /// encoder.onnx of an export, is served as tensors: opus-encoder=out/encoder.onnx
     #[arg(short, long = "model", value_name = "NAME=DIR", required = true, value_parser = named::<PathBuf>)]
     pub models: Vec<(String, PathBuf)>,
     /// Languages of a model whose tokenizer does not name them, for LibreTranslate's API: opus=en-de
@@ -30,7 +31,7 @@ pub struct Arguments {
     /// Threads of ONNX Runtime for each worker [default: 1]
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,
-    /// Maximum number of tokens of a batch, padding and beams included
+    /// Maximum number of tokens of a batch, padding and beams included, and of an integer tensor for a graph
     #[arg(long, value_name = "N", default_value = "2048")]
     pub batch_tokens: NonZeroUsize,
     /// Maximum number of bytes of a request

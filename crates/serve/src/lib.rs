@@ -7,6 +7,7 @@
 mod arguments;
 mod detection;
 mod error;
+mod graphs;
 mod libretranslate;
 mod listening;
 mod metrics;
@@ -21,6 +22,7 @@ mod speech;
 pub use arguments::{Arguments, Pair};
 pub use error::{Error, ErrorKind, Result};
 
+use crate::graphs::Graph;
 use crate::metrics::Metrics;
 use crate::models::Model;
 use crate::speech::SpeechModel;
@@ -35,6 +37,7 @@ struct Server {
     /// In the order of the command line.
     models: Vec<Arc<Model>>,
     speech: Vec<Arc<SpeechModel>>,
+    graphs: Vec<Arc<Graph>>,
     keys: Vec<String>,
     max_body: usize,
     /// One permit for each audio file in memory.
@@ -47,7 +50,7 @@ impl Server {
     /// The names of all models.
     fn names(&self) -> impl Iterator<Item = &str> {
         let (texts, speech) = (self.models.iter().map(|model| &model.name), self.speech.iter().map(|model| &model.name));
-        texts.chain(speech).map(String::as_str)
+        texts.chain(speech).chain(self.graphs.iter().map(|graph| &graph.name)).map(String::as_str)
     }
 }
 
@@ -62,14 +65,19 @@ pub fn run(arguments: &Arguments, started: impl FnOnce(SocketAddr)) -> Result<()
     let _ = if arguments.json_log { log.json().try_init() } else { log.try_init() };
     let keys = arguments.keys()?;
     let metrics = Arc::new(Metrics::new());
-    let (mut models, mut speech) = (Vec::new(), Vec::new());
+    let (mut models, mut speech, mut graphs) = (Vec::new(), Vec::new(), Vec::new());
     for (index, (name, folder)) in arguments.models.iter().enumerate() {
         if arguments.models[..index].iter().any(|(other, _)| other == name) {
             return Err(Error::new(ErrorKind::Options, format_args!("--model: the name {name} is given twice")));
         }
         let wrong = |error: cognate::Error| Error::new(ErrorKind::Model, format_args!("{name}: {error}"));
         let source = ModelSource::find(folder).map_err(|error| wrong(error.into()))?;
-        let (engine, notices) = if Transcriber::can_load(&source).map_err(wrong)? {
+        let (engine, notices) = if let (ModelSource::File(file), None) = (&source, source.search_graph()) {
+            let graph = Graph::load(name, file, arguments, &metrics)?;
+            let engine = graph.engine.clone();
+            graphs.push(Arc::new(graph));
+            (engine, Vec::new())
+        } else if Transcriber::can_load(&source).map_err(wrong)? {
             let model = SpeechModel::load(name, source, arguments, &metrics)?;
             let about = (model.transcriber.engine().to_owned(), model.transcriber.notices().to_vec());
             speech.push(Arc::new(model));
@@ -91,6 +99,7 @@ pub fn run(arguments: &Arguments, started: impl FnOnce(SocketAddr)) -> Result<()
     let server = Arc::new(Server {
         models,
         speech,
+        graphs,
         keys,
         max_body: arguments.max_body,
         audio_room: Arc::new(Semaphore::new(arguments.max_audio_requests.get())),

@@ -1,7 +1,8 @@
 //! The Open Inference Protocol, version 2 (KServe, Triton), over HTTP, with Triton's binary tensors and `generate`, and over gRPC.
 //!
 //! A model takes `text_input`, strings of any shape, and gives `text_output` of that shape, with a last axis of the translations if
-//! `n_best` asks for several, and `score` likewise. Options of decoding and languages are the request's parameters.
+//! `n_best` asks for several, and `score` likewise. Options of decoding and languages are the request's parameters. A graph takes and
+//! gives its own inputs and outputs.
 
 mod grpc;
 mod messages;
@@ -9,16 +10,20 @@ mod tensors;
 
 pub(crate) use self::grpc::call;
 use self::messages::{InferRequest, answer};
+pub(crate) use self::tensors::{Datatype, Elements, Tensor};
 use crate::Server;
 use crate::error::{Failure, json};
+use crate::graphs::Graph;
 use crate::models::{Job, Model, late};
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::Response;
 use cognate::{Languages, Line, Translation};
+use cognate_export::tensor_type;
 use cognate_pipeline::Answer;
 use serde_json::{Map, Value, json};
+use std::fmt;
 use std::sync::Arc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
@@ -34,17 +39,113 @@ type Answered = Result<Response, Failure>;
 /// Parameters that the protocol reserves for itself.
 const RESERVED: [&str; 6] = ["binary_data_output", "sequence_id", "sequence_start", "sequence_end", "priority", "timeout"];
 
-impl Server {
-    fn named(&self, name: &str) -> Result<Arc<Model>, Failure> {
-        let found = self.models.iter().find(|model| model.name == name).cloned();
-        found.ok_or_else(|| Failure::new(StatusCode::NOT_FOUND, format_args!("there is no model {name}")))
+/// A model that the protocol names.
+pub(crate) enum Served {
+    Text(Arc<Model>),
+    Graph(Arc<Graph>),
+}
+
+/// Name, type and sizes of an input or output; sizes that are not constant are -1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TensorType {
+    pub(crate) name: String,
+    pub(crate) datatype: Datatype,
+    pub(crate) shape: Vec<i64>,
+}
+
+impl TensorType {
+    fn of_text(name: &str, datatype: Datatype) -> Self {
+        Self { name: name.into(), datatype, shape: vec![-1] }
     }
 
-    fn of_version(&self, (name, version): &(String, String)) -> Result<Arc<Model>, Failure> {
+    /// An input or output of a graph. Half precision crosses as single.
+    pub(crate) fn of_graph(name: &str, described: &str) -> Option<Self> {
+        let (element, sizes) = tensor_type(described)?;
+        let datatype = match element {
+            "f32" | "f16" => Datatype::Fp32,
+            "i64" => Datatype::Int64,
+            _ => return None,
+        };
+        Some(Self { name: name.into(), datatype, shape: sizes.into_iter().map(|size| size.unwrap_or(-1)).collect() })
+    }
+}
+
+impl fmt::Display for TensorType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} {:?}", self.name, self.datatype, self.shape)
+    }
+}
+
+impl Served {
+    fn name(&self) -> &str {
+        match self {
+            Self::Text(model) => &model.name,
+            Self::Graph(graph) => &graph.name,
+        }
+    }
+
+    /// The engine.
+    fn platform(&self) -> String {
+        let engine = match self {
+            Self::Text(model) => model.translator.engine(),
+            Self::Graph(graph) => &graph.engine,
+        };
+        format!("cognate_{}", engine.split(',').next().unwrap_or_default().replace(' ', "_").to_lowercase())
+    }
+
+    fn inputs(&self) -> Vec<TensorType> {
+        match self {
+            Self::Text(_) => vec![TensorType::of_text(TEXT_INPUT, Datatype::Bytes)],
+            Self::Graph(graph) => graph.inputs.clone(),
+        }
+    }
+
+    fn outputs(&self) -> Vec<TensorType> {
+        match self {
+            Self::Text(_) => vec![TensorType::of_text(TEXT_OUTPUT, Datatype::Bytes), TensorType::of_text(SCORE, Datatype::Fp32)],
+            Self::Graph(graph) => graph.outputs.clone(),
+        }
+    }
+
+    fn text(self) -> Result<Arc<Model>, Failure> {
+        match self {
+            Self::Text(model) => Ok(model),
+            Self::Graph(graph) => Err(Failure::bad(format_args!("{}: expected a model of texts, found a graph; use infer", graph.name))),
+        }
+    }
+
+    /// The wanted outputs for these inputs, in that order; of no names all.
+    async fn infer(&self, inputs: Vec<Tensor>, parameters: Map<String, Value>, wanted: &[String]) -> Result<Vec<Tensor>, Failure> {
+        let names: Vec<_> = self.outputs().into_iter().map(|output| output.name).collect();
+        if let Some(unknown) = wanted.iter().find(|name| !names.contains(name)) {
+            return Err(Failure::bad(format_args!("outputs: expected {}, found {unknown}", names.join(", "))));
+        }
+        let found = match self {
+            Self::Text(model) => translated(model, inputs, parameters).await?,
+            Self::Graph(graph) => graph.run(inputs).await?,
+        };
+        let wanted = if wanted.is_empty() { &names } else { wanted };
+        Ok(wanted.iter().filter_map(|name| found.iter().find(|output| output.name == *name)).cloned().collect())
+    }
+}
+
+impl Server {
+    fn served(&self, name: &str) -> Result<Served, Failure> {
+        let text = self.models.iter().find(|model| model.name == name).map(|model| Served::Text(model.clone()));
+        let graph = || self.graphs.iter().find(|graph| graph.name == name).map(|graph| Served::Graph(graph.clone()));
+        text.or_else(graph).ok_or_else(|| Failure::new(StatusCode::NOT_FOUND, format_args!("there is no model {name}")))
+    }
+
+    fn of_version(&self, (name, version): &(String, String)) -> Result<Served, Failure> {
         match version.as_str() {
-            VERSION => self.named(name),
+            VERSION => self.served(name),
             other => Err(Failure::new(StatusCode::NOT_FOUND, format_args!("{name}: expected version {VERSION}, found {other}"))),
         }
+    }
+
+    /// The names of the models that the protocol serves.
+    fn served_names(&self) -> impl Iterator<Item = &str> {
+        self.models.iter().map(|model| model.name.as_str()).chain(self.graphs.iter().map(|graph| graph.name.as_str()))
     }
 }
 
@@ -55,41 +156,39 @@ pub(crate) async fn server() -> Response {
 
 /// `POST /v2/repository/index`
 pub(crate) async fn index(State(server): State<Arc<Server>>) -> Response {
-    let of_model = |model: &Arc<Model>| json!({ "name": model.name, "version": VERSION, "state": "READY", "reason": "" });
-    json(StatusCode::OK, &server.models.iter().map(of_model).collect())
+    let of_model = |name: &str| json!({ "name": name, "version": VERSION, "state": "READY", "reason": "" });
+    json(StatusCode::OK, &server.served_names().map(of_model).collect())
 }
 
-/// The engine.
-fn platform(model: &Model) -> String {
-    let name = model.translator.engine().split(',').next().unwrap_or_default();
-    format!("cognate_{}", name.replace(' ', "_").to_lowercase())
-}
-
-fn metadata(model: &Model) -> Response {
-    let tensor = |name: &str, datatype: &str| json!({ "name": name, "datatype": datatype, "shape": [-1] });
+fn metadata(served: &Served) -> Response {
+    let described = |tensors: Vec<TensorType>| -> Value {
+        let of_tensor =
+            |TensorType { name, datatype, shape }| json!({ "name": name, "datatype": Datatype::name(datatype), "shape": shape });
+        tensors.into_iter().map(of_tensor).collect()
+    };
     let metadata = json!({
-        "name": model.name,
+        "name": served.name(),
         "versions": [VERSION],
-        "platform": platform(model),
-        "inputs": [tensor(TEXT_INPUT, "BYTES")],
-        "outputs": [tensor(TEXT_OUTPUT, "BYTES"), tensor(SCORE, "FP32")],
+        "platform": served.platform(),
+        "inputs": described(served.inputs()),
+        "outputs": described(served.outputs()),
     });
     json(StatusCode::OK, &metadata)
 }
 
 /// `GET /v2/models/{model}`
 pub(crate) async fn model(State(server): State<Arc<Server>>, Path(name): Path<String>) -> Answered {
-    server.named(&name).map(|model| metadata(&model))
+    server.served(&name).map(|served| metadata(&served))
 }
 
 /// `GET /v2/models/{model}/versions/{version}`
 pub(crate) async fn model_version(State(server): State<Arc<Server>>, Path(path): Path<(String, String)>) -> Answered {
-    server.of_version(&path).map(|model| metadata(&model))
+    server.of_version(&path).map(|served| metadata(&served))
 }
 
 /// `GET /v2/models/{model}/ready`
 pub(crate) async fn ready(State(server): State<Arc<Server>>, Path(name): Path<String>) -> Result<StatusCode, Failure> {
-    server.named(&name).map(|_| StatusCode::OK)
+    server.served(&name).map(|_| StatusCode::OK)
 }
 
 /// `GET /v2/models/{model}/versions/{version}/ready`
@@ -99,7 +198,7 @@ pub(crate) async fn ready_version(State(server): State<Arc<Server>>, Path(path):
 
 /// `POST /v2/models/{model}/infer`
 pub(crate) async fn infer(State(server): State<Arc<Server>>, Path(name): Path<String>, request: Request) -> Answered {
-    infer_by(&server, &server.named(&name)?, request).await
+    infer_by(&server, &server.served(&name)?, request).await
 }
 
 /// `POST /v2/models/{model}/versions/{version}/infer`
@@ -107,31 +206,38 @@ pub(crate) async fn infer_version(State(server): State<Arc<Server>>, Path(path):
     infer_by(&server, &server.of_version(&path)?, request).await
 }
 
-async fn infer_by(server: &Server, model: &Arc<Model>, request: Request) -> Answered {
+async fn infer_by(server: &Server, served: &Served, request: Request) -> Answered {
     server.authorise(request.headers(), None)?;
     let headers = request.headers().clone();
     let body = server.body(request).await?;
-    let asked = InferRequest::read(&headers, &body)?;
-    let (shape, count, found) = inferred(model, asked.texts()?, asked.parameters.clone()).await?;
-    answer(model, &asked, &shape, hypotheses(&found, count))
+    let (asked, inputs) = InferRequest::read(&headers, &body)?;
+    let found = served.infer(inputs, asked.parameters.clone(), &asked.wanted()).await?;
+    answer(served.name(), &asked, &found)
 }
 
-/// The translations of texts in a shape: the shape of the answer, the number of translations of each text, and these.
-async fn inferred(
-    model: &Arc<Model>,
-    (texts, mut shape): (Vec<String>, Vec<u64>),
-    parameters: Map<String, Value>,
-) -> Result<(Vec<u64>, usize, Vec<Translation>), Failure> {
-    let expected = shape.iter().try_fold(1_u64, |product, size| product.checked_mul(*size));
-    if expected != Some(texts.len() as u64) {
-        return Err(Failure::bad(format_args!("{TEXT_INPUT}: has the shape {shape:?}, but {} strings", texts.len())));
-    }
+/// Translations and scores of the texts of the only input, in its shape.
+async fn translated(model: &Arc<Model>, inputs: Vec<Tensor>, parameters: Map<String, Value>) -> Result<Vec<Tensor>, Failure> {
+    let Ok([Tensor { name, mut shape, elements }]) = <[Tensor; 1]>::try_from(inputs) else {
+        return Err(Failure::bad(format_args!("inputs: expected one, {TEXT_INPUT}")));
+    };
+    let texts = match elements {
+        Elements::Bytes(texts) if name == TEXT_INPUT => texts,
+        other => {
+            let message = format_args!("inputs: expected {TEXT_INPUT} of BYTES, found {name} of {}", other.datatype()).to_string();
+            return Err(Failure::bad(message));
+        }
+    };
     let (languages, options) = options(parameters)?;
     let n_best = options.get("n_best").or(options.get("num_return_sequences")).and_then(Value::as_u64);
+    let n_best = n_best.map(|count| usize::try_from(count).unwrap_or(usize::MAX));
     let lines = texts.into_iter().map(|text| Line { text, prefix: None }).collect();
     let found = model.translate(Job { lines, languages, options }).await?;
     shape.extend(n_best);
-    Ok((shape, n_best.map_or(1, |count| usize::try_from(count).unwrap_or(usize::MAX)), found))
+    let (texts, scores) = hypotheses(&found, n_best.unwrap_or(1)).into_iter().map(|(text, score)| (text.to_owned(), score)).unzip();
+    Ok(vec![
+        Tensor { name: TEXT_OUTPUT.into(), shape: shape.clone(), elements: Elements::Bytes(texts) },
+        Tensor { name: SCORE.into(), shape, elements: Elements::Fp32(scores) },
+    ])
 }
 
 /// The texts and scores of as many translations of each sentence; if fewer were found, the rest are empty with the score -inf.
@@ -184,14 +290,14 @@ fn generated(model: &str, text: &str) -> Value {
 
 /// `POST /v2/models/{model}/generate`
 pub(crate) async fn generate(State(server): State<Arc<Server>>, Path(name): Path<String>, request: Request) -> Answered {
-    let model = server.named(&name)?;
+    let model = server.served(&name)?.text()?;
     let found = model.translate(generation(&server, request).await?).await?;
     Ok(json(StatusCode::OK, &generated(&name, found.first().map_or("", |translation| &translation.text))))
 }
 
 /// `POST /v2/models/{model}/generate_stream`: server-sent events, each with a part of the text.
 pub(crate) async fn generate_stream(State(server): State<Arc<Server>>, Path(name): Path<String>, request: Request) -> Answered {
-    let model = server.named(&name)?;
+    let model = server.served(&name)?.text()?;
     let job = generation(&server, request).await?;
     let mut running = model.start(job, true).await?;
     let (sender, events) = tokio::sync::mpsc::unbounded_channel();

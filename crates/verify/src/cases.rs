@@ -125,7 +125,7 @@ impl Inputs {
     pub(crate) fn decoder(&mut self, layout: Layout, case: Case, config: &Config, mask: Option<&Value>, encoded: &Values) -> Values {
         match layout {
             Layout::Cognate | Layout::Generate => self.cognate_decoder(case, config, mask, encoded),
-            Layout::HuggingFace => self.hugging_face_decoder(case, config, mask, encoded),
+            Layout::HuggingFace | Layout::Triton => self.hugging_face_decoder(case, config, mask, encoded),
             Layout::SharedCache => self.shared_cache_decoder(case, config, mask, encoded),
         }
     }
@@ -201,7 +201,7 @@ impl Inputs {
             positions.row_mut(row).mapv_inplace(|position| position - padding as i64);
         }
         let mut values: Values = [(INPUT_IDS, ids.into_dyn()), (ATTENTION_MASK, mask.into_dyn())].into_iter().collect();
-        let is_optimum = layout == Layout::HuggingFace;
+        let is_optimum = layout.is_optimum();
         if is_optimum {
             values.insert(POSITION_IDS, positions.into_dyn());
         }

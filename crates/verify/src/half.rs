@@ -79,7 +79,7 @@ pub fn in_half(model: &Model, form: Form, sample: &Sample, mut progress: impl Fn
     let seen = |program: usize, node: &str| largest[program].borrow().get(node).copied();
     let interface = |name: &str| match form.layout {
         Layout::Cognate | Layout::Generate => state(name),
-        Layout::HuggingFace | Layout::SharedCache => None,
+        Layout::HuggingFace | Layout::Triton | Layout::SharedCache => None,
     };
     let mut made = None;
     for caution in Caution::ALL {

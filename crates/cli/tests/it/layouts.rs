@@ -76,7 +76,7 @@ fn no_weight_is_stored_twice() {
 
 #[test]
 fn wrong_layouts_are_refused() {
-    assert_snapshot!(run(&["export", "preset:tiny", "out", "--layout", "optimum"]).failed(2).lines().next().unwrap(), @"error: invalid value 'optimum' for '--layout <LAYOUT>': expected one of cognate, hf, generate");
+    assert_snapshot!(run(&["export", "preset:tiny", "out", "--layout", "optimum"]).failed(2).lines().next().unwrap(), @"error: invalid value 'optimum' for '--layout <LAYOUT>': expected cognate, hf, generate, triton, found optimum");
     assert_snapshot!(run(&["export", "testdata/golden/t5", "--in-place", "--layout", "hf"]).failed(1), @"cognate: error: --in-place: writes the layouts cognate and generate only, because graphs and weights have to lie in one folder; write another layout or target to a folder of its own");
 }
 
@@ -313,4 +313,33 @@ fn a_graph_reads_and_writes_texts() {
     let expected: Vec<_> =
         ["", ""].into_iter().chain(hypotheses.lines().map(|line| line.split_once('\t').unwrap().1)).chain(["", ""]).collect();
     assert_eq!(told(&script).strip_suffix('\n').unwrap().split('\n').collect::<Vec<_>>(), expected);
+}
+
+/// Triton's model repository, which is also an export: verified, and the same text as from the checkpoint.
+#[test]
+fn the_layout_triton_is_a_model_repository() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("models");
+    let (out, bundled) = (path.to_str().unwrap(), bundled_checkpoint());
+    let bundled = bundled.to_str().unwrap();
+    let exported = run(&["export", bundled, out, "--layout", "triton"]).ok();
+    assert!(exported.contains("tract 0.23.9: passed"), "{exported}");
+    assert_snapshot!(fs::read_to_string(path.join("encoder/config.pbtxt")).unwrap());
+    let decoder = fs::read_to_string(path.join("decoder/config.pbtxt")).unwrap();
+    assert!(
+        decoder.contains("input { name: \"past_key_values.0.decoder.key\" data_type: TYPE_FP32 dims: [ -1, 4, -1, 32 ] }"),
+        "{decoder}"
+    );
+    let translated = |model| run(&[&["translate", "--engine", "tract", "--beams", "3", "--model", model][..], &SENTENCES].concat()).ok();
+    assert_eq!(translated(out), translated(bundled));
+
+    // What an export wrote another may replace; a file that is not ours stays.
+    run(&["export", bundled, out, "--no-verify", "--force"]).ok();
+    assert!(!path.join("encoder").exists());
+    let again = || run(&["export", bundled, out, "--layout", "triton", "--no-verify", "--force", "--precision", "f16"]);
+    again().ok();
+    again().ok();
+    fs::write(path.join("translate/1/notes.txt"), "mine").unwrap();
+    assert_snapshot!(with_dir(&again().failed(1), folder.path()), @"cognate: error: DIR/models: contains translate/1/notes.txt, which this export does not write; only earlier exports are replaced");
+    assert_snapshot!(run(&["export", bundled, out, "--layout", "triton", "--target", "ort", "--force"]).failed(1), @"cognate: error: --target: ort has a layout of its own; leave out layout triton");
 }

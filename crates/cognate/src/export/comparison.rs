@@ -298,7 +298,7 @@ impl Export {
 fn engine(layout: Layout) -> Engine {
     match layout {
         Layout::SharedCache | Layout::Generate => Engine::Ort,
-        Layout::Cognate | Layout::HuggingFace => Engine::Auto,
+        Layout::Cognate | Layout::HuggingFace | Layout::Triton => Engine::Auto,
     }
 }
 

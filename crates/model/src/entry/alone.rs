@@ -12,7 +12,7 @@ use cognate_graph::{Builder, Error, Graph};
 /// `last_hidden_state: [batch, src, d_model]` and `pooler_output: [batch, d_model]`, or `logits`.
 pub(crate) fn alone(config: &Config, reads: Head, layout: Layout, attentions: Attentions) -> Result<Graph, Error> {
     let builder = Builder::new("model");
-    let axes = if layout == Layout::HuggingFace { ["batch_size", "sequence_length"] } else { ["batch", "src"] };
+    let axes = if layout.is_optimum() { ["batch_size", "sequence_length"] } else { ["batch", "src"] };
     let outputs = encoder(&builder.root(), config, Source::declare(&builder, config, axes), &Dropout::none());
     for (name, tensor) in head(&builder.root(), config, reads, outputs.hidden) {
         builder.output(name, tensor);

@@ -17,7 +17,7 @@ use cognate_graph::{Builder, DType, Dim, Error, Graph, Tensor};
 /// In the Hugging Face layout `past_key_values.{l}.*`, and also `position_ids: i64 [batch_size, sequence_length]`.
 pub(crate) fn step(config: &Config, layout: Layout, attentions: Attentions) -> Result<Graph, Error> {
     let builder = Builder::new("model");
-    let is_optimum = layout == Layout::HuggingFace;
+    let is_optimum = layout.is_optimum();
     let [batch, past, tgt] = match is_optimum {
         true => ["batch_size", "past_sequence_length", "sequence_length"],
         false => ["batch", "past", "tgt"],

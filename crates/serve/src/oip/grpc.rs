@@ -4,8 +4,8 @@
 
 mod proto;
 
-use super::tensors::{self, Strings};
-use super::{RESERVED, SCORE, TEXT_INPUT, TEXT_OUTPUT, VERSION, hypotheses, inferred, platform};
+use super::tensors::{self, Datatype, Elements, Tensor};
+use super::{RESERVED, TensorType, VERSION};
 use crate::Server;
 use crate::error::Failure;
 use axum::body::{Body, Bytes};
@@ -15,8 +15,8 @@ use axum::response::Response;
 use http_body_util::{BodyExt, Full};
 use prost::Message;
 use proto::{
-    Empty, IndexedModel, InferContents, InferOutput, InferRequest, InferResponse, Metadata, ModelRequest, Named, RepositoryIndex,
-    State as Answer, TensorMetadata,
+    Empty, IndexedModel, InferContents, InferInput, InferOutput, InferRequest, InferResponse, Metadata, ModelRequest, Named,
+    RepositoryIndex, State as Answer, TensorMetadata,
 };
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -52,25 +52,25 @@ async fn answered(server: &Server, method: &str, request: Request) -> Result<Vec
         }
         "ModelMetadata" => {
             let ModelRequest { name, version } = decoded(message)?;
-            let model = server.of_version(&(name, of_request(version)))?;
-            let tensor = |name: &str, datatype: &str| TensorMetadata { name: name.into(), datatype: datatype.into(), shape: vec![-1] };
+            let served = server.of_version(&(name, of_request(version)))?;
+            let described = |tensors: Vec<TensorType>| {
+                let of_tensor =
+                    |TensorType { name, datatype, shape }| TensorMetadata { name, datatype: Datatype::name(datatype).into(), shape };
+                tensors.into_iter().map(of_tensor).collect()
+            };
             let metadata = Metadata {
-                name: model.name.clone(),
+                name: served.name().into(),
                 versions: vec![VERSION.into()],
-                platform: platform(&model),
-                inputs: vec![tensor(TEXT_INPUT, "BYTES")],
-                outputs: vec![tensor(TEXT_OUTPUT, "BYTES"), tensor(SCORE, "FP32")],
+                platform: served.platform(),
+                inputs: described(served.inputs()),
+                outputs: described(served.outputs()),
             };
             metadata.encode_to_vec()
         }
         "RepositoryIndex" => {
-            let of_model = |model: &Arc<crate::models::Model>| IndexedModel {
-                name: model.name.clone(),
-                version: VERSION.into(),
-                state: "READY".into(),
-                reason: String::new(),
-            };
-            RepositoryIndex { models: server.models.iter().map(of_model).collect() }.encode_to_vec()
+            let of_model =
+                |name: &str| IndexedModel { name: name.into(), version: VERSION.into(), state: "READY".into(), reason: String::new() };
+            RepositoryIndex { models: server.served_names().map(of_model).collect() }.encode_to_vec()
         }
         "ModelInfer" => infer(server, decoded(message)?).await?.encode_to_vec(),
         other => return Err(Failure::new(StatusCode::NOT_IMPLEMENTED, format_args!("the method {other} is not supported"))),
@@ -84,54 +84,53 @@ fn of_request(version: String) -> String {
 
 async fn infer(server: &Server, request: InferRequest) -> Result<InferResponse, Failure> {
     let InferRequest { model_name, model_version, id, parameters, inputs, outputs, raw_input_contents } = request;
-    let model = server.of_version(&(model_name, of_request(model_version)))?;
-    let [input] = &inputs[..] else {
-        return Err(Failure::bad(format_args!("inputs: expected {TEXT_INPUT}, found {} tensors", inputs.len())));
-    };
-    if input.name != TEXT_INPUT || input.datatype != "BYTES" {
-        return Err(Failure::bad(format_args!("inputs: expected {TEXT_INPUT} of BYTES, found {} of {}", input.name, input.datatype)));
-    }
+    let served = server.of_version(&(model_name, of_request(model_version)))?;
     let is_raw = !raw_input_contents.is_empty();
-    let texts = match (&raw_input_contents[..], &input.contents) {
-        ([raw], None) => tensors::strings(raw)?,
-        ([], Some(contents)) => tensors::utf8(contents.bytes_contents.iter().map(Vec::as_slice))?,
-        ([], None) => Vec::new(),
-        _ => return Err(Failure::bad("raw_input_contents: expected one for each input without contents")),
-    };
-    let sizes = input.shape.iter().map(|&size| u64::try_from(size).map_err(|_| Failure::bad(format_args!("shape: {:?}", input.shape))));
-    let shape = sizes.collect::<Result<Vec<_>, _>>()?;
+    if is_raw && (raw_input_contents.len() != inputs.len() || inputs.iter().any(|input| input.contents.is_some())) {
+        return Err(Failure::bad("raw_input_contents: expected one for each input, and no contents"));
+    }
+    let raw = raw_input_contents.iter().map(|raw| Some(raw.as_slice())).chain(std::iter::repeat(None));
+    let inputs = inputs.into_iter().zip(raw).map(|(input, raw)| tensor(input, raw)).collect::<Result<_, _>>()?;
     let parameters = parameters.into_iter().filter(|(name, _)| !RESERVED.contains(&name.as_str()));
     let parameters = parameters.filter_map(|(name, value)| Some((name, value.json()?))).collect();
-    let (shape, count, found) = inferred(&model, (texts, shape), parameters).await?;
-    let found = hypotheses(&found, count);
-    let shape: Vec<_> = shape.into_iter().map(|size| i64::try_from(size).unwrap_or(i64::MAX)).collect();
-    let names: Vec<String> = match outputs.is_empty() {
-        true => vec![TEXT_OUTPUT.into(), SCORE.into()],
-        false => outputs.into_iter().map(|output| output.name).collect(),
-    };
-    let mut response = InferResponse { model_name: model.name.clone(), model_version: VERSION.into(), id, ..InferResponse::default() };
-    for name in names {
-        let (datatype, raw, contents) = match name.as_str() {
-            TEXT_OUTPUT => {
-                let texts = || found.iter().map(|(text, _)| *text);
-                let contents =
-                    InferContents { bytes_contents: texts().map(|text| text.as_bytes().to_vec()).collect(), ..Default::default() };
-                ("BYTES", Strings(texts()).bytes(), contents)
-            }
-            SCORE => {
-                let scores: Vec<_> = found.iter().map(|(_, score)| *score).collect();
-                let raw = scores.iter().flat_map(|score| score.to_le_bytes()).collect();
-                ("FP32", raw, InferContents { fp32_contents: scores, ..Default::default() })
-            }
-            other => return Err(Failure::bad(format_args!("outputs: expected {TEXT_OUTPUT} or {SCORE}, found {other}"))),
-        };
-        let contents = (!is_raw).then_some(contents);
-        response.outputs.push(InferOutput { name, datatype: datatype.into(), shape: shape.clone(), contents });
+    let wanted: Vec<_> = outputs.into_iter().map(|output| output.name).collect();
+    let found = served.infer(inputs, parameters, &wanted).await?;
+    let mut response = InferResponse { model_name: served.name().into(), model_version: VERSION.into(), id, ..InferResponse::default() };
+    for Tensor { name, shape, elements } in found {
+        let shape = shape.into_iter().map(|size| i64::try_from(size).unwrap_or(i64::MAX)).collect();
+        let datatype = elements.datatype().name().into();
         if is_raw {
-            response.raw_output_contents.push(raw);
+            response.raw_output_contents.push(elements.bytes());
         }
+        let contents = (!is_raw).then(|| contents(elements));
+        response.outputs.push(InferOutput { name, datatype, shape, contents });
     }
     Ok(response)
+}
+
+/// An input, whose elements are in `raw` or in its contents.
+fn tensor(input: InferInput, raw: Option<&[u8]>) -> Result<Tensor, Failure> {
+    let InferInput { name, datatype, shape, contents } = input;
+    let wrong = |message: String| Failure::bad(format_args!("{name}: {message}"));
+    let datatype = datatype.parse().map_err(wrong)?;
+    let elements = match (raw, datatype, contents.unwrap_or_default()) {
+        (Some(raw), ..) => Elements::of_bytes(datatype, raw),
+        (None, Datatype::Bytes, contents) => tensors::utf8(contents.bytes_contents.iter().map(Vec::as_slice)).map(Elements::Bytes),
+        (None, Datatype::Fp32, contents) => Ok(Elements::Fp32(contents.fp32_contents)),
+        (None, Datatype::Int64, contents) => Ok(Elements::Int64(contents.int64_contents)),
+    };
+    let elements = elements.map_err(|failure| wrong(failure.message))?;
+    Tensor::asked(name, &shape, elements)
+}
+
+fn contents(elements: Elements) -> InferContents {
+    let mut contents = InferContents::default();
+    match elements {
+        Elements::Bytes(texts) => contents.bytes_contents = texts.into_iter().map(String::into_bytes).collect(),
+        Elements::Fp32(numbers) => contents.fp32_contents = numbers,
+        Elements::Int64(numbers) => contents.int64_contents = numbers,
+    }
+    contents
 }
 
 fn decoded<M: Message + Default>(message: &[u8]) -> Result<M, Failure> {

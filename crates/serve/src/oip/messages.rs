@@ -1,9 +1,8 @@
 //! Requests and answers of `infer`: JSON, followed by the bytes of binary tensors.
 
-use super::tensors::{self, Strings};
-use super::{Answered, SCORE, TEXT_INPUT, TEXT_OUTPUT, VERSION};
+use super::tensors::{Elements, Tensor};
+use super::{Answered, VERSION};
 use crate::error::Failure;
-use crate::models::Model;
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::IntoResponse;
 use serde::Deserialize;
@@ -20,9 +19,6 @@ pub(super) struct InferRequest {
     inputs: Vec<InputTensor>,
     #[serde(default)]
     outputs: Vec<RequestedOutput>,
-    /// Of the only input, if they are binary.
-    #[serde(skip)]
-    binary: Option<Vec<u8>>,
 }
 
 #[derive(Deserialize)]
@@ -42,8 +38,31 @@ struct RequestedOutput {
     parameters: Map<String, Value>,
 }
 
+impl InputTensor {
+    /// The tensor, whose elements are here or in the first of the bytes `binary`, which are removed there.
+    fn read(self, binary: &mut &[u8]) -> Result<Tensor, Failure> {
+        let Self { name, shape, datatype, parameters, data } = self;
+        let wrong = |message: String| Failure::bad(format_args!("{name}: {message}"));
+        let datatype = datatype.parse().map_err(wrong)?;
+        let elements = match (parameters.get("binary_data_size"), data) {
+            (Some(size), _) => {
+                let size = size.as_u64().and_then(|size| usize::try_from(size).ok());
+                let split = size.and_then(|size| binary.split_at_checked(size));
+                let (bytes, rest) = split.ok_or_else(|| wrong(format!("binary_data_size: expected at most {} bytes", binary.len())))?;
+                *binary = rest;
+                Elements::of_bytes(datatype, bytes)
+            }
+            (None, Some(data)) => Elements::of_json(datatype, &data),
+            (None, None) => return Err(wrong("has neither data nor binary_data_size".into())),
+        };
+        let elements = elements.map_err(|failure| wrong(failure.message))?;
+        Tensor::asked(name, &shape, elements)
+    }
+}
+
 impl InferRequest {
-    pub(super) fn read(headers: &HeaderMap, body: &[u8]) -> Result<Self, Failure> {
+    /// The request in a body, and its inputs.
+    pub(super) fn read(headers: &HeaderMap, body: &[u8]) -> Result<(Self, Vec<Tensor>), Failure> {
         let n_json = match headers.get(&JSON_LENGTH) {
             None => body.len(),
             Some(length) => {
@@ -54,72 +73,41 @@ impl InferRequest {
         };
         let (text, mut rest) = body.split_at(n_json);
         let mut request: Self = serde_json::from_slice(text).map_err(|error| Failure::bad(format_args!("the body: {error}")))?;
-        let [input] = &request.inputs[..] else {
-            return Err(Failure::bad(format_args!("inputs: expected {TEXT_INPUT}, found {} tensors", request.inputs.len())));
-        };
-        if input.name != TEXT_INPUT || input.datatype != "BYTES" {
-            let message = format!("inputs: expected {TEXT_INPUT} of BYTES, found {} of {}", input.name, input.datatype);
-            return Err(Failure::bad(message));
-        }
-        if let Some(size) = input.parameters.get("binary_data_size") {
-            let size = size.as_u64().and_then(|size| usize::try_from(size).ok()).filter(|size| *size <= rest.len());
-            let size = size.ok_or_else(|| Failure::bad(format_args!("binary_data_size: expected at most {} bytes", rest.len())))?;
-            let (bytes, others) = rest.split_at(size);
-            (request.binary, rest) = (Some(bytes.to_vec()), others);
-        }
+        let inputs = std::mem::take(&mut request.inputs);
+        let inputs = inputs.into_iter().map(|input| input.read(&mut rest)).collect::<Result<_, _>>()?;
         if !rest.is_empty() {
             return Err(Failure::bad(format_args!("{} bytes follow the tensors", rest.len())));
         }
-        if let Some(unknown) = request.outputs.iter().find(|output| ![TEXT_OUTPUT, SCORE].contains(&output.name.as_str())) {
-            return Err(Failure::bad(format_args!("outputs: expected {TEXT_OUTPUT} or {SCORE}, found {}", unknown.name)));
-        }
-        Ok(request)
+        Ok((request, inputs))
     }
 
-    /// The texts and their shape.
-    pub(super) fn texts(&self) -> Result<(Vec<String>, Vec<u64>), Failure> {
-        let [input] = &self.inputs[..] else { return Ok((Vec::new(), Vec::new())) };
-        let texts = match (&self.binary, &input.data) {
-            (Some(bytes), _) => tensors::strings(bytes)?,
-            (None, Some(data)) => tensors::flat(data)?,
-            (None, None) => return Err(Failure::bad(format_args!("{TEXT_INPUT}: has neither data nor binary_data_size"))),
-        };
-        Ok((texts, input.shape.clone()))
+    /// The names of the wanted outputs; none for all.
+    pub(super) fn wanted(&self) -> Vec<String> {
+        self.outputs.iter().map(|output| output.name.clone()).collect()
     }
 
-    /// The wanted outputs, and whether each is binary.
-    fn outputs(&self) -> Vec<(&str, bool)> {
-        let is_set = |parameters: &Map<String, Value>, name: &str| parameters.get(name).and_then(Value::as_bool);
-        let by_default = is_set(&self.parameters, "binary_data_output").unwrap_or(false);
-        if self.outputs.is_empty() {
-            return vec![(TEXT_OUTPUT, by_default), (SCORE, by_default)];
-        }
-        let wanted = |output: &'_ RequestedOutput| is_set(&output.parameters, "binary_data").unwrap_or(by_default);
-        self.outputs.iter().map(|output| (output.name.as_str(), wanted(output))).collect()
+    /// Whether an output is wanted as bytes.
+    fn is_binary(&self, output: &str) -> bool {
+        let asked = self.outputs.iter().find(|asked| asked.name == output).and_then(|asked| asked.parameters.get("binary_data"));
+        asked.or(self.parameters.get("binary_data_output")).and_then(Value::as_bool).unwrap_or(false)
     }
 }
 
-/// The answer with texts and scores in this shape.
-pub(super) fn answer(model: &Model, request: &InferRequest, shape: &[u64], found: Vec<(&str, f32)>) -> Answered {
+/// The answer of a model with its outputs.
+pub(super) fn answer(model: &str, request: &InferRequest, found: &[Tensor]) -> Answered {
     let (mut outputs, mut binary) = (Vec::new(), Vec::new());
-    for (name, is_binary) in request.outputs() {
-        let is_text = name == TEXT_OUTPUT;
-        let mut output = json!({ "name": name, "datatype": if is_text { "BYTES" } else { "FP32" }, "shape": shape });
-        if is_binary {
-            let before = binary.len();
-            match is_text {
-                true => binary.extend(Strings(found.iter().map(|(text, _)| *text)).bytes()),
-                false => binary.extend(found.iter().flat_map(|(_, score)| score.to_le_bytes())),
-            }
-            output["parameters"] = json!({ "binary_data_size": binary.len() - before });
+    for Tensor { name, shape, elements } in found {
+        let mut output = json!({ "name": name, "datatype": elements.datatype().name(), "shape": shape });
+        if request.is_binary(name) {
+            let bytes = elements.bytes();
+            output["parameters"] = json!({ "binary_data_size": bytes.len() });
+            binary.extend(bytes);
         } else {
-            // JSON has no infinity.
-            let score = |score: f32| if score.is_finite() { json!(score) } else { json!(f32::MIN) };
-            output["data"] = found.iter().map(|(text, number)| if is_text { json!(text) } else { score(*number) }).collect();
+            output["data"] = elements.json();
         }
         outputs.push(output);
     }
-    let mut head = json!({ "model_name": model.name, "model_version": VERSION, "outputs": outputs });
+    let mut head = json!({ "model_name": model, "model_version": VERSION, "outputs": outputs });
     if let Some(id) = &request.id {
         head["id"] = json!(id);
     }

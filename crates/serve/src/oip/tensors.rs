@@ -1,22 +1,158 @@
-//! Tensors of strings: nested lists of JSON, or binary, each string after its length in 4 bytes, the lowest first.
+//! Tensors of requests and answers: in JSON nested lists, or binary: numbers the lowest byte first, each string after its length in 4
+//! bytes.
 
-use super::TEXT_INPUT;
 use crate::error::Failure;
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::fmt;
+use std::str::FromStr;
 
-/// The strings of nested lists.
-pub(super) fn flat(data: &Value) -> Result<Vec<String>, Failure> {
-    match data {
-        Value::String(text) => Ok(vec![text.clone()]),
-        Value::Array(items) => Ok(items.iter().map(flat).collect::<Result<Vec<_>, _>>()?.concat()),
-        other => Err(Failure::bad(format_args!("{TEXT_INPUT}: expected strings, found {other}"))),
+/// A type of elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Datatype {
+    /// Strings in UTF-8.
+    Bytes,
+    Fp32,
+    Int64,
+}
+
+impl Datatype {
+    const ALL: [Self; 3] = [Self::Bytes, Self::Fp32, Self::Int64];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Bytes => "BYTES",
+            Self::Fp32 => "FP32",
+            Self::Int64 => "INT64",
+        }
     }
 }
 
-/// The strings of a binary tensor.
-pub(super) fn strings(mut bytes: &[u8]) -> Result<Vec<String>, Failure> {
+impl FromStr for Datatype {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|datatype| datatype.name() == name);
+        found.ok_or_else(|| format!("expected {}, found {name}", Self::ALL.map(Self::name).join(", ")))
+    }
+}
+
+impl fmt::Display for Datatype {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The elements of a tensor.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Elements {
+    Bytes(Vec<String>),
+    Fp32(Vec<f32>),
+    Int64(Vec<i64>),
+}
+
+impl Elements {
+    pub(crate) fn datatype(&self) -> Datatype {
+        match self {
+            Self::Bytes(_) => Datatype::Bytes,
+            Self::Fp32(_) => Datatype::Fp32,
+            Self::Int64(_) => Datatype::Int64,
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Bytes(texts) => texts.len(),
+            Self::Fp32(numbers) => numbers.len(),
+            Self::Int64(numbers) => numbers.len(),
+        }
+    }
+
+    /// The elements of nested lists.
+    pub(super) fn of_json(datatype: Datatype, data: &Value) -> Result<Self, Failure> {
+        Ok(match datatype {
+            Datatype::Bytes => Self::Bytes(flat(data, "strings", |value| value.as_str().map(str::to_owned))?),
+            Datatype::Fp32 => Self::Fp32(flat(data, "numbers", |value| value.as_f64().map(|number| number as f32))?),
+            Datatype::Int64 => Self::Int64(flat(data, "integers", Value::as_i64)?),
+        })
+    }
+
+    /// The elements of a binary tensor.
+    pub(super) fn of_bytes(datatype: Datatype, bytes: &[u8]) -> Result<Self, Failure> {
+        Ok(match datatype {
+            Datatype::Bytes => Self::Bytes(strings(bytes)?),
+            Datatype::Fp32 => Self::Fp32(numbers(bytes)?.map(f32::from_le_bytes).collect()),
+            Datatype::Int64 => Self::Int64(numbers(bytes)?.map(i64::from_le_bytes).collect()),
+        })
+    }
+
+    pub(super) fn json(&self) -> Value {
+        // JSON has neither infinity nor NaN.
+        let finite = |number: &f32| if number.is_nan() { Value::Null } else { json!(number.clamp(f32::MIN, f32::MAX)) };
+        match self {
+            Self::Bytes(texts) => json!(texts),
+            Self::Fp32(numbers) => numbers.iter().map(finite).collect(),
+            Self::Int64(numbers) => json!(numbers),
+        }
+    }
+
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let of_text = |text: &String| {
+            let length = u32::try_from(text.len()).expect("a text is shorter than 4 GiB");
+            [&length.to_le_bytes(), text.as_bytes()].concat()
+        };
+        match self {
+            Self::Bytes(texts) => texts.iter().flat_map(of_text).collect(),
+            Self::Fp32(numbers) => numbers.iter().flat_map(|number| number.to_le_bytes()).collect(),
+            Self::Int64(numbers) => numbers.iter().flat_map(|number| number.to_le_bytes()).collect(),
+        }
+    }
+}
+
+/// A tensor by name.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Tensor {
+    pub(crate) name: String,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) elements: Elements,
+}
+
+impl Tensor {
+    /// A tensor of a request, whose shape must have as many places as there are elements.
+    pub(super) fn asked<S: Copy + fmt::Debug + TryInto<usize>>(name: String, shape: &[S], elements: Elements) -> Result<Self, Failure> {
+        let sizes: Option<Vec<usize>> = shape.iter().map(|&size| size.try_into().ok()).collect();
+        let places = sizes.as_ref().and_then(|sizes| sizes.iter().try_fold(1_usize, |product, size| product.checked_mul(*size)));
+        match sizes {
+            Some(shape) if places == Some(elements.len()) => Ok(Self { name, shape, elements }),
+            _ => Err(Failure::bad(format_args!("{name}: has the shape {shape:?}, but {} elements", elements.len()))),
+        }
+    }
+}
+
+/// All values in nested lists.
+fn flat<T>(data: &Value, expected: &str, read: fn(&Value) -> Option<T>) -> Result<Vec<T>, Failure> {
+    fn collect<T>(data: &Value, expected: &str, read: fn(&Value) -> Option<T>, found: &mut Vec<T>) -> Result<(), Failure> {
+        if let Value::Array(items) = data {
+            return items.iter().try_for_each(|item| collect(item, expected, read, found));
+        }
+        found.push(read(data).ok_or_else(|| Failure::bad(format_args!("expected {expected}, found {data}")))?);
+        Ok(())
+    }
+    let mut found = Vec::new();
+    collect(data, expected, read, &mut found)?;
+    Ok(found)
+}
+
+fn numbers<const N: usize>(bytes: &[u8]) -> Result<impl Iterator<Item = [u8; N]>, Failure> {
+    let (numbers, rest) = bytes.as_chunks();
+    if !rest.is_empty() {
+        return Err(Failure::bad(format_args!("expected a multiple of {N} bytes, found {}", bytes.len())));
+    }
+    Ok(numbers.iter().copied())
+}
+
+fn strings(mut bytes: &[u8]) -> Result<Vec<String>, Failure> {
     let mut texts = Vec::new();
-    let cut = |place: usize| Failure::bad(format_args!("{TEXT_INPUT}: string {place} is cut off"));
+    let cut = |place: usize| Failure::bad(format_args!("string {place} is cut off"));
     while !bytes.is_empty() {
         let (length, rest) = bytes.split_first_chunk().ok_or_else(|| cut(texts.len()))?;
         let (text, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or_else(|| cut(texts.len()))?;
@@ -30,22 +166,9 @@ pub(super) fn strings(mut bytes: &[u8]) -> Result<Vec<String>, Failure> {
 pub(super) fn utf8<'t>(texts: impl Iterator<Item = &'t [u8]>) -> Result<Vec<String>, Failure> {
     let of_bytes = |(place, text): (usize, &[u8])| match std::str::from_utf8(text) {
         Ok(text) => Ok(text.to_owned()),
-        Err(error) => Err(Failure::bad(format_args!("{TEXT_INPUT}: string {place}: {error}"))),
+        Err(error) => Err(Failure::bad(format_args!("string {place}: {error}"))),
     };
     texts.enumerate().map(of_bytes).collect()
-}
-
-/// Strings to be written as a binary tensor.
-pub(super) struct Strings<I>(pub(super) I);
-
-impl<'t, I: Iterator<Item = &'t str>> Strings<I> {
-    pub(super) fn bytes(self) -> Vec<u8> {
-        let of_text = |text: &'t str| {
-            let length = u32::try_from(text.len()).expect("a translation is shorter than 4 GiB");
-            length.to_le_bytes().into_iter().chain(text.bytes())
-        };
-        self.0.flat_map(of_text).collect()
-    }
 }
 
 #[cfg(test)]
@@ -57,10 +180,28 @@ mod tests {
     fn strings_return_from_bytes() {
         // numpy.array(["a", "é", ""]) as tritonclient.utils.serialize_byte_tensor writes it.
         let bytes = b"\x01\0\0\0a\x02\0\0\0\xc3\xa9\0\0\0\0";
-        assert_eq!(strings(bytes).unwrap(), ["a", "é", ""]);
-        assert_eq!(Strings(["a", "é", ""].into_iter()).bytes(), bytes);
+        let texts = Elements::Bytes(["a", "é", ""].map(String::from).into());
+        assert_eq!(Elements::of_bytes(Datatype::Bytes, bytes).unwrap(), texts);
+        assert_eq!(texts.bytes(), bytes);
         for damaged in [&bytes[..3], &bytes[..8], b"\xff\xff\xff\xffa", b"\x01\0\0\0\xff"] {
-            assert!(strings(damaged).is_err(), "{damaged:?}");
+            assert!(Elements::of_bytes(Datatype::Bytes, damaged).is_err(), "{damaged:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_return_from_bytes_and_lists() {
+        let integers = Elements::Int64(vec![1, -2]);
+        assert_eq!(integers.bytes(), b"\x01\0\0\0\0\0\0\0\xfe\xff\xff\xff\xff\xff\xff\xff");
+        assert_eq!(Elements::of_bytes(Datatype::Int64, &integers.bytes()).unwrap(), integers);
+        assert_eq!(Elements::of_json(Datatype::Int64, &json!([[1], [-2]])).unwrap(), integers);
+        assert_eq!(Elements::of_json(Datatype::Fp32, &json!([1, 0.5])).unwrap(), Elements::Fp32(vec![1.0, 0.5]));
+        assert_eq!(Elements::Fp32(vec![f32::NAN, f32::INFINITY]).json(), json!([null, f32::MAX]));
+        assert!(Elements::of_json(Datatype::Int64, &json!([0.5])).is_err());
+        assert!(Elements::of_bytes(Datatype::Fp32, b"abc").is_err());
+        let asked = |shape: &[i64]| Tensor::asked("x".into(), shape, integers.clone());
+        assert!(asked(&[2, 1]).is_ok());
+        for wrong in [&[3][..], &[-1, -2], &[i64::MAX, 4, 2]] {
+            assert!(asked(wrong).is_err(), "{wrong:?}");
         }
     }
 }

@@ -4,6 +4,7 @@
 
 mod client;
 mod damaged;
+mod graphs;
 mod mixes;
 mod speech;
 
@@ -103,7 +104,7 @@ const BAD: [(&str, &str, u16, &str); 24] = [
     ("/v2/models/other/infer", "{}", 404, "there is no model other"),
     ("/v2/models/multi30k/versions/2/infer", "{}", 404, "expected version 1, found 2"),
     ("/v2/models/multi30k/infer", "{}", 400, "missing field `inputs`"),
-    ("/v2/models/multi30k/infer", r#"{"inputs":[]}"#, 400, "expected text_input, found 0 tensors"),
+    ("/v2/models/multi30k/infer", r#"{"inputs":[]}"#, 400, "inputs: expected one, text_input"),
     ("/v2/models/multi30k/infer", r#"{"inputs":[{"name":"x","shape":[1],"datatype":"BYTES","data":["a"]}]}"#, 400, "found x of BYTES"),
     (
         "/v2/models/multi30k/infer",
@@ -121,7 +122,7 @@ const BAD: [(&str, &str, u16, &str); 24] = [
         "/v2/models/multi30k/infer",
         r#"{"inputs":[{"name":"text_input","shape":[4294967296,4294967296],"datatype":"BYTES","data":["a"]}]}"#,
         400,
-        "but 1 strings",
+        "but 1 elements",
     ),
     (
         "/v2/models/multi30k/infer",

@@ -61,7 +61,7 @@ fn decoders(model: &Model, layout: Layout) -> Vec<Box<dyn Decoder>> {
     let load = |index: usize| -> Vec<Box<dyn Session>> {
         match layout {
             Layout::SharedCache => on_ort(&programs[index]),
-            Layout::Cognate | Layout::HuggingFace | Layout::Generate => everywhere(&programs[index]),
+            Layout::Cognate | Layout::HuggingFace | Layout::Triton | Layout::Generate => everywhere(&programs[index]),
         }
     };
     let pairs = load(0).into_iter().zip(load(1));

@@ -149,6 +149,8 @@ pub(super) struct RequestedOutput {
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct InferContents {
+    #[prost(int64, repeated, tag = "3")]
+    pub(super) int64_contents: Vec<i64>,
     #[prost(float, repeated, tag = "6")]
     pub(super) fp32_contents: Vec<f32>,
     #[prost(bytes = "vec", repeated, tag = "8")]

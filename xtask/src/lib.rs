@@ -13,6 +13,7 @@ pub mod fixtures;
 pub mod fuzz;
 pub mod interop;
 pub mod layers;
+pub mod lints;
 pub mod memory;
 pub mod mpi;
 pub mod nightly;

@@ -1,6 +1,7 @@
 //! `cargo xtask test`: everything that CI runs, in one command.
 
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -8,10 +9,10 @@ use anyhow::{Context, Result, anyhow, bail};
 use crate::onnxruntime::{self, Build};
 use crate::skipped::{self, Skipped};
 use crate::workspace::{Workspace, call};
-use crate::{deny, examples, layers, mpi, packages, snapshots, systems, wheel};
+use crate::{deny, examples, layers, lints, mpi, packages, snapshots, systems, wheel};
 use crate::{explained, python, table};
 
-/// Run what CI runs: formatting, lints, layers, other systems, tests, snapshots, documentation
+/// Run what CI runs: formatting, layers, dependencies, lints, tests, snapshots
 ///
 /// First installs what the tests need into the target folder, with the pip of your Python 3: the
 /// ONNX Runtime library, ONNX's checker, and transformers. Every step runs even if an earlier one
@@ -21,8 +22,9 @@ pub struct Options {
     /// Also test CUDA; needs a GPU, CUDA 13 and cuDNN 9 (set LD_LIBRARY_PATH to their folders)
     #[arg(long)]
     cuda: bool,
-    /// Also build the packages, a crate outside of the workspace that uses them, each feature
-    /// alone, the Python wheel, whose tests it runs, and the JavaScript examples of onnx/README.md
+    /// Also check the documentation and other systems, build the packages, a crate outside of the
+    /// workspace that uses them, each feature alone, the Python wheel, whose tests it runs, and the
+    /// JavaScript examples of onnx/README.md
     #[arg(long)]
     full: bool,
     /// Skip distributed training, which is tested if an MPI and libclang are installed
@@ -51,20 +53,11 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         Ok(library)
     });
     steps.step("format", || call(workspace.cargo().args(["fmt", "--all", "--check"])));
-    steps.step("lints", || {
-        let clippy = ["clippy", "--workspace", "--all-targets"];
-        call(workspace.cargo().args(clippy).args(features).args(["--", "--deny", "warnings"]))
-    });
     steps.step("layers", || layers::check(workspace));
     for reason in steps.step("dependencies", || deny::check(workspace)).unwrap_or_default() {
         skipped.add("dependencies", reason);
     }
-    for reason in steps
-        .step("other systems", || systems::check(workspace, &["--package", "xtask", "--package", "cognate-hostile", "--all-targets"]))
-        .unwrap_or_default()
-    {
-        skipped.add("other systems", reason);
-    }
+    let linted = steps.step("lints and build", || call(cargo_test(workspace, features, true)?.arg("--no-run")));
     let python = steps.step("Python with onnx and transformers", || {
         let program = installing.join().map_err(|_| anyhow!("the installation panicked (a bug in xtask)"))??;
         println!("{}", workspace.readable(&program));
@@ -72,14 +65,21 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     });
     let notes = Notes { references: workspace.target("xtask/snapshot-references"), skipped: workspace.target("xtask/skipped-tests") };
     let tools = Tools { library, python };
-    let passed = steps.step("tests", || run_tests(workspace, options, features, (&tools, &notes)));
+    let tests = || run_tests(&mut cargo_test(workspace, features, linted.is_some())?, options, (&tools, &notes));
+    let passed = steps.step("tests", tests);
     steps.step("list of skipped tests", || skipped.read(&notes.skipped));
     steps.step("snapshots", || snapshots::check(workspace, passed.is_some().then_some(notes.references.as_path())));
-    steps.step("documentation", || {
-        let doc = ["doc", "--workspace", "--no-deps"];
-        call(workspace.cargo().args(doc).args(features).env("RUSTDOCFLAGS", "--deny warnings"))
-    });
     if options.full {
+        steps.step("documentation", || {
+            let doc = ["doc", "--workspace", "--no-deps"];
+            call(workspace.cargo().args(doc).args(features).env("RUSTDOCFLAGS", "--deny warnings"))
+        });
+        for reason in steps
+            .step("other systems", || systems::check(workspace, &["--package", "xtask", "--package", "cognate-hostile", "--all-targets"]))
+            .unwrap_or_default()
+        {
+            skipped.add("other systems", reason);
+        }
         steps.step("packages", || packages::check(workspace));
         steps.step("features", || packages::check_features(workspace));
         if let Some(reason) = steps.step("Python wheel", || wheel::check(workspace)).flatten() {
@@ -89,7 +89,8 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             skipped.add("JavaScript examples", reason);
         }
     } else {
-        skipped.add("packages, features, the Python wheel, the JavaScript examples", "checked only with --full");
+        let checks = "documentation, other systems, packages, features, the Python wheel, the JavaScript examples";
+        skipped.add(checks, "checked only with --full");
     }
     let finished = steps.finish();
     println!("{}", skipped.text());
@@ -108,8 +109,18 @@ struct Notes {
     skipped: PathBuf,
 }
 
-/// Runs `cargo test` with the paths of the installed tools.
-fn run_tests(workspace: &Workspace, options: &Options, features: &[&str], (tools, notes): (&Tools, &Notes)) -> Result<()> {
+/// `cargo test`; with `lints` a warning is an error.
+fn cargo_test(workspace: &Workspace, features: &[&str], lints: bool) -> Result<Command> {
+    let mut cargo = workspace.cargo();
+    cargo.args(["test", "--workspace", "--no-fail-fast"]).args(features);
+    if lints {
+        lints::deny_warnings(&mut cargo)?;
+    }
+    Ok(cargo)
+}
+
+/// Runs the tests with the paths of the installed tools.
+fn run_tests(cargo: &mut Command, options: &Options, (tools, notes): (&Tools, &Notes)) -> Result<()> {
     for file in [&notes.references, &notes.skipped] {
         let parent = file.parent().context("the file is below target")?;
         fs_err::create_dir_all(parent)?;
@@ -117,8 +128,6 @@ fn run_tests(workspace: &Workspace, options: &Options, features: &[&str], (tools
             fs_err::remove_file(file)?;
         }
     }
-    let mut cargo = workspace.cargo();
-    cargo.args(["test", "--workspace", "--no-fail-fast"]).args(features);
     // Tests must not write snapshots.
     cargo.env("INSTA_UPDATE", "no").env("INSTA_SNAPSHOT_REFERENCES_FILE", &notes.references).env(skipped::VARIABLE, &notes.skipped);
     if let Some(library) = &tools.library {
@@ -130,7 +139,7 @@ fn run_tests(workspace: &Workspace, options: &Options, features: &[&str], (tools
     if options.cuda {
         cargo.env("COGNATE_TEST_CUDA", "1");
     }
-    call(&mut cargo)
+    call(cargo)
 }
 
 /// The steps run so far.

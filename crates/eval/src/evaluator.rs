@@ -71,66 +71,75 @@ impl<F: Float> Evaluator<F> {
         input: impl Fn(&str) -> Option<Value<F>>,
         mut observe: impl FnMut(&Node, &Value<F>),
     ) -> Result<Vec<(String, Value<F>)>, Error> {
-        let Self { program, parameters, last_use, stored, bodies, threads } = self;
-        let graph = program.graph();
-        let default = |name: &str| graph.default_of(name).map(ops::scalar);
-        let given: Vec<_> = graph.inputs().map(|(id, node)| (id, input(&node.name).or_else(|| default(&node.name)))).collect();
-        let shape_of = |name: &str| {
-            let (_, value) = given.iter().find(|(id, _)| graph.node(*id).name == name)?;
-            value.as_ref().map(Value::shape)
-        };
-        let mut bindings = graph.bind(shape_of)?;
-        let mut carried: BTreeMap<NodeId, Vec<Value<F>>> = BTreeMap::new();
-        let mut values: Vec<Option<Value<F>>> = vec![None; graph.nodes().len()];
-        for (id, value) in &given {
-            let value = checked(graph, graph.node(*id), value.clone())?;
-            observe(graph.node(*id), &value);
-            values[id.index()] = Some(value);
-        }
-        for (id, node) in graph.iter() {
-            let index = id.index();
-            if node.op == Op::Input || stored[index] {
-                continue;
-            }
-            let value = if node.op == Op::Parameter {
-                Value::Float(parameters[index].get_or_insert_with(|| weight(program, node)).clone())
-            } else {
-                let value = |input: &NodeId| values[input.index()].as_ref().expect("inputs come before their use");
-                let stored = read_in_parts(&node.op).map(|place| node.inputs[place]).filter(|weight| stored[weight.index()]);
-                let stored = stored.map(|weight| recipe(program, graph.node(weight)));
-                let read = || node.inputs.iter().map(value).collect::<Vec<_>>();
-                let value = match (stored, node.inputs.as_slice()) {
-                    (_, [of, ..]) if node.op.class() == Class::Loop => {
-                        if let Op::Loop(repeat) = &node.op {
-                            let body = bodies.get_mut(&index).expect("each loop has a body");
-                            carried.insert(id, iterate(repeat, body, &read())?);
-                        }
-                        let (of, index) = if let Op::LoopResult { index, .. } = node.op { (of, index) } else { (&id, 0) };
-                        carried[of][index].clone()
-                    }
-                    (Some(weight), [x, _, bias @ ..]) if node.op == Op::Linear => {
-                        parts::linear(value(x), weight, bias.first().map(value), *threads)
-                    }
-                    (Some(table), [_, ids]) => parts::gather(table, value(ids)).map_err(|(id, rows)| outside(node, id, rows))?,
-                    _ => compute(node, &read(), &bindings)?,
-                };
-                let value = ops::rounded(node.ty.dtype, value);
-                if let Op::Indices(symbol) = &node.op {
-                    bindings.bind(symbol, value.shape()[0]).expect("verified: a new symbol");
-                }
-                observe(node, &value);
-                value
-            };
-            values[index] = Some(value);
-            for input in &node.inputs {
-                if last_use[input.index()] <= index {
-                    values[input.index()] = None;
-                }
-            }
-        }
-        let outputs = graph.outputs().iter();
-        Ok(outputs.map(|output| (output.name.clone(), values[output.node.index()].clone().expect("outputs are kept"))).collect())
+        F::evaluate(self, &input, &mut observe)
     }
+}
+
+/// The outputs of one run.
+pub(crate) fn evaluate<F: Float>(
+    evaluator: &mut Evaluator<F>,
+    input: &dyn Fn(&str) -> Option<Value<F>>,
+    observe: &mut dyn FnMut(&Node, &Value<F>),
+) -> Result<Vec<(String, Value<F>)>, Error> {
+    let Evaluator { program, parameters, last_use, stored, bodies, threads } = evaluator;
+    let graph = program.graph();
+    let default = |name: &str| graph.default_of(name).map(ops::scalar);
+    let given: Vec<_> = graph.inputs().map(|(id, node)| (id, input(&node.name).or_else(|| default(&node.name)))).collect();
+    let shape_of = |name: &str| {
+        let (_, value) = given.iter().find(|(id, _)| graph.node(*id).name == name)?;
+        value.as_ref().map(Value::shape)
+    };
+    let mut bindings = graph.bind(shape_of)?;
+    let mut carried: BTreeMap<NodeId, Vec<Value<F>>> = BTreeMap::new();
+    let mut values: Vec<Option<Value<F>>> = vec![None; graph.nodes().len()];
+    for (id, value) in &given {
+        let value = checked(graph, graph.node(*id), value.clone())?;
+        observe(graph.node(*id), &value);
+        values[id.index()] = Some(value);
+    }
+    for (id, node) in graph.iter() {
+        let index = id.index();
+        if node.op == Op::Input || stored[index] {
+            continue;
+        }
+        let value = if node.op == Op::Parameter {
+            Value::Float(parameters[index].get_or_insert_with(|| weight(program, node)).clone())
+        } else {
+            let value = |input: &NodeId| values[input.index()].as_ref().expect("inputs come before their use");
+            let stored = read_in_parts(&node.op).map(|place| node.inputs[place]).filter(|weight| stored[weight.index()]);
+            let stored = stored.map(|weight| recipe(program, graph.node(weight)));
+            let read = || node.inputs.iter().map(value).collect::<Vec<_>>();
+            let value = match (stored, node.inputs.as_slice()) {
+                (_, [of, ..]) if node.op.class() == Class::Loop => {
+                    if let Op::Loop(repeat) = &node.op {
+                        let body = bodies.get_mut(&index).expect("each loop has a body");
+                        carried.insert(id, iterate(repeat, body, &read())?);
+                    }
+                    let (of, index) = if let Op::LoopResult { index, .. } = node.op { (of, index) } else { (&id, 0) };
+                    carried[of][index].clone()
+                }
+                (Some(weight), [x, _, bias @ ..]) if node.op == Op::Linear => {
+                    parts::linear(value(x), weight, bias.first().map(value), *threads)
+                }
+                (Some(table), [_, ids]) => parts::gather(table, value(ids)).map_err(|(id, rows)| outside(node, id, rows))?,
+                _ => compute(node, &read(), &bindings)?,
+            };
+            let value = ops::rounded(node.ty.dtype, value);
+            if let Op::Indices(symbol) = &node.op {
+                bindings.bind(symbol, value.shape()[0]).expect("verified: a new symbol");
+            }
+            observe(node, &value);
+            value
+        };
+        values[index] = Some(value);
+        for input in &node.inputs {
+            if last_use[input.index()] <= index {
+                values[input.index()] = None;
+            }
+        }
+    }
+    let outputs = graph.outputs().iter();
+    Ok(outputs.map(|output| (output.name.clone(), values[output.node.index()].clone().expect("outputs are kept"))).collect())
 }
 
 fn checked<F: Float>(graph: &Graph, node: &Node, value: Option<Value<F>>) -> Result<Value<F>, Error> {

@@ -1,6 +1,8 @@
 //! Values of the evaluator.
 
-use cognate_graph::{DType, bf16, f16};
+use crate::evaluator::evaluate;
+use crate::{Error, Evaluator};
+use cognate_graph::{DType, Node, bf16, f16};
 use ndarray::{ArcArray, ArrayD, IxDyn, NdFloat};
 
 /// A precision in which the evaluator computes: `f32` or `f64`.
@@ -16,6 +18,14 @@ pub trait Float: NdFloat + From<f32> {
 
     /// The same to bfloat16.
     fn round_to_bf16(self) -> Self;
+
+    /// [`Evaluator::run_observed`], which is compiled for each precision in this crate, and not in those that call it.
+    #[doc(hidden)]
+    fn evaluate(
+        evaluator: &mut Evaluator<Self>,
+        input: &dyn Fn(&str) -> Option<Value<Self>>,
+        observe: &mut dyn FnMut(&Node, &Value<Self>),
+    ) -> Result<Vec<(String, Value<Self>)>, Error>;
 }
 
 impl Float for f32 {
@@ -34,6 +44,14 @@ impl Float for f32 {
     fn round_to_bf16(self) -> Self {
         bf16::from_f32(self).to_f32()
     }
+
+    fn evaluate(
+        evaluator: &mut Evaluator<Self>,
+        input: &dyn Fn(&str) -> Option<Value<Self>>,
+        observe: &mut dyn FnMut(&Node, &Value<Self>),
+    ) -> Result<Vec<(String, Value<Self>)>, Error> {
+        evaluate(evaluator, input, observe)
+    }
 }
 
 impl Float for f64 {
@@ -51,6 +69,14 @@ impl Float for f64 {
 
     fn round_to_bf16(self) -> Self {
         bf16::from_f64(self).to_f64()
+    }
+
+    fn evaluate(
+        evaluator: &mut Evaluator<Self>,
+        input: &dyn Fn(&str) -> Option<Value<Self>>,
+        observe: &mut dyn FnMut(&Node, &Value<Self>),
+    ) -> Result<Vec<(String, Value<Self>)>, Error> {
+        evaluate(evaluator, input, observe)
     }
 }
 

@@ -14,6 +14,7 @@ use tokenizers::Normalizer as _;
 use tokenizers::normalizers::NormalizerWrapper;
 
 use crate::error::{Cause, Result};
+use crate::library;
 use crate::normal_forms;
 use crate::sentencepiece::{self, Kind, Model, Piece, SPACE};
 use crate::tokenizer::{Engine, Spaces, Tokenizer};
@@ -159,10 +160,8 @@ fn charsmap(json: &Value) -> Refusal<Vec<u8>> {
         }
         _ if characters.iter().any(|step| name(step) == "Precompiled") => Err("it has several normalizers of characters".to_owned()),
         _ => {
-            let normalizers: Vec<NormalizerWrapper> = characters
-                .into_iter()
-                .map(|step| serde_json::from_value(step.clone()).map_err(|error| error.to_string()))
-                .collect::<Refusal<_>>()?;
+            let normalizers: Vec<NormalizerWrapper> =
+                characters.into_iter().map(|step| library::normalizer(step).map_err(|error| error.to_string())).collect::<Refusal<_>>()?;
             sentencepiece::compile(&normal_forms::rules(&|text| {
                 let mut text = NormalizedString::from(text);
                 for normalizer in &normalizers {

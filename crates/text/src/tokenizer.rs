@@ -103,7 +103,7 @@ impl Tokenizer {
         let file = file.to_owned();
         tokenizer_file::check(&file, json)?;
         let load = || {
-            let mut inner = tokenizers::Tokenizer::from_bytes(json)?;
+            let mut inner = std::str::from_utf8(json)?.parse::<tokenizers::Tokenizer>()?;
             inner.with_padding(None).with_truncation(None)?;
             // Contradictory rules (a template without its tokens, a charsmap without nodes) panic on any text, so they
             // do here. An error is ignored: `a` may have no piece.

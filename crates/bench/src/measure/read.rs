@@ -11,7 +11,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use cognate_kernels::prefetch_behind;
 use memmap2::MmapMut;
-use multiversion::multiversion;
+use pulp::Arch;
 use serde_json::json;
 
 /// Bytes of a block: an ordinary page.
@@ -111,9 +111,16 @@ impl Way {
 }
 
 /// The wrapping sum of a block's 64-bit numbers; reads each byte once, with the processor's longest vectors.
-#[allow(clippy::needless_range_loop, reason = "iterators over two sides are not always inlined into functions of other instruction sets")]
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2", "aarch64+neon"))]
 pub fn sum(block: &[u8]) -> u64 {
+    Arch::new().dispatch(
+        #[inline(always)]
+        || sum_lines(block),
+    )
+}
+
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "iterators over two sides are not always inlined into functions of other instruction sets")]
+fn sum_lines(block: &[u8]) -> u64 {
     const NUMBERS: usize = 64;
     let mut sums = [0u64; NUMBERS];
     let (numbers, _) = block.as_chunks::<8>();

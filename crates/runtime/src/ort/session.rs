@@ -173,11 +173,15 @@ fn builder(ort: &Ort, options: &Options, profile: Option<&Path>) -> ::ort::Resul
     // Memory patterns are planned and stored for each combination of sizes; a decoder's past
     // differs at every step (5% slower).
     let mut builder = Engine::builder(&ort.environment)?.with_memory_pattern(false)?;
-    if let Some(threads) = options.threads {
+    builder = match options.threads {
         // Callers compute too, so a pool of one has no other threads.
-        let workers = options.workers.map_or(1, NonZeroUsize::get);
-        builder = builder.with_intra_threads(workers * (threads.get() - 1) + 1)?;
-    }
+        Some(threads) => {
+            let workers = options.workers.map_or(1, NonZeroUsize::get);
+            builder.with_intra_threads(workers * (threads.get() - 1) + 1)?
+        }
+        // A thread for each core, which must not take it from other work while it waits.
+        None => builder.with_intra_op_spinning(false)?,
+    };
     if let Some(profile) = profile {
         builder = builder.with_profiling(profile)?;
     }

@@ -36,7 +36,7 @@ pub(super) fn tokenizer(special: &[String], model: Value) -> Result<String, Stri
         "decoder": metaspace, "model": model,
     });
     // Formatted by the library.
-    let text = guarded(|| tokenizers::Tokenizer::from_bytes(json.to_string())?.to_string(true))?;
+    let text = guarded(|| json.to_string().parse::<tokenizers::Tokenizer>()?.to_string(true))?;
     Ok(text + "\n")
 }
 

@@ -8,7 +8,7 @@ use tokenizers::{NormalizedString, Normalizer};
 
 use super::files;
 use crate::error::{Cause, Result};
-use crate::library::guarded;
+use crate::library::{self, guarded};
 use crate::sentencepiece::SPACE;
 
 /// The maximum length of a word in bytes, as in SentencePiece; longer words are ignored.
@@ -28,7 +28,7 @@ pub(super) struct Words {
 
 impl Words {
     pub(super) fn new(special: Vec<String>) -> Result<Self> {
-        let normalizer = serde_json::from_value(files::normalizer()).expect("the normalizer is written as the library reads it");
+        let normalizer = library::normalizer(&files::normalizer()).expect("the normalizer is written as the library reads it");
         Ok(Self { normalizer, special, counts: HashMap::new(), n_characters: 0 })
     }
 

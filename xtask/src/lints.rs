@@ -13,7 +13,7 @@ pub fn deny_warnings(cargo: &mut Command) -> Result<()> {
     let is_here = Command::new(&clippy).arg("--version").output().is_ok_and(|output| output.status.success());
     ensure!(is_here, "{}: cannot be run; install clippy (`rustup component add clippy`)", clippy.display());
     cargo.env("RUSTC_WORKSPACE_WRAPPER", clippy).env("CLIPPY_ARGS", ["--deny", "warnings", ""].join("__CLIPPY_HACKERY__"));
-    // Nothing is compiled a second time from here.
-    cargo.env("CARGO_INCREMENTAL", "0");
+    // Nothing is compiled a second time from here, and a panic names its line without them.
+    cargo.envs([("CARGO_INCREMENTAL", "0"), ("CARGO_PROFILE_DEV_DEBUG", "false")]);
     Ok(())
 }

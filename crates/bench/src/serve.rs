@@ -3,11 +3,12 @@
 //! Arrivals are a Poisson process that does not wait for answers, and a latency counts from the arrival, also where no connection was
 //! free. Servers and client share the machine, over its loopback interface.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,7 @@ use serde_json::json;
 use super::checkpoint::Xorshift;
 use super::text::{self, Place, Precision, Way};
 use super::train::multi30k;
+use xtask::memory;
 use xtask::onnxruntime::{self, Build};
 use xtask::python;
 use xtask::table::table;
@@ -31,8 +33,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Requests that arrive at random, beside FastAPI with CTranslate2
 ///
 /// Servers of the bundled model answer requests of one sentence each: a Poisson process on the loopback interface, in an open loop.
-/// Prints the latency at a low rate, and the highest rate at which the 99th percentile keeps its bound. The first run installs
-/// packages from PyPI under target/bench/serve (0.3 GB).
+/// Prints the latency at a low rate, and the highest rate at which the 99th percentile keeps its bound. With --soak a long load of
+/// `cognate serve` alone instead. The first run installs packages from PyPI under target/bench/serve (0.3 GB).
 #[derive(clap::Args)]
 pub struct Options {
     /// Seconds of requests at each rate
@@ -53,6 +55,13 @@ pub struct Options {
     /// Only `cognate serve`
     #[arg(long)]
     pub alone: bool,
+    /// Load `cognate serve`, in f32 and with the first of --beams, at 80% of its highest rate for this many minutes; prints latencies
+    /// and memory of each minute
+    #[arg(long, value_name = "MINUTES")]
+    pub soak: Option<NonZeroUsize>,
+    /// With --soak: connections that are open and silent
+    #[arg(long, value_name = "N", requires = "soak", default_value_t = 0)]
+    pub idle: usize,
     /// A `cognate` with its feature `serve` that is built already, in place of building it in release mode
     #[arg(long, value_name = "PROGRAM")]
     pub cognate: Option<PathBuf>,
@@ -84,7 +93,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let requirements: Vec<&str> = text::REQUIREMENTS.into_iter().chain(["fastapi==0.165.0", "uvicorn==0.54.0"]).collect();
     let python = match &options.python {
         Some(program) => program.clone(),
-        None if options.alone => PathBuf::new(),
+        None if options.alone || options.soak.is_some() => PathBuf::new(),
         None => python::environment(&folder.join("python"), &requirements)?,
     };
     let library = onnxruntime::bring(workspace, Build::Cpu)?;
@@ -100,6 +109,9 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         folder,
     };
     let lines: Vec<String> = fs::read_to_string(&place.text)?.lines().map(str::to_owned).collect();
+    if let Some(minutes) = options.soak {
+        return soak(&place, options, minutes.get(), &lines);
+    }
     let ways: &[Way] = if options.alone { &[Way::Cognate] } else { &[Way::CTranslate2, Way::Cognate] };
     let mut rows = Vec::new();
     for precision in Precision::ALL {
@@ -120,6 +132,39 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     }
     let low = format!("p50 at {} /s, ms", options.low);
     println!("\n{}", table(&["beams", "server", &low, "p99", "requests/s", "p50 there", "p99"], &rows));
+    Ok(())
+}
+
+/// Loads one server for a long time; every request must be answered.
+fn soak(place: &Place<'_>, options: &Options, minutes: usize, lines: &[String]) -> Result<()> {
+    let beams = *options.beams.first().context("--beams: expected a number")?;
+    place.prepare(Way::Cognate, Precision::F32)?;
+    let server = Server::start(place, Way::Cognate, Precision::F32, beams, options.workers)?;
+    let most = highest(options.low, options.bound, |rate| server.load(rate, options.seconds, lines, beams))?;
+    let rate = 0.8 * most.rate;
+    ensure!(rate > 0.0, "the server does not keep {} ms at {} requests/s", options.bound, options.low);
+    let ended = AtomicBool::new(false);
+    let mut rows = Vec::new();
+    thread::scope(|scope| {
+        let idle = scope.spawn(|| server.hold(options.idle, &ended));
+        let measured = (1..=minutes).try_for_each(|minute| {
+            let load = server.load(rate, 60.0, lines, beams)?;
+            let mebibytes = |field: &str| memory::of(server.child.id(), field).map_or("-".into(), |bytes| (bytes >> 20).to_string());
+            let row =
+                [minute.to_string(), format!("{:.1}", load.median), format!("{:.1}", load.high), mebibytes("RssAnon"), mebibytes("VmRSS")];
+            eprintln!(
+                "minute {}: median {} ms, 99th percentile {} ms, {} MiB of its own, {} MiB resident",
+                row[0], row[1], row[2], row[3], row[4]
+            );
+            rows.push(row.to_vec());
+            Ok::<_, anyhow::Error>(())
+        });
+        ended.store(true, Ordering::Relaxed);
+        let held = idle.join().expect("a client does not panic");
+        measured.and(held)
+    })?;
+    println!("\n{rate:.0} requests/s, {} silent connections", options.idle);
+    println!("{}", table(&["minute", "p50, ms", "p99, ms", "own memory, MiB", "resident, MiB"], &rows));
     Ok(())
 }
 
@@ -180,6 +225,22 @@ impl Server {
             thread::sleep(Duration::from_millis(50));
         }
         Ok(server)
+    }
+
+    /// Keeps connections that send nothing, and opens those again that the server ends, until `ended` is set.
+    fn hold(&self, count: usize, ended: &AtomicBool) -> Result<()> {
+        let mut connections = Vec::new();
+        while !ended.load(Ordering::Relaxed) {
+            while connections.len() < count {
+                let stream = TcpStream::connect(self.address).context("a silent connection")?;
+                stream.set_nonblocking(true)?;
+                connections.push(stream);
+            }
+            // Nothing to read, but not the end.
+            connections.retain(|stream| stream.peek(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock));
+            thread::sleep(Duration::from_millis(100));
+        }
+        Ok(())
     }
 
     /// Sends requests at this rate, and waits for their answers.

@@ -2,6 +2,7 @@
 //!
 //! Programs run in turn on the same files. Ratios are of the time on processors, which other programs on the machine hardly change.
 
+mod base;
 pub mod report;
 
 use fs_err as fs;
@@ -59,6 +60,9 @@ pub struct Options {
     /// Maximum number of new tokens of a window, without timestamps: for models with random weights, whose texts do not end
     #[arg(long, value_name = "N")]
     pub new_tokens: Option<u32>,
+    /// In place of the checkpoint's model one of Whisper base's shape, with seeded random weights and its tokenizer; with --new-tokens
+    #[arg(long, requires = "new_tokens")]
+    pub base: bool,
     /// Write the part of onnx/BENCHMARKS.md for this processor
     #[arg(long, conflicts_with_all = ["precision", "beams", "batch", "threads", "new_tokens"])]
     pub write: bool,
@@ -85,8 +89,9 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     ensure!(!counts.iter().any(|counts| counts.contains(&0)), "expected numbers from 1 on");
     let absolute = |path: &PathBuf| path.canonicalize().with_context(|| path.display().to_string());
     let audio = options.audio.iter().map(absolute).collect::<Result<Vec<_>>>()?;
-    let (model, vad) = (absolute(&options.model)?, options.vad.as_ref().map(absolute).transpose()?);
+    let (given, vad) = (absolute(&options.model)?, options.vad.as_ref().map(absolute).transpose()?);
     let folder = workspace.target("bench/transcribe");
+    let model = if options.base { base::checkpoint(&given, &folder.join("base"))? } else { given };
     let place = Place {
         cognate: options.cognate.path(workspace)?,
         bench: std::env::current_exe().context("the path of this program")?,

@@ -26,6 +26,11 @@ const STREAMS: u32 = 256;
 pub(crate) fn serve(arguments: &Arguments, routes: Router, started: impl FnOnce(SocketAddr)) -> Result<()> {
     let network = |error: std::io::Error| Error::new(ErrorKind::Network, format_args!("{}: {error}", arguments.listen));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(network)?;
+    if let Some(files) = allow_open_files()
+        && files < arguments.max_connections as u64
+    {
+        tracing::warn!("the system allows {files} open files, and so fewer connections than --max-connections");
+    }
     runtime.block_on(async {
         let listener = TcpListener::bind(arguments.listen).await.map_err(network)?;
         let address = listener.local_addr().map_err(network)?;
@@ -35,6 +40,20 @@ pub(crate) fn serve(arguments: &Arguments, routes: Router, started: impl FnOnce(
         accept(listener, (routes, arguments), asked_to_end).await;
         Ok(())
     })
+}
+
+/// Allows the process as many open files, and so connections, as the system does; returns their number, if there is a limit.
+fn allow_open_files() -> Option<u64> {
+    #[cfg(unix)]
+    {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+        // Some systems have a lower limit than they tell.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+        getrlimit(Resource::Nofile).current
+    }
+    #[cfg(not(unix))]
+    None
 }
 
 async fn accept(listener: TcpListener, (routes, arguments): (Router, &Arguments), asked_to_end: impl Future<Output = ()>) {

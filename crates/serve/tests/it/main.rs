@@ -11,6 +11,8 @@ mod speech;
 use client::{Client, binary, server};
 use cognate_testing::bundled_checkpoint;
 use serde_json::{Value, json};
+use std::io::Write;
+use std::net::TcpStream;
 
 const BICYCLE: [&str; 2] = ["A man is riding a bicycle.", "Ein Mann fährt Fahrrad."];
 const DOGS: [&str; 2] = ["Two dogs are playing in the snow.", "Zwei Hunde spielen im Schnee."];
@@ -173,6 +175,25 @@ fn limits() {
     let slow = server(&["--timeout", "0.001"]);
     assert_eq!(translate(&slow, json!([BICYCLE[0]].repeat(500))).0, 504);
     assert_eq!(slow.get("/health"), json!({ "status": "ok" }));
+}
+
+/// Half of them have sent a part of a request.
+#[test]
+fn silent_connections_hold_nobody_up() {
+    let client = server(&[]);
+    let silent: Vec<_> = (0..1000)
+        .map(|index| {
+            let mut stream = TcpStream::connect(client.address).unwrap();
+            if index % 2 == 0 {
+                stream.write_all(b"POST /translate HTTP/1.1\r\nContent-Le").unwrap();
+            }
+            stream
+        })
+        .collect();
+    let asked = json!({ "q": DOGS[0], "source": "en", "target": "de" });
+    assert_eq!(client.json("/translate", &asked), json!({ "translatedText": DOGS[1] }));
+    drop(silent);
+    assert_eq!(client.json("/translate", &asked), json!({ "translatedText": DOGS[1] }));
 }
 
 #[test]

@@ -63,8 +63,8 @@ pub struct Options {
     /// In place of the checkpoint's model one of Whisper base's shape, with seeded random weights and its tokenizer; with --new-tokens
     #[arg(long, requires = "new_tokens")]
     pub base: bool,
-    /// Write the part of onnx/BENCHMARKS.md for this processor
-    #[arg(long, conflicts_with_all = ["precision", "beams", "batch", "threads", "new_tokens"])]
+    /// Write the part of onnx/BENCHMARKS.md for this processor, with --base that of its shape
+    #[arg(long, conflicts_with_all = ["precision", "beams", "batch"])]
     pub write: bool,
     /// Succeed even if a bound is missed
     #[arg(long)]
@@ -85,6 +85,7 @@ struct Place {
 
 /// Runs the command.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    ensure!(!options.write || options.base || options.new_tokens.is_none(), "--write: expected --base with --new-tokens");
     let counts = [&options.beams, &options.batch, &options.threads];
     ensure!(!counts.iter().any(|counts| counts.contains(&0)), "expected numbers from 1 on");
     let absolute = |path: &PathBuf| path.canonicalize().with_context(|| path.display().to_string());
@@ -101,7 +102,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         folder,
     };
     fs::create_dir_all(&place.folder)?;
-    let mut report = Report { rounds: options.rounds, ..Report::default() };
+    let mut report = Report { rounds: options.rounds, is_base: options.base, ..Report::default() };
     for &precision in &options.precision {
         place.prepare(&model, precision)?;
         for &threads in &options.threads {

@@ -47,10 +47,10 @@ struct Server {
 }
 
 impl Server {
-    /// The names of all models.
+    /// The names of the models of texts and of speech.
     fn names(&self) -> impl Iterator<Item = &str> {
         let (texts, speech) = (self.models.iter().map(|model| &model.name), self.speech.iter().map(|model| &model.name));
-        texts.chain(speech).chain(self.graphs.iter().map(|graph| &graph.name)).map(String::as_str)
+        texts.chain(speech).map(String::as_str)
     }
 }
 

@@ -42,7 +42,7 @@ fn ratios_are_of_processor_time_and_peak_memory() {
     let ours = vec![answer([4.0, 6.0], 300_000_000, "One two."), answer([6.0, 9.0], 200_000_000, "a dog sat still")];
     let (precision, engines) = (Precision::Int8, ["theirs 1".into(), "ours 2".into()]);
     let cell = Cell { precision, threads: 2, batch: 8, beams: 5, engines, answers: [theirs, ours] };
-    let report = Report { rounds: 2, cells: vec![cell] };
+    let report = Report { rounds: 2, cells: vec![cell], ..Report::default() };
     let text = report.text();
     assert!(text.contains("2 rounds of 100 s of audio by theirs 1 and ours 2."), "{text}");
     let row = text.lines().find(|line| line.contains("int8, 5 beams, batches of 8, 2 threads")).unwrap();

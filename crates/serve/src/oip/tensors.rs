@@ -120,7 +120,12 @@ impl Tensor {
     /// A tensor of a request, whose shape must have as many places as there are elements.
     pub(super) fn asked<S: Copy + fmt::Debug + TryInto<usize>>(name: String, shape: &[S], elements: Elements) -> Result<Self, Failure> {
         let sizes: Option<Vec<usize>> = shape.iter().map(|&size| size.try_into().ok()).collect();
-        let places = sizes.as_ref().and_then(|sizes| sizes.iter().try_fold(1_usize, |product, size| product.checked_mul(*size)));
+        // Sizes beside a 0 must be possible, too.
+        let product = |least: usize| {
+            let product = |product: usize, size: &usize| product.checked_mul(*size.max(&least));
+            sizes.as_ref()?.iter().try_fold(1, product).filter(|&product| isize::try_from(product).is_ok())
+        };
+        let places = product(1).and(product(0));
         match sizes {
             Some(shape) if places == Some(elements.len()) => Ok(Self { name, shape, elements }),
             _ => Err(Failure::bad(format_args!("{name}: has the shape {shape:?}, but {} elements", elements.len()))),
@@ -200,7 +205,7 @@ mod tests {
         assert!(Elements::of_bytes(Datatype::Fp32, b"abc").is_err());
         let asked = |shape: &[i64]| Tensor::asked("x".into(), shape, integers.clone());
         assert!(asked(&[2, 1]).is_ok());
-        for wrong in [&[3][..], &[-1, -2], &[i64::MAX, 4, 2]] {
+        for wrong in [&[3][..], &[-1, -2], &[i64::MAX, 4, 2], &[0, i64::MAX, 4]] {
             assert!(asked(wrong).is_err(), "{wrong:?}");
         }
     }
